@@ -64,6 +64,9 @@ _WITHOUT_EFFECT = {
 }
 """Settings of other programs without an equivalent, and what to do instead."""
 
+SLACK_FEATURES = frozenset({"agent", "commands", "direct", "home"})
+"""Features that the Slack app may be made without (`bot.platforms.slack.manifest`)."""
+
 
 def _parse_duration(value: Any) -> Any:
     """Parse `90`, `60s`, `30m`, `24h` or `2d` into seconds, and `never` into None."""
@@ -140,6 +143,14 @@ def _parse_slack_ids(value: Any) -> Any:
                 "it is in the address of Slack in a browser, behind /client/"
             )
     return ids
+
+
+def _parse_features(value: Any) -> Any:
+    """Parse a comma-separated list of features of the Slack app."""
+    words = _split_list(value)
+    for word in words - SLACK_FEATURES:
+        raise ValueError(f"{format_value(word)} is no feature of the app: write {', '.join(sorted(SLACK_FEATURES))}")
+    return words
 
 
 def _parse_windows(value: Any) -> Any:
@@ -267,6 +278,7 @@ Words = Annotated[frozenset[str], NoDecode, BeforeValidator(_split_list)]
 Windows = Annotated[tuple[tuple[str, int], ...], NoDecode, BeforeValidator(_parse_windows)]
 Snowflakes = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_snowflakes)]
 SlackIds = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_slack_ids)]
+SlackFeatures = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_features)]
 Arguments = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_command)]
 Hosts = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_hosts)]
 Networks = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_networks)]
@@ -327,6 +339,7 @@ class Settings(BaseSettings):
     slack_client_id: str = ""
     slack_client_secret: SecretStr | None = None
     slack_workspaces: SlackIds = frozenset()
+    slack_without: SlackFeatures = frozenset()
     slack_api_url: Address = Field("https://slack.com/api/", repr=False)
     slack_follow_threads: bool = True
     slack_guests: bool = False

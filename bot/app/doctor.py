@@ -68,7 +68,7 @@ async def examine_models(settings: Settings, files: OperatorFiles) -> AsyncGener
     yield Check("configured", CheckStatus.WELL, choice.label)
     for check in (*_of_order(choice), *_of_windows(settings, choice), *_of_prices(settings, files, choice)):
         yield check
-    for check in await asyncio.gather(*map(_of_service, choice.all)):
+    for check in await asyncio.gather(*map(check_service, choice.all)):
         yield check
     if settings.tool_search_embeddings is not None:
         yield await asyncio.to_thread(_of_embeddings, settings.tool_search_embeddings)
@@ -118,7 +118,8 @@ def _of_prices(settings: Settings, files: OperatorFiles, choice: ModelChoice) ->
     ]
 
 
-async def _of_service(choice: ModelChoice) -> Check:
+async def check_service(choice: ModelChoice) -> Check:
+    """Check that a model's service takes the key and has the model."""
     began = monotonic()
     try:
         model = await asyncio.to_thread(choice.create)
@@ -286,6 +287,26 @@ async def examine_all(settings: Settings, *, as_json: bool) -> int:
     return 1 if broken else 0
 
 
+async def examine_subjects(
+    settings: Settings, subjects: Sequence[str], *, as_json: bool, prefix: str = ""
+) -> CheckStatus:
+    """Run the checks of some subjects alone (`model`, `slack`, `discord`) and print each result on its line, behind
+    `prefix`. Return the worst of them.
+    """
+    worst = CheckStatus.WELL
+    examinations = _examinations(settings, read_operator_files(settings))
+    for subject in subjects:
+        async with aclosing(examinations[subject]) as checks:
+            async for check in checks:
+                if CheckStatus.BROKEN in (worst, check.finding):
+                    worst = CheckStatus.BROKEN
+                elif check.finding is CheckStatus.DOUBTFUL:
+                    worst = CheckStatus.DOUBTFUL
+                sys.stdout.write(f"{_json(subject, check) if as_json else prefix + _line(subject, check)}\n")
+                sys.stdout.flush()
+    return worst
+
+
 def _json(subject: str, check: Check) -> str:
     return json.dumps({"subject": subject, **asdict(check)})
 
@@ -296,6 +317,18 @@ def _line(subject: str, check: Check) -> str:
     return (
         f"{_MARKS[check.finding]} {subject} · {check.name}  {single_line(check.detail, _LONGEST)}{took}{fix}".rstrip()
     )
+
+
+def _examinations(settings: Settings, files: OperatorFiles) -> dict[str, AsyncGenerator[Check, None]]:
+    """Return the checks of each area that needs no database."""
+    rules = files.policies.all_rules
+    return {
+        "model": examine_models(settings, files),
+        "slack": examine_slack(settings, rules),
+        "discord": examine_discord(settings, rules),
+        "operations": examine_operations_channel(settings),
+        "web": examine_web(settings),
+    }
 
 
 async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]:
@@ -312,21 +345,10 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
     for check in _of_files(settings, files):
         yield "settings", check
     yield "settings", _of_self_approval(files)
-    async with aclosing(examine_models(settings, files)) as of_models:
-        async for check in of_models:
-            yield "model", check
-    async with aclosing(examine_slack(settings, files.policies.all_rules)) as of_slack:
-        async for check in of_slack:
-            yield "slack", check
-    async with aclosing(examine_discord(settings, files.policies.all_rules)) as of_discord:
-        async for check in of_discord:
-            yield "discord", check
-    async with aclosing(examine_operations_channel(settings)) as of_operations:
-        async for check in of_operations:
-            yield "operations", check
-    async with aclosing(examine_web(settings)) as of_web:
-        async for check in of_web:
-            yield "web", check
+    for subject, checks in _examinations(settings, files).items():
+        async with aclosing(checks):
+            async for check in checks:
+                yield subject, check
     async with aclosing(_of_database_and_servers(settings, files)) as of_servers:
         async for labelled in of_servers:
             yield labelled

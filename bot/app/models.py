@@ -71,19 +71,25 @@ def _all() -> str:
 
 def _hosted_choice(label: str, provider: Provider, name: str, settings: Settings, names: Sequence[str]) -> ModelChoice:
     key, address = settings.access_to_models(provider.variables)
-    access = Access(key, address, settings.openai_api)
     if not name:
         raise SettingsError(f"{label} has many models.", f"name one of them: {label}:NAME in BOT_MODEL (or --model)")
+    access = Access(key, address, settings.openai_api)
     if provider.lacks_key(access):
         way_out = "use --model demo" if len(names) == 1 else f"leave {label}:{name} out of the list of models"
         raise SettingsError(
             f"The model {label}:{name} needs a key.",
             f"set {provider.variables}_API_KEY in the environment or in .env, or {way_out}",
         )
+    return hosted_choice(label, name, access, settings)
+
+
+def hosted_choice(label: str, name: str, access: Access, settings: Settings) -> ModelChoice:
+    """Return the choice of a provider's model with this key and address."""
+    provider = PROVIDERS[label]
     config = {
         "model": name,
-        "api_key": key,
-        "base_url": address or provider.address,
+        "api_key": access.key,
+        "base_url": access.address or provider.address,
         "variables": provider.variables,
         "context_tokens": settings.window_of(f"{label}:{name}"),
         **provider.more,

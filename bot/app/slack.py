@@ -141,7 +141,7 @@ async def examine_slack(settings: Settings, rules: Sequence[Rule] = ()) -> Async
         found = (
             examining.diagnose_transports(slack.factory.app_api, **plain)
             if own is None
-            else examining.diagnose(own.api, **plain)
+            else examining.diagnose(own.api, **plain, without=settings.slack_without)
         )
         async with aclosing(found) as checks:
             async for check in checks:

@@ -16,6 +16,7 @@ from bot.cli import audit, config, database, secrets, tokens
 from bot.cli.admin import WORDS, VerbatimCommand, servers, usage
 from bot.cli.chat import chat, doctor, run
 from bot.cli.errors import USAGE, print_error
+from bot.cli.setup import setup
 
 app = typer.Typer(
     name="countersign",
@@ -36,6 +37,7 @@ app.command()(run)
 app.command(cls=VerbatimCommand, context_settings=WORDS)(servers)
 app.command(context_settings=WORDS)(usage)
 app.command()(doctor)
+app.command()(setup)
 
 
 def _version(wanted: bool) -> None:

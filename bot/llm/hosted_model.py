@@ -136,6 +136,10 @@ class HostedModel:
         """Return the service's report on the model. Raises ModelError."""
         return await self._model_list.look_up()
 
+    async def model_names(self) -> Sequence[str]:
+        """Return the names of the service's models, none if it lists nothing. Raises ModelError."""
+        return await self._model_list.names()
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """See the port. The connection is closed when the iterator is, also when it is cancelled."""
         draft = self._wire_format.draft()
@@ -276,6 +280,19 @@ class ModelList:
                     return await self._look_up()
         except TimeoutError as error:
             raise self._service.silence_error(LOOK_UP_SECONDS) from error
+
+    async def names(self) -> Sequence[str]:
+        """Return the names of the models, as far as the first page goes. Raises the errors of `look_up`."""
+        try:
+            async with asyncio.timeout(LOOK_UP_SECONDS):
+                with self._client.map_errors(()):
+                    if self._paths.key:
+                        await self._fetch(self._paths.key, self._service.own_address)
+                    listing = await self._fetch(self._paths.models, strict=False)
+        except TimeoutError as error:
+            raise self._service.silence_error(LOOK_UP_SECONDS) from error
+        data = listing.get("data") if isinstance(listing, Mapping) else listing
+        return [entry["id"] for entry in _entries(data) if isinstance(entry.get("id"), str)]
 
     async def _look_up(self) -> Availability:
         if self._paths.key:

@@ -90,6 +90,10 @@ class ListsModels(LanguageModel, Protocol):
         """Ask the service, for some seconds at most. Raises ModelError if it is unreachable or denies access."""
         ...
 
+    async def model_names(self) -> Sequence[str]:
+        """Return the names of the models that the service lists, none if it lists nothing. Raises ModelError."""
+        ...
+
 
 class DiscoveredWindow:
     """A model with the context window that its service reports, called `label` in the log.

@@ -53,6 +53,10 @@ FOR_OPERATORS = (
     "bot/cli",
     "bot/engine/config_files.py",
     "bot/folders.py",
+    "bot/platforms/console/prompts.py",
+    "bot/platforms/discord/setup.py",
+    "bot/platforms/slack/manifest.py",
+    "bot/platforms/slack/setup.py",
     "bot/setting_errors.py",
     "bot/settings.py",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
@@ -35,6 +35,9 @@ class Asked:
             raise self.failure
         yield TextDelta("Hello.")
         yield Completion(assistant("Hello."), StopReason.ANSWERED)
+
+    async def model_names(self) -> Sequence[str]:
+        return ()
 
     async def look_up(self) -> Availability:
         self.looks += 1

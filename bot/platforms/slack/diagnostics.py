@@ -24,6 +24,7 @@ from bot.platforms.slack.blocks import OutgoingMessage
 from bot.platforms.slack.channels import MessageRef, conversation, direct_channel
 from bot.platforms.slack.files import share_file
 from bot.platforms.slack.listener import socket_url
+from bot.platforms.slack.manifest import scopes_without
 from bot.platforms.slack.message_blocks import outgoing_message
 from bot.platforms.slack.sending import LATEST, NOT_AVAILABLE, SlackMessages
 from bot.platforms.slack.web_api import Identity, SlackWebApiError, WebApi
@@ -45,6 +46,8 @@ WITHOUT_SCOPE = frozenset(
 """Methods that need no scope of the bot's token. `apps.connections.open` takes the app's token, with
 `connections:write`.
 """
+OPTIONAL_SCOPES = {"conversations.join": "channels:join", "users.lookupByEmail": "users:read.email"}
+"""Methods that the setup uses if the app has their scopes, which the manifest does not request."""
 EVENTS_WITHOUT_SCOPE = ("app_home_opened", "app_uninstalled", "tokens_revoked")
 WAYS = gettext_lazy(
     "set SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP), or run this process with --only worker"
@@ -104,14 +107,22 @@ SCOPES = (
         ("conversations.replies", "conversations.history"),
         ("message.channels",),
     ),
-    Scope("channels:read", gettext_lazy("mentioned public channels have no name"), ("conversations.info",)),
+    Scope(
+        "channels:read",
+        gettext_lazy("mentioned public channels have no name"),
+        ("conversations.info", "conversations.list", "users.conversations"),
+    ),
     Scope(
         "groups:history",
         gettext_lazy("threads of private channels need a mention each time, and earlier messages are unknown"),
         ("conversations.replies", "conversations.history"),
         ("message.groups",),
     ),
-    Scope("groups:read", gettext_lazy("mentioned private channels have no name"), ("conversations.info",)),
+    Scope(
+        "groups:read",
+        gettext_lazy("mentioned private channels have no name"),
+        ("conversations.info", "users.conversations"),
+    ),
     Scope(
         "im:history",
         gettext_lazy("direct messages do not arrive"),
@@ -139,7 +150,7 @@ SCOPES = (
     Scope(
         "users:read",
         gettext_lazy("names are missing, and administrators and guests are not recognized"),
-        ("users.info",),
+        ("bots.info", "users.info", "users.list"),
     ),
     Scope(
         "usergroups:read",
@@ -154,14 +165,20 @@ EVENTS = tuple(dict.fromkeys((*(event for scope in SCOPES for event in scope.eve
 """Every event that is subscribed to."""
 
 
-def missing(granted: Iterable[str]) -> tuple[Scope, ...]:
-    """Return the scopes that a token lacks. Slack lists the granted ones in the header `x-oauth-scopes`."""
-    names = frozenset(each.strip() for each in granted)
+def missing(granted: Iterable[str], without: Collection[str] = ()) -> tuple[Scope, ...]:
+    """Return the scopes that a token lacks, for an app `without` these features. Slack lists the granted ones in the
+    header `x-oauth-scopes`.
+    """
+    names = scopes_without(without).union(scope.strip() for scope in granted)
     return tuple(scope for scope in SCOPES if scope.name not in names)
 
 
-async def diagnose(api: WebApi, *, app_token: str = "", signing_secret: str = "") -> AsyncGenerator[Check, None]:
-    """Check the bot's token, its scopes, and the transports by which Slack can reach the bot."""
+async def diagnose(
+    api: WebApi, *, app_token: str = "", signing_secret: str = "", without: Collection[str] = ()
+) -> AsyncGenerator[Check, None]:
+    """Check the bot's token, its scopes, and the transports by which Slack can reach the bot. The app is made `without`
+    these features.
+    """
     began = monotonic()
     try:
         identity = await api.identity()
@@ -169,7 +186,7 @@ async def diagnose(api: WebApi, *, app_token: str = "", signing_secret: str = ""
         yield Check(gettext_lazy("token"), CheckStatus.BROKEN, error.detailed_cause, error.fix)
     else:
         yield _of_token(identity, monotonic() - began)
-        for check in _of_scopes(identity):
+        for check in _of_scopes(identity, without):
             yield check
     async with aclosing(diagnose_transports(api, app_token=app_token, signing_secret=signing_secret)) as checks:
         async for check in checks:
@@ -331,10 +348,10 @@ def _of_token(identity: Identity, seconds: float) -> Check:
     return Check(gettext_lazy("token"), CheckStatus.WELL, gettext_lazy("It is {bot}.", bot=where), seconds=seconds)
 
 
-def _of_scopes(identity: Identity) -> list[Check]:
+def _of_scopes(identity: Identity, without: Collection[str]) -> list[Check]:
     if not identity.scopes:
         return [Check(gettext_lazy("scopes"), CheckStatus.DOUBTFUL, UNSAID)]
-    lacking = missing(identity.scopes)
+    lacking = missing(identity.scopes, without)
     return [
         Check(
             gettext_lazy("scope {scope}", scope=scope.name),

@@ -1,4 +1,4 @@
-"""conversations.info, members, open, history, replies."""
+"""conversations.info, list, join, members, open, history, replies; users.conversations."""
 
 from __future__ import annotations
 
@@ -25,6 +25,57 @@ def info(caller: Caller, args: Arguments) -> Json:
     if args.flag("include_num_members"):
         described["num_members"] = len(channel.members)
     return {"channel": described}
+
+
+TYPES = {"public_channel": "channel", "private_channel": "group", "im": "im", "mpim": "mpim"}
+
+
+@method("conversations.list", "tier2", ("types", "exclude_archived", *PAGED), *READ, json=False)
+def list_conversations(caller: Caller, args: Arguments) -> Json:
+    """The channels that the app can see, with whether it is in each."""
+    return _listed(caller, args, [c for c in _visible(caller, args) if c.kind not in {"im", "mpim"}])
+
+
+@method("users.conversations", "tier3", ("types", "exclude_archived", "user", *PAGED), *READ, json=False)
+def users_conversations(caller: Caller, args: Arguments) -> Json:
+    """The channels that the app is in."""
+    return _listed(caller, args, [c for c in _visible(caller, args) if caller.bot.bot.id in c.members])
+
+
+@method("conversations.join", "tier3", ("channel",), "channels:join")
+def join(caller: Caller, args: Arguments) -> Json:
+    """Come into a public channel."""
+    channel = caller.workspace.channel(args.needed("channel"))
+    if channel.kind != "channel":
+        raise Refused("method_not_supported_for_channel_type")
+    if channel.archived:
+        raise Refused("is_archived")
+    if caller.bot.bot.id not in channel.members:
+        channel.members.append(caller.bot.bot.id)
+    return {"channel": channel.described() | {"is_member": True}}
+
+
+def _visible(caller: Caller, args: Arguments) -> list[Channel]:
+    """The channels of the wanted types, each of which needs its scope."""
+    wanted = [kind.strip() for kind in args.text("types", "public_channel").split(",")]
+    if not set(wanted) <= set(TYPES):
+        raise Refused("invalid_types")
+    for kind in wanted:
+        _scope(caller, f"{KINDS[TYPES[kind]]}:read")
+    kinds, bot = {TYPES[kind] for kind in wanted}, caller.bot.bot.id
+    return [
+        channel
+        for channel in caller.workspace.channels.values()
+        if channel.kind in kinds
+        and (channel.kind == "channel" or bot in channel.members)
+        and not (channel.archived and args.flag("exclude_archived"))
+    ]
+
+
+def _listed(caller: Caller, args: Arguments, channels: list[Channel]) -> Json:
+    page, more = paged(args, channels, default=100)
+    described = [c.described() | {"is_member": caller.bot.bot.id in c.members} for c in page]
+    return {"channels": described} | more
 
 
 @method("conversations.members", "tier4", ("channel", *PAGED), *READ, json=False)

@@ -1,4 +1,4 @@
-"""users.info, users.list, usergroups.list, usergroups.users.list."""
+"""users.info, users.list, users.lookupByEmail, usergroups.list, usergroups.users.list."""
 
 from __future__ import annotations
 
@@ -22,6 +22,16 @@ def users_list(caller: Caller, args: Arguments) -> Json:
     page, more = paged(args, sorted(caller.workspace.users), default=100)
     locale = args.flag("include_locale")
     return {"members": [_described(caller, user, with_locale=locale) for user in page]} | more
+
+
+@method("users.lookupByEmail", "tier3", ("email",), "users:read.email", json=False)
+def users_lookup_by_email(caller: Caller, args: Arguments) -> Json:
+    """The user with an e-mail address."""
+    email = args.needed("email").lower()
+    for user in caller.workspace.users.values():
+        if user.email.lower() == email and not user.deleted:
+            return {"user": _described(caller, user.id, with_locale=False)}
+    raise Refused("users_not_found")
 
 
 def _described(caller: Caller, user: str, *, with_locale: bool) -> Json:

@@ -1,0 +1,590 @@
+"""The steps of `countersign setup discord`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+
+from bot.app.setup.browser import can_open_browser, open_browser
+from bot.app.setup.options import SetupOptions
+from bot.app.setup.steps import OPEN, Step, StepState, StepStatus, done, form_error, wrong
+from bot.app.setup.values import Progress, SetupValues, env_file
+from bot.domain.locales import Locale, use_locale
+from bot.errors import CountersignError, NotFound, SettingsError
+from bot.platforms.console.prompts import SetupTerminal
+from bot.platforms.discord.diagnostics import invite_link
+from bot.platforms.discord.rest import DiscordApiError, Identity, Rest
+from bot.platforms.discord.setup import (
+    PORTAL,
+    Channel,
+    Owner,
+    Server,
+    application_owner,
+    find_members,
+    joined_servers,
+    open_channels,
+    post_first_message,
+    server_permissions,
+)
+
+LOOK_SECONDS = 2.0
+"""Seconds between two looks for a server."""
+_MEMBER_ID = "in Discord, Settings, Advanced, Developer Mode; then your name, Copy User ID"
+
+
+_FIND_TOKEN = "on the Bot page of the application press Reset Token, and copy what it shows"  # noqa: S105
+_NO_TOKENS = (
+    ("", "Nothing was entered.", _FIND_TOKEN),
+    ("[0-9]+", "That is an id, not a token.", _FIND_TOKEN),
+    ("[0-9a-f]{64}", "That is the Public Key of the application, not the token of its bot.", _FIND_TOKEN),
+    ("(?i:bot|bearer) .*", "The word before the token does not belong to it.", "copy the token alone"),
+    (r"[A-Za-z0-9_-]{32}", "That is the Client Secret (OAuth2), not the token of the bot.", _FIND_TOKEN),
+    (
+        r"(?![A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$).*",
+        "That is not a bot token: those have three parts with dots between them.",
+        _FIND_TOKEN,
+    ),
+)
+
+
+def token_error(token: str) -> SettingsError | None:
+    """Return what is wrong with a bot token by its looks, None if nothing is."""
+    return form_error(token, _NO_TOKENS)
+
+
+@dataclass
+class DiscordSetup:
+    """What the steps share."""
+
+    values: SetupValues
+    progress: Progress
+    options: SetupOptions
+    checked: dict[str, Identity] = field(default_factory=dict)
+
+    @property
+    def token(self) -> str:
+        """The bot token; empty if there is none."""
+        return self.values.get("DISCORD_TOKEN")
+
+    @property
+    def server(self) -> str:
+        """The server of the setup; empty if there is none yet."""
+        return self.options.server or self.progress.get("server")
+
+    @asynccontextmanager
+    async def rest(self, token: str = "") -> AsyncIterator[Rest]:
+        """Open Discord with the bot token, or with another one. What Discord says is not from before."""
+        async with Rest(token or self.token, url=self.values.settings().discord_api_url) as rest:
+            yield rest
+
+    async def check(self, token: str) -> Identity:
+        """Check a bot token. Raises CountersignError with a cause and a fix."""
+        if (error := token_error(token)) is not None:
+            raise error
+        async with self.rest(token) as rest:
+            try:
+                self.checked[token] = await rest.identity()
+            except DiscordApiError as refused:
+                if refused.status != 401:
+                    raise
+                raise SettingsError(
+                    "Discord does not know the token.", "press Reset Token on the Bot page, and copy what it shows"
+                ) from refused
+        return self.checked[token]
+
+    async def require_token(self) -> Identity:
+        """Return the owner of the token. Raises SettingsError without one."""
+        if not self.token:
+            raise SettingsError("The bot token comes first.", "set DISCORD_TOKEN")
+        return self.checked.get(self.token) or await self.check(self.token)
+
+    def steps(self) -> Sequence[Step]:
+        """Return the steps in their order."""
+        return (
+            AppStep(self),
+            TokenStep(self),
+            IntentStep(self),
+            ServerStep(self),
+            AdminsStep(self),
+            ChannelStep(self),
+            MessageStep(self),
+        )
+
+
+class DiscordStep(Step):
+    """A step with what all share."""
+
+    def __init__(self, setup: DiscordSetup) -> None:
+        self._setup = setup
+        self._values = setup.values
+        self._progress = setup.progress
+        self._options = setup.options
+
+    async def _has_token(self) -> bool:
+        """Return True if the token works; the step of the token tells if not."""
+        try:
+            await self._setup.require_token()
+        except CountersignError:
+            return False
+        return True
+
+    async def _open(self, terminal: SetupTerminal, url: str, what: str) -> None:
+        """Open a page in the browser, or print its address."""
+        opened = False
+        if self._options.browser and can_open_browser() and await terminal.confirm(f"Open {what} in your browser?"):
+            opened = open_browser(url)
+        if opened:
+            terminal.say("It is open in your browser.")
+        else:
+            terminal.say(f"Open {what}:")
+            terminal.link(url)
+
+
+class AppStep(DiscordStep):
+    """The application in Discord's developer portal."""
+
+    name, title = "app", "Create the application"
+
+    async def look(self) -> StepState:
+        """It is there if it has a token, or if it was said to be created."""
+        if self._setup.token:
+            return done(f"DISCORD_TOKEN is set in {self._values.origin('DISCORD_TOKEN')}.")
+        if self._progress.get("created"):
+            return done("You created it. To open the page again: --redo app")
+        return OPEN
+
+    async def guide(self) -> Sequence[str]:
+        """Say where it is created."""
+        return [f"Open {PORTAL}?new_application=true", "Name it, such as Countersign, and press Create."]
+
+    async def ask(self, terminal: SetupTerminal) -> None:
+        """Open the portal."""
+        await self._open(terminal, f"{PORTAL}?new_application=true", "Discord's developer portal")
+        terminal.say("Press New Application, name it, such as Countersign, and press Create.")
+        await terminal.wait_for_enter("Press Enter when it is created")
+        self._progress.note(created="yes")
+        terminal.done("The application is created.")
+
+
+class TokenStep(DiscordStep):
+    """The bot token."""
+
+    name, title = "token", "Bot token"
+
+    async def look(self) -> StepState:
+        """Check the token that is set."""
+        if not self._setup.token:
+            return OPEN
+        identity = await self._setup.check(self._setup.token)
+        before = self._progress.get("app")
+        if before and before != identity.app:
+            return wrong(
+                f"The token is of application {identity.app}, not of the one that was set up ({before}).",
+                "set the token of that application, or go on with this one: --redo token",
+            )
+        return done(f"{identity.name}, application {identity.app}.")
+
+    async def is_confirmed(self) -> bool:
+        """A token that was not entered here may be of the wrong application."""
+        return bool(self._progress.get("app"))
+
+    async def guide(self) -> Sequence[str]:
+        """Say where the token is."""
+        return [
+            f"Copy the token: {PORTAL}, the application, Bot, Reset Token.",
+            f"Write to {env_file()}: DISCORD_TOKEN=…",
+        ]
+
+    async def apply(self) -> None:
+        """Save a token that was passed."""
+        if not self._setup.token:
+            return
+        identity = await self._setup.check(self._setup.token)
+        if "DISCORD_TOKEN" in self._values.given:
+            self._values.save({"DISCORD_TOKEN": self._setup.token})
+        self._note(identity)
+
+    async def ask(self, terminal: SetupTerminal) -> None:
+        """Offer the token that is set, or ask for one."""
+        current = self._setup.token
+        if current and (identity := await self._offer(terminal, current)) is not None:
+            self._note(identity)
+            return
+        terminal.say(f"It is on the page Bot of the application ({PORTAL}): Reset Token shows it once.")
+        entered = await terminal.ask_secret("Bot token")
+        identity = await self._setup.check(entered)
+        if not await terminal.confirm(f"{identity.name}, application {identity.app}: is that the right one?"):
+            raise SettingsError("The token is of another application.", "copy the token of the right one")
+        if current and current != entered:
+            origin = self._values.origin("DISCORD_TOKEN")
+            if not await terminal.confirm(f"Replace the DISCORD_TOKEN that {origin} has?"):
+                raise SettingsError("The old token was kept.", "use it, or replace it")
+        self._values.save({"DISCORD_TOKEN": entered})
+        self._note(identity)
+        terminal.done(f"DISCORD_TOKEN is in {env_file()}, which only you can read.")
+
+    async def _offer(self, terminal: SetupTerminal, current: str) -> Identity | None:
+        """Return the owner of the token that is set, if it works and the person wants it."""
+        try:
+            identity = await self._setup.check(current)
+        except CountersignError as error:
+            terminal.wrong(f"DISCORD_TOKEN does not work: {error.detailed_cause}", str(error.fix))
+            return None
+        origin = self._values.origin("DISCORD_TOKEN")
+        wanted = await terminal.confirm(f"The DISCORD_TOKEN in {origin} is {identity.name} ({identity.app}). Use it?")
+        return identity if wanted else None
+
+    def _note(self, identity: Identity) -> None:
+        if self._progress.get("app") not in ("", identity.app):
+            self._progress.note(server="", channel="", message="", admins="", intent="")
+        self._progress.note(app=identity.app)
+
+
+class IntentStep(DiscordStep):
+    """The Message Content Intent, and the address for interactions."""
+
+    name, title = "intents", "Message Content Intent"
+
+    async def look(self) -> StepState:
+        """Ask Discord which switches are on."""
+        if not self._setup.token:
+            return OPEN
+        identity = await self._setup.check(self._setup.token)
+        if identity.endpoint:
+            return wrong(
+                f"Discord posts clicks and commands to {identity.endpoint} instead of handing them to the bot.",
+                f"clear Interactions Endpoint URL: {PORTAL}/{identity.app}/information",
+            )
+        if identity.reads_all:
+            return done("It is on: conversations go on in threads without a mention.")
+        if self._progress.get("intent") == "off":
+            return done("It is off, as you chose: in threads the bot has to be mentioned each time.")
+        return StepState(StepStatus.OPEN, "It is off: in threads the bot has to be mentioned each time.")
+
+    async def guide(self) -> Sequence[str]:
+        """Say which switch it is."""
+        if not await self._has_token():
+            return ["On the Bot page of the application switch on Message Content Intent, and press Save Changes."]
+        app = (await self._setup.require_token()).app
+        return [
+            f"Open {PORTAL}/{app}/bot",
+            "Below Privileged Gateway Intents switch on Message Content Intent, and press Save Changes.",
+        ]
+
+    async def ask(self, terminal: SetupTerminal) -> None:
+        """Say which switch to press, and look again until it is on or not wanted."""
+        app = (await self._setup.require_token()).app
+        await self._open(terminal, f"{PORTAL}/{app}/bot", "the Bot page of the application")
+        while True:
+            identity = await self._setup.check(self._setup.token)
+            if identity.endpoint:
+                terminal.wrong(
+                    "Discord posts clicks and commands to an address instead of handing them to the bot.",
+                    f"clear Interactions Endpoint URL: {PORTAL}/{app}/information",
+                )
+            elif identity.reads_all:
+                self._progress.note(intent="")
+                terminal.done("It is on: conversations go on in threads without a mention.")
+                return
+            else:
+                terminal.say(
+                    "Below Privileged Gateway Intents switch on Message Content Intent, and press Save Changes.",
+                    "Without it, people have to mention the bot in threads each time.",
+                )
+            options = [("again", "It is done: look again"), ("off", "Go on without it")]
+            if await terminal.choose("What now?", options[:1] if identity.endpoint else options) == "off":
+                self._progress.note(intent="off")
+                terminal.done("It stays off: in threads the bot has to be mentioned each time.")
+                return
+
+
+class ServerStep(DiscordStep):
+    """The server that the bot is invited to."""
+
+    name, title = "server", "Invite the bot to your server"
+
+    async def look(self) -> StepState:
+        """It is done while the bot is in the server, with all permissions."""
+        if not await self._has_token():
+            return OPEN
+        async with self._setup.rest() as rest:
+            servers = await joined_servers(rest)
+            if not servers:
+                return StepState(StepStatus.OPEN, "The bot is in no server yet.")
+            server = next((server for server in servers if server.id == self._setup.server), None)
+            if server is None:
+                names = ", ".join(f"{server.name} ({server.id})" for server in servers)
+                return StepState(StepStatus.OPEN, f"The bot is in {names}; which one is meant was not said.")
+            lacking = await server_permissions(rest, server.id)
+        if lacking:
+            return wrong(
+                f"In {server.name} the bot lacks {', '.join(lacking)}.",
+                f"invite it again: {invite_link((await self._setup.require_token()).app)}",
+            )
+        return done(f"The bot is in {server.name} ({server.id}), with all permissions.")
+
+    async def guide(self) -> Sequence[str]:
+        """Return the invite link."""
+        if not await self._has_token():
+            return ["The invite link needs the application's id, which comes with the token."]
+        app = (await self._setup.require_token()).app
+        return [
+            "Open this address, choose the server, Continue, Authorize:",
+            invite_link(app),
+            "Then say which server it is: --server ID.",
+            f"Write to {env_file()}: DISCORD_SERVERS=ID, so that the bot answers nowhere else.",
+        ]
+
+    async def apply(self) -> None:
+        """Save the server of --server, or the only one."""
+        if not await self._has_token():
+            return
+        async with self._setup.rest() as rest:
+            servers = await joined_servers(rest)
+        server = next((server for server in servers if server.id == self._options.server), None)
+        if server is None and not self._options.server and len(servers) == 1:
+            server = servers[0]
+        if server is not None:
+            self._note(server)
+            if not self._values.get("DISCORD_SERVERS"):
+                self._values.save({"DISCORD_SERVERS": server.id})
+
+    async def ask(self, terminal: SetupTerminal) -> None:
+        """Open the invite link, and wait until the bot is in a server."""
+        identity = await self._setup.require_token()
+        link = invite_link(identity.app)
+        async with self._setup.rest() as rest:
+            servers = await joined_servers(rest)
+            if not servers or self._options.redo == self.name:
+                await self._open(terminal, link, "the invite link")
+                terminal.say("Choose your server, Continue, and Authorize.")
+                servers = await self._wait(terminal, rest, {server.id for server in servers})
+            server = await _choose_server(terminal, servers, self._setup.server)
+            while lacking := await server_permissions(rest, server.id):
+                terminal.wrong(f"In {server.name} the bot lacks {', '.join(lacking)}.", "invite it again:")
+                terminal.link(link)
+                if await terminal.choose("What now?", [("again", "Look again"), ("go on", "Go on")]) == "go on":
+                    break
+        self._note(server)
+        served = self._values.get("DISCORD_SERVERS")
+        if not served and await terminal.confirm(f"Answer in {server.name} only, wherever else somebody invites it?"):
+            self._values.save({"DISCORD_SERVERS": server.id})
+        elif served and server.id not in served:
+            self._values.save({"DISCORD_SERVERS": self._values.with_names("DISCORD_SERVERS", [server.id])})
+        terminal.done(f"The bot is in {server.name}.")
+
+    async def _wait(self, terminal: SetupTerminal, rest: Rest, before: set[str]) -> Sequence[Server]:
+        """Wait until the bot is in a further server. Raises SettingsError after a while."""
+        terminal.say(f"Waiting for it, {self._options.wait:.0f} seconds at most. Ctrl-C stops.")
+        until = monotonic() + self._options.wait
+        while monotonic() < until:
+            servers = await joined_servers(rest)
+            further = [server for server in servers if server.id not in before]
+            if further:
+                return further
+            await asyncio.sleep(LOOK_SECONDS)
+        if before:
+            return await joined_servers(rest)
+        raise SettingsError("The bot was not invited to a server so far.", "open the link above, and Authorize")
+
+    def _note(self, server: Server) -> None:
+        if server.id != self._progress.get("server"):
+            self._progress.note(server=server.id, server_name=server.name, channel="", message="")
+
+
+async def _choose_server(terminal: SetupTerminal, servers: Sequence[Server], wanted: str) -> Server:
+    if len(servers) == 1:
+        return servers[0]
+    default = next((server for server in servers if server.id == wanted), servers[0])
+    return await terminal.choose("Which server?", [(server, server.name) for server in servers[:25]], default=default)
+
+
+class AdminsStep(DiscordStep):
+    """Administrators."""
+
+    name, title = "admins", "Administrators and approvers"
+
+    async def look(self) -> StepState:
+        """They are chosen if ADMINS names somebody of Discord, or if that was left to the server."""
+        settings = self._values.settings()
+        admins = sorted(name for name in settings.admins if name.startswith("discord"))
+        if admins:
+            approvers = sorted(name for name in settings.approvers if name.startswith("discord"))
+            more = f" Approvers: {', '.join(approvers)}." if approvers else ""
+            return done(f"Administrators: {', '.join(admins)}.{more}")
+        if self._progress.get("admins") == "server" and not settings.admins:
+            return done("Members with Administrator or Manage Server administer and approve.")
+        return OPEN
+
+    async def guide(self) -> Sequence[str]:
+        """Say which variables name them."""
+        return [
+            f"Write to {env_file()}: ADMINS=discord:ID (your user id: {_MEMBER_ID}),",
+            "and who else may approve: APPROVERS=discord:ID,discord-role:ID",
+            "Without ADMINS, members with Administrator or Manage Server administer and approve.",
+            "Or let the setup look them up: --admin NAME or ID, --approver NAME or ID",
+        ]
+
+    async def apply(self) -> None:
+        """Save who was named by an option."""
+        if not (self._options.admin or self._options.approvers) or not self._setup.server:
+            return
+        async with self._setup.rest() as rest:
+            named = [self._options.admin] if self._options.admin else []
+            admins = [f"discord:{(await _only(rest, self._setup.server, name)).id}" for name in named]
+            approvers = [
+                f"discord:{(await _only(rest, self._setup.server, name)).id}" for name in self._options.approvers
+            ]
+        self._save(admins, approvers)
+
+    async def ask(self, terminal: SetupTerminal) -> None:
+        """Ask who administers: the owner of the application, unless said otherwise; and who else approves."""
+        async with self._setup.rest() as rest:
+            owner = await application_owner(rest)
+            terminal.say("Administrators add servers and approve calls.")
+            owns = [(owner, f"{owner.name} ({owner.id}), who owns the application")] if owner is not None else []
+            chosen = await terminal.choose(
+                "Who administers?",
+                [
+                    *owns,
+                    ("name", "Somebody else, by name or id"),
+                    ("server", "Members with Administrator or Manage Server in Discord"),
+                ],
+                default=owner or "name",
+            )
+            if chosen == "server":
+                self._progress.note(admins="server")
+                terminal.done("Members with Administrator or Manage Server administer and approve.")
+                return
+            if isinstance(chosen, Owner):
+                admin = chosen
+            else:
+                admin = await _only(rest, self._setup.server, await terminal.ask("Name or id of the member"))
+            typed = await terminal.ask(
+                "Who else may approve calls? Names or ids, with commas", shown_default="nobody else"
+            )
+            words = [word for word in (part.strip() for part in typed.split(",")) if word]
+            approvers = [f"discord:{(await _only(rest, self._setup.server, word)).id}" for word in words]
+        self._save([f"discord:{admin.id}"], approvers)
+        terminal.done(f"{admin.name} ({admin.id}) administers. It is in {env_file()}.")
+
+    def _save(self, admins: Sequence[str], approvers: Sequence[str]) -> None:
+        added = {"ADMINS": admins, "APPROVERS": approvers}
+        self._values.save({name: self._values.with_names(name, more) for name, more in added.items() if more})
+
+
+async def _only(rest: Rest, server: str, typed: str) -> Owner:
+    try:
+        members = await find_members(rest, server, typed) if typed.strip() else []
+    except DiscordApiError as error:
+        if error.status != 404:
+            raise
+        members = []
+    if not members:
+        raise NotFound(f"Nobody called {typed[:60]!r} is in the server.", f"write the id: {_MEMBER_ID}")
+    if len(members) > 1:
+        ids = ", ".join(f"{member.name} {member.id}" for member in members[:5])
+        raise SettingsError(f"{len(members)} members are called so: {ids}.", "write the id of one of them")
+    return members[0]
+
+
+class ChannelStep(DiscordStep):
+    """A channel in which the bot may post."""
+
+    name, title = "channel", "Channel"
+
+    async def look(self) -> StepState:
+        """It is done while the bot may post in the channel of the setup, or in the one of --channel."""
+        wanted = self._options.channel or self._progress.get("channel")
+        if not wanted or not self._setup.server or not await self._has_token():
+            return OPEN
+        channel = _named(await self._channels(), wanted)
+        if channel is None:
+            return wrong(f"The bot may not post in {wanted}.", "let its role see the channel and send messages there")
+        return done(f"The bot may post in #{channel.name}.")
+
+    async def guide(self) -> Sequence[str]:
+        """Name the channels."""
+        if not self._setup.server or not await self._has_token():
+            return ["Say which it is: --channel #NAME or ID"]
+        names = ", ".join(f"#{channel.name}" for channel in (await self._channels())[:10])
+        return [f"Say which it is: --channel #NAME or ID. The bot may post in {names or 'none'}."]
+
+    async def apply(self) -> None:
+        """Note the channel of --channel."""
+        if not self._options.channel or not self._setup.server or not await self._has_token():
+            return
+        if (channel := _named(await self._channels(), self._options.channel)) is not None:
+            self._note(channel)
+
+    async def ask(self, terminal: SetupTerminal) -> None:
+        """Let the person choose a channel."""
+        if not self._setup.server:
+            raise SettingsError("There is no server yet.", "countersign setup discord --redo server")
+        channels = await self._channels()
+        if not channels:
+            await terminal.wait_for_enter("Give the bot's role a channel to see and to write in, then press Enter")
+            raise SettingsError("The bot may post in no channel.", "let its role see one and send messages there")
+        default = _named(channels, self._options.channel or self._progress.get("channel")) or channels[0]
+        shown = [(channel, f"#{channel.name}") for channel in channels[:25]]
+        self._note(channel := await terminal.choose("In which channel shall it introduce itself?", shown, default))
+        terminal.done(f"The bot may post in #{channel.name}.")
+
+    async def _channels(self) -> Sequence[Channel]:
+        async with self._setup.rest() as rest:
+            return await open_channels(rest, self._setup.server)
+
+    def _note(self, channel: Channel) -> None:
+        changed = channel.id != self._progress.get("channel")
+        self._progress.note(channel=channel.id, channel_name=channel.name, **({"message": ""} if changed else {}))
+
+
+def _named(channels: Sequence[Channel], wanted: str) -> Channel | None:
+    word = wanted.lstrip("#").casefold()
+    return next((channel for channel in channels if word and word in (channel.id, channel.name.casefold())), None)
+
+
+class MessageStep(DiscordStep):
+    """The first message."""
+
+    name, title = "message", "First message"
+
+    async def look(self) -> StepState:
+        """It is posted once in the channel of the setup."""
+        if self._progress.get("message") == "none":
+            return done("Nothing was posted, as you chose.")
+        if self._progress.get("message"):
+            return done(f"It is in #{self._progress.get('channel_name')}.")
+        return OPEN
+
+    async def guide(self) -> Sequence[str]:
+        """Say what it is for."""
+        return ["The bot introduces itself in the channel, with what to try. --write posts it."]
+
+    async def apply(self) -> None:
+        """Post it in the channel."""
+        if self._progress.get("channel") and not self._progress.get("message") and await self._has_token():
+            await self._post()
+
+    async def ask(self, terminal: SetupTerminal) -> None:
+        """Post it, unless the person does not want that."""
+        channel = self._progress.get("channel_name")
+        if not await terminal.confirm(f"Let the bot introduce itself in #{channel}?"):
+            self._progress.note(message="none")
+            terminal.done("Nothing was posted.")
+            return
+        await self._post()
+        terminal.done(f"It is in #{channel}: it says what to try.")
+
+    async def _post(self) -> None:
+        settings = self._values.settings()
+        with use_locale(Locale(settings.language, settings.time_zone)):
+            await self._post_in_language()
+
+    async def _post_in_language(self) -> None:
+        async with self._setup.rest() as rest:
+            ref = await post_first_message(rest, self._setup.server, self._progress.get("channel"))
+        self._progress.note(message=ref)

@@ -1,0 +1,227 @@
+"""`countersign setup`: the subjects, with a person at the terminal or printed for a script.
+
+Exit codes: 0 everything is set up, 1 something does not work, 2 wrong use, 4 steps are left, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from io import StringIO
+from typing import Protocol
+
+from dotenv import dotenv_values
+
+from bot.app.setup.env_file import is_private
+from bot.app.setup.options import SetupOptions
+from bot.app.setup.steps import Step, StepStatus, exit_code, print_steps, run_steps
+from bot.app.setup.values import Progress, SetupValues, env_file
+from bot.domain.health import CheckStatus
+from bot.errors import CountersignError, SettingsError
+from bot.platforms.console.prompts import SetupTerminal, is_interactive, open_setup_terminal
+from bot.settings import Settings
+
+SUBJECTS = {"slack": "Slack", "discord": "Discord", "model": "Language model"}
+INTERRUPTED = 130
+_LONGEST_INPUT = 100_000
+_TOKENS = {"slack": ("SLACK_BOT_TOKEN",), "discord": ("DISCORD_TOKEN",)}
+
+
+class Subject(Protocol):
+    """`SlackSetup`, `DiscordSetup` or `ModelSetup`."""
+
+    def steps(self) -> Sequence[Step]:
+        """Return the steps in their order."""
+        ...
+
+
+async def set_up(settings: Settings, options: SetupOptions) -> int:
+    """Set up a subject, or what the person wants, and return the exit code. Raises CountersignError."""
+    if options.redo and options.subject:
+        names = [step.name for step in _open(options.subject, settings, SetupValues(), options).steps()]
+        if options.redo not in names:
+            raise SettingsError(f"There is no step {options.redo[:40]!r}.", f"write one of {', '.join(names)}")
+    if options.print_only:
+        return await _print(settings, options)
+    if not is_interactive():
+        command = f"countersign setup {options.subject}".strip()
+        raise SettingsError(
+            "The setup asks questions, and there is no terminal.",
+            f"run it in a terminal, or print every step with `{command} --print`",
+        )
+    start = False
+    with open_setup_terminal() as terminal:
+        try:
+            code, start = await _guide(terminal, settings, options)
+        except (KeyboardInterrupt, EOFError, asyncio.CancelledError):
+            command = f"countersign setup {options.subject}".strip()
+            terminal.print(f"\nStopped. What is done is kept; `{command}` goes on from there.")
+            return INTERRUPTED
+    if start:
+        from bot.app.service import run  # noqa: PLC0415 - loads when it is wanted
+
+        return await run(SetupValues().settings())
+    return code
+
+
+def _open(subject: str, settings: Settings, values: SetupValues, options: SetupOptions) -> Subject:
+    """Return a subject's setup. Loads the library of the platform."""
+    module = importlib.import_module(f"bot.app.setup.{subject}")
+    kinds = {"slack": "SlackSetup", "discord": "DiscordSetup", "model": "ModelSetup"}
+    setup: Subject = getattr(module, kinds[subject])(values, Progress(settings, subject), options)
+    return setup
+
+
+# -------------------- with a person
+
+
+async def _guide(terminal: SetupTerminal, settings: Settings, options: SetupOptions) -> tuple[int, bool]:
+    """Guide a person through one subject or several. Return the exit code, and True if the bot is to be started."""
+    values = SetupValues()
+    if not is_private(env_file()):
+        terminal.warn(f"Others on this machine can read {env_file()}. The setup makes it yours alone when it writes.")
+    if options.subject:
+        return await _guide_subject(terminal, settings, values, options)
+    terminal.print("Countersign setup. Ctrl-C stops; what is done is kept.")
+    while True:
+        subject = await terminal.choose(
+            "What shall be set up?",
+            [
+                *((name, f"{label:<16}{_state(name, values)}") for name, label in SUBJECTS.items()),
+                ("", "Nothing more: check it, and start the bot"),
+            ],
+            default=_first_open(values),
+        )
+        if not subject:
+            break
+        terminal.print(f"\n{SUBJECTS[subject]}")
+        await run_steps(terminal, _open(subject, settings, values, options).steps(), "", more=0)
+    present = [name for name in ("slack", "discord") if _has_token(name, values)]
+    if not present:
+        terminal.print("\nNo platform is set up: the bot answers in this terminal, with `countersign chat`.")
+        return await _check(terminal, values, ["model"]), False
+    return await _finish(terminal, values, ["model", *present])
+
+
+async def _guide_subject(
+    terminal: SetupTerminal, settings: Settings, values: SetupValues, options: SetupOptions
+) -> tuple[int, bool]:
+    name = options.subject
+    steps = _open(name, settings, values, options).steps()
+    terminal.print(f"Countersign setup: {SUBJECTS[name]}. Ctrl-C stops; what is done is kept.")
+    worked = await run_steps(terminal, steps, options.redo)
+    terminal.heading(len(steps) + 1, len(steps) + 1, "Check")
+    if not worked:
+        terminal.say(f"Everything was done before. To change a step: --redo {'|'.join(step.name for step in steps)}")
+    return await _finish(terminal, values, list(dict.fromkeys([name, "model"])))
+
+
+async def _finish(terminal: SetupTerminal, values: SetupValues, subjects: Sequence[str]) -> tuple[int, bool]:
+    code = await _check(terminal, values, subjects)
+    if code:
+        terminal.print("\nSomething does not work yet: see the lines with ✗ above, then run this again.")
+        return code, False
+    if not values.get("BOT_MODEL") and "model" in subjects:
+        terminal.say("`countersign setup model` connects a language model.")
+    if subjects == ["model"]:
+        terminal.print("\nNext: countersign chat")
+        return code, False
+    terminal.print("\nEverything is set up. Next: countersign run")
+    return code, await terminal.confirm("Start the bot now? Ctrl-C stops it")
+
+
+async def _check(terminal: SetupTerminal, values: SetupValues, subjects: Sequence[str]) -> int:
+    """Run the doctor for these subjects. Return 1 if something does not work."""
+    from bot.app.doctor import examine_subjects  # noqa: PLC0415 - loads when it is needed
+
+    try:
+        worst = await examine_subjects(values.settings(), subjects, as_json=False, prefix="  ")
+    except CountersignError as error:
+        terminal.wrong(str(error.detailed_cause), str(error.fix))
+        return 1
+    return 1 if worst is CheckStatus.BROKEN else 0
+
+
+def _has_token(subject: str, values: SetupValues) -> bool:
+    return all(values.get(name) for name in _TOKENS[subject])
+
+
+def _state(subject: str, values: SetupValues) -> str:
+    if subject == "model":
+        return values.get("BOT_MODEL") or "the demo model"
+    return f"token in {values.origin(_TOKENS[subject][0])}" if _has_token(subject, values) else "not set up"
+
+
+def _first_open(values: SetupValues) -> str:
+    if _has_token("slack", values) or _has_token("discord", values):
+        return "" if values.get("BOT_MODEL") else "model"
+    return "slack"
+
+
+# -------------------- without a person
+
+
+async def _print(settings: Settings, options: SetupOptions) -> int:
+    """Print the steps of one subject or of all, with their states."""
+    values = SetupValues(_read_stdin() if options.stdin else None)
+    subjects = [options.subject] if options.subject else list(SUBJECTS)
+    states: list[StepStatus] = []
+    for name in subjects:
+        if not options.subject and name in _TOKENS and not _has_token(name, values):
+            _say(options, name, f"{SUBJECTS[name]}: not set up. Its steps: countersign setup {name} --print")
+            continue
+        steps = _open(name, settings, values, options).steps()
+        if not options.as_json:
+            sys.stdout.write(f"{SUBJECTS[name]}\n\n")
+        states += await print_steps(sys.stdout, name, steps, write=options.write, as_json=options.as_json)
+        if name == "model" or _has_token(name, values):
+            states.append(await _print_checks(values, name, options, len(steps) + 1))
+    if not options.subject and not any(_has_token(name, values) for name in _TOKENS):
+        states.append(StepStatus.OPEN)
+    code = exit_code(states)
+    _say(options, "", _summary(code, options))
+    return code
+
+
+async def _print_checks(values: SetupValues, subject: str, options: SetupOptions, number: int) -> StepStatus:
+    from bot.app.doctor import examine_subjects  # noqa: PLC0415 - loads when it is needed
+
+    if not options.as_json:
+        sys.stdout.write(f"[{number}/{number}] Check\n")
+    try:
+        worst = await examine_subjects(values.settings(), [subject], as_json=options.as_json, prefix="  ")
+    except CountersignError as error:
+        _say(options, subject, f"  ✗ {error}")
+        return StepStatus.WRONG
+    _say(options, "", "")
+    return StepStatus.WRONG if worst is CheckStatus.BROKEN else StepStatus.DONE
+
+
+def _summary(code: int, options: SetupOptions) -> str:
+    if code == 0:
+        return "Everything is set up. Next: countersign run" if options.subject != "model" else "The model is set up."
+    return "Something does not work: see ✗." if code == 1 else "Steps are left: see those without ✓."
+
+
+def _say(options: SetupOptions, subject: str, text: str) -> None:
+    if not options.as_json:
+        sys.stdout.write(f"{text}\n")
+    elif subject:
+        sys.stdout.write(f"{json.dumps({'subject': subject, 'status': 'open', 'detail': text})}\n")
+
+
+def _read_stdin() -> dict[str, str]:
+    """Return the variables of standard input, which are lines of `.env`. Raises SettingsError."""
+    if sys.stdin.isatty():
+        raise SettingsError("--stdin reads NAME=VALUE lines, and standard input is a terminal.", "pass them by a pipe")
+    given = dotenv_values(stream=StringIO(sys.stdin.read(_LONGEST_INPUT)), interpolate=False)
+    known = {name: value for name, value in given.items() if value}
+    unknown = [name for name in known if not name.isupper() or not name.isidentifier()]
+    if unknown:
+        raise SettingsError(
+            f"{len(unknown)} lines of standard input are no variables.", "write NAME=VALUE on each line"
+        )
+    return known

@@ -1,0 +1,144 @@
+"""Questions of a guided setup at a terminal: text, secrets, choices, yes or no, and what was done.
+
+While the setup runs the terminal echoes nothing by itself, so that a secret that is pasted too early is not shown.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import termios
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO, TypeVar
+
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.history import DummyHistory
+from prompt_toolkit.output import create_output
+from prompt_toolkit.shortcuts import PromptSession
+from prompt_toolkit.shortcuts.choice_input import ChoiceInput
+from prompt_toolkit.styles import Style
+
+from bot.platforms.console.theme import ConsoleTheme
+
+T = TypeVar("T")
+_STYLE = Style.from_dict({"selected-option": "bold ansicyan", "number": "", "option": ""})
+
+
+class SetupTerminal:
+    """A person's terminal. Interrupting a question raises KeyboardInterrupt, ending the input EOFError."""
+
+    def __init__(self, out: TextIO, theme: ConsoleTheme) -> None:
+        self._out = out
+        self._theme = theme
+
+    def print(self, text: str = "") -> None:
+        """Print lines as they are, so that addresses can be copied whole."""
+        self._out.write(f"{self._theme.own_text(text)}\n")
+        self._out.flush()
+
+    def heading(self, number: int, count: int, title: str) -> None:
+        """Begin a step."""
+        self.print(f"\n{self._theme.accent(f'[{number}/{count}]')} {self._theme.bold(title)}")
+
+    def done(self, text: str) -> None:
+        """Say what is done."""
+        self._marked(self._theme.success("✓"), text)
+
+    def warn(self, text: str) -> None:
+        """Say what may be meant otherwise."""
+        self._marked(self._theme.warn("!"), text)
+
+    def wrong(self, cause: str, fix: str = "") -> None:
+        """Say what failed, and how to correct it."""
+        self._marked(self._theme.error("✗"), cause)
+        if fix:
+            self._wrapped(f"Fix: {fix}", "    ")
+
+    def say(self, *paragraphs: str) -> None:
+        """Print text of a step, wrapped to the width of the terminal."""
+        for paragraph in paragraphs:
+            self._wrapped(paragraph, "  ")
+
+    def _marked(self, mark: str, text: str) -> None:
+        first, *others = self._lines(text, "    ") or [""]
+        self.print("\n".join([f"  {mark} {first.strip()}", *others]))
+
+    def _wrapped(self, text: str, indent: str) -> None:
+        self.print("\n".join(self._lines(text, indent)))
+
+    def _lines(self, text: str, indent: str) -> list[str]:
+        width = max(shutil.get_terminal_size().columns - 1, 40)
+        indent += " " * (len(text) - len(text.lstrip()))
+        return textwrap.wrap(
+            text.strip(),
+            width,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+    def link(self, url: str) -> None:
+        """Print an address on a line of its own."""
+        self.print(f"\n{self._theme.accent(url)}\n")
+
+    async def ask(self, question: str, default: str = "", *, shown_default: str = "") -> str:
+        """Return a typed line, or the default for an empty one. `shown_default` describes an empty default."""
+        hint = default or shown_default
+        return (await self._read(f"{question}{f' [{hint}]' if hint else ''}")).strip() or default
+
+    async def ask_secret(self, question: str) -> str:
+        """Return a typed or pasted secret, of which each character is shown as a star."""
+        return (await self._read(f"{question} (hidden)", secret=True)).strip()
+
+    async def confirm(self, question: str, *, default: bool = True) -> bool:
+        """Return True for yes."""
+        while True:
+            answer = (await self._read(f"{question} [{'Y/n' if default else 'y/N'}]")).strip().lower()
+            if answer in ("", "y", "yes", "n", "no"):
+                return answer.startswith("y") if answer else default
+            self.wrong("That is neither yes nor no.", "type y or n, or press Enter for the one in capitals")
+
+    async def choose(self, question: str, options: Sequence[tuple[T, str]], default: T | None = None) -> T:
+        """Return one of several values, by its number or with the arrow keys."""
+        prompt = ChoiceInput(
+            message=ANSI(f" {self._theme.accent('?')} {self._theme.bold(question)}"),
+            options=[(value, self._theme.own_text(label)) for value, label in options],
+            default=default,
+            symbol=">",
+            style=_STYLE,
+        )
+        return await prompt.prompt_async()
+
+    async def wait_for_enter(self, text: str = "Press Enter to go on") -> None:
+        """Wait until the person goes on."""
+        await self._read(text)
+
+    async def _read(self, question: str, *, secret: bool = False) -> str:
+        session: PromptSession[str] = PromptSession(
+            history=DummyHistory(), output=create_output(self._out), enable_history_search=False
+        )
+        message = ANSI(f"  {self._theme.accent('?')} {self._theme.bold(self._theme.own_text(question))}: ")
+        return await session.prompt_async(message, is_password=secret)
+
+
+def is_interactive() -> bool:
+    """Return True if a person can be asked and can read."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+@contextmanager
+def open_setup_terminal() -> Iterator[SetupTerminal]:
+    """Use the terminal of standard input and output, without its echo."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    quiet = termios.tcgetattr(descriptor)
+    quiet[3] &= ~termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, quiet)
+    try:
+        yield SetupTerminal(sys.stdout, ConsoleTheme.for_stream(sys.stdout, os.environ))
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

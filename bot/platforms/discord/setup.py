@@ -1,0 +1,110 @@
+"""What `countersign setup discord` asks Discord: the application, servers and channels, and the first message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import time
+from uuid import uuid4
+
+import discord
+
+from bot.chat.first_message import FirstMessageOwner, first_message
+from bot.platforms.discord.channels import conversation
+from bot.platforms.discord.diagnostics import PERMISSIONS, missing
+from bot.platforms.discord.message_layout import outgoing_message
+from bot.platforms.discord.rest import Rest
+from bot.platforms.discord.sending import DiscordMessages
+
+PORTAL = "https://discord.com/developers/applications"
+_TO_POST = PERMISSIONS[0].value | PERMISSIONS[1].value
+_MOST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that the bot is in."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A text channel in which the bot may post."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A person who owns the application."""
+
+    id: str
+    name: str
+
+
+async def joined_servers(rest: Rest) -> Sequence[Server]:
+    """Return the servers that the bot is in, not from a cache. Raises DeliveryFailed."""
+    async with rest.request("list its servers") as client:
+        return [Server(str(guild.id), guild.name) async for guild in client.fetch_guilds(limit=_MOST)]
+
+
+async def server_permissions(rest: Rest, server: str) -> Sequence[str]:
+    """Return the names of the permissions that the bot lacks in a server. Raises DeliveryFailed."""
+    identity = await rest.identity()
+    async with rest.request("look at the bot's own rights") as client:
+        guild = await client.fetch_guild(int(server), with_counts=False)
+        me = await guild.fetch_member(int(identity.user))
+    return [str(permission.name) for permission in missing(me.guild_permissions.value)]
+
+
+async def open_channels(rest: Rest, server: str) -> Sequence[Channel]:
+    """Return the text channels in which the bot may post, in their order. Raises DeliveryFailed."""
+    identity = await rest.identity()
+    async with rest.request("list the channels") as client:
+        guild = await client.fetch_guild(int(server), with_counts=False)
+        me = await guild.fetch_member(int(identity.user))
+        channels = await guild.fetch_channels()
+    return [
+        Channel(str(channel.id), channel.name)
+        for channel in sorted(channels, key=lambda channel: (channel.position, channel.id))
+        if isinstance(channel, discord.TextChannel)
+        and (channel.permissions_for(me).value & _TO_POST == _TO_POST or me.guild_permissions.administrator)
+    ]
+
+
+async def application_owner(rest: Rest) -> Owner | None:
+    """Return the person who owns the application; None for a team. Raises DeliveryFailed."""
+    async with rest.request("look at the application") as client:
+        info = await client.application_info()
+    return None if info.team is not None else Owner(str(info.owner.id), info.owner.display_name)
+
+
+async def find_members(rest: Rest, server: str, text: str) -> Sequence[Owner]:
+    """Return the members of a server that an id or the beginning of a name means. Raises DeliveryFailed."""
+    word = text.strip().lstrip("@").strip("<!@>")
+    async with rest.request("look up a member") as client:
+        guild = await client.fetch_guild(int(server), with_counts=False)
+        if word.isdecimal():
+            found = [await guild.fetch_member(int(word))]
+        else:
+            members = await client.http.request(
+                discord.http.Route("GET", "/guilds/{guild_id}/members/search", guild_id=int(server)),
+                params={"query": word, "limit": 10},
+            )
+            return [
+                Owner(str(member["user"]["id"]), member.get("nick") or member["user"]["username"])
+                for member in members
+                if not member["user"].get("bot")
+            ]
+    return [Owner(str(member.id), member.display_name) for member in found if not member.bot]
+
+
+async def post_first_message(rest: Rest, server: str, channel: str) -> str:
+    """Post the first message in a channel, and return its ref. Raises DeliveryFailed."""
+    identity = await rest.identity()
+    owner = FirstMessageOwner(f"setup:{uuid4().hex}", conversation(server, channel), time())
+    message = outgoing_message(first_message(identity.name, commands=True))
+    return await DiscordMessages(rest).create(owner, replace(message, place=channel), "")

@@ -1,0 +1,184 @@
+"""What `countersign setup slack` asks Slack: the owner of a token, people, channels, and the first message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import time
+from typing import Any
+from uuid import uuid4
+
+from bot.chat.first_message import FirstMessageOwner, first_message
+from bot.errors import NotFound
+from bot.platforms.slack.channels import conversation
+from bot.platforms.slack.message_blocks import outgoing_message
+from bot.platforms.slack.sending import SlackMessages
+from bot.platforms.slack.web_api import SlackWebApiError, WebApi
+
+PAGE = 200
+PAGES = 20
+"""Pages of a list that are read: four thousand people or channels."""
+_CHANNEL_ID = re.compile(r"[CG][A-Z0-9]{7,}")
+_CHANNEL_LINK = re.compile(r"/archives/([CG][A-Z0-9]{7,})")
+_USER_ID = re.compile(r"[UW][A-Z0-9]{7,}")
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A channel of the workspace."""
+
+    id: str
+    name: str
+    private: bool = False
+    member: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A person of the workspace."""
+
+    id: str
+    name: str
+    role: str
+    """What Slack says of the account: owner, admin, member."""
+
+
+async def app_of(api: WebApi) -> str:
+    """Return the id of the app that a bot token belongs to; empty if Slack does not say."""
+    identity = await api.identity()
+    try:
+        bot = (await api.read("bots.info", bot=identity.bot)).get("bot")
+    except SlackWebApiError:
+        return ""
+    return str(bot.get("app_id") or "") if isinstance(bot, dict) else ""
+
+
+async def find_users(api: WebApi, text: str) -> Sequence[User]:
+    """Return the people that a member id, an e-mail address or a name means. Raises DeliveryFailed; for an e-mail
+    address SlackWebApiError with the code missing_scope if the app may not look it up.
+    """
+    word = text.strip().strip("<>").lstrip("@")
+    if _USER_ID.fullmatch(word):
+        return [_user(await api.read("users.info", user=word), "user")]
+    if _EMAIL.fullmatch(word):
+        return [_user(await api.read("users.lookupByEmail", email=word), "user")]
+    wanted = word.casefold()
+    return [
+        _read_user(account)
+        async for account in _pages(api, "users.list", "members")
+        if not account.get("deleted") and not account.get("is_bot") and wanted in _names(account)
+    ]
+
+
+async def find_group(api: WebApi, handle: str) -> str:
+    """Return the id of a user group by its handle or id; empty if there is none. Raises DeliveryFailed."""
+    word = handle.strip().lstrip("@").casefold()
+    groups = (await api.read("usergroups.list")).get("usergroups")
+    for group in groups if isinstance(groups, list) else ():
+        if word in (str(group.get("handle", "")).casefold(), str(group.get("id", "")).casefold()):
+            return str(group["id"])
+    return ""
+
+
+async def joined_channels(api: WebApi) -> Sequence[Channel]:
+    """Return the channels that the bot is in. Raises DeliveryFailed."""
+    scopes = (await api.identity()).scopes
+    wanted = (("public_channel", "channels:read"), ("private_channel", "groups:read"))
+    kinds = ",".join(kind for kind, scope in wanted if scope in scopes or not scopes)
+    if not kinds:
+        return []
+    pages = _pages(api, "users.conversations", "channels", types=kinds, exclude_archived="true")
+    return [replace(_read_channel(channel), member=True) async for channel in pages]
+
+
+async def find_channel(api: WebApi, text: str) -> Channel | None:
+    """Return the channel that an id, a link or a #name means; None for one that the bot cannot see. Raises
+    DeliveryFailed.
+    """
+    word = text.strip()
+    link = _CHANNEL_LINK.search(word)
+    channel_id = link[1] if link else word
+    if _CHANNEL_ID.fullmatch(channel_id):
+        try:
+            info = (await api.read("conversations.info", channel=channel_id)).get("channel")
+        except SlackWebApiError as error:
+            if error.code != "channel_not_found":
+                raise
+            return None
+        return _read_channel(info) if isinstance(info, dict) else None
+    name = word.lstrip("#").casefold()
+    joined = next((channel for channel in await joined_channels(api) if channel.name.casefold() == name), None)
+    if joined is not None:
+        return joined
+    async for channel in _pages(api, "conversations.list", "channels", types="public_channel", exclude_archived="true"):
+        if str(channel.get("name", "")).casefold() == name:
+            return _read_channel(channel)
+    return None
+
+
+async def try_join(api: WebApi, channel: Channel) -> bool:
+    """Join a public channel; return False if the app may not. Raises DeliveryFailed."""
+    if channel.private or "channels:join" not in (await api.identity()).scopes:
+        return False
+    try:
+        await api.edit("conversations.join", channel=channel.id)
+    except SlackWebApiError as error:
+        if not error.permanent:
+            raise
+        return False
+    return True
+
+
+async def post_first_message(api: WebApi, channel: str, *, commands: bool) -> str:
+    """Post the first message in a channel, and return its ref. Raises DeliveryFailed."""
+    identity = await api.identity()
+    owner = FirstMessageOwner(f"setup:{uuid4().hex}", conversation(identity.team, channel, ""), time())
+    message = outgoing_message(first_message(identity.name, commands=commands))
+    return await SlackMessages(api).create(owner, replace(message, place=channel), "")
+
+
+async def _pages(api: WebApi, method: str, key: str, **arguments: Any) -> AsyncIterator[Mapping[str, Any]]:
+    cursor: str | None = None
+    for _page in range(PAGES):
+        answer = await api.read(method, limit=PAGE, cursor=cursor, **arguments)
+        entries = answer.get(key)
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, dict):
+                yield entry
+        metadata = answer.get("response_metadata")
+        cursor = str(metadata.get("next_cursor") or "") if isinstance(metadata, dict) else ""
+        if not cursor:
+            return
+
+
+def _read_channel(channel: Mapping[str, Any]) -> Channel:
+    return Channel(
+        str(channel.get("id", "")),
+        str(channel.get("name", "")),
+        bool(channel.get("is_private")),
+        bool(channel.get("is_member")),
+    )
+
+
+def _user(answer: Mapping[str, Any], key: str) -> User:
+    account = answer.get(key)
+    if not isinstance(account, dict) or account.get("deleted") or account.get("is_bot"):
+        raise NotFound("That is no person who uses this workspace.", "name a member of it")
+    return _read_user(account)
+
+
+def _read_user(account: Mapping[str, Any]) -> User:
+    role = next((name for name in ("owner", "admin") if account.get(f"is_{name}")), "")
+    if not role:
+        role = "guest" if account.get("is_restricted") else "member"
+    return User(str(account.get("id", "")), str(account.get("real_name") or account.get("name") or ""), role)
+
+
+def _names(account: Mapping[str, Any]) -> frozenset[str]:
+    profile = account.get("profile")
+    names = [account.get("name"), account.get("real_name")]
+    if isinstance(profile, dict):
+        names += [profile.get("display_name"), profile.get("real_name")]
+    return frozenset(str(name).casefold() for name in names if name)

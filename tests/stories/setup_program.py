@@ -1,0 +1,56 @@
+"""`countersign setup` as a person has it before them: the real program on a terminal, in a folder of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from pathlib import Path
+
+from dotenv import dotenv_values
+
+from tests.fakes.terminal import ProgramOnTerminal
+from tests.stories.installation import Installation, Outcome
+
+
+class SetupFolder:
+    """A folder in which nothing is set up. `environment` is added to that of the program."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self.place = Installation(folder, {}, **environment).afresh()
+        self.place.environment.pop("BOT_MODEL", None)
+        self.folder = folder
+        self.env = folder / ".env"
+
+    def at_terminal(self, *words: str, columns: int = 110) -> ProgramOnTerminal:
+        """The command on a terminal."""
+        environment = {**self.place.environment, "TERM": "xterm-256color"}
+        return ProgramOnTerminal(("bot", "setup", *words), self.folder, environment, columns=columns, rows=50)
+
+    async def prints(self, *words: str, typed: str = "") -> Outcome:
+        """The command without a terminal."""
+        return await asyncio.to_thread(self.place.countersign, "setup", *words, typed=typed)
+
+    @property
+    def values(self) -> dict[str, str | None]:
+        """What `.env` says."""
+        return dotenv_values(self.env)
+
+    @property
+    def mode(self) -> int:
+        """Who may read `.env`."""
+        return stat.S_IMODE(self.env.stat().st_mode)
+
+
+async def answers(terminal: ProgramOnTerminal, question: str, typed: str = "", *, last: bool = False) -> None:
+    """Wait for a question that was not answered yet, and answer it; nothing follows the `last` one."""
+    await terminal.until(lambda: _is_asked(terminal, question), f"the question {question!r}")
+    terminal.type(typed)
+    if not last:
+        await terminal.until(lambda: not _is_asked(terminal, question), f"{question!r} answered")
+
+
+def _is_asked(terminal: ProgramOnTerminal, question: str) -> bool:
+    """A question is open if nothing but its choices stands behind it."""
+    lines = [line for line in terminal.lines if line.strip()]
+    at = max((n for n, line in enumerate(lines) if "? " in line and question in line), default=-1)
+    return at >= 0 and all(line.strip().lstrip("> ")[:1].isdigit() for line in lines[at + 1 :])
