@@ -16,8 +16,9 @@ class SetupFolder:
     """A folder in which nothing is set up. `environment` is added to that of the program."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
-        self.place = Installation(folder, {}, **environment).afresh()
-        self.place.environment.pop("BOT_MODEL", None)
+        self.place = Installation(folder, {}).afresh()
+        del self.place.environment["BOT_MODEL"]
+        self.place.environment.update(environment)
         self.folder = folder
         self.env = folder / ".env"
 
