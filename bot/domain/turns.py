@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from bot.domain.agents import AgentRef
 from bot.domain.approvals import Approval
@@ -102,6 +103,8 @@ class StepStatus(StrEnum):
 
 OPEN = (StepStatus.AWAITING, StepStatus.READY, StepStatus.STARTED, StepStatus.ASKING)
 """Calls that have not ended."""
+NO_CALLS: Mapping[int, float] = MappingProxyType({})
+"""No calls by step number."""
 WAITING = (StepStatus.AWAITING, StepStatus.ASKING)
 """Calls that wait for a user."""
 
@@ -275,6 +278,16 @@ class ToolStep:
     """Data for the next attempt of the call after an elicitation."""
     times: StepTimes | None = field(default=None, compare=False)
     """None in a record that was not read from the database."""
+
+    @property
+    def only_reads(self) -> bool:
+        """True if the call changes nothing, as a trusted server says, or is of the bot itself."""
+        return self.tool is not None and self.tool.read_only
+
+    @property
+    def is_stopped(self) -> bool:
+        """True if the call was cancelled after it had been started, so that its result is missing."""
+        return self.status is StepStatus.CANCELLED and self.times is not None and self.times.started_at is not None
 
     @property
     def pending_elicitations(self) -> tuple[Elicitation, ...]:

@@ -12,6 +12,7 @@ from bot.domain.agents import PLACE_AGENT, AgentRef, Agents
 from bot.domain.approval_requirements import ApprovalNotice
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage
 from bot.domain.metrics import MetricSink, null_sink
+from bot.domain.outcome_checks import check_question
 from bot.domain.policies import TaintMode
 from bot.domain.secret_detection import lookalikes, with_masks
 from bot.domain.tools import ToolSearch
@@ -41,7 +42,7 @@ from bot.engine.prompt.builder import NO_INSTRUCTIONS, PromptParts, SystemPrompt
 from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget
 from bot.engine.prompt.tool_selection import RefusedTools
 from bot.engine.scheduler import Job, Scheduler
-from bot.engine.turn_runner import EARLY_SECONDS, TurnParts, TurnRunner, check_question
+from bot.engine.turn_runner import EARLY_SECONDS, TurnParts, TurnRunner
 from bot.engine.usage import Estimates, UsageMeters, no_limits
 from bot.engine.view_delivery import MemberLookup, ViewDelivery, surface_for
 from bot.engine.worker import MOST_TURNS, Capacity, Worker

@@ -47,6 +47,7 @@ async def execute_call(
     conversation: ConversationKey,
     on_record: Callable[[TurnRecord], None],
     on_progress: Callable[[str], None],
+    on_sent: Callable[[], None],
     elicitations: PendingElicitations,
 ) -> None:
     """Run a ready call and store its outcome or its server's elicitation. Raises LostLease and Stopped.
@@ -76,6 +77,7 @@ async def execute_call(
     if not step.repeatable:
         on_record(await _record_start(log, claim, step.n))
     sent_at = monotonic()
+    on_sent()
     outcome = await toolbox.call(tool, step.call, context)
     if isinstance(outcome, CallNeedsInput) and not elicitations.too_many(step):
         on_record(await elicitations.save(step.n, outcome))
@@ -207,7 +209,7 @@ def _final_status(step: ToolStep, outcome: ToolOutcome) -> tuple[StepStatus, Too
             return StepStatus.FAILED, explained_failure(step.call.id, TOO_MANY)
         case CallNotSent(reason):
             return StepStatus.FAILED, explained_failure(step.call.id, not_run(reason))
-        case CallOutcomeUnknown(reason) if step.repeatable:
+        case CallOutcomeUnknown(reason) if step.only_reads:
             return StepStatus.FAILED, explained_failure(step.call.id, reason)
         case CallOutcomeUnknown(reason):
             advice = f"{english(reason)} {UNSURE} Check before trying again, and tell the person."

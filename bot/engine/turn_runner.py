@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import takewhile
-from typing import Any
 
 from bot.domain.completions import Completion, StopReason
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.flows import Sources
 from bot.domain.messages import Message, MessageRole, TextPart, ToolCall
+from bot.domain.outcome_checks import CheckedCall, checking_tools, parse_check_question
 from bot.domain.policies import TaintMode
 from bot.domain.tools import INVALID_ARGUMENTS, ToolSearch, ToolSet
 from bot.domain.turns import (
@@ -38,7 +37,8 @@ from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS, SearchTools
 from bot.engine.builtin_tools.tool_index import ToolIndexes
 from bot.engine.builtin_tools.toolbox import TurnToolbox
 from bot.engine.elicitation import PendingElicitations
-from bot.engine.policy.authorization import CallAuthorizer
+from bot.engine.monotonic_clock import monotonic
+from bot.engine.policy.authorization import CallAuthorizer, reject_while_checking
 from bot.engine.policy.result_visibility import ResultVisibility
 from bot.engine.policy.rules import Rules
 from bot.engine.policy.taint import UNTAINTED, Taint, taint_sources
@@ -50,12 +50,6 @@ from bot.engine.usage import UsageMeter, no_limits
 from bot.i18n import _, gettext_lazy
 from bot.ports import LanguageModels, Toolbox, TurnExecution
 
-_PREFIX = "The call "
-_SUFFIX = (
-    " was sent, but its answer got lost. Find out whether it happened, with tools that only read, and say what you "
-    "found. Do not repeat the call."
-)
-
 MOST_CORRECTIONS = 2
 NO_PROMPT = gettext_lazy("The prompt could not be used, so nothing was asked. The call above says why.")
 GAVE_UP = gettext_lazy("Stopped using tools: the model kept requesting invalid calls.")
@@ -63,16 +57,6 @@ MAX_ROUNDS = 10
 MAX_RECOVERIES = 3
 EARLY_SECONDS = 4.0
 """Seconds of work in which users need no message about it."""
-
-
-def check_question(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return the question about a call of this tool, with masked `arguments`."""
-    return f"{_PREFIX}{name} with {json.dumps(arguments, ensure_ascii=False)}{_SUFFIX}"
-
-
-def is_check_question(question: str) -> bool:
-    """Return True if the text has the form of a check question, even one written by a user."""
-    return question.startswith(_PREFIX) and question.endswith(_SUFFIX)
 
 
 # -------------------- invalid call limit
@@ -132,6 +116,7 @@ class TurnRunner:
         self._parts = parts
         self._log = parts.log
         self._calls: dict[int, asyncio.Task[None]] = {}
+        self._sent_at: dict[int, float] = {}
         self._wakeup = asyncio.Event()
         self._streaming = ""
         self._activity: str | ModelRetry = ""
@@ -167,6 +152,12 @@ class TurnRunner:
             return ()
         message = Message(MessageRole.ASSISTANT, (TextPart(text),))
         return (ModelStep(self._record.next_n, message, StopReason.STOPPED, sources=self._prompts.sources),)
+
+    @property
+    def unanswered_calls(self) -> Mapping[int, float]:
+        """Seconds since each call was sent that has not ended, by step number."""
+        now = monotonic()
+        return {n: now - sent_at for n, sent_at in self._sent_at.items()}
 
     async def run(self) -> None:
         """Run until the turn ends or waits for users. Raises LostLease, Stopped and ModelError."""
@@ -232,7 +223,7 @@ class TurnRunner:
             return UNTAINTED
         turn = self._record.turn
         questions = (turn.question.typed_text, *self._prompts.asked_by(turn.author))
-        asked = tuple(question for question in questions if not is_check_question(question))
+        asked = tuple(question for question in questions if parse_check_question(question) is None)
         return Taint(taint_sources(sources, offered, turn.author.principal), asked, offered)
 
     async def _member(self) -> Member | None:
@@ -258,7 +249,17 @@ class TurnRunner:
         return (await self._visibility()).rejection_reason
 
     async def _enabled_tools(self) -> ToolSet:
-        return self._rules.enabled_tools(await self._offer())
+        return self._enable(await self._offer())
+
+    def _enable(self, offered: ToolSet) -> ToolSet:
+        """Return the tools that the model may use: those of the profile, and for a check only those that may look."""
+        enabled = self._rules.enabled_tools(offered)
+        return enabled if self._checked is None else checking_tools(enabled, self._checked)
+
+    @cached_property
+    def _checked(self) -> CheckedCall | None:
+        """The call that the question asks about."""
+        return parse_check_question(self._record.turn.question.text)
 
     async def _offer(self) -> ToolSet:
         """Return all tools of the workspace; the profile is applied per call. Only admins get the reasons why tools are
@@ -328,8 +329,10 @@ class TurnRunner:
             conversation=self._record.turn.conversation,
             on_record=self._update,
             on_progress=on_progress,
+            on_sent=lambda: self._sent_at.update({step.n: monotonic()}),
             elicitations=self._elicitations,
         )
+        self._sent_at.pop(step.n, None)
 
     async def _wait_for_call_or_wakeup(self) -> None:
         wakeup = asyncio.create_task(self._wakeup.wait())
@@ -376,7 +379,7 @@ class TurnRunner:
         offered = await self._offer()
         model = await self._parts.models.get(profile.model)
         refused = self._parts.prompts.refused
-        enabled, names_tokens = self._rules.enabled_tools(offered), self._parts.tool_names_tokens
+        enabled, names_tokens = self._enable(offered), self._parts.tool_names_tokens
         tools = partial(select_tools, enabled, self._parts.tool_search, refused, names_tokens=names_tokens)
         last_round = len(self._record.replies) >= MAX_ROUNDS or exceeds_invalid_calls(self._record)
         completion = await self._prompts.reply(self._record, profile, tools, model, last_round=last_round)
@@ -398,11 +401,13 @@ class TurnRunner:
             sources,
         )
         if message.tool_calls:
-            enabled = self._rules.enabled_tools(offered)
+            enabled = self._enable(offered)
             author = self._record.turn.author
             authorizer = await self._authorizer(self._taint(sources, offered))
 
             def authorize(i: int, call: ToolCall) -> ToolStep:
+                if self._checked is not None and enabled.find(call.name) is None and offered.find(call.name):
+                    return reject_while_checking(i, call)
                 return authorizer.authorize(i, call, offered, author)
 
             calls = [

@@ -148,6 +148,11 @@ class _Held:
         """Text that the model had written, as a step."""
         return self.turn.unfinished_reply if self.turn is not None else ()
 
+    @property
+    def unanswered_calls(self) -> Mapping[int, float]:
+        """Seconds since each call was sent that has not ended, by step number."""
+        return self.turn.unanswered_calls if self.turn is not None else {}
+
 
 @dataclass(slots=True)
 class Worker:
@@ -324,31 +329,32 @@ class Worker:
             held.turn = self.begin(claim, record)
             await held.turn.run()
         except Stopped:
-            await self._end(claim, TurnStatus.CANCELLED, "", held.unfinished_reply)
+            await self._end(held, TurnStatus.CANCELLED, "", held.unfinished_reply)
         except LostLease:
             log.info("turn %s: claimed by another process", claim.turn_id)
             self.shown.forget(claim.turn_id)
         except asyncio.CancelledError:
             if held.stopping:
-                await self._end(claim, TurnStatus.CANCELLED, "", held.unfinished_reply)
+                await self._end(held, TurnStatus.CANCELLED, "", held.unfinished_reply)
             raise
         except DatabaseUnavailable:
             await self._release(claim)
         except ModelError as error:
             log.warning("turn %s: %s", claim.turn_id, error)
-            await self._end(claim, TurnStatus.FAILED, str(error))
+            await self._end(held, TurnStatus.FAILED, str(error))
         except Exception:
             reference = secrets.token_hex(3)
             log.exception("turn %s: failed, reference %s", claim.turn_id, reference)
             await self._end(
-                claim,
+                held,
                 TurnStatus.FAILED,
                 _("Something broke on my end; it is logged as {reference}. Please try again.", reference=reference),
             )
 
-    async def _end(self, claim: Claim, status: TurnStatus, failure: str, last: Sequence[Step] = ()) -> None:
+    async def _end(self, held: _Held, status: TurnStatus, failure: str, last: Sequence[Step] = ()) -> None:
+        claim = held.claim
         try:
-            await self.turn_log.finish(claim, status, last, failure)
+            await self.turn_log.finish(claim, status, last, failure, unanswered=held.unanswered_calls)
         except LostLease:
             self.shown.forget(claim.turn_id)
         except Exception as error:  # noqa: BLE001 - the turn must end in any case

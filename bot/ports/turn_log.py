@@ -25,6 +25,7 @@ from bot.domain.grants import Grant
 from bot.domain.messages import ToolResult
 from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import (
+    NO_CALLS,
     Claim,
     EditedQuestion,
     History,
@@ -184,8 +185,18 @@ class OwnedTurns(Protocol):
     async def resume(self, claim: Claim) -> TurnRecord:
         """Settle calls of the previous owner and expired approvals, and return the turn."""
 
-    async def finish(self, claim: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
-        """End the turn and store its last steps in the same transaction. Open calls become cancelled or unknown."""
+    async def finish(
+        self,
+        claim: Claim,
+        status: TurnStatus,
+        last: Sequence[Step],
+        failure: str,
+        *,
+        unanswered: Mapping[int, float] = NO_CALLS,
+    ) -> TurnRecord:
+        """End the turn and store its last steps in the same transaction. Open calls become cancelled or unknown.
+        `unanswered` are calls that were sent and have not ended: the seconds since then, by step number.
+        """
 
 
 class TurnClaims(OwnedTurns, Protocol):

@@ -196,7 +196,7 @@ def outcome(status: StepStatus, approval: Approval) -> str:
             return _denied(name, single_line(denial_reason(approval), VALUE_LIMIT))
         case StepStatus.EXPIRED:
             return _("Timed out. Not run.")
-        case StepStatus.CANCELLED:
+        case StepStatus.CANCELLED if not name:
             return _("Cancelled. Not run.")
         case _:
             approved = _("Approved by {name}", name=name) if name else _("Approved")
@@ -541,6 +541,8 @@ def outcome_parts(step: ToolStep, view: TurnView) -> Sequence[str]:
             parts = [changed, failed]
         case StepStatus.UNKNOWN:
             parts = [changed, _("it may or may not have happened"), line.summary]
+        case StepStatus.CANCELLED if step.approval is not None and step.approval.decided_by:
+            parts = [changed, line.state]
         case _:
             parts = []
     return tuple(filter(None, parts))

@@ -70,6 +70,7 @@ _UNSENT = {
     StepStatus.EXPIRED: (StatusIcon.SKIPPED, gettext_lazy("timed out, not run")),
     StepStatus.CANCELLED: (StatusIcon.SKIPPED, gettext_lazy("cancelled, not run")),
 }
+_STOPPED = (StatusIcon.SKIPPED, gettext_lazy("stopped while running"))
 _SENT = {
     StepStatus.DONE: (StatusIcon.DONE, ""),
     StepStatus.FAILED: (StatusIcon.FAILED, gettext_lazy("failed")),
@@ -82,7 +83,7 @@ def tool_status(step: ToolStep, view: TurnView) -> ToolStatus:
     name = tool_name(step)
     match step.status:
         case StepStatus.AWAITING | StepStatus.ASKING | StepStatus.EXPIRED | StepStatus.CANCELLED:
-            mark, unsent = _UNSENT[step.status]
+            mark, unsent = _STOPPED if step.is_stopped else _UNSENT[step.status]
             return ToolStatus(mark, name, str(unsent))
         case StepStatus.READY | StepStatus.STARTED if step.pending_elicitations:
             return ToolStatus(StatusIcon.WAITING, name, str(_UNSENT[StepStatus.ASKING][1]))

@@ -554,7 +554,7 @@ def _rejection(row: Any, decision: Decision) -> DecisionResult | None:
 def _settled_text(status: StepStatus, by: str) -> str:
     match status:
         case StepStatus.DENIED:
-            return f"{by} has already denied it." if by else "It was denied, because nobody could be asked."
+            return f"{by} has already denied it." if by else "Nobody could be asked to approve it. It was not run."
         case StepStatus.EXPIRED:
             return "Its approval had expired. It was not run."
         case StepStatus.CANCELLED:

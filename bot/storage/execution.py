@@ -7,7 +7,7 @@ is unknown.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,6 +17,7 @@ from bot.domain.approval_requirements import ApprovalNotice
 from bot.domain.completions import StopReason
 from bot.domain.messages import ToolResult
 from bot.domain.turns import (
+    NO_CALLS,
     WAITING,
     Claim,
     ModelStep,
@@ -122,6 +123,15 @@ _end = (
     )
     .returning(steps.c.n)
 )
+_break_off = (
+    steps.update()
+    .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"), steps.c.status == StepStatus.READY)
+    .values(
+        status=bindparam("to"),
+        started_at=sa.func.coalesce(steps.c.started_at, now() - bindparam("seconds", type_=sa.Double)),
+        ended_at=now(),
+    )
+)
 _keep_late_result = (
     steps.update()
     .where(
@@ -185,14 +195,22 @@ class SqlTurnExecution:
         self._records.pop(claim)
         return await self._park(claim)
 
-    async def finish(self, claim: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
+    async def finish(
+        self,
+        claim: Claim,
+        status: TurnStatus,
+        last: Sequence[Step],
+        failure: str,
+        *,
+        unanswered: Mapping[int, float] = NO_CALLS,
+    ) -> TurnRecord:
         """End the turn with its last steps. A stopped turn ends as cancelled, and no other turn does; it keeps the
-        text that the model wrote.
+        text that the model wrote. `unanswered` are calls that were sent and have not ended, with the seconds since.
         """
         charges = self._charges(last)
         record = self._records.pop(claim)
         written = _raise_if_interrupted(
-            await self._finish(claim, status, last, failure, record=record, charges=charges)
+            await self._finish(claim, status, last, failure, unanswered=unanswered, record=record, charges=charges)
         )
         self._ended.put([written])
         return self._records.put(claim, written)
@@ -319,6 +337,7 @@ class SqlTurnExecution:
         last: Sequence[Step],
         failure: str,
         *,
+        unanswered: Mapping[int, float],
         record: TurnRecord | None,
         charges: Sequence[PricedUsage],
     ) -> TurnRecord | LostLease:
@@ -342,8 +361,10 @@ class SqlTurnExecution:
             if record is not None and turn_records.is_settled(record):
                 end_settled(connection, claim.turn_id, status, failure)
                 return turn_records.ended_record(record, status, failure)
+            _close_unanswered(connection, claim, unanswered)
             end_turn(connection, claim.turn_id, status, failure)
         else:
+            _close_unanswered(connection, claim, unanswered)
             _add_steps(connection, claim.turn_id, [step for step in last if isinstance(step, ModelStep)])
             end_turn(connection, claim.turn_id, TurnStatus.CANCELLED, f"Stopped by {owned.stopped_by}.")
         return read_record(connection, claim.turn_id)
@@ -374,6 +395,21 @@ class SqlTurnExecution:
 
     def _charge(self, use: UsageEntry) -> PricedUsage:
         return PricedUsage(use, self._prices.cost(use.model, use.usage), self._prices.currency)
+
+
+def _close_unanswered(connection: sa.Connection, claim: Claim, unanswered: Mapping[int, float]) -> None:
+    """End the calls that had been sent when their turn ended, as far as no row says that they were: those that may be
+    repeated. A lost owner may have sent all of these.
+    """
+    if not unanswered and not claim.recoveries:
+        return
+    for step in read_record(connection, claim.turn_id).ready_calls:
+        if step.repeatable and (step.n in unanswered or claim.recoveries):
+            # What only reads has changed nothing; the rest may have run.
+            status = StepStatus.CANCELLED if step.only_reads else StepStatus.UNKNOWN
+            seconds = unanswered.get(step.n, 0.0)
+            connection.execute(_break_off, {"t": claim.turn_id, "i": step.n, "to": status, "seconds": seconds})
+            record_finished(connection, claim.turn_id, step.n)
 
 
 def _add_steps(connection: sa.Connection, turn_id: str, new: Sequence[Step]) -> Sequence[ToolStep]:

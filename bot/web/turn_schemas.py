@@ -21,6 +21,7 @@ from bot.domain.approvals import Approval
 from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import Elicitation, FormMode, UrlMode
 from bot.domain.turns import WAITING, ModelStep, StepStatus, ToolStep, Turn, TurnStatus, TurnView
+from bot.i18n import _
 from bot.rendering.approval_card import ApprovalCard, approval_card, format_changes, whole_card
 from bot.rendering.call_arguments import shared_json, whole_json
 from bot.rendering.elicitation_card import domain_of, outcome_text, server_name, warning_text
@@ -279,7 +280,7 @@ def step_id(turn: Turn, n: int) -> str:
 def tool_call_shape(turn: Turn, step: ToolStep, progress: str | None = None) -> ToolCallShape:
     """Return a call with its current status."""
     approval, tool, grant, times = step.approval, step.tool, step.grant, step.times
-    text = step.result.text if step.result is not None else None
+    text = step.result.text if step.result is not None else _("Stopped while running.") if step.is_stopped else None
     good = step.status is StepStatus.DONE
     return ToolCallShape(
         id=step_id(turn, step.n),

@@ -321,7 +321,7 @@ async def test_a_call_whose_card_can_never_be_posted_is_turned_down_and_the_turn
     assert (step.approval.decided_by, step.approval.reason) == ("", UNSHOWN)
     assert record.revision > revision
     late = await log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
-    assert late == AlreadyDecided("Its approval could not be shown. It was not run.")
+    assert late == AlreadyDecided("Nobody could be asked to approve it. It was not run.")
 
 
 async def test_a_call_that_was_turned_down_unseen_is_drawn_as_such_and_goes_on_record(harness: Harness) -> None:

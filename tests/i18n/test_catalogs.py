@@ -97,7 +97,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     ),
     "bot/engine/scheduler.py": frozenset({"languages of users", "usage retention"}),
     "bot/engine/tool_execution.py": frozenset({"{} {} Check before trying again, and tell the person."}),
-    "bot/engine/turn_runner.py": frozenset(
+    "bot/domain/outcome_checks.py": frozenset(
         {
             (
                 " was sent, but its answer got lost. Find out whether it happened, with tools that only read,"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from bot.domain.grants import GrantUse
 from bot.domain.messages import FilePart, ImagePart, TextPart, ToolCall, ToolResult
 from bot.domain.tools import UNSURE
-from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.turns import StepStatus, StepTimes, ToolStep
+from bot.rendering.approval_card import approval_card, outcome_parts
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import NAME_LIMIT, SUMMARY_LIMIT, StatusIcon, ToolStatus, tool_status
 from tests.rendering.turns import a_step, a_view, an_approval
@@ -37,6 +38,23 @@ def line(step: ToolStep) -> ToolStatus:
 )
 def test_every_state_has_a_mark_and_words(status: StepStatus, mark: StatusIcon, state: str) -> None:
     assert line(a_step(status)) == ToolStatus(mark, "notes.add_note", state)
+
+
+def test_a_call_that_was_stopped_while_it_ran_is_not_said_to_be_unsent() -> None:
+    stopped = a_step(StepStatus.CANCELLED, times=StepTimes(1.0, 2.0, 3.0))
+    waiting = a_step(StepStatus.CANCELLED, times=StepTimes(1.0, None, 3.0))
+    assert [line(step).state for step in (stopped, waiting)] == ["stopped while running", "cancelled, not run"]
+    decided = an_approval(decided_by="Ben")
+    assert [approved_card(replace(step, approval=decided)) for step in (stopped, waiting)] == [
+        ("Approved by Ben", "stopped while running"),
+        ("Approved by Ben", "cancelled, not run"),
+    ]
+
+
+def approved_card(step: ToolStep) -> tuple[str, ...]:
+    card = approval_card(step)
+    assert card is not None
+    return (card.outcome, *outcome_parts(step, a_view(step)))
 
 
 def test_a_repeatable_call_runs_although_its_start_is_not_on_disk() -> None:

@@ -56,3 +56,21 @@ async def test_ctrl_c_stops_a_reply_and_a_tool_and_the_next_message_works_and_a_
             assert await terminal.ended() == 130
             assert terminal.restored
     assert model.refusals == []
+
+
+async def test_a_call_that_only_reads_is_not_said_to_be_unsent_when_it_is_stopped(tmp_path: Path) -> None:
+    tools = a_tool("print_report", reads=True)
+    office = scripted(tmp_path, "office", tools, calls={"print_report": {"do": "silence"}}, trusted=True)
+    with FakeLanguageModel("openai", Say(calls=(Call("office__print_report"),)), Say("It was stopped.")) as model:
+        place = Installation(
+            tmp_path, {"office": office.entry}, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW"
+        )
+        async with place.terminal() as terminal:
+            await terminal.asks("read the report")
+            await becomes(lambda: office.calls == [("print_report", {})], "the tool was called")
+            terminal.press(CTRL_C)
+            await terminal.shows("office.print_report  stopped while running", "Stopped.")
+            assert "not run" not in terminal.text
+            await terminal.asks("what came of it?")
+            await terminal.shows("It was stopped.")
+            assert "office__print_report: stopped while running" in str(model.requests[1].messages)

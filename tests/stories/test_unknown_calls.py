@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+
+import pytest
 
 from bot.platforms.console.transcript import UNSURE as HINT
 from bot.rendering.timeline import SECOND_TRY
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.platforms.console.terminal import echoed
 from tests.stories.counted_calls import COUNT_IT, UNSURE, CountingPlace, counting
+from tests.stories.installation import PROJECT, Installation
 from tests.stories.test_approvals import card
 
 CTRL_D = "\x04"
@@ -105,3 +109,45 @@ def test_a_call_whose_server_dies_in_it_says_why_and_a_program_reads_the_offers(
         ("run_again", "Run again", ended["step"]),
     ]
     assert {offer["turn"] for offer in ended["offers"]} == {ended["turn"]}
+
+
+@pytest.mark.parametrize(("moment", "found"), [("after", "is there."), ("before", "is not there.")])
+async def test_the_demo_model_looks_into_the_notes_and_writes_nothing(tmp_path: Path, moment: str, found: str) -> None:
+    program = [str(PROJECT / "tests/stories/dropping_notes.py"), str(tmp_path / "once"), moment]
+    env = {"NOTES_FILE": str(tmp_path / "data/notes.json"), "PYTHONPATH": str(PROJECT)}
+    notes = {"command": sys.executable, "args": program, "env": env, "trusted": True}
+    place = Installation(tmp_path, {"notes": notes}, policy='[servers.notes.tools]\nlist = "ALWAYS_ALLOW"\n')
+    said = place.chat("-m", "add a note: buy milk", "--approve", "all", "--conversation", "c1")
+    assert f"? notes.add  {UNSURE}" in said.err
+    saved = ["buy milk"] if moment == "after" else []
+    async with place.terminal("--conversation", "c1") as terminal:
+        await terminal.asks("/check")
+        await terminal.shows(f"I looked: “buy milk” {found}")
+        await terminal.prompts()
+        assert "▌ Add a note" not in terminal.text, "no card asks for the same write"
+        terminal.press(CTRL_D)
+        assert await terminal.ended() == 0
+    assert place.notes == saved
+
+
+def test_a_model_that_repeats_the_write_in_a_check_is_refused_and_nobody_is_asked(tmp_path: Path) -> None:
+    refused: list[str] = []
+
+    def stubborn(request: Request) -> Reply:
+        if "Find out whether" in request.question:
+            if not request.results:
+                assert "test__count" not in request.tool_names
+                assert "test__count_read" in request.tool_names
+                return Say(calls=(Call("test__count", {"label": "once"}),))
+            refused.append(request.results[-1])
+            return Say("I cannot say.")
+        return counting(request)
+
+    with FakeLanguageModel("openai", rule=stubborn) as model:
+        place = CountingPlace(tmp_path, model)
+        place.die_in_the_call("c1")
+        assert place.chat("--conversation", "c1", "-m", "and now?").code == 0
+        said = place.chat("--conversation", "c1", "-m", "/check", "--approve", "all")
+    assert (said.code, said.out, place.counted) == (0, "I cannot say.\n", 1), said.err
+    assert "this turn only finds out whether an earlier call has run" in refused[0]
+    assert "Count “once”" not in said.err

@@ -63,6 +63,15 @@ def barred_reason(tool: str) -> LazyText:
     )
 
 
+def reject_while_checking(n: int, call: ToolCall) -> ToolStep:
+    """Return the step of a call that is not made in the turn that checks an earlier one."""
+    reason = gettext_lazy(
+        "this turn only finds out whether an earlier call has run. Use tools that only read; the user can run the call "
+        "again."
+    )
+    return _rejected_step(n, call, None, StepStatus.FAILED, not_run(reason))
+
+
 def withheld_reason(tool: str) -> LazyText:
     """Return the reason why a tool that waits for a review is not called."""
     return gettext_lazy("{tool} is new or has changed, and an admin has to review it first.", tool=tool)

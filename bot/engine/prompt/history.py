@@ -80,6 +80,8 @@ _ENDED = {
     StepStatus.CANCELLED: "cancelled, not run",
 }
 
+_STOPPED = "stopped while running"
+
 LIMITS = ModelLimits(max_tokens=4_096, first_seconds=90.0, idle_seconds=30.0, total_seconds=150.0)
 """The user waits meanwhile. Local models read slowly, and reasoning models need more tokens than they write."""
 LONGEST_TOKENS = 2_000
@@ -244,9 +246,8 @@ def _calls(results: _Results, replay: ToolReplay) -> list[Message]:
 
 
 def _call_line(step: ToolStep, id_text: str) -> str:
-    return f"{single_line(step.call.name, _NAME_LENGTH)}: {_ENDED.get(step.status, 'not ended')}" + (
-        f', result "{id_text}"' if id_text else ""
-    )
+    ended = _STOPPED if step.is_stopped else _ENDED.get(step.status, "not ended")
+    return f"{single_line(step.call.name, _NAME_LENGTH)}: {ended}" + (f', result "{id_text}"' if id_text else "")
 
 
 def _round(results: _Results, reply: ModelStep) -> list[Message]:

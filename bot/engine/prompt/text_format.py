@@ -201,6 +201,9 @@ def _status_text(step: ToolStep) -> str:
                 "The call was sent but no answer came: it may or may not have happened. "
                 "Check before trying again, and tell the person."
             )
+        case StepStatus.CANCELLED if step.is_stopped:
+            stopped = "This call was stopped while it ran, so its result is missing."
+            return f"{stopped} It only reads: nothing was changed." if step.only_reads else stopped
         case StepStatus.CANCELLED:
             return "This call was cancelled. It was not run."
         case _:

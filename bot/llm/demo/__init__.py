@@ -24,7 +24,9 @@ from bot.domain.completions import (
     Usage,
 )
 from bot.domain.messages import Message, MessageRole, TextPart, ToolCall, ToolResult
+from bot.domain.outcome_checks import CheckedCall, parse_check_question
 from bot.llm.demo import answers
+from bot.llm.demo.checks import NO_WAY_TO_LOOK, find_check, find_traces
 from bot.llm.demo.planner import Call, Plan, plan_calls, plan_follow_up, resume
 from bot.llm.demo.vocabulary import HOW_TO
 
@@ -108,6 +110,8 @@ class _Transcript:
         """Return the message that calls tools or answers."""
         if self._is_settled:
             return self._show_results() or self._help(answers.NO_TOOLS_ALLOWED)
+        if (checked := parse_check_question(self._question)) is not None:
+            return self._check(checked)
         opening, needs_help = answers.small_talk(self._question)
         if needs_help:
             return self._help(opening)
@@ -116,6 +120,12 @@ class _Transcript:
         if opening and not plan.missing:
             return self._answer(opening)
         return self._follow(plan)
+
+    def _check(self, checked: CheckedCall) -> Message:
+        look = find_check(checked, self._tools)
+        if look is None:
+            return self._answer(str(NO_WAY_TO_LOOK))
+        return Message(MessageRole.ASSISTANT, (ToolCall(f"demo_{self._next_id}", look[0].name, look[1]),))
 
     def _follow(self, plan: Plan) -> Message:
         if plan.missing:
@@ -156,7 +166,9 @@ class _Transcript:
             return None
         by_name = {tool.name: tool for tool in self._tools}
         results = ((call, self._results.get(call.id), by_name.get(call.name)) for call in self._calls)
-        text = "\n\n".join(answers.format_result(*result) for result in results)
+        checked = parse_check_question(self._question)
+        found = find_traces(checked, list(self._results.values())) if checked is not None else ""
+        text = "\n\n".join(filter(None, (found, *(answers.format_result(*result) for result in results))))
         last = self._calls[-1]
         return self._answer(text, *((by_name[last.name], last.arguments) for _ in range(last.name in by_name)))
 
