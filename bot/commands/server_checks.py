@@ -517,12 +517,10 @@ class ServerValidator:
         flows, current = draft.record.config.flows, before.config.flows
         if self.is_operator(member) or not flows.loosens(current):
             return
-        changed = (
-            name
-            for name in ("words", "sends", "tool_words", "tool_sends", "tool_recipients")
-            if getattr(flows, name) != getattr(current, name)
-        )
-        draft.errors.setdefault(next(changed), str(_STRICTER_ONLY))
+        names = ("words", "sends", "tool_words", "tool_sends", "tool_recipients")
+        changed = [name for name in names if getattr(flows, name) != getattr(current, name)]
+        looser = (name for name in changed if replace(current, **{name: getattr(flows, name)}).loosens(current))
+        draft.errors.setdefault(next(looser, changed[0]), str(_STRICTER_ONLY))
 
     async def reply_with_checks(
         self, record: ServerRecord, change: ServerChange, *, verify: bool

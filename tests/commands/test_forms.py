@@ -427,8 +427,9 @@ async def test_whose_words_a_server_returns_is_made_stricter_by_admins_and_loose
         refused = await held.ask(f"mcp edit jira {looser}")
         assert refused.failed
         assert "Only the operator may make this less strict" in str(refused)
-    refused = await held.ask("mcp edit jira --tool-recipients send=to,cc")
+    refused = await held.ask("mcp edit jira --tool-sends read=world,send=world --tool-recipients send=to,cc")
     assert refused.failed
+    assert "--tool-recipients" in dict(refused.details)
     await held.ask(
         "mcp edit jira --words shared --tool-words read=own --tool-words find=own --tool-recipients send=to,cc",
         OPERATOR,

@@ -73,6 +73,9 @@ NUMBER = struct.Struct("!i")
 LONGEST = 1 << 18
 """Bytes of one packet."""
 STREAMS = 3
+WITHOUT_NAMES = "TESTS_WITHOUT_NAMES"
+"""A variable for programs that shall know no host but this machine, whatever network there is."""
+_resolve = socket.getaddrinfo
 
 
 def loaded() -> Iterator[str]:
@@ -204,6 +207,8 @@ def become(what: dict[str, Any], python: str) -> None:
     os.chdir(what["folder"])
     os.environ.clear()
     os.environ.update(what["environment"])
+    if WITHOUT_NAMES in os.environ:
+        socket.getaddrinfo = _of_this_machine  # type: ignore[assignment]
     sys.executable = python
     program, *_ = sys.argv = list(what["arguments"])
     sys.path[0] = what["folder"]  # where `python -m` looks first
@@ -212,6 +217,12 @@ def become(what: dict[str, Any], python: str) -> None:
         runpy.run_path(program, run_name="__main__")
     else:
         runpy.run_module(program, run_name="__main__", alter_sys=True)
+
+
+def _of_this_machine(host: str, *more: Any, **others: Any) -> list[tuple[Any, ...]]:
+    if host not in ("localhost", "127.0.0.1", None):
+        raise socket.gaierror(socket.EAI_NONAME, "no network in the tests")
+    return list(_resolve(host, *more, **others))
 
 
 def end(code: int) -> None:

@@ -94,6 +94,7 @@ async def opened_api(
     model: ModelChoice = DEMO,
     surfaces: list[Surface] | None = None,
     servers: dict[str, Any] | None = None,
+    operator: str = "",
     **settings: Any,
 ) -> AsyncIterator[Api]:
     """A bot in `folder`, its API served on a port of its own. `servers` are more entries of the operator's file."""
@@ -114,7 +115,9 @@ async def opened_api(
         }
         read = read_settings(**given)
         surface = await open_surface()
-        async with open_runtime(read, read_operator_files(read), model, [surface, *(surfaces or [])]) as runtime:
+        async with open_runtime(
+            read, read_operator_files(read), model, [surface, *(surfaces or [])], operator=operator
+        ) as runtime:
             attach_surface(surface, read, runtime)
             parts = build_web_dependencies(read, runtime, surface)
             pages = link_pages(parts.command_dependencies, [surface, *(surfaces or [])], parts.locales)
