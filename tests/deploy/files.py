@@ -46,9 +46,24 @@ def stages() -> list[list[Instruction]]:
     return [before + found[a:b] for a, b in zip(starts, [*starts[1:], len(found)], strict=True)]
 
 
+def stage(name: str) -> list[Instruction]:
+    """The stage of this name."""
+    [found] = [
+        each for each in stages() if any(line.name == "FROM" and line.words[-2:] == ["AS", name] for line in each)
+    ]
+    return found
+
+
+def image() -> list[Instruction]:
+    """The image that is built without a target."""
+    last = [line.rest for line in stages()[-1] if line.name != "ARG"]
+    assert last == ["bot"]  # another name of that stage, so that it need not be last
+    return stage("bot")
+
+
 def image_environment() -> dict[str, str]:
     """The variables that the image sets."""
-    pairs = (word for each in stages()[-1] if each.name == "ENV" for word in each.words)
+    pairs = (word for each in image() if each.name == "ENV" for word in each.words)
     return dict(pair.split("=", 1) for pair in pairs)
 
 

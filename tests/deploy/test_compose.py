@@ -8,20 +8,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml  # type: ignore[import-untyped]  # it comes with the test tools
 
 from bot.app.service import PARTS
 from bot.settings import Settings, read_settings
 from bot.storage.address import PostgresServer, read_address
 from tests.app.program import bare
-from tests.deploy.files import DEPLOY, PROJECT, bots, compose, image_environment, interpolated, is_a_command, stages
+from tests.deploy.files import (
+    DEPLOY,
+    PROJECT,
+    bots,
+    compose,
+    image,
+    image_environment,
+    interpolated,
+    is_a_command,
+    stage,
+)
 from tests.stories.installation import Installation
 
 FILES = sorted(path.name for path in DEPLOY.glob("compose*.yaml"))
 STANDALONE = [name for name in FILES if "n8n" not in name]
-FOLDER = next(each.rest for each in stages()[-1] if each.name == "WORKDIR")
+FOLDER = next(each.rest for each in image() if each.name == "WORKDIR")
 
 _EACH = pytest.mark.parametrize("name", FILES)
 _EACH_ALONE = pytest.mark.parametrize("name", STANDALONE)
+
+
+MAKES_SECRETS = "secrets"
+"""The one step that is not the bot: it writes into a folder of the operator's, before anything else runs."""
 
 
 def mounts(service: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -62,7 +77,9 @@ def test_every_command_exists_and_has_what_it_waits_for(name: str) -> None:
 def test_what_is_mounted_exists_or_is_kept_out_of_the_repository(name: str) -> None:
     file = compose(name)
     volumes = {**(file.get("volumes") or {}), **(compose("compose.yaml")["volumes"] if "n8n" in name else {})}
-    ignored = (PROJECT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    ignored = {
+        (PROJECT / line.strip("/")) for line in (PROJECT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    }
     for service in file["services"].values():
         sources = [source for source, _ in mounts(service).values()]
         sources += [each["path"] for each in service.get("env_file", ())]
@@ -71,15 +88,14 @@ def test_what_is_mounted_exists_or_is_kept_out_of_the_repository(name: str) -> N
                 assert source in volumes
                 continue
             path = (DEPLOY / source).resolve()
-            relative = str(path.relative_to(PROJECT))
-            assert relative in ignored or f"/{relative}/" in ignored or path.is_dir(), source
+            assert path.is_dir() or not ignored.isdisjoint({path, *path.parents}), source
     for secret in file.get("secrets", {}).values():
         assert (DEPLOY / secret["file"]).resolve().is_relative_to(DEPLOY / "secrets")
 
 
 @_EACH
 def test_bots_write_into_their_data_alone_and_read_the_operators_files(name: str) -> None:
-    for service in bots(compose(name)).values():
+    for service in (each for step, each in bots(compose(name)).items() if step != MAKES_SECRETS):
         if "volumes" not in service:
             continue  # what it adds to stands in the other file
         mounted = mounts(service)
@@ -90,14 +106,16 @@ def test_bots_write_into_their_data_alone_and_read_the_operators_files(name: str
 
 @_EACH_ALONE
 def test_a_bot_may_do_nothing_that_it_need_not(name: str) -> None:
-    for service in bots(compose(name)).values():
+    for step, service in bots(compose(name)).items():
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert service["stop_grace_period"] == "30s"
         assert "privileged" not in service
-        assert "user" not in service
-        assert service["build"] == {"context": "..", "dockerfile": "deploy/Dockerfile"}
+        assert {"user", "cap_add"}.isdisjoint(service) == (step != MAKES_SECRETS)
+        build = {key: value for key, value in service["build"].items() if key != "target"}
+        assert build == {"context": "..", "dockerfile": "deploy/Dockerfile"}
+        assert stage(interpolated(service["build"].get("target", "bot")))
 
 
 @_EACH
@@ -115,6 +133,7 @@ def test_ports_are_published_to_this_machine_alone_and_fit_the_image(name: str) 
 
 def test_on_a_server_every_part_runs_apart_drawing_is_done_by_two_and_one_command_migrates_first() -> None:
     services = bots(compose("compose.postgresql.yaml"))
+    assert services.pop(MAKES_SECRETS)["restart"] == "no"
     migrate = services.pop("migrate")
     assert migrate["command"] == ["db", "upgrade"]
     for name, service in services.items():
@@ -148,9 +167,71 @@ def test_the_database_is_the_one_that_is_started_with_the_password_from_its_file
         postgres["environment"]["POSTGRES_USER"],
     )
     assert settings.db_host in file["services"]
-    assert file["secrets"]["db_password"]["file"] == "./secrets/db_password"
-    assert postgres["environment"]["POSTGRES_PASSWORD_FILE"] == "/run/secrets/db_password"
+    assert mounts(postgres)["/run/secrets"] == ("./secrets/database", "ro")
+    assert postgres["environment"]["POSTGRES_PASSWORD_FILE"] == "/run/secrets/password"
+    assert MAKES_SECRETS in postgres["depends_on"]
     assert settings.mcp_encryption_key is not None
+
+
+def test_one_command_in_the_projects_folder_is_that_on_sqlite() -> None:
+    root = yaml.safe_load((PROJECT / "compose.yaml").read_text(encoding="utf-8"))
+    assert root == {"name": compose("compose.yaml")["name"], "include": ["deploy/compose.yaml"]}
+
+
+def test_the_terminal_chat_is_a_step_of_its_own_with_the_bots_data() -> None:
+    services = compose("compose.yaml")["services"]
+    chat, bot = services["chat"], services["bot"]
+    assert (chat["command"], chat["profiles"], chat["restart"], chat["ports"]) == (["chat"], ["chat"], "no", [])
+    assert chat["tty"] is chat["stdin_open"] is True
+    assert mounts(chat) == mounts(bot)
+
+
+class TestSecrets:
+    """The step that makes the secrets of PostgreSQL's file, run as Compose would, by a program that prints anything."""
+
+    def step(self, folder: Path) -> None:
+        service = compose("compose.postgresql.yaml")["services"][MAKES_SECRETS]
+        programs = folder / "programs"
+        programs.mkdir(exist_ok=True)
+        for name, line in {
+            "countersign": "head -c 12 /dev/urandom | base64",
+            "chown": f"echo $@ >>{folder}/owners",
+        }.items():
+            (programs / name).write_text(f"#!/bin/sh\n{line}\n")
+            (programs / name).chmod(0o755)
+        (folder / "secrets/database").mkdir(parents=True, exist_ok=True)
+        [script] = service["command"]
+        assert list(mounts(service)) == ["/secrets", "/secrets/database"]
+        subprocess.run(
+            [*service["entrypoint"], interpolated(script).replace("cd /secrets", f"cd {folder}/secrets")],
+            env={"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
+            check=True,
+            timeout=30,
+        )
+
+    def contents(self, folder: Path) -> dict[str, str]:
+        paths = [path for path in (folder / "secrets").rglob("*") if path.is_file()]
+        assert {path.stat().st_mode & 0o777 for path in paths} == {0o400}
+        return {str(path.relative_to(folder / "secrets")): path.read_text() for path in paths}
+
+    def test_they_are_made_once_and_only_the_bot_reads_them(self, tmp_path: Path) -> None:
+        self.step(tmp_path)
+        made = self.contents(tmp_path)
+        assert sorted(made) == ["database/password", "db_password", "mcp_encryption_key"]
+        assert made["database/password"] == made["db_password"] != made["mcp_encryption_key"]
+        assert len((tmp_path / "owners").read_text().splitlines()) == len(made)
+        [user] = [each.rest for each in image() if each.name == "USER"]
+        assert all(line.startswith(f"{user} ") for line in (tmp_path / "owners").read_text().splitlines())
+        self.step(tmp_path)
+        assert self.contents(tmp_path) == made
+
+    def test_those_of_the_operator_stay(self, tmp_path: Path) -> None:
+        (tmp_path / "secrets").mkdir()
+        path = tmp_path / "secrets/db_password"
+        path.write_text("chosen\n")
+        path.chmod(0o400)
+        self.step(tmp_path)
+        assert self.contents(tmp_path)["db_password"] == self.contents(tmp_path)["database/password"] == "chosen\n"
 
 
 class TestN8n:

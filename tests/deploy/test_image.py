@@ -10,10 +10,11 @@ import tomllib
 
 from packaging.specifiers import SpecifierSet
 
+from bot.folders import HOME_VARIABLE
 from bot.settings import Settings
 from bot.web.application import application
 from bot.web.server import serve
-from tests.deploy.files import PROJECT, image_environment, is_a_command, procfile, stages
+from tests.deploy.files import PROJECT, image, image_environment, is_a_command, procfile, stage, stages
 
 PYPROJECT = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CHECK_SECONDS = 30.0
@@ -21,7 +22,7 @@ CHECK_SECONDS = 30.0
 
 def copied() -> list[str]:
     """Paths that are copied from the project."""
-    words = [each.words for stage in stages() for each in stage if each.name == "COPY"]
+    words = [each.words for lines in stages() for each in lines if each.name == "COPY"]
     return [source for word in words if not word[0].startswith("--from") for source in word[:-1]]
 
 
@@ -36,17 +37,17 @@ def test_what_is_copied_exists_and_is_all_that_docker_gets_to_see() -> None:
 
 
 def test_its_python_is_one_that_the_project_allows() -> None:
-    for stage in stages():
-        arguments = dict(each.rest.split("=", 1) for each in stage if each.name == "ARG")
-        [image] = [each.words[0] for each in stage if each.name == "FROM"]
-        version = re.match(r"python:([0-9.]+)-slim", image.replace("${PYTHON}", arguments["PYTHON"]))
+    for name in ("build", "bot"):
+        arguments = dict(each.rest.split("=", 1) for each in stage(name) if each.name == "ARG")
+        [base] = [each.words[0] for each in stage(name) if each.name == "FROM"]
+        version = re.match(r"python:([0-9.]+)-slim", base.replace("${PYTHON}", arguments["PYTHON"]))
         assert version is not None
         assert version[1] in SpecifierSet(PYPROJECT["requires-python"])
 
 
 def test_every_package_is_installed_by_its_hash_and_none_is_built() -> None:
-    build, end = stages()
-    installs = [each.rest for stage in (build, end) for each in stage if " install --" in each.rest]
+    build, end = stage("build"), image()
+    installs = [each.rest for lines in (build, end) for each in lines if " install --" in each.rest]
     [lock] = [line for each in installs for line in each.split("&&") if "requirements.lock" in line]
     assert "--only-binary :all:" in lock
     assert "--require-hashes" in lock
@@ -57,7 +58,7 @@ def test_every_package_is_installed_by_its_hash_and_none_is_built() -> None:
 
 
 def test_nobody_in_it_is_root_and_its_data_is_that_persons() -> None:
-    end = stages()[-1]
+    end = image()
     [user] = [each.rest for each in end if each.name == "USER"]
     made = next(each.rest for each in end if "useradd" in each.rest)
     assert int(user) > 0
@@ -71,7 +72,7 @@ def test_nobody_in_it_is_root_and_its_data_is_that_persons() -> None:
 
 
 def test_it_runs_a_command_that_exists_behind_something_that_collects_orphans() -> None:
-    end = stages()[-1]
+    end = image()
     [entry] = [each.words for each in end if each.name == "ENTRYPOINT"]
     [command] = [each.words for each in end if each.name == "CMD"]
     assert entry[:2] == ["tini", "--"]
@@ -83,18 +84,43 @@ def test_it_runs_a_command_that_exists_behind_something_that_collects_orphans() 
 
 def test_its_variables_are_settings_and_its_port_is_the_one_it_shows() -> None:
     environment = image_environment()
-    own = {"PATH", "PYTHONDONTWRITEBYTECODE"}
+    own = {"PATH", "PYTHONDONTWRITEBYTECODE", HOME_VARIABLE}
     assert {name.lower() for name in environment.keys() - own} <= Settings.model_fields.keys()
     assert environment["PATH"].startswith("/opt/countersign/bin:")
+    [folder] = [each.rest for each in image() if each.name == "WORKDIR"]
+    assert environment[HOME_VARIABLE] == folder
     assert environment["WEB_HOST"] == "0.0.0.0"
-    [exposed] = [each.rest for each in stages()[-1] if each.name == "EXPOSE"]
+    [exposed] = [each.rest for each in image() if each.name == "EXPOSE"]
     assert exposed == environment["PORT"]
     assert not re.search(r"(TOKEN|KEY|PASSWORD|SECRET)\s*=", (PROJECT / "deploy/Dockerfile").read_text())
 
 
+def test_it_says_what_it_is() -> None:
+    [labels] = [each.rest for each in image() if each.name == "LABEL"]
+    assert f'version="{PYPROJECT["version"]}"' in labels
+    assert f'licenses="{PYPROJECT["license"]}"' in labels
+
+
+def test_the_variant_with_node_is_the_same_with_what_npx_needs() -> None:
+    lines = stage("node")
+    [base] = [each.words[0] for each in lines if each.name == "FROM"]
+    assert base == "bot"
+    assert [each.rest for each in lines if each.name == "USER"][-1] == [
+        each.rest for each in image() if each.name == "USER"
+    ][-1]
+    [environment] = [each.words for each in lines if each.name == "ENV"]
+    [volume] = [each.rest for each in image() if each.name == "VOLUME"]
+    # The rest of the image is not the bot's to write, and may be read-only.
+    assert any(word.startswith(f"NPM_CONFIG_CACHE={volume}/") for word in environment)
+    links = next(each.rest for each in lines if "ln -s" in each.rest)
+    [modules] = [each.words[-1] for each in lines if each.name == "COPY" and each.words[-1].endswith("npm")]
+    for name in ("npm", "npx"):
+        assert f"ln -s {os.path.relpath(modules, '/usr/local/bin')}/bin/{name}-cli.js /usr/local/bin/{name}" in links
+
+
 async def health(port: int) -> int:
     """The exit code of the image's own health check."""
-    [check] = [each.words for each in stages()[-1] if each.name == "HEALTHCHECK"]
+    [check] = [each.words for each in image() if each.name == "HEALTHCHECK"]
     assert check[0] == "python"
     program = await asyncio.create_subprocess_exec(
         sys.executable, *check[1:], env={**os.environ, "PORT": str(port)}, stderr=asyncio.subprocess.DEVNULL
