@@ -92,22 +92,19 @@ lock:  ## resolve the dependencies again (needs uv)
 clean:  ## remove what the other commands made; data/ stays
 	rm -rf $(VENV) .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage*
 
-$(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	    echo "countersign needs Python 3.11 or newer; '$(PYTHON)' is not. Fix: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
-	@echo "making $(VENV) with $$($(PYTHON) --version) ..." >&2
-	@$(PYTHON) -m venv $(VENV)
+# Installs and says how far it is; the Python that runs it makes the environment.
+INSTALL = $(PYTHON) scripts/install.py --again 'make $(MAKECMDGOALS)' $(VENV)
 
-$(VENV)/.installed: $(VENV)/bin/python requirements.lock pyproject.toml
-	@echo "installing the pinned dependencies (once) ..." >&2
-	@$(PIP) install --require-hashes -r requirements.lock
-	@$(PIP) install --no-deps --no-build-isolation --editable .
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    for other in python3.13 python3.12 python3.11 /path/to/python3.12; do command -v $$other >/dev/null && break; done; \
+	    echo "countersign needs Python 3.11 or newer; '$(PYTHON)' is not. Fix: make $(MAKECMDGOALS) PYTHON=$$other" >&2; exit 1; }
+	@$(INSTALL) requirements.lock
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
-	@echo "installing the pinned test tools (once) ..." >&2
-	@$(PIP) install --require-hashes -r requirements-dev.lock
-	@touch $@
+	@$(INSTALL) requirements-dev.lock
+	@touch $(VENV)/.installed $@
 
 # Node comes from PyPI with the test tools; no program of npm is allowed to run a script while it is installed.
 $(VENV)/node/.installed: $(VENV)/.installed-dev tests/conformance/package.json tests/conformance/package-lock.json
