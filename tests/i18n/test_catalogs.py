@@ -24,6 +24,7 @@ NOT_FOR_PEOPLE = {
     "bot/llm/wire_format.py": "prompts",
     "bot/domain/audit.py": "kinds of the audit log",
     "bot/domain/tokenizer.py": "words of the search among tools",
+    "bot/domain/vocabulary.py": "words of the search among tools",
     "bot/engine/builtin_tools": "tools and results for models",
     "bot/engine/prompt/attached_calls.py": "prompts",
     "bot/engine/prompt/builder.py": "prompts",

@@ -69,14 +69,31 @@ async def test_titles_cannot_break_the_line_they_stand_in() -> None:
     assert len(line) < 100
 
 
-async def test_a_result_is_shown_under_its_tool_with_a_note_about_the_demo_in_the_first_answer_only() -> None:
-    turn = answered("weather in Tokyo", "weather__get_forecast", "Sunny, 21 degrees.", place="Tokyo")
+async def test_a_readable_result_alone_is_shown_as_it_is_and_the_first_answer_has_a_note_about_the_demo() -> None:
+    turn = answered("weather in Tokyo", "weather__get_forecast", "Tokyo: sunny, 21 degrees.", place="Tokyo")
     first = (await reply(turn)).text
-    assert first.startswith("**Weather forecast** (weather) for Tokyo:\n\nSunny, 21 degrees.")
-    assert "*This was the demo model" in first
+    assert first.startswith("Tokyo: sunny, 21 degrees.\n\n*This was the demo model")
     assert all(key in first for key in KEYS)
     later = (await reply([user("hi"), assistant("Hello!"), *turn])).text
-    assert later == "**Weather forecast** (weather) for Tokyo:\n\nSunny, 21 degrees."
+    assert later == "Tokyo: sunny, 21 degrees."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heading"),
+    [
+        ({"place": "Osaka", "days": 4}, "**Weather forecast** (weather) for Osaka (days 4):"),
+        ({"place": "Osaka"}, "**Weather forecast** (weather) for Osaka:"),
+        ({"days": 4}, "**Weather forecast** (weather) for days 4:"),
+        ({"place": "x" * 80}, "**Weather forecast** (weather) for " + "x" * 59 + "…:"),
+        ({}, "**Weather forecast** (weather):"),
+    ],
+)
+async def test_a_result_of_a_word_or_data_has_a_heading_that_says_of_what(
+    arguments: dict[str, Any], heading: str
+) -> None:
+    for text in ("Sunny.", '[{"day": "Mon", "rain": 1}, {"day": "Tue", "rain": 2}]'):
+        turn = answered("weather in Osaka", "weather__get_forecast", text, **arguments)
+        assert (await reply([user("hi"), assistant("Hello!"), *turn])).text.startswith(f"{heading}\n\n")
 
 
 @pytest.mark.parametrize(

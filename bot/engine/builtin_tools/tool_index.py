@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from bot.domain.tokenizer import split_identifier, words
 from bot.domain.tools import Tool, ToolSet
-from bot.engine.builtin_tools.search_vocabulary import SYNONYMS, fold_accents, translate
+from bot.domain.vocabulary import SYNONYMS, fold_accents, translate
 from bot.ports.models import EmbeddedTexts, TextEmbedder
 
 MOST_HITS = 5

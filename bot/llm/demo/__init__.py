@@ -1,7 +1,8 @@
 """The model for use without any key: deterministic, it picks tools by the words of a message, and says so.
 
-It knows no tool or server by name and has no state: its replies depend only on the request and the day. The reply's
-`provider_metadata` carries its last call, complete or not, so that "3" can answer "which note?", and "and on Sunday?"
+`planning` understands a message with what `language` knows of words, and `answers` has the texts. No tool or server is
+known by name, and there is no state: replies depend only on the request and the day. The reply's `provider_metadata`
+carries its last call, complete or not, and what it showed, so that "3" can answer "which note?", and "and on Sunday?"
 can follow a forecast.
 """
 
@@ -24,16 +25,17 @@ from bot.domain.completions import (
     Usage,
 )
 from bot.domain.messages import Message, MessageRole, TextPart, ToolCall, ToolResult
-from bot.domain.outcome_checks import CheckedCall, parse_check_question
+from bot.domain.outcome_checks import parse_check_question
 from bot.llm.demo import answers
-from bot.llm.demo.checks import NO_WAY_TO_LOOK, find_check, find_traces
-from bot.llm.demo.planner import Call, Plan, plan_calls, plan_follow_up, resume
-from bot.llm.demo.vocabulary import HOW_TO
+from bot.llm.demo.language import HOW_TO
+from bot.llm.demo.planning import Call, Plan, Planner, Shown, Step
 
 _CALL_ID = re.compile(r"demo_(\d{1,9})")
 _DATE = re.compile(r"^Today is [A-Z][a-z]+, ([0-9]{4}-[0-9]{2}-[0-9]{2}) \(", re.MULTILINE)
 _PIECE = re.compile(r"\s*\S{1,16}|\s+")
 _MOST_ROUNDS = 3
+_MOST_ANSWERS = 3
+"""Answers back to which a follow-up may refer."""
 _LONGEST_QUESTION = 20_000
 
 
@@ -55,7 +57,7 @@ def create(config: Config) -> DemoModel:
 
 
 class DemoModel:
-    """The demo as a language model: one step that plans calls, then an answer from the results of the tools."""
+    """The demo as a language model: a step that plans calls, perhaps another one, then an answer from their results."""
 
     capabilities = Capabilities(tools=True, images=False, files=False, searches=False)
 
@@ -64,7 +66,7 @@ class DemoModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the answer's text word by word, and a Completion last. Never fails."""
-        message = _Transcript(request, _date_of(request) or self._config.today()).reply()
+        message = _Turn(request, _date_of(request) or self._config.today()).reply()
         for piece in _PIECE.findall(message.text):
             yield TextDelta(piece)
             await asyncio.sleep(0)
@@ -82,110 +84,127 @@ def _date_of(request: ModelRequest) -> date | None:
     return date.fromisoformat(dates[-1]) if dates else None
 
 
-class _Transcript:
+class _Turn:
     """The parts of a request that the demo uses, and its reply."""
 
     def __init__(self, request: ModelRequest, today: date) -> None:
         self._today = today
-        self._tools = request.tools
+        self._tools = {tool.name: tool for tool in request.tools}
         messages = request.messages
         last = max((at for at, message in enumerate(messages) if message.role is MessageRole.USER), default=-1)
-        self._question = _last_text(messages[last]) if last >= 0 else ""
-        answered = [message for message in messages[: max(last, 0)] if message.role is MessageRole.ASSISTANT]
-        self._is_first = not answered
-        self._metadata = answered[-1].provider_metadata.get("demo") if answered else None
-        turn = messages[last + 1 :]
-        rounds = [message.tool_calls for message in turn if message.tool_calls]
+        texts = [part.text for part in messages[last].parts if isinstance(part, TextPart)] if last >= 0 else []
+        self._question = texts[-1].strip() if texts else ""  # the author's name comes before it
+        self._checked = parse_check_question(self._question)
+        earlier = [message for message in messages[: max(last, 0)] if message.role is MessageRole.ASSISTANT]
+        self._is_first = not earlier
+        self._earlier = [message.provider_metadata.get("demo") for message in reversed(earlier[-_MOST_ANSWERS:])]
+        rounds = [message.tool_calls for message in messages[last + 1 :] if message.tool_calls]
         self._calls = [call for calls in rounds for call in calls]
-        self._results = {
-            part.call_id: part for message in turn for part in message.parts if isinstance(part, ToolResult)
-        }
+        parts = [part for message in messages[last + 1 :] for part in message.parts]
+        self._results = {part.call_id: part for part in parts if isinstance(part, ToolResult)}
         ids = [_CALL_ID.fullmatch(call.id) for message in messages for call in message.tool_calls]
         self._next_id = max((int(match[1]) for match in ids if match), default=0) + 1
-        is_mine = any(_CALL_ID.fullmatch(call.id) for call in self._calls)
-        self._is_settled = is_mine or len(rounds) >= _MOST_ROUNDS or request.tool_choice is ToolChoice.NONE
-        """True if the demo answers now: it asks for tools once for each question."""
+        self._has_called = any(_CALL_ID.fullmatch(call.id) for call in self._calls)
+        self._may_call = len(rounds) < _MOST_ROUNDS and request.tool_choice is not ToolChoice.NONE
 
-    def reply(self) -> Message:
+    def reply(self) -> Message:  # noqa: PLR0911 - one for each kind of reply
         """Return the message that calls tools or answers."""
-        if self._is_settled:
-            return self._show_results() or self._help(answers.NO_TOOLS_ALLOWED)
-        if (checked := parse_check_question(self._question)) is not None:
-            return self._check(checked)
         opening, needs_help = answers.small_talk(self._question)
-        if needs_help:
-            return self._help(opening)
-        is_yes = opening == answers.YES
-        plan = self._plan(is_yes=is_yes) if is_yes or not opening else Plan()
-        if opening and not plan.missing:
-            return self._answer(opening)
-        return self._follow(plan)
-
-    def _check(self, checked: CheckedCall) -> Message:
-        look = find_check(checked, self._tools)
-        if look is None:
-            return self._answer(str(NO_WAY_TO_LOOK))
-        return Message(MessageRole.ASSISTANT, (ToolCall(f"demo_{self._next_id}", look[0].name, look[1]),))
-
-    def _follow(self, plan: Plan) -> Message:
-        if plan.missing:
-            return self._answer(answers.ask_for_missing(plan), *plan.calls, asks=True)
-        if plan.rivals:
-            return self._answer(answers.ask_which(plan))
-        made = [(call.name, dict(call.arguments)) for call in self._calls]
-        new = [(tool.name, arguments) for tool, arguments in plan.calls if (tool.name, dict(arguments)) not in made]
-        if new:
-            calls = (ToolCall(f"demo_{n}", *call) for n, call in enumerate(new, self._next_id))
+        plan = self._plan(opening)
+        if new := [call for step in plan.steps for call in self._next_calls(step)] if plan.is_clear else []:
+            calls = (ToolCall(f"demo_{n}", tool.name, call) for n, (tool, call) in enumerate(new, self._next_id))
             return Message(MessageRole.ASSISTANT, tuple(calls))
-        is_how_to = HOW_TO.match(self._question)
-        return self._show_results() or self._help(answers.HOW_TO if is_how_to else answers.NO_TOOL_FITS)
+        if self._has_called or (self._calls and not opening):
+            return self._show_results(plan)
+        if not self._may_call:
+            return self._help(answers.NO_TOOLS_ALLOWED)
+        if lacking := [step for step in plan.steps if step.missing]:
+            return self._answer(answers.ask_for_missing(lacking[0]), lacking[0], asks=True)
+        if opening:
+            return self._help(opening) if needs_help else self._answer(opening)
+        if plan.rivals or self._checked:
+            return self._answer(answers.ask_which(plan.rivals) if plan.rivals else answers.NO_WAY_TO_LOOK)
+        return self._help(answers.HOW_TO if HOW_TO.search(self._question) else answers.NO_TOOL_FITS)
 
-    def _plan(self, *, is_yes: bool) -> Plan:
-        if len(self._question) > _LONGEST_QUESTION:
+    def _plan(self, opening: str) -> Plan:
+        is_yes = opening == answers.YES
+        if len(self._question) > _LONGEST_QUESTION or (opening and not is_yes):
             return Plan()
-        plan = plan_calls(self._question, self._tools, self._today)
-        previous, asks = self._previous_call()
-        if previous is None or HOW_TO.match(self._question):
+        previous, asks, shown = self._remembered()
+        planner = Planner(list(self._tools.values()), self._today, shown)
+        plan = planner.check(self._checked) if self._checked else planner.plan(self._question)
+        if previous is None or self._checked or HOW_TO.search(self._question):
             return plan
         if not asks:
-            return plan_follow_up(self._question, previous, plan, self._today)
-        resumed = plan if plan.is_clear else resume(previous, "" if is_yes else self._question, self._today)
+            return Plan() if is_yes else planner.follow_up(self._question, previous, plan)
+        if plan.is_clear and not plan.is_lookup:
+            return plan
+        resumed = planner.resume(previous, "" if is_yes else self._question)
         return resumed if is_yes or resumed.is_clear else plan
 
-    def _previous_call(self) -> tuple[Call | None, bool]:
-        """Return the last call before the previous answer, and True if that answer asks for missing arguments. None if
-        its tool is not offered any more.
+    def _remembered(self) -> tuple[Call | None, bool, Shown]:
+        """Return the last call of the previous answers, True if the last one asks for its missing arguments, and the
+        values that were shown. The call is None if its tool is not offered any more.
         """
-        match self._metadata:
-            case {"tool": str(name), "arguments": Mapping() as arguments, "asks": bool(asks)}:
-                return next(((tool, arguments) for tool in self._tools if tool.name == name), None), asks
-        return None, False
+        for n, metadata in enumerate(self._earlier):
+            match metadata:
+                case {"tool": str(name), "arguments": Mapping() as arguments, "asks": bool(asks), **rest}:
+                    shown = rest.get("shown")
+                    call = (self._tools[name], arguments) if name in self._tools and not (asks and n) else None
+                    return call, asks, shown if isinstance(shown, Mapping) else {}
+        return None, False, {}
 
-    def _show_results(self) -> Message | None:
-        if not self._calls:
-            return None
-        by_name = {tool.name: tool for tool in self._tools}
-        results = ((call, self._results.get(call.id), by_name.get(call.name)) for call in self._calls)
-        checked = parse_check_question(self._question)
-        found = find_traces(checked, list(self._results.values())) if checked is not None else ""
-        text = "\n\n".join(filter(None, (found, *(answers.format_result(*result) for result in results))))
-        last = self._calls[-1]
-        return self._answer(text, *((by_name[last.name], last.arguments) for _ in range(last.name in by_name)))
+    def _next_calls(self, step: Step) -> list[Call]:
+        """Return the call of a step that is to be made now. After the first one it is only that of a step whose missing
+        argument was searched and found.
+        """
+        if not self._may_call or (self._has_called and not step.finder):
+            return []
+        call = self._found(step) or step.finder or (step.tool, step.arguments)
+        return [] if self._made(call) else [call]
+
+    def _made(self, call: Call) -> list[ToolCall]:
+        wanted = (call[0].name, dict(call[1]))
+        return [made for made in self._calls if (made.name, dict(made.arguments)) == wanted]
+
+    def _found(self, step: Step) -> Call | None:
+        """Return the call of a step whose search found exactly one value for the missing argument."""
+        made = self._made(step.finder) if step.finder else []
+        result = self._results.get(made[-1].id) if made else None
+        values = answers.shown_values(result).get(step.missing[0].name, []) if result else []
+        is_fit = len(values) == 1 and step.missing[0].accepts(values[0])
+        return (step.tool, {**step.arguments, step.missing[0].name: values[0]}) if is_fit else None
+
+    def _show_results(self, plan: Plan) -> Message:
+        searches = {made.id: step for step in plan.steps if step.finder for made in self._made(step.finder)}
+        for call_id, search in searches.items():
+            if self._found(search) is None and (result := self._results.get(call_id)):
+                return self._answer(answers.ask_which_result(search, result), search, result, asks=True)
+        calls = [call for call in self._calls if call.id not in searches]
+        texts = [answers.traces(self._checked, list(self._results.values()))] if self._checked else []
+        for call in calls:
+            result = self._results.get(call.id)
+            if plan.is_lookup and result and not result.is_error and call.id.startswith("demo_"):
+                return self._answer(answers.passage(self._question, result) or str(answers.NOT_KNOWN))
+            texts.append(answers.format_result(call, result, self._tools.get(call.name), alone=len(calls) == 1))
+        last = calls[-1]
+        step = Step(self._tools[last.name], last.arguments) if last.name in self._tools else None
+        return self._answer("\n\n".join(filter(None, texts)), step, self._results.get(last.id))
 
     def _help(self, opening: str) -> Message:
-        return Message(MessageRole.ASSISTANT, (TextPart(answers.help_text(opening, self._tools, self._today)),))
+        text = answers.help_text(opening, list(self._tools.values()), self._today)
+        return Message(MessageRole.ASSISTANT, (TextPart(text),))
 
-    def _answer(self, text: str, *calls: Call, asks: bool = False) -> Message:
-        """Return an answer that remembers the last of these calls. The first in a conversation has a note."""
-        metadata = [{"tool": tool.name, "arguments": dict(arguments), "asks": asks} for tool, arguments in calls[-1:]]
-        text = f"{text}\n\n{answers.NOTE}" if self._is_first else text
-        return Message(MessageRole.ASSISTANT, (TextPart(text),), {"demo": metadata[0]} if metadata else {})
-
-
-def _last_text(message: Message) -> str:
-    """Return the text of a user's message, without the author's name before it."""
-    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
-    return texts[-1].strip() if texts else ""
+    def _answer(
+        self, text: str, step: Step | None = None, result: ToolResult | None = None, *, asks: bool = False
+    ) -> Message:
+        """Return an answer that remembers a call and what was shown. The first in a conversation has a note."""
+        text = f"{text}\n\n{answers.NOTE}" if self._is_first else str(text)
+        if step is None:
+            return Message(MessageRole.ASSISTANT, (TextPart(text),))
+        shown = answers.shown_values(result) if result else {}
+        metadata = {"tool": step.tool.name, "arguments": dict(step.arguments), "asks": asks, "shown": shown}
+        return Message(MessageRole.ASSISTANT, (TextPart(text),), {"demo": metadata})
 
 
 def _usage(request: ModelRequest, message: Message) -> Usage:

@@ -14,12 +14,11 @@ from itertools import islice
 from typing import Any
 
 from bot.domain.messages import FilePart, ImagePart, TextPart, ToolCall, ToolResult
+from bot.domain.outcome_checks import CheckedCall
 from bot.domain.tools import Tool
 from bot.i18n import _, gettext_lazy, ngettext
-from bot.llm.demo.arguments import Parameter, parameters
-from bot.llm.demo.planner import Plan, plan_calls
-from bot.llm.demo.request import plain_name, request_terms
-from bot.llm.demo.vocabulary import VERBS
+from bot.llm.demo.language import PHRASES, VERBS, plain_name, terms
+from bot.llm.demo.planning import Parameter, Planner, Step, parameters, sought_texts
 
 KEYS = gettext_lazy(
     "set `OPENAI_API_KEY` or `ANTHROPIC_API_KEY` in the environment or in `.env`, "
@@ -39,64 +38,42 @@ HOW_TO = gettext_lazy(
 YES = gettext_lazy("Gladly. Tell me in a few words what to do.")
 NO_TOOL_FITS = gettext_lazy("I am only the demo model, and no tool's words fit your message.")
 NO_TOOLS_ALLOWED = gettext_lazy("No tools may be used for this answer, and without them I only know this:")
-
-_IDENTITY = (
-    r"\b(?:who|what) are you\b|\b(?:are you|is (?:this|it)) (?:an? )?(?:ai|bot|human|real|llm|gpt|chatgpt|claude)\b"
-    r"|\b(?:which|what) (?:language )?(?:model|llm|ai)\b|\bwhat(?:'s| is) (?:your name\b|(?:this|countersign)\W*$)"
-    r"|\bwho (?:made|built|wrote|created|am i talking) (?:you|this|to)\b|how do you work|(?:あなた|君)は(?:誰|だれ|何)"
+NO_WAY_TO_LOOK = gettext_lazy("I have no tool that could tell whether this call has run.")
+NOT_KNOWN = gettext_lazy(
+    "I am only the demo model and know nothing of my own, and the documents that I can search do not answer this. "
+    "A real model might: {keys}.",
+    keys=KEYS,
 )
-_NO_OR_OK = (
-    r"^\W*(?:(?:oh|ok|okay|sorry|actually|please)\W+)*(?:never ?mind|forget (?:it|that)|no(?:pe)?(?:,? thank.*)?|nah"
-    r"|cancel|stop|i changed my mind|okay|ok|cool|great|nice|perfect|good|fine|got it|i see|いいえ|やめ)\W*$"
-)
-_THANKS = (
-    r"^\W*(?:\S+\W+){0,2}(?:thanks|thank|thx|cheers|merci|danke|gracias|arigato)\b(?:\W+\S+){0,3}$"
-    r"|^\W*(?:ありがとう|謝謝|谢谢)"
-)
-_GREETING = (
-    r"^\W*(?:hi|hello|hey|hallo|hola|bonjour|greetings|howdy|moin|ciao|good (?:morning|afternoon|evening))\b"
-    r"(?:\W+\w+){0,3}\W*$|^\W*(?:こんにちは|こんばんは|おはよう|안녕하세요|你好)\W*"
-)
-_ABILITY = (
-    r"^\W*help\b|\bcan you help\b|\bwhat (?:else )?(?:can|do) (?:you|i) (?:do|know|ask|say)\b|何ができ|使い方"
-    r"|\bhow (?:do|does|can) (?:i|you|this)\b.*\b(?:use|work)|^\W*what (?:tools|servers) (?:do you|are|can)\b"
-)
+_ANSWERS = {
+    "about": (_NOT_AN_AI, True),
+    "ok": (gettext_lazy("All right."), False),
+    "yes": (YES, False),
+    "thanks": (gettext_lazy("You are welcome."), False),
+    "bye": (gettext_lazy("Goodbye!"), False),
+    "well": (gettext_lazy("I am well, thank you. {hello}", hello=_HELLO), True),
+    "hello": (gettext_lazy("Hello! {hello}", hello=_HELLO), True),
+    "abilities": (_HELLO, True),
+}
+"""Answers to small talk, and True if the help belongs to it."""
 _SMALL_TALK = [
-    (re.compile(pattern, re.IGNORECASE), opening, needs_help)
-    for pattern, opening, needs_help in (
-        (_IDENTITY, _NOT_AN_AI, True),
-        (_NO_OR_OK, gettext_lazy("All right."), False),
-        (r"^\W*(?:yes|yeah|yep|sure|はい)(?:,? please)?\W*$", YES, False),
-        (_THANKS, gettext_lazy("You are welcome."), False),
-        (r"^\W*(?:\S+\W+){0,2}(?:bye|goodbye|farewell|see you)\W*$|^\W*さようなら", gettext_lazy("Goodbye!"), False),
-        (
-            r"^\W*(?:how are you|how(?:'s| is) it going|what's up)\b",
-            gettext_lazy("I am well, thank you. {hello}", hello=_HELLO),
-            True,
-        ),
-        (_GREETING, gettext_lazy("Hello! {hello}", hello=_HELLO), True),
-        (_ABILITY, _HELLO, True),
-    )
+    (re.compile("|".join(talk["patterns"]), re.IGNORECASE), talk["answer"]) for talk in PHRASES["small_talk"]
 ]
 
-_MOST_CHARACTERS = 1500
-_MOST_LINES = 40
-_MOST_ROWS = 10
-_MOST_PAIRS = 20
-_MOST_COLUMNS = 6
-_LONGEST_CELL = 60
+_MOST_CHARACTERS, _MOST_LINES = 1500, 40
+_MOST_ROWS, _MOST_PAIRS, _MOST_COLUMNS, _LONGEST_CELL = 10, 20, 6, 60
 _DEEPEST = 3
-_MOST_SERVERS = 12
-_MOST_TOOLS = 8
-_MOST_EXAMPLES = 3
+_MOST_SERVERS, _MOST_TOOLS, _MOST_EXAMPLES = 12, 8, 3
+_MOST_SHOWN = 20
+_ENOUGH = 0.5
+"""Share of a question's words that an answering passage has."""
 
 
 def small_talk(text: str) -> tuple[str, bool]:
     """Return the answer to a greeting, thanks, `never mind` or a question about the demo, and True if the help belongs
     to it. The answer is empty for any other text.
     """
-    matches = ((opening, needs_help) for pattern, opening, needs_help in _SMALL_TALK if pattern.search(text))
-    return next(matches, ("", False)) if len(text) < 200 else ("", False)
+    fitting = (answer for talk, answer in _SMALL_TALK if len(text) < 200 and talk.search(text))
+    return _ANSWERS.get(next(fitting, ""), ("", False))
 
 
 def help_text(opening: str, tools: Sequence[Tool], today: date) -> str:
@@ -120,27 +97,72 @@ def help_text(opening: str, tools: Sequence[Tool], today: date) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def ask_for_missing(plan: Plan) -> str:
+def _examples(tools: Sequence[Tool], today: date) -> list[str]:
+    """Return a few messages that are sure to work, at most one for each server: each has been tried."""
+    endings = {("place",): " in Tokyo", ("text",): ": hello", (): ""}
+    candidates: list[tuple[int, int, str]] = []
+    for n, tool in enumerate(tools):
+        needs = tuple(parameter.kind for parameter in parameters(tool.input_schema) if parameter.required)
+        title = _title(tool).lower()
+        is_adding = any("add" in VERBS.get(term, ()) for term in terms(title)[:1])
+        if needs in endings and is_adding is (needs == ("text",)):
+            candidates.append((list(endings).index(needs), n, title + endings[needs]))
+    examples: dict[str, str] = {}
+    planner = Planner(tools, today)
+    for _rank, n, example in sorted(candidates)[: 2 * _MOST_EXAMPLES]:
+        if [(step.tool, step.missing) for step in planner.plan(example).steps] == [(tools[n], ())]:
+            examples.setdefault(tools[n].server, example)
+    return list(examples.values())[:_MOST_EXAMPLES]
+
+
+# -------------------- questions
+
+
+def ask_for_missing(step: Step) -> str:
     """Return the question for the missing arguments, in the words of the schema."""
-    tool = _named(plan.calls[0][0])
-    if len(plan.missing) == 1:
-        argument = _described(plan.missing[0])
+    tool = _named(step.tool)
+    if len(step.missing) == 1:
+        argument = _described(step.missing[0])
         return _("To use {tool} I still need {argument}. What should it be?", tool=tool, argument=argument)
     lead = _("To use {tool} I still need:", tool=tool)
-    lines = "\n".join(f"- {_described(parameter)}" for parameter in plan.missing[:_MOST_TOOLS])
-    advice = _("Name each of them in your answer, such as `{name}: …`.", name=plan.missing[0].name)
+    lines = "\n".join(f"- {_described(parameter)}" for parameter in step.missing[:_MOST_TOOLS])
+    advice = _("Name each of them in your answer, such as `{name}: …`.", name=step.missing[0].name)
     return f"{lead}\n\n{lines}\n\n{advice}"
 
 
-def ask_which(plan: Plan) -> str:
+def ask_which(rivals: Sequence[Tool]) -> str:
     """Return the question which of several tools is meant."""
-    lines = "\n".join(f"- {_named(tool)}" for tool in plan.rivals)
+    lines = "\n".join(f"- {_named(tool)}" for tool in rivals)
     lead, advice = _("Several tools fit your message equally well:"), _("Please say it again with more of its words.")
     return f"{lead}\n\n{lines}\n\n{advice}"
 
 
-def format_result(call: ToolCall, result: ToolResult | None, tool: Tool | None) -> str:
-    """Return a call's result for people. `tool` is None if it is not offered any more."""
+def ask_which_result(step: Step, result: ToolResult) -> str:
+    """Return the question which of the search's results is meant, or that there are none."""
+    assert step.finder is not None
+    words = _line(", ".join(map(str, step.finder[1].values())))
+    name, tool = _line(step.missing[0].name), _named(step.tool)
+    if result.is_error or step.missing[0].name not in shown_values(result):
+        return _("I found nothing for “{words}”, so there is nothing to do for {tool}.", words=words, tool=tool)
+    lead = _("Several things fit “{words}”. Which one do you mean? Answer with its **{name}**.", words=words, name=name)
+    return f"{lead}\n\n{_result_text(result)}"
+
+
+def _described(parameter: Parameter) -> str:
+    description = _line(parameter.description, 160).rstrip(".")
+    choices = ", ".join(_line(str(choice), 40) for choice in parameter.schema.get("enum", ())[:_MOST_TOOLS])
+    explained = f" ({description})" if description else ""
+    described = f"**{_line(parameter.name)}**{explained}"
+    return _("{argument}, one of {choices}", argument=described, choices=choices) if choices else described
+
+
+# -------------------- results
+
+
+def format_result(call: ToolCall, result: ToolResult | None, tool: Tool | None, *, alone: bool) -> str:
+    """Return a call's result for people: a text that is `alone` as it is, else under a heading. `tool` is None if it is
+    not offered any more.
+    """
     name = _named(tool) if tool else f"**{_line(plain_name(call.name), 80).capitalize()}**"
     if result is None:
         return _("{tool} has given no result.", tool=name)
@@ -150,10 +172,75 @@ def format_result(call: ToolCall, result: ToolResult | None, tool: Tool | None) 
     text = _result_text(result)
     if not text:
         return _("{tool} is done; it returned nothing to show.", tool=name)
-    values = [_line(str(value)) for value in call.arguments.values() if isinstance(value, str | int | float)]
-    is_short = 0 < len(values) <= 2 and sum(map(len, values)) <= 40
-    heading = _("{tool} for {values}:", tool=name, values=", ".join(values)) if is_short else _("{tool}:", tool=name)
+    if alone and len(text.split()) > 2 and text[0] not in "|-":
+        return text
+    values = ", ".join(_line(value) for value in call.arguments.values() if isinstance(value, str))
+    items = call.arguments.items()
+    if numbers := ", ".join(
+        f"{_line(plain_name(key))} {value}" for key, value in items if isinstance(value, int | float)
+    ):
+        values = f"{values} ({numbers})" if values else numbers
+    is_short = 0 < len(values) <= 60
+    heading = _("{tool} for {values}:", tool=name, values=values) if is_short else _("{tool}:", tool=name)
     return f"{heading}\n\n{text}"
+
+
+def passage(question: str, result: ToolResult) -> str:
+    """Return the passage of a search's results that answers a question, with its headings and its source; empty if none
+    has enough of the question's words. Words of headings count more.
+    """
+    asked = set(terms(question, content=True))
+    asked = asked - VERBS.keys() or asked
+    # Documents may be in English or in the language of the question.
+    languages = [{term for term in asked if term.isascii() is is_english} for is_english in (True, False)]
+    best, most = "", _ENOUGH
+    for row in _rows(result):
+        values = [value for value in row.values() if isinstance(value, str)]
+        body = max((value for value in values if " " in value or not value.isascii()), key=len, default="")
+        source = next((value for value in values if value.isascii() and " " not in value), "")
+        headings = next((list(map(str, value)) for value in row.values() if isinstance(value, list)), [])
+        above, below = (
+            set(terms(" ".join([*headings, *(value for value in values if value != body)]))),
+            set(terms(body)),
+        )
+        worth = {term: 1.0 if term in above else 0.8 for term in above | below}
+        share = (
+            max(sum(worth.get(term, 0.0) for term in some) / len(some) for some in languages if some) if asked else 0.0
+        )
+        if share > most or (share == most and not best):
+            heading = " > ".join(_line(heading, 80) for heading in headings)
+            best, most = f"**{heading}** (`{source}`)\n\n{_truncate(body)}", share
+    return best
+
+
+def shown_values(result: ToolResult) -> dict[str, list[Any]]:
+    """Return the short values in the rows of a result, by their fields and in their order."""
+    columns: dict[str, list[Any]] = {}
+    for row in _rows(result)[:_MOST_SHOWN]:
+        for name, value in islice(row.items(), _MOST_COLUMNS):
+            if isinstance(value, int | str) and len(str(value)) <= _LONGEST_CELL:
+                columns.setdefault(str(name), []).append(value)
+    return columns
+
+
+def traces(checked: CheckedCall, results: Sequence[ToolResult]) -> str:
+    """Return a sentence that says if the texts of the checked call are in what was read; empty if it cannot be said."""
+    read = [" ".join(result.text.split()).casefold() for result in results if not result.is_error]
+    texts = sought_texts(checked)
+    if not read or not texts:
+        return ""
+    spelled = [rf"(?<!\w){re.escape(text.casefold())}(?!\w)" for text in texts]
+    named = ", ".join(f"“{text}”" for text in texts)
+    if all(any(re.search(text, result) for result in read) for text in spelled):
+        return _("I looked: {texts} is there.", texts=named)
+    return _("I looked: {texts} is not there.", texts=named)
+
+
+def _rows(result: ToolResult) -> list[Mapping[str, Any]]:
+    data = result.structured
+    if isinstance(data, Mapping):
+        data = next((value for value in data.values() if isinstance(value, list)), [data])
+    return [row for row in data if isinstance(row, Mapping)] if isinstance(data, list) else []
 
 
 def _result_text(result: ToolResult) -> str:
@@ -163,19 +250,18 @@ def _result_text(result: ToolResult) -> str:
         texts = [text for text in texts if _parse(text.strip()) != result.structured] or texts
     text = "\n".join(texts).strip()
     data = _parse(text)
-    if result.structured is not None and (not text or data is not None or text[:1] in "[{"):
+    if result.structured is not None and (not text or data is not None or text[0] in "[{"):
         data = result.structured
     if isinstance(data, Mapping) and len(data) == 1:
-        (key, inner), *_ = data.items()
+        (key, inner), *_others = data.items()
         data = inner if isinstance(inner, Mapping | list) or key == "result" else data
-    files = [
-        f"({_line(part.name if isinstance(part, FilePart) else 'image', 80)}, {_line(part.mime_type)}, "
-        f"{len(part.data):,} bytes)"
-        for part in result.parts
-        if isinstance(part, ImagePart | FilePart)
+    files = [part for part in result.parts if isinstance(part, ImagePart | FilePart)][:_MOST_ROWS]
+    names = [_line(part.name, 80) if isinstance(part, FilePart) else "image" for part in files]
+    about = [
+        f"({name}, {_line(file.mime_type)}, {len(file.data):,} bytes)" for name, file in zip(names, files, strict=True)
     ]
-    shown = text if data is None and result.structured is None else _data(data) if data is not None else text
-    return "\n\n".join(filter(None, [_truncate(shown), *files[:_MOST_ROWS]]))
+    is_data = data is not None or (not text and result.structured is not None)
+    return "\n\n".join(filter(None, [_truncate(_table(data) or _list(data) if is_data else text), *about]))
 
 
 def _truncate(text: str) -> str:
@@ -185,9 +271,8 @@ def _truncate(text: str) -> str:
         short = re.sub(r"\s\S{0,200}\Z", "", short[:_MOST_CHARACTERS])
     if short == text:
         return text
-    shortened = _("… (shortened)")
     fence = "\n```" if len(re.findall(r"(?m)^\s*```", short)) % 2 else ""
-    return f"{short.rstrip()}{fence}\n\n{shortened}"
+    return f"{short.rstrip()}{fence}\n\n" + _("… (shortened)")
 
 
 def _parse(text: str) -> Any:
@@ -196,52 +281,64 @@ def _parse(text: str) -> Any:
     return None
 
 
-def _data(data: Any, depth: int = 0) -> str:
-    """Return data as Markdown: a table, or a list with nested lists."""
-    if not isinstance(data, Mapping | list) or (depth and not data):
+def _list(data: Any, depth: int = 0) -> str:
+    """Return data as a Markdown list with nested lists."""
+    is_nested = isinstance(data, Mapping | list) and (data or not depth)
+    if not is_nested:
         return _scalar(data)
-    if depth > _DEEPEST:
-        return "…"
-    if isinstance(data, Mapping):
-        lines = [
-            f"**{_line(str(key))}**: {_data(value, depth + 1)}" for key, value in islice(data.items(), _MOST_PAIRS)
-        ]
-        lines += _more(data, _MOST_PAIRS)
-    elif not depth and (table := _table(data)):
-        return table
-    else:
-        lines = [_pairs(item) if isinstance(item, Mapping) else _data(item, depth + 1) for item in data[:_MOST_ROWS]]
-        lines += _more(data, _MOST_ROWS)
-    text = "\n".join(f"{'  ' * depth}- {line}" for line in lines) or _("(an empty list)")
+    is_object, most = isinstance(data, Mapping), _MOST_PAIRS if isinstance(data, Mapping) else _MOST_ROWS
+    pairs = (
+        [(f"**{_line(str(key))}**: ", value) for key, value in data.items()]
+        if is_object
+        else [("", row) for row in data]
+    )
+    lines = [
+        name
+        + (
+            _scalar(value)
+            if depth >= _DEEPEST or (not is_object and isinstance(value, Mapping))
+            else _list(value, depth + 1)
+        )
+        for name, value in pairs[:most]
+    ]
+    text = "\n".join(f"{'  ' * depth}- {line}" for line in [*lines, *_more(pairs, most)]) or _("(an empty list)")
     return f"\n{text}" if depth else text
 
 
-def _pairs(row: Mapping[str, Any]) -> str:
-    pairs = (f"{_line(str(key))}: {_scalar(value)}" for key, value in islice(row.items(), _MOST_COLUMNS))
-    return ", ".join(pairs) or _("(nothing)")
-
-
-def _table(rows: Sequence[Any]) -> str:
+def _table(rows: Any) -> str:
     """Return rows of the same few, short columns as a table; empty for any others."""
-    columns = list(rows[0]) if len(rows) > 1 and isinstance(rows[0], Mapping) else []
-    if not (1 < len(columns) <= _MOST_COLUMNS and all(isinstance(row, Mapping) and [*row] == columns for row in rows)):
+    if not isinstance(rows, list) or len(rows) < 2 or not all(isinstance(row, Mapping) for row in rows):
         return ""
-    if any(isinstance(cell, Mapping | list) or len(str(cell)) > _LONGEST_CELL for row in rows for cell in row.values()):
+    columns, cells = list(rows[0]), [cell for row in rows for cell in row.values()]
+    is_narrow = 1 < len(columns) <= _MOST_COLUMNS and all(len(str(cell)) <= _LONGEST_CELL for cell in cells)
+    if (
+        not is_narrow
+        or any(list(row) != columns for row in rows)
+        or any(isinstance(cell, Mapping | list) for cell in cells)
+    ):
         return ""
-    cells = [[_line(str(column)) or " " for column in columns], ["---"] * len(columns)]
-    cells += [[_scalar(cell).replace("|", "\\|") for cell in row.values()] for row in rows[:_MOST_ROWS]]
-    return "\n".join(["| " + " | ".join(line) + " |" for line in cells] + ["", *_more(rows, _MOST_ROWS)]).rstrip()
+    lines = [[_line(str(column)) or " " for column in columns], ["---"] * len(columns)]
+    lines += [[_scalar(cell).replace("|", "\\|") for cell in row.values()] for row in rows[:_MOST_ROWS]]
+    return "\n".join([f"| {' | '.join(line)} |" for line in lines] + ["", *_more(rows, _MOST_ROWS)]).rstrip()
 
 
-def _more(items: Sequence[Any] | Mapping[Any, Any], most: int) -> list[str]:
+def _more(items: Sequence[Any], most: int) -> list[str]:
     return [_("… and {n} more", n=len(items) - most)] if len(items) > most else []
 
 
 def _scalar(value: Any) -> str:
-    text = (
-        {None: "-", True: _("yes"), False: _("no")}[value] if value is None or isinstance(value, bool) else str(value)
-    )
-    return _cut(" ".join(text.split()), 300)
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return _("yes") if value else _("no")
+        case Mapping():
+            pairs = (f"{_line(str(key))}: {_scalar(item)}" for key, item in islice(value.items(), _MOST_COLUMNS))
+            return ", ".join(pairs) or _("(nothing)")
+        case list():
+            return "…"
+        case _:
+            return _cut(" ".join(str(value).split()), 300)
 
 
 def _line(text: str, longest: int = _LONGEST_CELL) -> str:
@@ -260,31 +357,3 @@ def _title(tool: Tool) -> str:
 def _named(tool: Tool) -> str:
     server = _line(tool.server, 40)
     return f"**{_title(tool)}**" + (f" ({server})" if server else "")
-
-
-def _described(parameter: Parameter) -> str:
-    description = _line(parameter.description, 160).rstrip(".")
-    choices = ", ".join(_line(str(choice), 40) for choice in parameter.schema.get("enum", ())[:_MOST_TOOLS])
-    explained = f" ({description})" if description else ""
-    described = f"**{_line(parameter.name)}**{explained}"
-    return _("{argument}, one of {choices}", argument=described, choices=choices) if choices else described
-
-
-def _examples(tools: Sequence[Tool], today: date) -> list[str]:
-    """Return a few messages that are sure to work, at most one for each server: each has been tried."""
-    candidates: list[tuple[int, int, str]] = []
-    for n, tool in enumerate(tools):
-        title = _title(tool).lower()
-        is_adding = any("add" in VERBS.get(term, ()) for term in request_terms(title)[:1])
-        match [parameter.kind for parameter in parameters(tool.input_schema) if parameter.required]:
-            case ["place"]:
-                candidates.append((0, n, f"{title} in Tokyo"))
-            case ["text"] if is_adding:
-                candidates.append((1, n, f"{title}: hello"))
-            case []:
-                candidates.append((2, n, title))
-    examples: dict[str, str] = {}
-    for _rank, n, example in sorted(candidates)[: 2 * _MOST_EXAMPLES]:
-        if [tool for tool, _arguments in plan_calls(example, tools, today).calls] == [tools[n]]:
-            examples.setdefault(tools[n].server, example)
-    return list(examples.values())[:_MOST_EXAMPLES]

@@ -1,4 +1,4 @@
-"""Words of the search among tools: English synonyms, and translations into English. General language only."""
+"""General words: English synonyms, and translations into English. No tool or server is known here."""
 
 from __future__ import annotations
 
@@ -335,6 +335,8 @@ def _read_translations() -> dict[str, tuple[str, ...]]:
 
 
 _BY_BEGINNING = _read_translations()
+TRANSLATED = frozenset(_BY_BEGINNING)
+"""Beginnings of words in other languages that have a translation, without accents."""
 _BY_LENGTH = sorted(_BY_BEGINNING, key=lambda beginning: (-len(beginning), beginning))
 
 
