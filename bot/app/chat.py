@@ -6,34 +6,37 @@ import asyncio
 import importlib
 import math
 import signal
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bot.app.database import lock_database, open_migrated_database
+from bot.app.database import use_database
 from bot.app.models import select_model
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
+from bot.domain.conversations import ConversationKey
 from bot.domain.locales import Locale, system_locale, use_locale
-from bot.errors import CountersignError, DatabaseHeld, NotFound
+from bot.errors import CountersignError
 from bot.llm.models import ModelChoice
 from bot.logs import log_to_file
 from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import (
     Streams,
     Terminal,
-    export_conversation,
     on_screen,
     one_question,
     open_piped_terminal,
     process_streams,
 )
 from bot.platforms.console.local_user import LocalUser, fresh_conversation, login_name
-from bot.platforms.console.turn_tracker import StartState
+from bot.platforms.console.turn_tracker import MOST_CONVERSATIONS, StartState
 from bot.ports import TurnViews
 from bot.settings import Settings
-from bot.storage.address import PostgresServer, read_address
+from bot.storage.address import read_address
+from bot.storage.lock_file import FileUse
 
 if TYPE_CHECKING:
     from bot.app.runtime import Runtime, WatchLog
@@ -72,16 +75,11 @@ async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog 
     person = LocalUser(options.user or login_name(), operator=not options.user, locale=locale, agent=options.agent)
     with ExitStack() as stack:
         stack.enter_context(use_locale(locale))
-        try:
-            stack.enter_context(lock_database(settings, "countersign chat"))
-        except DatabaseHeld:
-            if not options.conversation or options.message is not None:
-                raise
-            return await _read_beside(settings, person, options.conversation, streams)
+        use = stack.enter_context(use_database(settings, "countersign chat"))
         log_to_file(
             settings.log_level, read_address(settings.database_url, settings.data_folder).folder / "countersign.log"
         )
-        return await _Session(settings, files, options, choice, person, streams, watch_log).run()
+        return await _Session(settings, files, options, choice, person, streams, use, watch_log).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +92,7 @@ class _Session:
     choice: ModelChoice
     person: LocalUser
     streams: Streams
+    use: FileUse | None
     watch_log: WatchLog
 
     async def run(self) -> int:
@@ -142,11 +141,13 @@ class _Session:
                 self.files,
                 self.choice,
                 [terminal.surface],
+                use=self.use,
                 operator=operator,
                 # The tools of a run that ends at once are the stored ones, because it would not see newer ones.
                 known_for=KNOWN_SECONDS if self._interactive else math.inf,
                 watch_log=self.watch_log,
             ) as runtime:
+                terminal.surface.on_open(partial(self._announce, runtime.engine))
                 opening.set_result(await self._opening(runtime))
                 commands.set_result(await _with_approvals(runtime))
                 engine.set_result(runtime.engine)
@@ -160,26 +161,29 @@ class _Session:
             for future in (opening, commands, engine):
                 future.cancel()
 
+    def _announce(self, engine: Engine, conversations: Sequence[ConversationKey]) -> None:
+        """Tell the other processes and the engine which conversations are this terminal's."""
+        if self.use is not None:
+            self.use.open_conversations(map(str, conversations))
+        engine.poll()
+
     def _terminal(self) -> Terminal:
         options, person, streams = self.options, self.person, self.streams
-        address = read_address(self.settings.database_url, self.settings.data_folder)
-        shared, files = isinstance(address, PostgresServer), address.folder / "files"
+        folder = read_address(self.settings.database_url, self.settings.data_folder).folder
+        files = folder / "files"
         if options.message is not None:
             return one_question(
-                options.message, person, streams, approve=options.approve, json=options.json, files=files, shared=shared
+                options.message, person, streams, approve=options.approve, json=options.json, files=files
             )
         if not self._interactive:
-            return open_piped_terminal(
-                person, streams, approve=options.approve, json=options.json, files=files, shared=shared
-            )
+            return open_piped_terminal(person, streams, approve=options.approve, json=options.json, files=files)
         return on_screen(
             person,
             streams,
             model=self.choice.label,
             approve=options.approve,
-            history=self._line_history(address.folder),
+            history=self._line_history(folder),
             files=files,
-            shared=shared,
         )
 
     def _line_history(self, folder: Path) -> Path | None:
@@ -196,14 +200,29 @@ class _Session:
         return self.streams.interactive and self.options.message is None and not self.options.json
 
     async def _opening(self, runtime: Runtime) -> StartState:
-        """Return the named conversation, or the last one of this terminal. Headless runs start a new one each."""
-        conversation = self.options.conversation
-        if not conversation and self._interactive and not self.options.fresh:
-            latest = await runtime.turn_log.latest_conversation(self.person.reach)
-            conversation = latest.thread if latest else ""
+        """Return the named conversation, or the last one of this terminal unless it is open in another. Headless runs
+        start a new one each.
+        """
+        turn_log, reach, conversation, elsewhere = runtime.turn_log, self.person.reach, self.options.conversation, ""
+        if not self._interactive:
+            return await self._read(turn_log, conversation)
+        others = await asyncio.to_thread(self.use.others) if self.use is not None else ()
+        taken = {key for process in others for key in process.conversations}
+        if not conversation and not self.options.fresh:
+            latest = await turn_log.latest_conversation(reach)
+            thread = latest.thread if latest else ""
+            conversation, elsewhere = ("", thread) if str(latest) in taken else (thread, "")
+        left = await turn_log.unanswered_conversations(reach, MOST_CONVERSATIONS) if self.use is not None else ()
+        start = await self._read(turn_log, conversation)
+        return replace(start, left=[key.thread for key in left if str(key) not in taken], elsewhere=elsewhere)
+
+    async def _read(self, turn_log: TurnViews, conversation: str) -> StartState:
+        """Return a conversation with its last turns, a new one without a name."""
         if not conversation:
             return StartState(fresh_conversation())
-        return await _read_conversation(runtime.turn_log, self.person, conversation)
+        recent = await turn_log.recent_turns(self.person.key(conversation), REMEMBERED_TURNS)
+        shown = [view for view in recent if not view.turn.content_deleted]
+        return StartState(conversation, shown, turns=recent[-1].turn.seq if recent else 0)
 
 
 async def _with_approvals(runtime: Runtime) -> Commands:
@@ -218,24 +237,6 @@ async def _with_approvals(runtime: Runtime) -> Commands:
     reader = pending_calls.PendingCallReader(services.stores.archive, runtime.turn_log, services.rules)
     commands: Commands = command.ApprovalsCommand(runtime.engine, runtime.commands, reader.read)
     return commands
-
-
-async def _read_conversation(turn_log: TurnViews, person: LocalUser, conversation: str) -> StartState:
-    recent = await turn_log.recent_turns(person.key(conversation), REMEMBERED_TURNS)
-    shown = [view for view in recent if not view.turn.content_deleted]
-    return StartState(conversation, shown, turns=recent[-1].turn.seq if recent else 0)
-
-
-async def _read_beside(settings: Settings, person: LocalUser, conversation: str, streams: Streams) -> int:
-    """Show a conversation read-only while another process holds the database."""
-    from bot.storage.turn_log import SqlTurnLog  # noqa: PLC0415 - needed before the runtime is built only here
-
-    async with open_migrated_database(settings, migrate=False) as database:
-        opening = await _read_conversation(SqlTurnLog(database), person, conversation)
-    if not opening.count:
-        raise NotFound(f"There is no conversation {conversation!r} of yours.", "leave out --conversation to start one")
-    export_conversation(opening, streams)
-    return 0
 
 
 def _fail(future: asyncio.Future[Any], error: CountersignError) -> None:

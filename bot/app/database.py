@@ -12,8 +12,9 @@ import importlib
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -23,7 +24,7 @@ from bot.domain.audit import Checkpoint
 from bot.errors import CountersignError, DatabaseError
 from bot.settings import Settings, setting_name
 from bot.storage.address import PostgresServer, SqliteFile, read_address
-from bot.storage.lock_file import LockFile
+from bot.storage.lock_file import FileUse
 
 if TYPE_CHECKING:
     from bot.storage.backup import Backup
@@ -31,25 +32,50 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def lock_database(settings: Settings, purpose: str) -> Iterator[None]:
-    """Lock a SQLite file for this process; PostgreSQL needs no lock. Raises DatabaseHeld if another process has the
-    lock, DatabaseError if the folder cannot be used.
+def use_database(settings: Settings, purpose: str, *, as_bot: bool = False) -> Iterator[FileUse | None]:
+    """Use a SQLite file beside other processes, `as_bot` as the only one that receives messages of platforms; None for
+    PostgreSQL, which has its own means. Raises DatabaseHeld, and DatabaseError if the folder cannot be used.
     """
+    with _using(settings, purpose) as use:
+        if use is not None:
+            _begin(use.begin, settings)
+            if as_bot:
+                _begin(use.begin_as_bot, settings)
+        yield use
+
+
+@contextmanager
+def lock_database(settings: Settings, purpose: str) -> Iterator[None]:
+    """Use a SQLite file alone; PostgreSQL needs no lock. Raises DatabaseHeld if another process uses it, DatabaseError
+    if the folder cannot be used.
+    """
+    with _using(settings, purpose) as use:
+        if use is not None:
+            _begin(partial(use.begin, alone=True), settings)
+        yield
+
+
+@contextmanager
+def _using(settings: Settings, purpose: str) -> Iterator[FileUse | None]:
     match read_address(settings.database_url):
         case SqliteFile(path):
-            lock = LockFile(path)
+            use = FileUse(path, purpose)
             try:
-                lock.acquire(purpose)
-            except OSError as error:
-                raise DatabaseError(
-                    f"The folder {path.parent} cannot be used: {error.strerror}.", "check the folder and DATABASE_URL"
-                ) from error
-            try:
-                yield
+                yield use
             finally:
-                lock.release()
+                use.end()
         case PostgresServer():
-            yield
+            yield None
+
+
+def _begin(begin: Callable[[], None], settings: Settings) -> None:
+    try:
+        begin()
+    except OSError as error:
+        folder = read_address(settings.database_url).folder
+        raise DatabaseError(
+            f"The folder {folder} cannot be used: {error.strerror}.", "check the folder and DATABASE_URL"
+        ) from error
 
 
 @asynccontextmanager
@@ -105,6 +131,7 @@ async def _checked_database(settings: Settings, *, migrate: bool) -> AsyncIterat
         if migrate:
             await migrations.upgrade(database)
         elif (revision := await migrations.current_revision(database)) != migrations.latest_revision():
+            migrations.check_known(database, revision)
             raise DatabaseError(
                 f"The database {database.name} has schema {revision or 'none'}, and this release works on "
                 f"{migrations.latest_revision()}.",
@@ -114,11 +141,15 @@ async def _checked_database(settings: Settings, *, migrate: bool) -> AsyncIterat
 
 
 async def upgrade(settings: Settings) -> str:
-    """Upgrade the database to this release's schema. Return the revision. Raises DatabaseError."""
-    migrations = await _migrations()
+    """Upgrade the database to this release's schema. Return the revision. Raises DatabaseError, and DatabaseHeld if
+    another process uses a SQLite file that has to be changed.
+    """
+    version, wanted = await current(settings)
+    if version == wanted:
+        return wanted
     with lock_database(settings, "countersign db upgrade"):
         async with open_migrated_database(settings, migrate=True):
-            return str(migrations.latest_revision())
+            return wanted
 
 
 async def current(settings: Settings) -> tuple[str, str]:

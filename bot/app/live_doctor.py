@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 from uuid import uuid4
 
-from bot.app.database import lock_database
+from bot.app.database import use_database
 from bot.app.discord import is_configured as discord_is_configured
 from bot.app.live_bot import LiveBot, run_bot
 from bot.app.slack import is_configured as slack_is_configured
@@ -104,7 +104,7 @@ async def check_live(settings: Settings, options: LiveOptions) -> int:
     platform = _choose_platform(settings, options.platform)
     out: TextIO = sys.stderr if options.as_json else sys.stdout
     log_to_file("info", _log_file(settings))
-    with lock_database(settings, "countersign doctor --live"):
+    with use_database(settings, "countersign doctor --live", as_bot=True):
         async with open_operator_terminal(out) as terminal:
             channel = options.channel or await _ask_for_channel(terminal, platform)
             test = LiveTest(settings, platform, channel, terminal, options)

@@ -98,6 +98,7 @@ from bot.storage.feedback import SqlFeedbackStore
 from bot.storage.grants import SqlGrantStore
 from bot.storage.installations import SqlInstallationStore
 from bot.storage.links import SqlLinkStore
+from bot.storage.lock_file import FileUse
 from bot.storage.policies import SqlPolicyStore
 from bot.storage.profiles import SqlProfileStore
 from bot.storage.reporting import SqlReporting
@@ -216,14 +217,15 @@ async def open_services(
     connect: ConnectPolicy,
     known_for: float = 0.0,
     observe: MetricSink = null_sink,
+    use: FileUse | None = None,
 ) -> AsyncIterator[AppServices]:
     """Build the services, apply the stored configuration, and connect the servers in `connect`, without those whose
     tools were listed less than `known_for` seconds ago. Commands in a shell and the doctor use them without an engine.
-    Raises CountersignError.
+    `use` names the claims on turns. Raises CountersignError.
     """
     # The functions that read `reloader` are called only after it is built.
     stores = build_stores(settings, database, lambda: reloader.files.secret_grants)
-    turn_log = _build_turn_log(database, settings, files.prices)
+    turn_log = _build_turn_log(database, settings, files.prices, use)
     secrets = KnownSecrets(settings.secrets)
     redact_logs(secrets)
     programs = AllowedPrograms(settings.mcp_allowed_commands, settings.mcp_allowed_commands_file)
@@ -333,13 +335,15 @@ async def open_runtime(
     model: ModelChoice,
     surfaces: list[Surface],
     *,
+    use: FileUse | None = None,
     operator: str = "",
     known_for: float = 0.0,
     watch_log: WatchLog = lambda turn_log: turn_log,
     observe: MetricSink = null_sink,
     channels: Mapping[str, ChannelMessages] | None = None,
 ) -> AsyncIterator[Runtime]:
-    """Build the components and run them while the block runs. The caller holds the database lock.
+    """Build the components and run them while the block runs. `use` is the use of a SQLite file, which others may use
+    once its schema is there; None if no other process can.
 
     `watch_log` may wrap the turn log; `observe` receives metrics; `channels` are the platforms on which the bot posts
     by itself, by name. None means no operations channel. `known_for`: see `open_services`. Raises CountersignError.
@@ -349,11 +353,13 @@ async def open_runtime(
         log.warning("%s has no price in %s: limits on money do not count it", name, settings.prices_file)
     async with AsyncExitStack() as stack:
         database, checkpoints = await stack.enter_async_context(
-            open_checkpointed_database(settings, migrate=settings.auto_migrate)
+            open_checkpointed_database(settings, migrate=settings.auto_migrate and (use is None or use.is_alone))
         )
         database.observe = observe
         if not await asyncio.to_thread(database.audit_keys.prepare):
             log.warning("audit has no key, only checkpoints show rewritten rows: set AUDIT_KEY")
+        if use is not None:
+            await asyncio.to_thread(use.share)
         services = await stack.enter_async_context(
             open_services(
                 settings,
@@ -363,6 +369,7 @@ async def open_runtime(
                 connect=settings.mcp_connect_policy,
                 known_for=known_for,
                 observe=observe,
+                use=use,
             )
         )
         services.health.watch_checkpoints(lambda: checkpoints.is_failing)
@@ -372,7 +379,7 @@ async def open_runtime(
         await models.get("")
         embedder = await _load_embedder(settings.tool_search_embeddings)
         if isinstance(read_address(settings.database_url), SqliteFile):
-            await services.turn_log.adopt_orphans()
+            await services.turn_log.adopt_orphans(use.lives if use is not None else lambda _owner: False)
         turn_log = watch_log(services.turn_log)
         jobs = [
             retention(turn_log, settings.retention_days or WITHOUT_CONTENT_DAYS),
@@ -419,11 +426,12 @@ async def open_program(
     files: OperatorFiles,
     choice: ModelChoice,
     parts: frozenset[str],
+    use: FileUse | None = None,
     *,
     on_listener_end: Callable[[], None],
 ) -> AsyncIterator[Runtime]:
-    """Build the components of `countersign run` named in `parts`, and run them while the block runs. The caller holds
-    the database lock. A listener that ends by itself calls `on_listener_end`. Raises CountersignError.
+    """Build the components of `countersign run` named in `parts`, and run them while the block runs. `use` is as in
+    `open_runtime`. A listener that ends by itself calls `on_listener_end`. Raises CountersignError.
     """
     async with AsyncExitStack() as stack:
         metrics = await open_metrics()
@@ -435,7 +443,7 @@ async def open_program(
         surfaces += [api] if "web" in parts else []
         runtime = await stack.enter_async_context(
             open_runtime(
-                settings, files, choice, surfaces, observe=metrics.observe, channels=platforms.channel_messages
+                settings, files, choice, surfaces, use=use, observe=metrics.observe, channels=platforms.channel_messages
             )
         )
         attach_surface(api, settings, runtime)
@@ -541,11 +549,11 @@ def _rights(approvers: Approvers, operator: str, settings: Settings) -> Rights:
     return Rights(approvers.administers, operates, vouches, admins, is_of_one_workspace)
 
 
-def _build_turn_log(database: Database, settings: Settings, prices: PriceList) -> SqlTurnLog:
+def _build_turn_log(database: Database, settings: Settings, prices: PriceList, use: FileUse | None) -> SqlTurnLog:
     limits = _turn_limits(settings)
     match read_address(settings.database_url):
         case SqliteFile():
-            return SqlTurnLog(database, prices=prices, limits=limits)
+            return SqlTurnLog(database, prices=prices, limits=limits, name=use.name if use is not None else "")
         case PostgresServer() as server:
             from bot.storage.postgresql import listen  # noqa: PLC0415 - loads psycopg, which SQLite does not need
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import signal
 
-from bot.app.database import lock_database
+from bot.app.database import use_database
 from bot.app.discord import is_configured as discord_is_configured
 from bot.app.models import select_model
 from bot.app.operator_files import read_operator_files
@@ -43,8 +43,8 @@ async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
     from bot.app.runtime import open_program  # noqa: PLC0415 - the settings are checked before a second of loading
 
     locale = Locale(settings.language, settings.time_zone)
-    with lock_database(settings, "countersign run"), use_locale(locale):
-        async with open_program(settings, files, choice, parts, on_listener_end=stopped.set) as runtime:
+    with use_database(settings, "countersign run", as_bot=True) as use, use_locale(locale):
+        async with open_program(settings, files, choice, parts, use, on_listener_end=stopped.set) as runtime:
             await runtime.run_until(stopped)
             log.info("stopping")
     return 0

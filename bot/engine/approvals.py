@@ -74,7 +74,7 @@ from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolStep, Turn
 from bot.engine.locales import LocaleResolver
 from bot.engine.policy.rules import RuleBook, Rules, check_approver
 from bot.engine.possible_approvers import MAX_NOTIFIED_APPROVERS, named_people
-from bot.engine.view_delivery import MemberLookup, surface_for
+from bot.engine.view_delivery import MemberLookup, key_prefixes, surface_for
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.i18n import DEFAULT_LANGUAGE, _, gettext_lazy, use_language
 from bot.ports import ApprovalLog, Surface, Toolbox
@@ -489,14 +489,14 @@ class ApproverNotices:
 
     async def notify(self) -> None:
         """Notify approvers of posted calls in private, as far as wanted."""
-        key_prefixes = [surface.key_prefix for surface in self._surfaces]
-        for turn, step in await self._log.take_private_notices(key_prefixes, BATCH) if key_prefixes else ():
+        prefixes = key_prefixes(self._surfaces)
+        for turn, step in await self._log.take_private_notices(prefixes, BATCH) if prefixes else ():
             await self._notify_approvers(turn, step)
 
     async def remind(self) -> None:
         """Send the reminders that are due."""
-        key_prefixes = [surface.key_prefix for surface in self._surfaces]
-        for turn, step in await self._log.take_reminders(key_prefixes, BATCH) if key_prefixes else ():
+        prefixes = key_prefixes(self._surfaces)
+        for turn, step in await self._log.take_reminders(prefixes, BATCH) if prefixes else ():
             await self._remind_approvers(turn, step)
 
     async def _notify_approvers(self, turn: Turn, step: ToolStep) -> None:

@@ -44,7 +44,7 @@ from bot.engine.prompt.tool_selection import RefusedTools
 from bot.engine.scheduler import Job, Scheduler
 from bot.engine.turn_runner import EARLY_SECONDS, TurnParts, TurnRunner
 from bot.engine.usage import Estimates, UsageMeters, no_limits
-from bot.engine.view_delivery import MemberLookup, ViewDelivery, surface_for
+from bot.engine.view_delivery import MemberLookup, ViewDelivery, key_prefixes, surface_for
 from bot.engine.worker import MOST_TURNS, Capacity, Worker
 from bot.errors import NotFound
 from bot.i18n import _
@@ -154,7 +154,7 @@ class Engine:
             turn_log,
             self._begin,
             self._delivery,
-            lambda: tuple(surface.key_prefix for surface in surfaces),
+            lambda: key_prefixes(surfaces),
             on_change,
             Capacity(most_turns),
             pause,
@@ -316,6 +316,11 @@ class Engine:
     async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """Return the stored views of the last `limit` turns of a conversation, oldest first."""
         return await self._views.recent_turns(conversation, limit)
+
+    def poll(self) -> None:
+        """Look for turns and views at once, because the key prefixes of a surface have changed."""
+        self._worker.poll()
+        self._delivery.wake()
 
     async def run(self) -> None:
         """Run turns and deliver their views until cancelled. Then release turns and finish deliveries."""

@@ -151,7 +151,7 @@ async def _record_start(log: TurnExecution, claim: Claim, n: int) -> TurnRecord:
     while True:
         started_at = monotonic()
         record = await log.start_call(claim, n)
-        if log.lease_seconds is None or monotonic() - started_at < log.lease_seconds:
+        if monotonic() - started_at < log.lease_seconds:
             return record
 
 

@@ -28,10 +28,15 @@ MEMBER_SECONDS = 10.0
 """Time limit, in seconds, of a platform's member lookup."""
 
 
+def key_prefixes(surfaces: Sequence[Surface]) -> tuple[str, ...]:
+    """Return the present key prefixes of these surfaces."""
+    return tuple(prefix for surface in surfaces for prefix in surface.key_prefixes)
+
+
 def surface_for(surfaces: Sequence[Surface], conversation: ConversationKey) -> Surface | None:
-    """Return the surface whose key prefix matches now; prefixes may change."""
+    """Return the surface one of whose key prefixes matches now; prefixes may change."""
     key = f"{conversation}:"
-    return next((surface for surface in surfaces if key.startswith(surface.key_prefix)), None)
+    return next((surface for surface in surfaces if key.startswith(surface.key_prefixes)), None)
 
 
 class MemberLookup:
@@ -257,14 +262,14 @@ class ViewDelivery:
         while True:
             self._look_now.clear()
             with contextlib.suppress(DatabaseError):  # logged by the database
-                for surface in self._surfaces:
-                    await self._catch_up(surface)
+                for prefix in key_prefixes(self._surfaces):
+                    await self._catch_up(prefix)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
                     await self._look_now.wait()
 
-    async def _catch_up(self, surface: Surface) -> None:
-        for turn_id in await self._log.stale_views(surface.key_prefix, BATCH):
+    async def _catch_up(self, key_prefix: str) -> None:
+        for turn_id in await self._log.stale_views(key_prefix, BATCH):
             current = self._current(turn_id)
             if current is not None and current.turn.status.ended:
                 continue  # a newer view, if any, is stale at the next poll
@@ -307,8 +312,7 @@ class ViewDelivery:
 
     def _has_valid_leases(self) -> bool:
         """Return True if this process's delivery leases cannot have expired."""
-        lease = self._log.lease_seconds
-        return lease is None or self._clock() - self._renewed_at < lease - RENEW_SECONDS
+        return self._clock() - self._renewed_at < self._log.lease_seconds - RENEW_SECONDS
 
     async def _ensure_lease(self, turn: TurnDelivery) -> None:
         """Wait until the delivery lease is certainly held. Raises LostLease."""

@@ -208,10 +208,10 @@ class Worker:
             self.poll()
 
     def _begins_at_once(self, conversation: ConversationKey) -> bool:
-        """Return True if a new turn may start here without a poll. With several processes the next poll decides, so
-        that the least busy one claims it.
+        """Return True if a new turn may start here without a poll. If processes share the turns, the next poll decides,
+        so that the least busy one claims it.
         """
-        if self.turn_log.lease_seconds is not None or self._context is None:
+        if self.turn_log.shares_turns or self._context is None:
             return False
         key = f"{conversation}:"
         return self.room.has_free_slot(len(self._held)) and any(
@@ -293,8 +293,7 @@ class Worker:
             except DatabaseUnavailable:
                 self.room.others_wait = True
                 return ()  # logged by the database
-        lease = self.turn_log.lease_seconds
-        if lease is not None and self.clock() - started_at > lease - HEARTBEAT_SECONDS:
+        if self.clock() - started_at > self.turn_log.lease_seconds - HEARTBEAT_SECONDS:
             return ()  # the leases may have expired during a suspension of this process
         self.room.others_wait = len(claims) == most
         return claims
@@ -430,10 +429,9 @@ class Worker:
                 held_turn.turn.wake_if_waiting()
         self.shown.resume()
 
-    def _lease_seconds_left(self) -> float | None:
-        """Return the seconds for which the leases are certainly valid; None if they never expire."""
-        lease = self.turn_log.lease_seconds
-        return None if lease is None else max(0.0, self._renewed_at + lease - HEARTBEAT_SECONDS - self.clock())
+    def _lease_seconds_left(self) -> float:
+        """Return the seconds for which the leases are certainly valid."""
+        return max(0.0, self._renewed_at + self.turn_log.lease_seconds - HEARTBEAT_SECONDS - self.clock())
 
     async def _shut_down(self) -> None:
         """Cancel and release all turns within HAND_OVER_SECONDS. The leases of the others expire."""

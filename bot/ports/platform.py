@@ -28,9 +28,9 @@ class Surface(Protocol):
     """Outbound half. One per platform, in every process that delivers views."""
 
     @property
-    def key_prefix(self) -> str:
-        """Prefix of the conversation keys of this surface, compared with the key's text and a colon behind it. A prefix
-        that ends with the colon may select a single conversation. The value may change.
+    def key_prefixes(self) -> tuple[str, ...]:
+        """Prefixes of the conversation keys of this surface, compared with the key's text and a colon behind it. A
+        prefix that ends with the colon may select a single conversation. The value may change.
         """
 
     @property

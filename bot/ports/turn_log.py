@@ -64,6 +64,11 @@ class TurnViews(Protocol):
     async def latest_conversation(self, reach: str) -> ConversationKey | None:
         """Return the conversation with the latest message and the key prefix `reach`, or None."""
 
+    async def unanswered_conversations(self, reach: str, limit: int) -> Sequence[ConversationKey]:
+        """Return conversations with the key prefix `reach` in which a turn has not ended or its end is not delivered,
+        the latest first.
+        """
+
 
 class TurnQueue(Protocol):
     """Messages that become turns."""
@@ -179,8 +184,8 @@ class OwnedTurns(Protocol):
     """
 
     @property
-    def lease_seconds(self) -> float | None:
-        """Seconds that a lease lasts without a renewal; None if no other process can claim turns."""
+    def lease_seconds(self) -> float:
+        """Seconds that a lease lasts without a renewal."""
 
     async def resume(self, claim: Claim) -> TurnRecord:
         """Settle calls of the previous owner and expired approvals, and return the turn."""
@@ -202,10 +207,14 @@ class OwnedTurns(Protocol):
 class TurnClaims(OwnedTurns, Protocol):
     """Claims of processes on turns."""
 
+    @property
+    def shares_turns(self) -> bool:
+        """True if several processes claim turns of the same conversations."""
+
     async def claim(self, limit: int, holding: Collection[str] = (), reaches: Sequence[str] = ("",)) -> Sequence[Claim]:
         """Claim up to `limit` runnable turns: first those of lost processes, then by the users and workspaces with the
         fewest running turns, oldest first. At most one turn of each conversation is claimed, none in `holding` (those
-        of this process), and only in conversations with a prefix in `reaches` (`Surface.key_prefix`).
+        of this process), and only in conversations with a prefix in `reaches` (`Surface.key_prefixes`).
         """
 
     async def renew(self, claims: Sequence[Claim]) -> frozenset[str]:
@@ -286,8 +295,8 @@ class DeliveryQueue(TurnViews, Protocol):
         """
 
     @property
-    def lease_seconds(self) -> float | None:
-        """Seconds that a lease lasts without a renewal; None if no other process can claim turns."""
+    def lease_seconds(self) -> float:
+        """Seconds that a lease lasts without a renewal."""
 
     async def acquire_delivery(self, turn_id: str, revision: int) -> MessageRefs:
         """Acquire the delivery lease of a turn. Return the references of its posted messages. Raises LostLease if

@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -169,6 +169,21 @@ _latest = (
     .order_by(conversations.c.updated_at.desc())
     .limit(1)
 )
+_is_undelivered = sa.exists().where(
+    deliveries.c.turn_id == turns.c.id,
+    deliveries.c.delivered_revision < deliveries.c.revision,
+    turns.c.content_deleted_at.is_(None),
+)
+_unanswered = (
+    sa.select(turns.c.conversation)
+    .where(
+        sa.func.substr(turns.c.conversation, 1, bindparam("length")) == bindparam("reach"),
+        sa.or_(is_live(turns), _is_undelivered),
+    )
+    .group_by(turns.c.conversation)
+    .order_by(sa.func.max(turns.c.created_at).desc())
+    .limit(bindparam("limit"))
+)
 
 
 class SqlTurnHistory:
@@ -238,6 +253,14 @@ class SqlTurnHistory:
         """Return the conversation with the latest message among those with the key prefix `reach`."""
         key = connection.execute(_latest, {"reach": reach, "length": len(reach)}).scalar()
         return None if key is None else ConversationKey.parse(key)
+
+    @transaction
+    def unanswered_conversations(self, connection: sa.Connection, reach: str, limit: int) -> Sequence[ConversationKey]:
+        """Return conversations with the key prefix `reach` in which a turn has not ended or its end is not delivered,
+        the latest first.
+        """
+        given = {"reach": reach, "length": len(reach), "limit": limit}
+        return [ConversationKey.parse(key) for key in connection.execute(_unanswered, given).scalars()]
 
 
 def _read_turns(connection: sa.Connection, revisions: Mapping[str, int]) -> dict[str, TurnRecord]:

@@ -1,4 +1,9 @@
-"""Files of a database: the lock of the one process that claims turns on a SQLite file, and a file made durable."""
+"""Processes that use one SQLite file at the same time, and a file made durable.
+
+`<database>.lock` is locked by all of them together, or by one alone, which may change the schema. The folder
+`<database>.processes` has a file for each, locked while it lives: its end is known at once, also after kill -9, in
+other containers on the same machine too. An earlier release locks `<database>.lock` alone as long as it runs.
+"""
 
 from __future__ import annotations
 
@@ -7,51 +12,215 @@ import fcntl
 import json
 import os
 import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import Self
 
 from bot.errors import DatabaseHeld
 
+SETTLING_SECONDS = 0.5
+"""A process that has just locked the file may not have said yet who it is."""
+STARTING_SECONDS = 30.0
+"""Longest wait for one that creates or upgrades the schema."""
+_PAUSE_SECONDS = 0.05
+_FIX = "close it first, or use another database: DATABASE_URL=sqlite:///other.db"
+_BOT_FIX = "end it first, or use PostgreSQL, on which several may run"
 
-class LockFile:
-    """An exclusive lock on `<database>.lock`, which holds a line about its owner."""
 
-    def __init__(self, database: Path) -> None:
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that uses the file. `since` is in epoch seconds; `alone` is True while it works on the schema.
+    `conversations` are the keys of those that it has open.
+    """
+
+    pid: int
+    purpose: str
+    since: float
+    alone: bool = False
+    conversations: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        return f"process {self.pid} ({self.purpose}, since {time.strftime('%H:%M', time.localtime(self.since))})"
+
+    @property
+    def line(self) -> bytes:
+        """Return its line in a file."""
+        facts = {"pid": self.pid, "purpose": self.purpose, "since": self.since, "alone": self.alone}
+        return json.dumps({**facts, "conversations": self.conversations}).encode() + b"\n"
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """Return the process of the last whole line, None if there is none."""
+        lines = text[: text.rfind("\n") + 1].splitlines() or [text]
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            facts = json.loads(lines[-1])
+            conversations = tuple(map(str, facts.get("conversations", ())))
+            return cls(
+                int(facts["pid"]), str(facts["purpose"]), float(facts["since"]), bool(facts.get("alone")), conversations
+            )
+        return None
+
+
+class FileUse:
+    """The use of a SQLite file by this process. `name` is that of its claims. Methods may wait and belong in a thread
+    once there is an event loop to block.
+    """
+
+    def __init__(self, database: Path, purpose: str) -> None:
         self._database = database
-        self._path = database.with_name(database.name + ".lock")
-        self._file: IO[str] | None = None
+        self._folder = database.with_name(f"{database.name}.processes")
+        token = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._file = self._folder / token
+        self.name = f"{os.uname().nodename}:{token.replace('-', ':')}"
+        self._this = Process(os.getpid(), purpose, time.time())
+        self._locks: list[int] = []
+        """Descriptors of `<database>.lock`, of the file of this process, and of `<database>.bot.lock`."""
 
-    def acquire(self, purpose: str) -> None:
-        """Acquire the lock. Raises DatabaseHeld, which names the owner."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+", encoding="utf-8")
+    @property
+    def is_alone(self) -> bool:
+        """True while no other process uses the file and none can begin to."""
+        return self._this.alone
+
+    def begin(self, *, alone: bool = False) -> None:
+        """Begin to use the file: alone if no other process does, until `share`, else beside the others, or not at all
+        if `alone` is wanted. Waits for processes that start or upgrade. Raises DatabaseHeld and OSError.
+        """
+        self._database.parent.mkdir(parents=True, exist_ok=True)
+        lock = _open(self._database.with_name(f"{self._database.name}.lock"))
+        self._locks.append(lock)
+        self._this = replace(self._this, alone=self._wait_for(lock, alone=alone))
+        if self._this.alone:
+            _write_whole(lock, self._this.line)  # an earlier release names the holder from this
+        self._locks.append(self._register())
+        self._save()
+
+    def begin_as_bot(self) -> None:
+        """Be the one process that receives messages of platforms and of HTTP. Raises DatabaseHeld and OSError."""
+        lock = _open(self._database.with_name(f"{self._database.name}.bot.lock"))
+        self._locks.append(lock)
+        if not _lock(lock, fcntl.LOCK_EX):
+            raise self._held([Process.read(_read(lock))], _BOT_FIX)
+        _write_whole(lock, self._this.line)
+
+    def share(self) -> None:
+        """Let other processes use the file, too. Raises DatabaseHeld if one takes it for itself at that moment."""
+        if not self._this.alone:
+            return
+        deadline = time.monotonic() + STARTING_SECONDS
+        while not _lock(self._locks[0], fcntl.LOCK_SH):  # the change of a lock lets others in between
+            if time.monotonic() > deadline:
+                raise self._held(self.others(), _FIX)
+            time.sleep(_PAUSE_SECONDS)
+        self._this = replace(self._this, alone=False)
+        self._save()
+
+    def open_conversations(self, keys: Iterable[str]) -> None:
+        """Tell the others which conversations are open here."""
+        self._this = replace(self._this, conversations=tuple(keys))
+        with contextlib.suppress(OSError):  # the others need not know; a full disk is reported elsewhere
+            self._save()
+
+    def others(self) -> Sequence[Process]:
+        """Return the other processes that use the file now."""
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            with file:
-                raise DatabaseHeld(
-                    f"The database {self._database} is in use by {_holder(file)}.",
-                    "close it first, read a conversation with --conversation ID, "
-                    "or use another database: DATABASE_URL=sqlite:///other.db",
-                ) from None
-        file.truncate()
-        json.dump({"pid": os.getpid(), "purpose": purpose, "since": time.time()}, file)
-        file.flush()
-        self._file = file
+            paths = sorted(self._folder.iterdir())
+        except FileNotFoundError:
+            return ()
+        found = (_read_living(path) for path in paths if path != self._file)
+        return [process for process in found if process is not None]
 
-    def release(self) -> None:
-        """Release the lock. No effect if it is not held."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+    def lives(self, name: str) -> bool:
+        """Return True if the process with this name of claims uses the file now."""
+        match name.rsplit(":", 2):
+            case [_, pid, token]:
+                return _read_living(self._folder / f"{pid}-{token}") is not None
+            case _:
+                return False
+
+    def end(self) -> None:
+        """End the use of the file."""
+        if self._locks:
+            with contextlib.suppress(OSError):
+                self._file.unlink(missing_ok=True)
+                self._folder.rmdir()
+        for lock in self._locks:
+            os.close(lock)
+        self._locks.clear()
+
+    def _wait_for(self, lock: int, *, alone: bool) -> bool:
+        """Wait for the lock. Return True if this process has the file alone. Raises DatabaseHeld."""
+        began = time.monotonic()
+        while not _lock(lock, fcntl.LOCK_EX):
+            if not alone and _lock(lock, fcntl.LOCK_SH):
+                return False
+            others = self.others()
+            working = [process for process in others if not process.alone]
+            waited = time.monotonic() - began
+            if alone and working:
+                raise self._held(working, _FIX)
+            if waited > (STARTING_SECONDS if others else SETTLING_SECONDS):
+                raise self._held(others or [Process.read(_read(lock))], _FIX)
+            time.sleep(_PAUSE_SECONDS)
+        # One that is about to share its lock may have lost it to this process.
+        return not self.others() or not _lock(lock, fcntl.LOCK_SH)
+
+    def _register(self) -> int:
+        """Create and lock the file of this process."""
+        while True:
+            with contextlib.suppress(FileNotFoundError):  # the last one that left has removed the folder
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                file = _open(self._file)
+                fcntl.flock(file, fcntl.LOCK_EX)
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(file), self._file.stat()):
+                        return file
+                os.close(file)  # taken for one of a process that has ended, and removed
+
+    def _save(self) -> None:
+        os.write(self._locks[1], self._this.line)
+
+    def _held(self, holders: Iterable[Process | None], fix: str) -> DatabaseHeld:
+        names = " and ".join(str(holder) if holder else "another process" for holder in holders)
+        return DatabaseHeld(f"The database {self._database} is in use by {names}.", fix)
 
 
-def _holder(file: IO[str]) -> str:
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        owner = json.load(file)
-        since = time.strftime("%H:%M", time.localtime(owner["since"]))
-        return f"process {owner['pid']} ({owner['purpose']}, since {since})"
-    return "another process"
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _lock(file: int, kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read_living(path: Path) -> Process | None:
+    """Return the process of a file. That of an ended one is removed."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        if _lock(file, fcntl.LOCK_SH):  # a living process has locked it
+            path.unlink(missing_ok=True)
+            return None
+        # Without a line it has just begun.
+        return Process.read(_read(file)) or Process(int(path.name.partition("-")[0]), "countersign", time.time(), True)
+    finally:
+        os.close(file)
+
+
+def _read(file: int) -> str:
+    return os.pread(file, os.fstat(file).st_size, 0).decode("utf-8", "replace")
+
+
+def _write_whole(file: int, line: bytes) -> None:
+    os.ftruncate(file, 0)
+    os.write(file, line)
 
 
 def fsync_directory(folder: Path) -> None:

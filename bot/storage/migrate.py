@@ -20,12 +20,7 @@ async def upgrade(database: Database) -> None:
     stored = await current_revision(database)
     if stored == latest_revision():
         return
-    if stored is not None and stored not in known_revisions():
-        raise DatabaseError(
-            f"The database {database.name} has schema {stored}, which a later release made; this one knows "
-            f"{latest_revision()}.",
-            "run that release, or use another database with DATABASE_URL",
-        )
+    check_known(database, stored)
     try:
         await database.run_once(_upgrade)
     except SqlDatabaseError as error:
@@ -34,6 +29,16 @@ async def upgrade(database: Database) -> None:
             f"The database {database.name} cannot be migrated to schema {latest_revision()}: {reason}.",
             "see that its owner does it and that nothing else holds its tables, a backup for instance, and try again",
         ) from error
+
+
+def check_known(database: Database, stored: str | None) -> None:
+    """Raise DatabaseError if the schema is one of a later release."""
+    if stored is not None and stored not in known_revisions():
+        raise DatabaseError(
+            f"The database {database.name} has schema {stored}, which a later release made; this one knows "
+            f"{latest_revision()}.",
+            "run that release, or use another database with DATABASE_URL",
+        )
 
 
 async def current_revision(database: Database) -> str | None:

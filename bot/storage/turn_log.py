@@ -42,7 +42,8 @@ class SqlTurnLog(
     SqlRetention,
 ):
     """Turns on a database, claimed under the name `me`, which is new at every start, so that a dead process cannot
-    claim its old leases. `prices` are the current prices of models; `limits` are those on the turns of one user.
+    claim its old leases; `name` is that of `FileUse`, if it has one. `prices` are the current prices of models;
+    `limits` are those on the turns of one user.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class SqlTurnLog(
         *,
         prices: PriceList = NO_PRICES,
         limits: TurnLimits = NO_TURN_LIMITS,
+        name: str = "",
     ) -> None:
         self._database = database
         self._listen = listen
@@ -60,8 +62,9 @@ class SqlTurnLog(
         self._ended = HistoryCache()
         self._prices = prices
         self._limits = limits
-        self.lease_seconds = LEASE_SECONDS if database.shared else None
-        self.me = f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self.lease_seconds = LEASE_SECONDS
+        self.shares_turns = database.shared
+        self.me = name or f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     async def listen(self, on_wakeup: Callable[[Wakeup], None]) -> None:
         """Yield wakeups from other processes."""

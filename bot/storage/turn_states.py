@@ -1,16 +1,15 @@
 """Transitions of turns between their states, in shared transactions: claimed, released, suspended, requeued, ended;
 locks and stale views.
 
-A claim is proven before every write. Leases use the database's clock. On PostgreSQL any process may claim a turn whose
-lease has expired. On SQLite one process claims: it adopts the turns of a dead process once, at its start, and an
-expired lease takes no turn from it.
+A claim is proven before every write. Leases use the database's clock. Any process that can show a turn may claim it
+when its lease has expired; on SQLite, a process that starts adopts those of dead ones at once.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -243,10 +242,7 @@ _unknown_to_owner = sa.and_(
     _is_running, turns.c.owner == bindparam("me"), turns.c.id.not_in(bindparam("holding", expanding=True))
 )
 _abandoned = sa.and_(_is_running, turns.c.lease_until <= now())
-_LOST = {
-    "sqlite": sa.or_(_orphaned, _unknown_to_owner),
-    "postgresql": sa.or_(_orphaned, _unknown_to_owner, _abandoned),
-}
+_is_lost = sa.or_(_orphaned, _unknown_to_owner, _abandoned)
 """Turns that count as running and have lost their process."""
 _is_first = ~sa.exists().where(
     _other.c.conversation == turns.c.conversation,
@@ -266,8 +262,18 @@ _acquire_deliveries = (
     .where(deliveries.c.turn_id.in_(bindparam("ids", expanding=True)), deliveries.c.owner.is_(None))
     .values(owner=bindparam("me"), lease_until=now() + LEASE_SECONDS)
 )
-_release_turns = turns.update().where(turns.c.status == TurnStatus.RUNNING).values(owner=None, lease_until=None)
-_release_deliveries = deliveries.update().where(deliveries.c.owner.is_not(None)).values(owner=None, lease_until=None)
+_owners = sa.union(
+    sa.select(turns.c.owner).where(is_live(turns), turns.c.owner.is_not(None)),
+    sa.select(deliveries.c.owner).where(deliveries.c.owner.is_not(None)),
+)
+_release_turns = (
+    turns.update()
+    .where(turns.c.status == TurnStatus.RUNNING, turns.c.owner == bindparam("dead"))
+    .values(owner=None, lease_until=None)
+)
+_release_deliveries = (
+    deliveries.update().where(deliveries.c.owner == bindparam("dead")).values(owner=None, lease_until=None)
+)
 # A turn locked by another transaction is skipped: that transaction has renewed the lease itself, and its wait must
 # not cost the other turns their leases.
 _unlocked = (
@@ -326,10 +332,12 @@ class SqlClaims:
     me: str
 
     @transaction
-    def adopt_orphans(self, connection: sa.Connection) -> None:
-        """Release all turns and deliveries of a dead process. Only for the process that holds the lock file."""
-        connection.execute(_release_turns)
-        connection.execute(_release_deliveries)
+    def adopt_orphans(self, connection: sa.Connection, lives: Callable[[str], bool] = lambda _owner: False) -> None:
+        """Release all turns and deliveries of owners that do not live any more."""
+        for owner in connection.execute(_owners).scalars().all():
+            if not lives(owner):
+                connection.execute(_release_turns, {"dead": owner})
+                connection.execute(_release_deliveries, {"dead": owner})
 
     async def claim(self, limit: int, holding: Collection[str] = (), reaches: Sequence[str] = ("",)) -> Sequence[Claim]:
         """Claim up to `limit` turns that can run now, shared fairly among users and workspaces, in conversations with
@@ -373,8 +381,7 @@ class SqlClaims:
         reaches: tuple[str, ...],
         holding: Collection[str],
     ) -> Sequence[Claim]:
-        dialect = connection.dialect.name
-        if dialect == "postgresql":
+        if connection.dialect.name == "postgresql":
             connection.execute(_lock_claims)
         given = {"me": self.me, "holding": list(holding)}
         ids = _choose(connection, given, limit, reaches, self._limits)
@@ -382,7 +389,7 @@ class SqlClaims:
             return []
         free_slots = {turn_id: position for position, turn_id in enumerate(ids)}
         rows = sorted(
-            connection.execute(_claim_of(dialect), {**given, "ids": ids}).all(), key=lambda row: free_slots[row.id]
+            connection.execute(_claim_chosen, {**given, "ids": ids}).all(), key=lambda row: free_slots[row.id]
         )
         if undelivered := [row.id for row in rows if row.revision == 0]:
             connection.execute(_acquire_deliveries, {"me": self.me, "ids": undelivered})
@@ -420,20 +427,18 @@ def _number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
     return sa.func.sum(sa.case((condition, 1), else_=0))
 
 
-@lru_cache
-def _loads(dialect: str) -> sa.Select[Any]:
-    """Return a query for the unfinished turns of each user in each workspace."""
-    return (
-        sa.select(
-            turns.c.principal,
-            turns.c.workspace,
-            _number(_is_running).label("running"),
-            _number(_LOST[dialect]).label("lost"),
-            sa.func.min(sa.case((_is_due, turns.c.created_at))).label("waits_since"),
-        )
-        .where(is_live(turns))
-        .group_by(turns.c.principal, turns.c.workspace)
+_loads = (
+    sa.select(
+        turns.c.principal,
+        turns.c.workspace,
+        _number(_is_running).label("running"),
+        _number(_is_lost).label("lost"),
+        sa.func.min(sa.case((_is_due, turns.c.created_at))).label("waits_since"),
     )
+    .where(is_live(turns))
+    .group_by(turns.c.principal, turns.c.workspace)
+)
+"""The unfinished turns of each user in each workspace."""
 
 
 def _is_deliverable(reaches: tuple[str, ...]) -> sa.ColumnElement[bool]:
@@ -445,10 +450,10 @@ def _is_deliverable(reaches: tuple[str, ...]) -> sa.ColumnElement[bool]:
 
 
 @lru_cache
-def _lost_within(dialect: str, reaches: tuple[str, ...]) -> sa.Select[str]:
+def _lost_within(reaches: tuple[str, ...]) -> sa.Select[str]:
     return (
         sa.select(turns.c.id)
-        .where(is_live(turns), _LOST[dialect], _is_deliverable(reaches), _is_first)
+        .where(is_live(turns), _is_lost, _is_deliverable(reaches), _is_first)
         .order_by(turns.c.created_at, turns.c.conversation)
         .limit(bindparam("limit"))
     )
@@ -466,39 +471,35 @@ def _waiting_within(reaches: tuple[str, ...]) -> sa.Select[Any]:
     )
 
 
-@lru_cache
-def _claim_of(dialect: str) -> sa.sql.dml.ReturningUpdate[Any]:
-    """Return the statement that claims chosen turns. It checks them again under the lock, because one may have been
-    stopped meanwhile, and skips rows that another transaction is changing.
-    """
-    chosen = (
-        sa.select(turns.c.id)
-        .where(turns.c.id.in_(bindparam("ids", expanding=True)), sa.or_(_is_due, _LOST[dialect]))
-        .with_for_update(skip_locked=True, key_share=True)
-        .cte("chosen")
+# Checked again under the lock, because one may have been stopped meanwhile. Rows that another transaction is changing
+# are skipped.
+_chosen = (
+    sa.select(turns.c.id)
+    .where(turns.c.id.in_(bindparam("ids", expanding=True)), sa.or_(_is_due, _is_lost))
+    .with_for_update(skip_locked=True, key_share=True)
+    .cte("chosen")
+)
+_claim_chosen = (
+    turns.update()
+    .where(turns.c.id.in_(sa.select(_chosen.c.id)))
+    .values(
+        status=TurnStatus.RUNNING,
+        owner=bindparam("me"),
+        fence=turns.c.fence + 1,
+        lease_until=now() + LEASE_SECONDS,
+        wake_at=None,
+        recoveries=turns.c.recoveries + sa.case((turns.c.status == TurnStatus.RUNNING, 1), else_=0),
     )
-    return (
-        turns.update()
-        .where(turns.c.id.in_(sa.select(chosen.c.id)))
-        .values(
-            status=TurnStatus.RUNNING,
-            owner=bindparam("me"),
-            fence=turns.c.fence + 1,
-            lease_until=now() + LEASE_SECONDS,
-            wake_at=None,
-            recoveries=turns.c.recoveries + sa.case((turns.c.status == TurnStatus.RUNNING, 1), else_=0),
-        )
-        .returning(turns, _wanted.label("revision"))
-    )
+    .returning(turns, _wanted.label("revision"))
+)
 
 
 def _choose(
     connection: sa.Connection, given: Mapping[str, Any], limit: int, reaches: tuple[str, ...], limits: TurnLimits
 ) -> Sequence[str]:
     """Return the ids of the turns to claim, first those that have lost their process."""
-    dialect = connection.dialect.name
     loads, waits, lost = Loads(), dict[str, tuple[float, str]](), 0
-    for row in connection.execute(_loads(dialect), given):
+    for row in connection.execute(_loads, given):
         loads.add(row.principal, row.workspace, row.running)
         lost += row.lost
         if row.waits_since is not None:
@@ -506,7 +507,7 @@ def _choose(
             waits[row.principal] = min(first, waits.get(row.principal, first))
     ids: list[str] = []
     if lost:
-        ids += connection.execute(_lost_within(dialect, reaches), {**given, "limit": limit}).scalars().all()
+        ids += connection.execute(_lost_within(reaches), {**given, "limit": limit}).scalars().all()
     free_slots = limit - len(ids)
     persons = sorted(
         (person for person in waits if loads.persons[person] < limits.running),

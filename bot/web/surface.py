@@ -202,7 +202,7 @@ FindCaller = Callable[[str], Awaitable[ApiClient | None]]
 class ApiSurface:
     """Surface that publishes views to subscribers. Call `set_client_lookup` before members are looked up."""
 
-    key_prefix = f"{HTTP}:"
+    key_prefixes = (f"{HTTP}:",)
     min_interval = PACE_SECONDS
 
     def __init__(self, subscriptions: Subscriptions, uploads: Uploads) -> None:

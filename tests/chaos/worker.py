@@ -111,7 +111,7 @@ class World:
 class Wall:
     """A surface on which every drawing is a line."""
 
-    key_prefix = "chaos:"
+    key_prefixes = ("chaos:",)
     min_interval = 0.1
 
     def __init__(self, drawings: Harness) -> None:

@@ -111,7 +111,6 @@ async def test_nothing_is_drawn_while_nobody_knows_whose_the_turns_are(harness: 
     harness.model.script = [ask_for(call("s__read")), say("Done.")]
     now = [0.0]
     engine = harness.engine(clock=lambda: now[0])
-    harness.log.lease_seconds = 15.0
     renew = harness.log.renew
 
     async def away(claims: Sequence[Claim]) -> frozenset[str]:
@@ -165,7 +164,7 @@ async def test_a_claim_that_this_process_slept_over_is_not_begun(harness: Engine
     """Others may have the turn by now, and its first message must not be posted twice."""
     now = [0.0]
     engine = harness.engine(clock=lambda: now[0])
-    harness.log.lease_seconds = 15.0
+    harness.log.shares_turns = True
     claim = harness.log.claim
 
     async def sleeps(*arguments: Any) -> Sequence[Claim]:
@@ -197,7 +196,6 @@ async def test_nothing_is_sent_that_others_have_called_unknown_while_this_proces
     harness.toolbox.add(tool("s__write"))
     harness.allow("s__write")
     harness.model.script = [ask_for(call("s__write"))]
-    harness.log.lease_seconds = 15.0
     begin = harness.log.start_call
     elsewhere = SqlTurnLog(harness.database)
 

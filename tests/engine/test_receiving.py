@@ -137,7 +137,7 @@ async def test_where_other_processes_could_drive_it_whoever_looks_round_first_do
 
     harness.model.script = [say("Hello.")]
     harness.log.enqueue_and_claim = never  # type: ignore[method-assign, assignment]
-    harness.log.lease_seconds = 15.0
+    harness.log.shares_turns = True
     engine = harness.engine()
     async with running(engine):
         await looked_round(engine)

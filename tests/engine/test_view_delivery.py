@@ -297,7 +297,6 @@ async def test_who_takes_a_drawing_shows_the_turn_as_it_is_by_then_and_not_as_it
 async def test_a_drawing_of_several_messages_stays_in_hand_through_an_outage_between_two_of_them(
     harness: EngineHarness,
 ) -> None:
-    harness.log.lease_seconds = 15.0
     receipt = await harness.log.enqueue(message("hi"))
     (claim,) = await harness.log.claim(1)
     await harness.log.finish(claim, TurnStatus.DONE, (), "")
@@ -357,7 +356,6 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
     harness.toolbox.add(tool("s__read", read_only=True), sleeps)
     harness.allow("s__read")
     harness.model.script = [ask_for(call("s__read")), say("Never seen.")]
-    harness.log.lease_seconds = 15.0
     now = [0.0]
 
     async def no_heartbeats(seconds: float) -> None:
@@ -403,7 +401,6 @@ async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_data
     harness: EngineHarness,
 ) -> None:
     asking, back = asyncio.Event(), asyncio.Event()
-    harness.log.lease_seconds = 15.0
     now = [0.0]
     engine = harness.engine(clock=lambda: now[0])
     hold = harness.log.renew_deliveries
@@ -550,7 +547,7 @@ async def test_a_surface_that_moves_on_before_its_turn_is_drawn_breaks_nothing(
     before = asyncio.all_tasks()
     ViewDelivery(harness.log, [harness.surface]).deliver(await harness.log.get_view(receipt.turn_id))
     (drawing,) = asyncio.all_tasks() - before
-    harness.surface.key_prefix = "elsewhere:"
+    harness.surface.key_prefixes = ("elsewhere:",)
     await asyncio.wait({drawing}, timeout=60)
     assert drawing.exception() is None
     assert harness.surface.views == []

@@ -193,7 +193,7 @@ class RecordingSurface:
     wrong with them; those that were asked for are in `fetched`.
     """
 
-    key_prefix: str = "test:"
+    key_prefixes: tuple[str, ...] = ("test:",)
     min_interval: float = 0.0
     views: list[TurnView] = field(default_factory=list)
     trouble: list[Exception] = field(default_factory=list)

@@ -1,48 +1,152 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from bot.errors import DatabaseHeld
-from bot.storage.lock_file import LockFile
+from bot.storage.lock_file import FileUse
 
 HOLDER = """
 import sys
 from pathlib import Path
-from bot.storage.lock_file import LockFile
-lock = LockFile(Path(sys.argv[1]))
-lock.acquire("countersign chat")
-print("held", flush=True)
+from bot.storage.lock_file import FileUse
+use = FileUse(Path(sys.argv[1]), "countersign chat")
+use.begin()
+if "share" in sys.argv:
+    use.share()
+if "as bot" in sys.argv:
+    use.begin_as_bot()
+use.open_conversations(["console:local:ana:c1"])
+print(use.name, flush=True)
 sys.stdin.read()
 """
 
 
-def test_a_second_process_is_told_who_holds_the_database(tmp_path: Path) -> None:
-    database = tmp_path / "a.db"
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "a.db"
+
+
+@contextmanager
+def held(database: Path, *how: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Another process that uses the file, and its name."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLDER, str(database), *how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        who = rf"in use by process {holder.pid} \(countersign chat, since \d\d:\d\d\)"
-        with pytest.raises(DatabaseHeld, match=who):
-            LockFile(database).acquire("another chat")
+        yield holder, holder.stdout.readline().strip()
+        holder.kill()
+
+
+@contextmanager
+def used(database: Path, *, alone: bool = False) -> Iterator[FileUse]:
+    use = FileUse(database, "countersign chat")
+    try:
+        use.begin(alone=alone)
+        yield use
+    finally:
+        use.end()
+
+
+def test_processes_use_the_file_together_and_know_of_each_other_until_kill_9(database: Path) -> None:
+    with held(database, "share") as (holder, name), used(database) as use:
+        assert not use.is_alone
+        (other,) = use.others()
+        assert (other.pid, other.purpose, other.conversations) == (
+            holder.pid,
+            "countersign chat",
+            ("console:local:ana:c1",),
+        )
+        assert use.lives(name)
+        assert use.lives(use.name)
         holder.kill()
         holder.wait()
-    # The lock died with its process.
-    lock = LockFile(database)
-    lock.acquire("another chat")
-    lock.release()
+        assert not use.others()
+        assert not use.lives(name)
+        assert not use.is_alone  # another may begin at any time
+    with used(database) as use:
+        assert use.is_alone
+        assert not use.lives("an-older-release:123:abcd")
+        assert not use.lives("nothing")
+    assert sorted(path.name for path in database.parent.iterdir()) == ["a.db.lock"]
 
 
-def test_a_lock_given_up_can_be_taken_again(tmp_path: Path) -> None:
-    first, second = LockFile(tmp_path / "a.db"), LockFile(tmp_path / "a.db")
-    first.acquire("one")
-    first.release()
-    second.acquire("two")
-    assert str(os.getpid()) in (tmp_path / "a.db.lock").read_text()
-    second.release()
+def test_one_that_must_be_alone_is_told_who_is_there(database: Path) -> None:
+    with held(database, "share") as (holder, _):
+        who = rf"in use by process {holder.pid} \(countersign chat, since \d\d:\d\d\)\. Fix: close it first"
+        with pytest.raises(DatabaseHeld, match=who), used(database, alone=True):
+            pytest.fail("both have it")
+    with used(database, alone=True) as use:
+        assert use.is_alone
+
+
+def test_one_that_starts_is_waited_for(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadPoolExecutor() as threads, used(database) as first:
+        assert first.is_alone
+        second = FileUse(database, "countersign chat")
+        waiting = threads.submit(second.begin)
+        time.sleep(0.7)
+        assert not waiting.done()
+        first.share()
+        waiting.result(10)
+        assert not second.is_alone
+        second.end()
+    monkeypatch.setattr("bot.storage.lock_file.STARTING_SECONDS", 0.3)
+    with used(database), pytest.raises(DatabaseHeld, match=f"process {os.getpid()} "), used(database):
+        pytest.fail("both have it")
+
+
+def test_of_many_that_begin_at_once_one_is_alone_at_a_time(database: Path) -> None:
+    alone: list[str] = []
+
+    def begin() -> None:
+        with used(database) as use:
+            if use.is_alone:
+                alone.append(use.name)
+                assert alone == [use.name]
+                time.sleep(0.05)
+                alone.remove(use.name)
+                use.share()
+            time.sleep(0.1)
+
+    with ThreadPoolExecutor(20) as threads:
+        for beginning in [threads.submit(begin) for _ in range(20)]:
+            beginning.result(30)
+
+
+def test_an_earlier_release_has_the_file_for_itself(database: Path) -> None:
+    with held(database) as (holder, _):  # as long as it does not share
+        for entry in database.with_name("a.db.processes").iterdir():
+            entry.unlink()  # an earlier release has none
+        with pytest.raises(DatabaseHeld, match=rf"process {holder.pid} \(countersign chat"), used(database):
+            pytest.fail("both have it")
+    with used(database):
+        facts = json.loads(database.with_name("a.db.lock").read_text())  # what an earlier release tells of this one
+        assert (facts["pid"], facts["purpose"]) == (os.getpid(), "countersign chat")
+
+
+def test_one_process_receives_messages(database: Path) -> None:
+    with held(database, "share", "as bot") as (holder, _), used(database) as use:
+        with pytest.raises(DatabaseHeld, match=rf"process {holder.pid} \(.+PostgreSQL"):
+            use.begin_as_bot()
+        holder.kill()
+        holder.wait()
+    with used(database) as use:
+        use.begin_as_bot()
+
+
+def test_a_line_that_is_not_whole_yet_hides_none_before_it(database: Path) -> None:
+    with held(database, "share") as (holder, _), used(database) as use:
+        (entry,) = [path for path in database.with_name("a.db.processes").iterdir() if str(holder.pid) in path.name]
+        with entry.open("a") as file:
+            file.write('{"pid": 1, "purp')
+        assert [other.pid for other in use.others()] == [holder.pid]

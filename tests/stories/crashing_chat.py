@@ -29,8 +29,12 @@ class DyingLog:
         self._card_is_on_disk = False
 
     @property
-    def lease_seconds(self) -> float | None:
+    def lease_seconds(self) -> float:
         return self._log.lease_seconds
+
+    @property
+    def shares_turns(self) -> bool:
+        return self._log.shares_turns
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method = getattr(self._log, name)

@@ -253,7 +253,7 @@ async def test_an_approval_says_if_the_user_who_asked_may_approve_it(folder: Pat
     tools = a_tool("count", reads=True, label="string"), a_tool("wipe")
     server = server_script(folder, "test", *tools, trusted=True)
     asking = ask_for(call("test__count", "c1", label="a"), call("test__wipe", "c2"))
-    surface = RecordingSurface(key_prefix="slack:")
+    surface = RecordingSurface(key_prefixes=("slack:",))
     model = scripted(ScriptedModel([asking]))
     chat, author = ConversationKey("slack", "T1", "C2", "17.000100"), Author("slack", "U1", "Sam")
     async with opened_api(folder, model=model, surfaces=[surface], servers={"test": server.entry}) as api:
@@ -302,7 +302,7 @@ async def test_a_token_of_another_workspace_finds_no_call(folder: Path) -> None:
 async def test_a_call_that_waits_in_a_chat_is_approved_by_a_token_of_its_workspace(folder: Path) -> None:
     chat = ConversationKey("slack", "T1", "C2", "17.000100")
     model = scripted(ScriptedModel([ask_for(call(WRITE, text="hello")), say("Written.")]))
-    surface = RecordingSurface(key_prefix="slack:")
+    surface = RecordingSurface(key_prefixes=("slack:",))
     async with opened_api(folder, model=model, surfaces=[surface]) as api:
         api.endpoint.on["tools/call"] = lambda m: result(m, {"content": [{"type": "text", "text": "ok"}]})
         here = await api.token("here", ApiRole.APPROVER, "slack:T1")

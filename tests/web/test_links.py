@@ -334,7 +334,7 @@ async def test_where_nobody_can_say_who_somebody_is_nothing_is_saved(desk: Desk)
 
 async def test_a_process_that_cannot_ask_the_platform_refuses(desk: Desk, folder: Path) -> None:
     path = await desk.add()
-    desk.staff.key_prefix = "elsewhere:"
+    desk.staff.key_prefixes = ("elsewhere:",)
     answer = await desk.enter(path)
     assert answer.status_code == 503
     assert "cannot ask test" in text_of(answer)

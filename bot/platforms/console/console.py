@@ -9,7 +9,7 @@ import asyncio
 import codecs
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import UnsupportedOperation
@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Protocol, TextIO
 
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
-from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, ToolStep, TurnView
+from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import DeliveryFailed, NotFound
 from bot.i18n import _, gettext_lazy
 from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
@@ -31,13 +31,12 @@ from bot.platforms.console.headless import (
     PipedChat,
 )
 from bot.platforms.console.local_user import LocalUser
-from bot.platforms.console.plain_output import JsonLines, PlainStream, write
-from bot.platforms.console.theme import PROMPT, ConsoleTheme
+from bot.platforms.console.plain_output import JsonLines, PlainStream
+from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.turn_tracker import StartState, TurnTracker
 from bot.ports import Commands, EngineApi
-from bot.rendering.text_safety import single_line, strip_control
-from bot.rendering.timeline import LEFT_OUT, ToolFile, returned_files, tool_status
-from bot.rendering.turn_events import answer
+from bot.rendering.text_safety import single_line
+from bot.rendering.timeline import LEFT_OUT, ToolFile, returned_files
 
 # -------------------- surface
 
@@ -122,13 +121,13 @@ class ConsoleSurface:
         tracker.draw = self._draw_own
 
     @property
-    def key_prefix(self) -> str:
-        """Key prefix of the user's conversations; with other processes that of the open conversation, because other
-        terminals show their own.
-        """
-        if self._tracker.shared:
-            return f"{self._user.key(self._tracker.conversation)}:"
-        return self._user.reach
+    def key_prefixes(self) -> tuple[str, ...]:
+        """Key prefixes of the conversations of this terminal, because others show their own."""
+        return tuple(f"{self._user.key(conversation)}:" for conversation in self._tracker.conversations)
+
+    def on_open(self, tell: Callable[[Sequence[ConversationKey]], None]) -> None:
+        """Let `tell` know of the conversations of this terminal whenever they change."""
+        self._tracker.on_open = lambda names: tell([self._user.key(name) for name in names])
 
     @property
     def min_interval(self) -> float:
@@ -302,15 +301,14 @@ def on_screen(
     files: Path | None = None,
     quiet_seconds: float | None = None,
     clock: Callable[[], float] = monotonic,
-    shared: bool = False,
 ) -> Terminal:
     """Return the interactive chat. `model` is the label in the banner, `history` the file of typed lines, `files` the
     folder for tool files. `quiet_seconds` is the pause in typing before a card takes a key, `clock` the source of the
-    waiting time. `shared` is True if other processes use the same database.
+    waiting time.
     """
     from bot.platforms.console.interactive import interactive  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
 
-    tracker = TurnTracker(shared=shared)
+    tracker = TurnTracker()
     listener, transcript = interactive(
         user=user,
         streams=streams,
@@ -332,12 +330,11 @@ def one_question(
     approve: ApproveMode = ApproveMode.ASK,
     json: bool = False,
     files: Path | None = None,
-    shared: bool = False,
 ) -> Terminal:
     """Return the terminal for `-m TEXT`: the answer goes to standard output, the rest to standard error; `json` for
     events instead.
     """
-    tracker, drawing, approver = _headless_parts(user, streams, approve, json=json, shared=shared)
+    tracker, drawing, approver = _headless_parts(user, streams, approve, json=json)
     handlers = HeadlessHandlers(approver, ElicitationPrompt(user, drawing.notice))
     listener = OneQuestion(text, user, tracker, handlers, _output(streams))
     return Terminal(listener, ConsoleSurface(user, tracker, drawing, files))
@@ -350,10 +347,9 @@ def open_piped_terminal(
     approve: ApproveMode = ApproveMode.ASK,
     json: bool = False,
     files: Path | None = None,
-    shared: bool = False,
 ) -> Terminal:
     """Return the terminal for a pipe: every line of standard input is a message or the answer to an elicitation."""
-    tracker, drawing, approver = _headless_parts(user, streams, approve, json=json, shared=shared)
+    tracker, drawing, approver = _headless_parts(user, streams, approve, json=json)
     lines = InputLines(input_lines(streams.stdin))
     handlers = HeadlessHandlers(approver, ElicitationPrompt(user, drawing.notice, lines))
     listener = PipedChat(lines, user, tracker, handlers, _output(streams))
@@ -361,12 +357,12 @@ def open_piped_terminal(
 
 
 def _headless_parts(
-    user: LocalUser, streams: Streams, approve: ApproveMode, *, json: bool, shared: bool
+    user: LocalUser, streams: Streams, approve: ApproveMode, *, json: bool
 ) -> tuple[TurnTracker, Drawing, AutoApprover]:
     theme = ConsoleTheme.for_stream(streams.stderr, streams.environ)
     kind = JsonLines if json else PlainStream
     drawing: Drawing = kind(streams.stdout, streams.stderr, theme)
-    return TurnTracker(shared=shared), drawing, AutoApprover(approve, user, drawing.notice)
+    return TurnTracker(), drawing, AutoApprover(approve, user, drawing.notice)
 
 
 def _no_output(error: OSError) -> DeliveryFailed:
@@ -382,23 +378,3 @@ def process_streams() -> Streams:
     import sys  # noqa: PLC0415 - nothing else here touches the process
 
     return Streams(sys.stdin, sys.stdout, sys.stderr, os.environ)
-
-
-def _without_words(view: TurnView) -> str:
-    """Return the state of a turn without an answer; a manual call may have been denied."""
-    if not view.turn.status.ended:
-        return _("(not answered yet)")
-    lines = [tool_status(step, view) for step in view.steps if isinstance(step, ToolStep)]
-    return ", ".join(f"{line.name}: {line.state}" for line in lines) or _("(no answer)")
-
-
-def export_conversation(opening: StartState, streams: Streams) -> None:
-    """Write questions and answers to standard output, an explanation to standard error."""
-    notice = _(
-        "Another process holds the database: {conversation} can only be read.",
-        conversation=strip_control(opening.conversation),
-    )
-    write(streams.stderr, f"{notice}\n")
-    for view in opening.earlier:
-        text = answer(view) or view.turn.failure or _without_words(view)
-        write(streams.stdout, f"{PROMPT} {strip_control(view.turn.question.text)}\n\n{strip_control(text)}\n\n")

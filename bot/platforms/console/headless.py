@@ -275,7 +275,7 @@ class HeadlessChat:
         self._engine = asyncio.ensure_future(engine)
         self._commands = asyncio.ensure_future(commands)
         start = await await_ready(opening)
-        self._tracker.conversation = start.conversation
+        self._tracker.begin(start)
         for view in start.open:
             self._tracker.track_earlier(view)
 
@@ -316,8 +316,7 @@ class HeadlessChat:
         while True:
             call = await self._tracker.pending_calls.get()
             # The user may be at another terminal, and decides there about calls without a rule.
-            is_alone = call.own or not self._tracker.shared
-            decide = self._approver.decide_alone if is_alone else self._approver.apply_rule
+            decide = self._approver.decide_alone if call.own else self._approver.apply_rule
             result = await decide(call.step, await await_ready(self._engine))
             if result is RuleResult.WAITS and call.step.approval is not None:
                 self._tracker.leave_waiting(call.step.approval.id)
@@ -326,7 +325,7 @@ class HeadlessChat:
         while True:
             elicitation = await self._tracker.pending_elicitations.get()
             # A user at another terminal answers there.
-            if elicitation.own or not self._tracker.shared:
+            if elicitation.own:
                 await self._responder.respond(elicitation, await await_ready(self._engine))
 
     async def _stop(self) -> None:
@@ -352,7 +351,7 @@ class HeadlessChat:
             case Help():
                 self._print("\n".join(f"{name:<16}{what}" for name, what in COMMANDS.items()))
             case NewConversation():
-                self._tracker.conversation = fresh_conversation()
+                self._tracker.open(fresh_conversation())
             case Quit():
                 code = None
             case UnknownCommand() as unknown:

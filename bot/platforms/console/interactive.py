@@ -72,7 +72,11 @@ class ChatChrome:
         self._transcript.print_pieces(Piece(PieceKind.TEXT, self._theme.dim(between).join(words)))
 
     def remind(self, start: StartState) -> None:
-        """Print the resumed conversation and its last turns on two lines each."""
+        """Print the resumed conversation and its last turns on two lines each, or why another one is begun."""
+        if start.elsewhere:
+            elsewhere = safe_lines(single_line(start.elsewhere, 60))
+            text = _("{conversation} is open elsewhere. This is a new conversation.", conversation=elsewhere)
+            self._transcript.remark(text)
         if not start.count:
             return
         text = ngettext(
@@ -258,7 +262,7 @@ class InteractiveChat:
         except CountersignError as error:
             self._fail(error)
             return
-        self._tracker.conversation = start.conversation
+        self._tracker.begin(start)
         self._chrome.remind(start)
         if start.open:
             await self._resume(start.open)
@@ -293,7 +297,7 @@ class InteractiveChat:
                 case Invoke(command, words):
                     await self._invoke(command, words)
                 case NewConversation():
-                    self._tracker.conversation = fresh_conversation()
+                    self._tracker.open(fresh_conversation())
                     self._transcript.remark(_("A fresh conversation."))
                 case UnknownCommand() as unknown:
                     self._transcript.notice(unknown.complaint)

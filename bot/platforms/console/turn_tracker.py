@@ -28,6 +28,8 @@ SEARCHED_TURNS = 50
 NOTHING_UNKNOWN = gettext_lazy("There is no call here whose outcome is unknown.")
 NOTHING_RUNS = gettext_lazy("Nothing runs or waits in this conversation.")
 POLL_SECONDS = 1.0
+MOST_CONVERSATIONS = 20
+"""Number of conversations whose turns one terminal runs and shows."""
 
 ANSWERED, FAILED, UNAPPROVED, INTERRUPTED = 0, 1, 3, 130
 """Exit codes. UNAPPROVED: a call waits for an approval or got none, even if the model has answered since."""
@@ -87,14 +89,14 @@ class TurnTracker:
     """Turns of this terminal. `pending_calls` receives each of their calls once, `pending_elicitations` each
     elicitation.
 
-    `shared` is True if other processes use the same database: such a process may drive a turn of this terminal, which
-    is then polled to render it.
+    Another process may run a turn of this terminal, which is then polled to render it.
     """
 
-    def __init__(self, *, shared: bool = False) -> None:
-        self.shared = shared
-        self.conversation = ""
-        """Conversation that is open in this terminal."""
+    def __init__(self) -> None:
+        self.conversations: tuple[str, ...] = ()
+        """Conversations whose turns belong to this terminal: the open one is the last."""
+        self.on_open: Callable[[Sequence[str]], None] = lambda _conversations: None
+        """Called with `conversations` when they change, before anything is asked there."""
         self.draw: Callable[[TurnView], None] = lambda _view: None
         """Renders a turn of this terminal from the database; set by the surface."""
         self.pending_calls: asyncio.Queue[PendingCall] = asyncio.Queue()
@@ -103,13 +105,30 @@ class TurnTracker:
         self._own: set[str] = set()
         self._ends: dict[str, asyncio.Future[TurnView]] = {}
         self._newest: dict[str, TurnView] = {}
-        self._left_open: set[str] = set()
+        self._earlier: set[str] = set()
         self._rendered: set[str] = set()
         self._queued_calls: set[tuple[str, int]] = set()
         self._open_elicitations: dict[str, asyncio.Event] = {}
         self._others_approvals: set[str] = set()
         self.closed = asyncio.Event()
         """True after the output was closed."""
+
+    @property
+    def conversation(self) -> str:
+        """Conversation that is open in this terminal."""
+        return self.conversations[-1] if self.conversations else ""
+
+    def begin(self, start: StartState) -> None:
+        """Open the conversation to talk in. Those that ended processes left come with it."""
+        self._earlier.update(view.turn.id for view in start.earlier)
+        self.conversations = tuple(start.left)
+        self.open(start.conversation)
+
+    def open(self, conversation: str) -> None:
+        """Open a conversation. The turns of those before still belong to this terminal."""
+        others = [name for name in self.conversations if name != conversation]
+        self.conversations = (*others, conversation)[-MOST_CONVERSATIONS:]
+        self.on_open(self.conversations)
 
     async def submit(self, submission: Awaitable[Receipt]) -> Receipt:
         """Submit an input to the engine and track its turn. Views wait meanwhile, because the owner of a turn is
@@ -128,7 +147,7 @@ class TurnTracker:
 
     def track_earlier(self, view: TurnView) -> None:
         """Ask for the approvals of a turn of an earlier process; its end is printed as that of a foreign turn."""
-        self._left_open.add(view.turn.id)
+        self._earlier.add(view.turn.id)
         self._queue_pending(view)
 
     def owns(self, turn_id: str) -> bool:
@@ -145,7 +164,7 @@ class TurnTracker:
     def from_another_window(self, view: TurnView) -> bool:
         """Return True if another process currently asks this, in the conversation that is open here."""
         here = view.turn.conversation.thread == self.conversation
-        return self.shared and here and view.turn.id not in self._left_open
+        return here and view.turn.id not in self._earlier
 
     def was_rendered(self, turn_id: str) -> bool:
         """Return True if the turn's end was rendered in this process."""
@@ -169,21 +188,21 @@ class TurnTracker:
             self._newest[view.turn.id] = view
             self._check_left(view)
         end = self._ends.get(view.turn.id)
-        if self.owns(view.turn.id) or view.turn.id in self._left_open:
+        if self.owns(view.turn.id) or view.turn.id in self._earlier:
             self._queue_pending(view)
         if end is not None and view.turn.status.ended and not end.done():
             end.set_result(view)
 
     async def end_turn(self, turn_id: str, engine: EngineApi) -> TurnView:
         """Return the last view of a turn after its rendering, or its present view once it only waits for users who are
-        not here (`leave_waiting`). Call it once. If another process may drive the turn, it is polled every
-        `POLL_SECONDS`. Raises NotFound if it was deleted.
+        not here (`leave_waiting`). It is polled every `POLL_SECONDS`, because another process may run it.
+        Raises NotFound if it was deleted.
         """
         end = self._ends[turn_id]
-        while self.shared and not end.done():
+        while not end.done():
             await asyncio.wait({end}, timeout=POLL_SECONDS)
             with suppress(DatabaseUnavailable):
-                await self._poll(turn_id, engine)
+                await self._poll(turn_id, end, engine)
         view = await asyncio.shield(end)
         self._ends.pop(turn_id, None)  # long talks need not remember every answer
         return view
@@ -201,8 +220,8 @@ class TurnTracker:
         if open_calls and len(open_calls) == len(view.awaiting) and waits and end is not None and not end.done():
             end.set_result(view)
 
-    async def _poll(self, turn_id: str, engine: EngineApi) -> None:
-        if self._ends[turn_id].done():
+    async def _poll(self, turn_id: str, end: asyncio.Future[TurnView], engine: EngineApi) -> None:
+        if end.done():
             return
         view = await engine.view(turn_id)
         newest = self._newest.get(turn_id)
@@ -242,6 +261,10 @@ class StartState:
     earlier: Sequence[TurnView] = ()
     turns: int = 0
     """Number of all turns; 0 for the length of `earlier`."""
+    left: Sequence[str] = ()
+    """Other conversations in which ended processes left turns without an answer."""
+    elsewhere: str = ""
+    """The last conversation, if it is open in another process and this one is therefore new."""
 
     @property
     def count(self) -> int:

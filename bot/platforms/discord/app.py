@@ -166,9 +166,9 @@ class DiscordSurface:
         return self._channel_messages
 
     @property
-    def key_prefix(self) -> str:
+    def key_prefixes(self) -> tuple[str, ...]:
         """Key prefix of all Discord conversations."""
-        return f"{PLATFORM}:"
+        return (f"{PLATFORM}:",)
 
     @property
     def min_interval(self) -> float:

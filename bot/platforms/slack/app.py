@@ -220,9 +220,9 @@ class SlackSurface:
         return self._channel_messages
 
     @property
-    def key_prefix(self) -> str:
+    def key_prefixes(self) -> tuple[str, ...]:
         """Key prefix of all Slack conversations."""
-        return f"{PLATFORM}:"
+        return (f"{PLATFORM}:",)
 
     @property
     def min_interval(self) -> float:
@@ -309,9 +309,9 @@ class SlackAppSurface:
         return _AppChannelMessages(self._of)
 
     @property
-    def key_prefix(self) -> str:
+    def key_prefixes(self) -> tuple[str, ...]:
         """Key prefix of all Slack conversations."""
-        return f"{PLATFORM}:"
+        return (f"{PLATFORM}:",)
 
     @property
     def min_interval(self) -> float:

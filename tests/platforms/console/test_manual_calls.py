@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 from collections.abc import Awaitable, Callable
-
-import pytest
 
 from bot.domain.messages import ToolCall
 from bot.domain.turns import StepStatus, Turn, TurnInput, TurnStatus, TurnView
-from bot.platforms.console.console import Streams, export_conversation
 from bot.platforms.console.transcript import RETURNED_LINES
 from bot.platforms.console.turn_tracker import StartState
 from bot.rendering.timeline import SECOND_TRY
@@ -134,20 +130,5 @@ async def test_told_beside_another_answer_it_is_whole() -> None:
         assert await running.code() == 0
         async for _drawn in running.form.surface.deliver(ran(StepStatus.DONE, LISTED), {}):
             pass
-        assert running.err.startswith("While you were away (conversation c1): Run add_note again\n")
+        assert running.err.startswith("From another window: Run add_note again\n")
         assert running.err.endswith(f"notes.add_note\n{LISTED}\n")
-
-
-@pytest.mark.parametrize(
-    ("view", "told"),
-    [
-        (ran(StepStatus.DONE, LISTED), LISTED),
-        (ran(StepStatus.DENIED, None), "notes.add_note: denied"),
-        (ran(StepStatus.UNKNOWN, None), "notes.add_note: may or may not have happened"),
-    ],
-)
-def test_read_beside_another_process_it_says_how_it_ended(view: TurnView, told: str) -> None:
-    streams = Streams(io.StringIO(), io.StringIO(), io.StringIO(), {})
-    export_conversation(StartState("c1", (view,)), streams)
-    assert isinstance(streams.stdout, io.StringIO)
-    assert streams.stdout.getvalue() == f"{echoed('Run add_note again')}\n\n{told}\n\n"

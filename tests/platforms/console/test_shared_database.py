@@ -72,32 +72,49 @@ def elsewhere(*steps: ModelStep) -> Script:
     return script
 
 
-async def test_a_terminal_draws_the_conversation_that_is_open_in_it_and_no_other() -> None:
+async def test_a_terminal_has_the_conversations_that_were_opened_in_it_or_left_by_ended_processes() -> None:
     to = streams("one\n/new\ntwo")
-    form = open_piped_terminal(ANA, to, shared=True)
+    form = open_piped_terminal(ANA, to)
     engine = ScriptedEngine()
-    assert not f"{ANA.key('c1')}:".startswith(form.surface.key_prefix)
-    reaches: list[str] = []
+    assert form.surface.key_prefixes == ()
+    reaches: list[tuple[str, ...]] = []
+    told: list[list[str]] = []
+    form.surface.on_open(lambda keys: told.append([f"{key}:" for key in keys]))
 
     async def noted(turn: ScriptedTurn) -> None:
-        reaches.append(form.surface.key_prefix)
-        assert f"{turn.turn.conversation}:" == form.surface.key_prefix
+        reaches.append(form.surface.key_prefixes)
+        assert f"{turn.turn.conversation}:" == form.surface.key_prefixes[-1]
+        assert told[-1] == list(form.surface.key_prefixes)  # the others know before anything is asked
         await turn.end("ok")
 
     engine.scripts = {"one": noted, "two": noted}
-    assert await finished(form, engine, StartState("c1")) == 0
-    assert reaches[0] == f"{ANA.key('c1')}:"
+    assert await finished(form, engine, StartState("c1", left=["c0"])) == 0
+    assert reaches[0] == (f"{ANA.key('c0')}:", f"{ANA.key('c1')}:")
     assert not f"{ANA.key('c10')}:".startswith(reaches[0])
-    assert reaches[1] != reaches[0]
+    assert reaches[1][:2] == reaches[0]
+    assert len(reaches[1]) == 3
 
 
-async def test_alone_on_a_database_it_draws_all_conversations_of_its_person() -> None:
-    assert open_piped_terminal(ANA, streams()).surface.key_prefix == ANA.reach
+async def test_what_was_there_when_a_terminal_came_is_told_as_missed() -> None:
+    to = streams("go")
+    form = open_piped_terminal(ANA, to)
+    answered = TurnView(a_turn("t0", "earlier", status=TurnStatus.DONE), (ModelStep(0, assistant("Late.")),), 1)
+    later = TurnView(a_turn("t9", "later", status=TurnStatus.DONE), (ModelStep(0, assistant("Soon.")),), 1)
+
+    async def beside(turn: ScriptedTurn) -> None:
+        for view in (answered, later):
+            async for _drawn in form.surface.deliver(view, {}):
+                pass
+        await turn.end("ok")
+
+    assert await finished(form, ScriptedEngine({"go": beside}), StartState("c1", (answered,))) == 0
+    assert "While you were away (conversation c1): earlier\nLate.\n" in written(to)[1]
+    assert "From another window: later\nSoon.\n" in written(to)[1]
 
 
 async def test_the_answer_to_a_turn_that_another_process_drives_is_shown_here_once() -> None:
     to = streams()
-    form = one_question("go", ANA, to, shared=True)
+    form = one_question("go", ANA, to)
     script = elsewhere(ModelStep(0, assistant("Let me see.")), ModelStep(1, assistant("There.")))
     assert await finished(form, ScriptedEngine({"go": script}), StartState("c1")) == 0
     assert written(to) == ("Let me see.\n\nThere.\n", "")
@@ -105,7 +122,7 @@ async def test_the_answer_to_a_turn_that_another_process_drives_is_shown_here_on
 
 async def test_a_view_that_is_older_than_what_was_shown_changes_nothing() -> None:
     to = streams()
-    form = one_question("go", ANA, to, shared=True)
+    form = one_question("go", ANA, to)
     last = TurnView(a_turn("t1", "go", status=TurnStatus.DONE), (ModelStep(0, assistant("There.")),), 5)
 
     async def late(turn: ScriptedTurn) -> None:
@@ -131,7 +148,7 @@ async def test_a_database_that_is_away_for_a_moment_is_looked_at_again() -> None
             return await super().view(turn_id)
 
     to = streams()
-    form = one_question("go", ANA, to, shared=True)
+    form = one_question("go", ANA, to)
     engine = Away({"go": elsewhere(ModelStep(0, assistant("There.")))})
     assert await finished(form, engine, StartState("c1")) == 0
     assert written(to)[0] == "There.\n"
@@ -143,7 +160,7 @@ async def test_a_question_from_another_window_is_told_as_such() -> None:
         await asyncio.Event().wait()
 
     async with PseudoTerminal() as terminal:
-        form = on_screen(ANA, Streams(terminal.stdin, terminal.stdout, io.StringIO(), ENVIRON), model="m", shared=True)
+        form = on_screen(ANA, Streams(terminal.stdin, terminal.stdout, io.StringIO(), ENVIRON), model="m")
         engine = ScriptedEngine({"go": for_ever})
         engine.surface = form.surface
         task = asyncio.create_task(form.listener.run(now(engine), now(ScriptedCommands()), now(StartState("c1"))))
@@ -189,7 +206,7 @@ async def test_a_card_that_may_be_before_somebody_elses_eyes_is_decided_by_the_r
             return await super().view(turn_id)
 
     to = streams()
-    form = one_question("go", ANA, to, approve=mode, shared=True)
+    form = one_question("go", ANA, to, approve=mode)
     engine = Noting({"go": after_that})
     assert await finished(form, engine, StartState("c1", (waiting,))) == 0
     assert [decision.type for decision in engine.decisions] == verdicts

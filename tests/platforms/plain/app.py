@@ -142,7 +142,7 @@ def _as_message(message: Message | chat_turns.Answer) -> Message:
 class PlainSurface:
     """The surface of the workspace."""
 
-    key_prefix = f"{PLATFORM}:"
+    key_prefixes = (f"{PLATFORM}:",)
     min_interval = 0.05
 
     def __init__(self, api: PlainApi) -> None:

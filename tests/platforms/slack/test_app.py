@@ -13,7 +13,7 @@ from tests.fakes.slack import FakeSlack
 async def test_a_workspace_asks_slack_for_nothing_until_it_is_used() -> None:
     async with FakeSlack() as slack:
         async with open_slack(slack.bot_token, url=slack.url) as workspace:
-            assert workspace.surface.key_prefix == "slack:"
+            assert workspace.surface.key_prefixes == ("slack:",)
             with pytest.raises(SettingsError):
                 workspace.listener()
         assert not slack.calls
