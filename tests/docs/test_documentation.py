@@ -27,7 +27,7 @@ PICTURES = sorted((PROJECT / "docs" / "pictures").glob("*.svg"))
 CONFIGURATION = (PROJECT / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 _EACH_DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(PROJECT)))
-_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<img src=\"([^\"]+)\"")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"\bcountersign(?: +(?:--?[a-z][a-z-]*|[a-z][a-z-]*|'[^'\n]*'))+")
 _CONFLICT_MARK = re.compile(r"(<<<<<<<|>>>>>>>|\|\|\|\|\|\|\|)( |$)|=======$")
@@ -71,7 +71,7 @@ def test_every_key_of_a_server_is_documented_and_every_documented_key_exists() -
 @_EACH_DOCUMENT
 def test_links_within_the_project_lead_somewhere(document: Path) -> None:
     links = _LINK.findall(_FENCE.sub("", document.read_text(encoding="utf-8")))
-    for link in links:
+    for link in map("".join, links):
         if re.match(r"[a-z]+:", link):
             continue
         path, _, anchor = link.partition("#")
@@ -158,6 +158,15 @@ def test_pictures_load_nothing_from_elsewhere(picture: Path) -> None:
     # What is only written in it leads nowhere.
     assert "://" not in re.sub(r"<text[^>]*>[^<]*</text>", "", drawn)
     assert not re.search(r"<script|@import|@font-face|<image", drawn)
+
+
+def test_the_guide_for_everyone_names_buttons_as_they_are_labelled() -> None:
+    guide = (PROJECT / "docs" / "using.md").read_text(encoding="utf-8")
+    with catalog_path("ja").open("rb") as file:
+        texts = {text for message in read_po(file, locale="ja") for text in (message.id, *message.id) if message.id}
+    named = {re.sub(r"\d+", "{n}", label) for label in re.findall(r"\*\*([^*]+)\*\*", guide)}
+    assert len(named) > 10
+    assert sorted(named - texts - {"Approve"}) == []  # followed by what is approved
 
 
 def test_the_japanese_guide_names_buttons_as_they_are_labelled() -> None:
