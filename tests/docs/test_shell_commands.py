@@ -41,10 +41,10 @@ PROMPTS = (b"[y/N] ", b": ")
 
 NOT_RUN: Mapping[tuple[str, str], str] = {
     ("CONTRIBUTING.md", "export BOT_MODEL=groq"): "needs the change to the code that is described above it",
-    (
-        "docs/deployment.md",
-        "useradd",
-    ): "makes a user of the machine; tests/deploy/test_packaging.py installs the package",
+    ("README.md", ".venv/bin/countersign setup"): "asks a person: tests/stories/test_setup_slack.py",
+    ("docs/slack.md", "countersign setup slack\n"): "the same",
+    ("docs/discord.md", "countersign setup discord\n"): "asks a person: tests/stories/test_setup_discord.py",
+    ("docs/deployment.md", "useradd"): "takes root; tests/deploy/test_packaging.py installs the package",
     ("docs/deployment.md", "systemd-run"): "needs systemd",
     ("docs/operations.md", "countersign doctor --live"): "a person presses buttons; tests/stories/test_live_doctor.py",
     ("docs/troubleshooting.md", "countersign doctor --live"): "the same",
@@ -61,6 +61,7 @@ STAND_INS: Mapping[str, str] = {
             *) shift;;
         esac; done""",
     "sudo": "# Changes owners, which takes root.",
+    "pipx": "# Installs the package: tests/deploy/test_packaging.py.",
     "pass": f"echo {SECRET}",
     "make": 'exec "$MAKE" --dry-run --directory "$PROJECT" "$@"',
     "python3": f'exec {sys.executable} "$@"',
@@ -193,7 +194,7 @@ for _block in blocks(Kind.SHELL):
 
 def test_what_is_not_run_is_in_the_documents() -> None:
     shell = blocks(Kind.SHELL)
-    lines = {(block.document, line) for block in shell for line in block.text.splitlines()}
+    lines = {(block.document, line) for block in shell for line in block.text.splitlines(keepends=True)}
     for document, start in NOT_RUN:
         assert any(of == document and line.startswith(start) for of, line in lines), (document, start)
     for document, start in (*AT_TERMINAL, *SHOWN):
@@ -304,7 +305,10 @@ def _with_postgres(reader: Reader, server: Server) -> str:
 async def _with_discord(reader: Reader, discord: FakeDiscord) -> None:
     discord.pace.strict = False
     sam = discord.user("Sam", admin=True)
+    discord.channel("incidents")
+    reader.writes("setup discord --print\n", "setup discord --print || test $? = 4\n")
     reader.place.environment |= {
+        "TOKEN": discord.token,
         "DISCORD_TOKEN": discord.token,
         "DISCORD_API_URL": discord.url,
         "ADMINS": f"discord:{sam.id}",
@@ -314,7 +318,12 @@ async def _with_discord(reader: Reader, discord: FakeDiscord) -> None:
 def _with_slack(reader: Reader, slack: FakeSlack) -> None:
     slack.pace.strict = False
     sam = slack.user("Sam", admin=True)
+    slack.channel("incidents", sam)
+    reader.writes("setup slack --print\n", "setup slack --print || test $? = 4\n")
+    reader.writes("U012ABCDEF", sam.id)
     reader.place.environment |= {
+        "BOT": slack.bot_token,
+        "APP": slack.app.app_token,
         "SLACK_BOT_TOKEN": slack.bot_token,
         "SLACK_APP_TOKEN": slack.app.app_token,
         "SLACK_API_URL": slack.url,
