@@ -86,6 +86,8 @@ def choose_folders(environment: Mapping[str, str], working_folder: Path, *, inst
     config = _base(environment, "XDG_CONFIG_HOME", home / ".config") / "countersign"
     data = _base(environment, "XDG_DATA_HOME", home / ".local" / "share") / "countersign"
     reason = f"the working folder ({working_folder}) has no config, data or .env of Countersign"
+    if (working_folder / ".env").is_file():
+        reason += "; its .env sets nothing that only Countersign has"
     return Folders(config, config, data, config / ".env", reason, personal=True)
 
 

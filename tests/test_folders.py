@@ -61,6 +61,7 @@ def test_and_its_users_folders_in_another_projects(tmp_path: Path, file: str, te
     assert folders.env_file == Path("/home/ana/.config/countersign/.env")
     assert folders.personal
     assert str(tmp_path) in folders.reason
+    assert ("its .env sets nothing that only Countersign has" in folders.reason) == (file == ".env")
 
 
 def test_these_follow_the_desktops_variables_except_relative_ones(tmp_path: Path) -> None:

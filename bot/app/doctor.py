@@ -41,6 +41,7 @@ from bot.domain.servers import ConnectPolicy
 from bot.engine.config_files import describe_grant
 from bot.engine.content_deletion import UNDELIVERED_SECONDS
 from bot.errors import CountersignError, DatabaseError, SettingsError
+from bot.folders import find_folders
 from bot.llm.models import Availability, Available, ListsModels, ModelChoice, NotListed, NotReported, Retired
 from bot.llm.providers import PROVIDERS
 from bot.llm.static_embeddings import load_embedder
@@ -334,6 +335,7 @@ def _examinations(settings: Settings, files: OperatorFiles) -> dict[str, AsyncGe
 async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]:
     """Yield each check with the name of its area."""
     yield "settings", Check("environment", CheckStatus.WELL, "It can be read.")
+    yield "settings", _of_folders(settings)
     for name, fix in find_ineffective_settings(settings).items():
         yield "settings", Check("environment", CheckStatus.DOUBTFUL, f"{name} has no effect.", fix)
     yield "settings", _of_secrets(settings)
@@ -352,6 +354,12 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
     async with aclosing(_of_database_and_servers(settings, files)) as of_servers:
         async for labelled in of_servers:
             yield labelled
+
+
+def _of_folders(settings: Settings) -> Check:
+    folders = find_folders()
+    places = f"Files are in {folders.config.absolute()}, data is in {settings.data_folder.absolute()}"
+    return Check("folders", CheckStatus.WELL, f"{places}: {folders.reason}.")
 
 
 def _of_secrets(settings: Settings) -> Check:
