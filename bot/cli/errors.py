@@ -66,6 +66,7 @@ def _fill_own_folders() -> None:
         return
     with suppress(OSError):  # as in a read-only home: the program's own files count
         fill(folders.config)
+        folders.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         print_error(
             f"your servers, policies and prompt are in {folders.config}, your data is in {folders.data}. "
             "`countersign config path` lists the files"

@@ -130,6 +130,7 @@ def test_the_first_start_puts_files_and_data_where_they_belong_says_so_once_and_
     assert "the office closes early" in again.stdout
     assert sorted(path.name for path in person.config.iterdir()) == sorted(FILES)
     assert (person.data / "countersign.db").exists()
+    assert [folder.stat().st_mode & 0o777 for folder in (person.config, person.data)] == [0o700, 0o700]
     assert "closes early" in (person.data / "notes.json").read_text()
     assert sorted(person.folder.iterdir()) == before
 
