@@ -1,8 +1,8 @@
 """Cards at a terminal and their keys, one card after the other. Results are printed below the card.
 
-Approval: y once, t in this thread, g other grants, e edit, v view all, n no with a reason, Enter no. Elicitation: a
-answer, s show the link, f I have finished, d decline. A key runs an action of the card, like a button of other
-platforms. The engine checks the user's rights.
+Approval: y once, t in this conversation, g other grants, e edit, v view all if something is left out, n no with a
+reason, Enter no. Elicitation: a answer, s show the link, f I have finished, d decline. A key runs an action of the
+card, like a button of other platforms. The engine checks the user's rights.
 
 Decided approvals are remembered, because views may be skipped, repeated or older than a decision.
 """
@@ -32,7 +32,7 @@ from bot.domain.approvals import (
 )
 from bot.domain.commands import Reply
 from bot.domain.conversations import Author
-from bot.domain.grants import GrantRequest
+from bot.domain.grants import ArgumentsScope, GrantRequest, Scope, ThreadScope
 from bot.domain.turns import StepStatus, ToolStep, TurnView
 from bot.errors import CountersignError
 from bot.i18n import _, gettext_lazy, pgettext
@@ -360,6 +360,18 @@ class ElicitationKeys:
         )
 
 
+def _format_grant(scope: Scope) -> str:
+    """Return the text of a grant, which is for a conversation where other platforms have threads."""
+    match scope:
+        case ThreadScope():
+            what = _("allowed in this conversation until it was not used for an hour")
+        case ArgumentsScope():
+            what = _("this very call allowed in this conversation until it was not used for an hour")
+        case _:
+            return format_grant(scope)
+    return f"{what} · /mcp grants list"
+
+
 def _calls(view: TurnView) -> tuple[ToolStep, ...]:
     return tuple(step for step in view.steps if isinstance(step, ToolStep))
 
@@ -457,7 +469,7 @@ class CardKeys:
                 self._settle(question, DecisionType.DENY, "")
             case "n":
                 self._screen.ask_reason()
-            case "v":
+            case "v" if question.card.shortened:
                 self._view_all(question)
             case _:
                 keys = ", ".join(choice for choice, _label in self._choices(question) if choice != "Enter")
@@ -527,10 +539,10 @@ class CardKeys:
         if self._unseen(question):
             view = ("v", _("more") if self._pages else _("view all to approve"))
             return [view, *self._edit_key(question), *self._denial_keys()]
-        allow = [("t", _("in this thread"))] if question.offers else []
+        allow = [("t", _("in this conversation"))] if question.offers else []
         more = [("g", _("allow more…"))] if question.offers[1:] else []
-        view = ("v", _("more") if self._pages else _("view all"))
-        return [("y", _("once")), *allow, *more, *self._edit_key(question), view, *self._denial_keys()]
+        view_all = [("v", _("more") if self._pages else _("view all"))] if question.card.shortened else []
+        return [("y", _("once")), *allow, *more, *self._edit_key(question), *view_all, *self._denial_keys()]
 
     def _edit_key(self, question: ApprovalPrompt) -> list[tuple[str, str]]:
         return [("e", _("edit"))] if question.editable else []
@@ -576,7 +588,7 @@ class CardKeys:
         self._send(question, self._decide(question, verdict, reason), _("Approved.") if verdict is _YES else text)
 
     def _grant(self, question: ApprovalPrompt, offer: GrantOption) -> None:
-        text = _("Approved, and {grant}", grant=format_grant(offer.permission.scope))
+        text = _("Approved, and {grant}", grant=_format_grant(offer.permission.scope))
         self._send(question, self._allow(question, offer.permission), text)
 
     def _send(self, question: ApprovalPrompt, deciding: Awaitable[DecisionResult], text: str) -> None:

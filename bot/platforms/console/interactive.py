@@ -155,6 +155,8 @@ class InteractiveChat:
         self._work: asyncio.Task[None] | None = None
         self._nothing_sent = False
         """True if the current task can be cancelled without a trace, because the engine has not received it."""
+        self._opened = False
+        """True once the conversation is known, and what is to be said of it is printed."""
         self._busy = False
         self._stopping = False
         self._leaving = False
@@ -193,6 +195,8 @@ class InteractiveChat:
         """Handle Ctrl-C: leave the form, or stop the running turn; without one, or the second time, leave."""
         if self._runner.form_prompt.asking:
             self._runner.form_prompt.withdraw()
+        elif self._busy and not self._opened:
+            self._take_back()
         elif self._busy and not self._stopping:
             self._stop()
         elif self._busy:
@@ -227,9 +231,12 @@ class InteractiveChat:
         elif isinstance(meaning, StopTurn):
             self._chrome.echo(text)
             self._stop_blocking()
-        elif self._busy:
+        elif self._busy or not self._opened:
             self._queued.append(text)
             self._transcript.queued = tuple(self._queued)
+            if not self._busy:
+                self._busy = True
+                self._transcript.start_activity(_("Starting…"))
             self._screen.refresh()
         else:
             self._start_line(text)
@@ -264,8 +271,11 @@ class InteractiveChat:
             return
         self._tracker.begin(start)
         self._chrome.remind(start)
+        self._opened = True
         if start.open:
             await self._resume(start.open)
+        elif self._busy:
+            self._next()
         while True:
             text = await self._lines.get()
             self._work = self._spawn(self._run_line(text))
@@ -282,8 +292,7 @@ class InteractiveChat:
             self._transcript.append_own(view)
             self._tracker.record(view)
             await self._follow(view.turn.id)
-        if self._lines.empty():  # otherwise a line was sent before these turns were loaded, and its turn runs now
-            self._next()
+        self._next()
 
     async def _run_line(self, text: str) -> None:
         """Run a line, except for those that `line` runs at once."""
@@ -372,11 +381,21 @@ class InteractiveChat:
         self._chrome.echo(text)
         self._lines.put_nowait(text)
 
-    def _stop(self) -> None:
-        self._stopping = True
+    def _take_back(self) -> None:
+        """Return the lines that wait for the start to the prompt."""
+        self._unqueue()
+        self._busy = False
+        self._transcript.busy = ""
+
+    def _unqueue(self) -> None:
+        """Return the queued lines to the prompt."""
         self._screen.prefill("\n".join(self._queued))
         self._queued.clear()
         self._transcript.queued = ()
+
+    def _stop(self) -> None:
+        self._stopping = True
+        self._unqueue()
         self._transcript.stopping = True
         self._cards.withdraw()
         self._elicitations.withdraw()
@@ -455,6 +474,7 @@ class InteractiveChat:
         with contextlib.suppress(CountersignError):
             commands = await await_ready(self._commands)
             self._completer.more = lambda text: commands.complete(text, self._conversation)
+            self._completer.verbs = commands.verbs
 
     def _fail(self, error: CountersignError) -> None:
         self._failure = error

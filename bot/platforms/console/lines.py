@@ -97,7 +97,8 @@ def _block_lines(  # noqa: PLR0911 - one case for each kind of block
         case Quote(text):
             return [f"> {line}" for line in fold(theme.own_text(safe_lines(text)), width - 2)]
         case Arguments(arguments):
-            return ["", *_arguments(arguments, theme, width), ""] if arguments else [""]
+            shown = _arguments(arguments, theme, width) if arguments else [theme.dim(_("This call has no arguments."))]
+            return ["", *shown, ""]
         case _:
             return ()
 
@@ -145,7 +146,7 @@ def full_arguments(card: ApprovalCard, theme: ConsoleTheme, width: int) -> list[
         lines += [theme.dim(line) for line in fold(safe_lines(size), width - 4)]
         lines += fold(theme.own_text(safe_lines(argument.full)), width - 4)
         lines += [*_warning_lines(warning_lines(argument), theme, width - 4), ""]
-    return [card_line(line, theme) for line in lines[:-1] or [_("This call has no arguments.")]]
+    return [card_line(line, theme) for line in lines[:-1]]
 
 
 def card_line(text: str, theme: ConsoleTheme) -> str:

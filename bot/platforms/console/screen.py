@@ -19,7 +19,7 @@ from typing import Protocol
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import Completer
+from prompt_toolkit.completion import CompleteEvent, Completer, get_common_complete_suffix
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions, has_focus
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
@@ -53,13 +53,15 @@ from bot.platforms.console.theme import ConsoleTheme
 QUIET_SECONDS = 0.5
 ONE_KEY_SECONDS = 0.05
 INPUT_ROWS = 8
-MENU_ROWS = 6
+MENU_ROWS = 12
 ROOMY_COLUMNS = 50
 _STYLE = Style.from_dict(
     {
         "completion-menu": "noinherit",
         "completion-menu.completion": "noinherit",
         "completion-menu.completion.current": "noinherit reverse",
+        "completion-menu.meta.completion": "noinherit",
+        "completion-menu.meta.completion.current": "noinherit reverse",
         "scrollbar": "noinherit",
     }
 )
@@ -113,7 +115,14 @@ class Screen:
         self._left: int | None = None
         self._drawing = -1
         self._drawn: list[str] = []
-        self._typed = Buffer(name="typed", multiline=True, history=history, completer=completer)
+        self._is_command = Condition(lambda: self._typed.text.startswith("/") and "\n" not in self._typed.text)
+        self._typed = Buffer(
+            name="typed",
+            multiline=True,
+            history=history,
+            completer=completer,
+            complete_while_typing=self._is_command,
+        )
         self._typed.on_text_changed += lambda _buffer: self.hint("")
         self._reason = Buffer(name="reason", multiline=False)
         self._label = ""
@@ -290,7 +299,7 @@ class Screen:
                 ConditionalContainer(self._why, reasoning),
                 ConditionalContainer(self._prompt, ~armed & ~reasoning),
                 self._search,
-                ConditionalContainer(Window(height=Dimension(preferred=MENU_ROWS)), has_completions),
+                ConditionalContainer(Window(height=self._menu_height), has_completions),
                 Window(height=Dimension(min=0, preferred=0)),
             ]
         )
@@ -315,6 +324,10 @@ class Screen:
 
     def _question_lines(self) -> list[str]:
         return self._asked(self.columns) if self._asked is not None else []
+
+    def _menu_height(self) -> Dimension:
+        state = self._typed.complete_state
+        return Dimension(preferred=min(len(state.completions), MENU_ROWS) if state is not None else 0)
 
     def _moving(self) -> StyleAndTextTuples:
         return to_formatted_text(ANSI("\n".join(self._lines())))
@@ -343,6 +356,9 @@ class Screen:
         reasoning = has_focus(self._reason)
         empty = Condition(lambda: not self._typed.text)
         keys.add("enter", filter=typing)(self._enter)
+        keys.add("tab", filter=typing)(self._complete)
+        keys.add("backspace", filter=typing & self._is_command)(self._delete_in_command)
+        keys.add("escape", filter=typing & has_completions)(lambda event: event.current_buffer.cancel_completion())
         keys.add("c-j", filter=typing)(self._newline)
         keys.add("escape", "enter", filter=typing)(self._newline)
         keys.add("enter", filter=reasoning)(lambda _event: self.listener.reason(self._reason.text))
@@ -376,6 +392,30 @@ class Screen:
             buffer.append_to_history()
         buffer.reset()
         self.listener.line(text)
+
+    def _complete(self, event: KeyPressEvent) -> None:
+        """Complete as far as there is one way to, then go through the menu. Not in a task of the library, which is late
+        if the menu is about to open.
+        """
+        buffer = event.current_buffer
+        if buffer.complete_state is not None and buffer.complete_state.complete_index is not None:
+            buffer.complete_next()
+            return
+        asked = CompleteEvent(completion_requested=True)
+        completions = list(buffer.completer.get_completions(buffer.document, asked))
+        if len(completions) == 1:
+            buffer.apply_completion(completions[0])
+        elif suffix := get_common_complete_suffix(buffer.document, completions):
+            buffer.insert_text(suffix)
+        elif completions:
+            buffer.start_completion(select_first=True)
+
+    def _delete_in_command(self, event: KeyPressEvent) -> None:
+        """Delete a character, and open the menu again: the library opens it for typed characters only."""
+        buffer = event.current_buffer
+        buffer.delete_before_cursor()
+        if self._is_command():
+            buffer.start_completion()
 
     def _newline(self, event: KeyPressEvent) -> None:
         event.current_buffer.newline(copy_margin=False)

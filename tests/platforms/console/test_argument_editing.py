@@ -18,7 +18,7 @@ SCHEMA = {
     "properties": {"text": {"type": "string"}, "count": {"type": "integer"}, "pinned": {"type": "boolean"}},
     "required": ["text"],
 }
-KEYS = "[e] edit  [v] view all"
+KEYS = "[e] edit"
 ERASE = "\x15"
 """Ctrl-U: everything that stands in the line."""
 

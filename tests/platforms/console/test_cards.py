@@ -16,8 +16,8 @@ from tests.platforms.console.chat import Chat, chatting, now
 from tests.platforms.console.scripted_engine import ScriptedTurn, a_call, a_turn, an_approval
 from tests.platforms.console.terminal import echoed
 
-FIRST_KEYS = "[y] once  [t] in this thread  [g] allow more…  [e] edit  [v] view all"
 KEYS = "[n] no, because…  [Enter] no"
+FIRST_KEYS = "[y] once  [t] in this conversation  [g] allow more…  [e] edit"
 ONE_KEY_PAUSE = 0.06
 
 
@@ -144,7 +144,7 @@ async def test_any_other_key_decides_nothing() -> None:
     async with chatting({"go": asks}) as chat:
         await carded(chat)
         chat.terminal.press("x")
-        await chat.terminal.shows("One key: y, t, g, e, v, n, or Enter for no.")
+        await chat.terminal.shows("One key: y, t, g, e, n, or Enter for no.")
         assert chat.engine.decisions == []
 
 
@@ -284,8 +284,9 @@ async def test_a_call_without_arguments_says_so() -> None:
 
     async with chatting({"go": script}) as chat:
         await carded(chat)
-        chat.terminal.press("v")
         await chat.terminal.shows("▌ This call has no arguments.")
+        chat.terminal.press("v")
+        await chat.terminal.shows("One key: y, t, g, e, n, or Enter for no.")
 
 
 async def test_what_was_typed_is_back_after_the_card() -> None:

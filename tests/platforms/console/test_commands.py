@@ -65,6 +65,37 @@ async def test_tab_does_nothing_to_ordinary_text() -> None:
         await chat.terminal.prompts("what is /m?")
 
 
+async def test_a_slash_opens_the_menu_which_follows_what_is_typed() -> None:
+    async with chatting(commands=registry(two_servers())) as chat:
+        await chat.terminal.prompts()
+        chat.terminal.press("/")
+        await chat.terminal.shows("/conversations", "what was talked about: list, show, export, delete", "/usage")
+        chat.terminal.press("us")
+        await chat.terminal.until(lambda: "/conversations" not in chat.terminal.text, "the menu of what is typed")
+        await chat.terminal.shows("/usage")
+        chat.terminal.press("\x7f\x7f")
+        await chat.terminal.shows("/conversations")
+        chat.terminal.press("\x1b[B\x1b[B")
+        await chat.terminal.shows(f"{echoed('/mcp')}\n")
+        chat.terminal.press(" ")
+        await chat.terminal.shows("every server and how it stands", "list, show, ask")
+        chat.terminal.press("policy ")
+        await chat.terminal.shows("which rule decides about a call, and why")
+        chat.terminal.press("ex\t ")
+        await chat.terminal.shows("notes", "web-search")
+        chat.terminal.press("\x1b")
+        await chat.terminal.until(lambda: "web-search" not in chat.terminal.text, "no menu")
+        await chat.terminal.prompts("/mcp policy explain")
+
+
+async def test_a_slash_later_in_a_message_opens_no_menu() -> None:
+    async with chatting(commands=registry(two_servers())) as chat:
+        await chat.terminal.prompts()
+        chat.terminal.press("see a /")
+        await asyncio.sleep(0.2)
+        assert "/conversations" not in chat.terminal.text
+
+
 async def test_help_comes_at_once_whatever_runs() -> None:
     async def script(turn: ScriptedTurn) -> None:
         await turn.show(activity="Thinking…")

@@ -15,7 +15,7 @@ from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval
 from tests.platforms.console.test_cards import ONE_KEY_PAUSE
 
 KNOWN = ToolRef("notes", "add_note", read_only=False, destructive=False, server_id="s-1")
-KEYS = "[y] once  [t] in this thread  [g] allow more…"
+KEYS = "[y] once  [t] in this conversation  [g] allow more…"
 
 
 async def asks(turn: ScriptedTurn) -> None:
@@ -28,7 +28,7 @@ async def test_t_approves_and_allows_in_this_thread() -> None:
         await chat.type("go")
         await chat.terminal.shows(KEYS)
         chat.terminal.press("t")
-        await chat.terminal.shows("Approved, and allowed in this thread", "/mcp grants list", "Done with it.")
+        await chat.terminal.shows("Approved, and allowed in this conversation", "/mcp grants list", "Done with it.")
         assert chat.engine.granted == [GrantRequest(ThreadScope())]
         (decision,) = chat.engine.decisions
         assert (decision.approval_id, decision.revision, decision.type) == ("apr-12345678", 1, DecisionType.APPROVE)
@@ -75,7 +75,7 @@ async def test_nothing_is_offered_for_what_may_destroy_something() -> None:
         await chat.type("go")
         await chat.terminal.shows("[y] once  [e] edit")
         chat.terminal.press("t")
-        await chat.terminal.shows("One key: y, e, v, n, or Enter for no.")
+        await chat.terminal.shows("One key: y, e, n, or Enter for no.")
         assert chat.engine.decisions == []
 
 

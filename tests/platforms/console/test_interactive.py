@@ -85,11 +85,11 @@ async def test_ctrl_c_before_the_database_is_there_withdraws_the_question() -> N
     opening: asyncio.Future[StartState] = asyncio.get_running_loop().create_future()
     async with chatting(opening=opening) as chat:
         await chat.type("early")
-        await chat.terminal.shows(echoed("early"))
+        await chat.terminal.shows("Starting…", "queued: early")
         chat.terminal.press("\x03")
-        await chat.terminal.shows("Stopping…")
+        await chat.terminal.prompts("early")
         opening.set_result(StartState("c1"))
-        await chat.terminal.shows("Stopped.")
+        chat.terminal.press("\x15")
         await chat.type("late")
         await chat.terminal.shows("You said: late")
         assert [message.text for message in chat.engine.received] == ["late"]
@@ -361,6 +361,22 @@ async def test_an_earlier_conversation_is_continued_with_a_reminder() -> None:
         await chat.terminal.prompts()
 
 
+async def test_what_is_typed_before_the_conversation_is_known_comes_below_its_reminder() -> None:
+    opening: asyncio.Future[StartState] = asyncio.get_running_loop().create_future()
+    view = TurnView(a_turn("t0", "before", status=TurnStatus.DONE), (ModelStep(0, assistant("It was this.")),), 3)
+    async with chatting(opening=opening) as chat:
+        await chat.type("early")
+        chat.terminal.press("also\r")
+        await chat.terminal.shows("queued: early", "queued: also")
+        opening.set_result(StartState("c1", (view,), turns=3))
+        await chat.terminal.shows("You said: also")
+        lines = [line for line in chat.terminal.lines if line]
+        order = ("Continuing c1", "It was this.", echoed("early"), "You said: early", echoed("also"), "You said: also")
+        assert [next(n for n, line in enumerate(lines) if text in line) for text in order] == sorted(
+            next(n for n, line in enumerate(lines) if text in line) for text in order
+        )
+
+
 async def test_an_answer_to_a_turn_from_elsewhere_appears_above_the_open_prompt() -> None:
     async with chatting() as chat:
         await chat.terminal.prompts()
@@ -504,7 +520,7 @@ async def test_a_line_sent_before_an_open_turn_was_known_runs_after_it_and_can_b
     opening: asyncio.Future[StartState] = asyncio.get_running_loop().create_future()
     async with chatting({"go": forever}, opening=opening) as chat:
         await chat.type("go")
-        await chat.terminal.shows(echoed("go"))
+        await chat.terminal.shows("queued: go")
         left = TurnView(a_turn("t0", "left behind"), (a_call(0, StepStatus.STARTED),), 1)
         opening.set_result(StartState("c1", (left,)))
         await chat.terminal.shows(echoed("left behind"))

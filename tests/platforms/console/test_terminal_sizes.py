@@ -100,9 +100,9 @@ async def test_the_keys_of_a_card_follow_the_window() -> None:
 
     async with chatting({"go": script}, size=(80, 24)) as chat:
         await chat.type("go")
-        await chat.terminal.shows("[e] edit  [v] view all\n  ▌ [n] no, because…  [Enter] no")
+        await chat.terminal.shows("[e] edit\n  ▌ [n] no, because…  [Enter] no")
         chat.terminal.resize(30, 24)
-        await chat.terminal.shows("[g] allow more…  [e] edit\n  ▌ [v] view all\n  ▌ [n] no, because…\n  ▌ [Enter] no")
+        await chat.terminal.shows("[g] allow more…  [e] edit\n  ▌ [n] no, because…\n  ▌ [Enter] no")
         chat.terminal.press("n")
         await chat.terminal.shows("▌ why?")
         chat.terminal.resize(80, 24)
