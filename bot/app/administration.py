@@ -69,7 +69,7 @@ async def administer(
     if (command, *words[:1]) == ("mcp", "reload"):
         raise SettingsError(
             "No bot runs in this shell that could read its file again.",
-            "use `/mcp reload` in a chat, or restart the bot",
+            "leave it to the running bot, which follows its files, or use `/mcp reload` in a chat",
         )
     from bot.app.runtime import open_services  # noqa: PLC0415 - loads MCP, which the other commands do not need
 

@@ -146,6 +146,7 @@ class _Session:
                 # The tools of a run that ends at once are the stored ones, because it would not see newer ones.
                 known_for=KNOWN_SECONDS if self._interactive else math.inf,
                 watch_log=self.watch_log,
+                notify=terminal.surface.announce,
             ) as runtime:
                 terminal.surface.on_open(partial(self._announce, runtime.engine))
                 opening.set_result(await self._opening(runtime))

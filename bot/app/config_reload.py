@@ -1,19 +1,27 @@
 """Configuration in force: servers, policies and profiles of admins from the database, with the operator's files.
 
-The database is the truth. After a change call `refresh`; other processes follow at a wakeup or at their next poll.
+The database is the truth for admins. After a change call `refresh`; other processes follow at a wakeup or at their
+next poll. `follow` applies the operator's files if they were saved since. It runs before every turn and at every poll.
+The files are applied together: as long as one of them cannot be used, those of before stay in use, so that no server
+runs without its rules.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from bot.app.operator_files import OperatorFiles
+from bot.app.file_changes import FileChange, difference
+from bot.app.file_watch import MISSING, FilesOnDisk, FileWatch, changed_paths
+from bot.app.operator_files import OperatorFiles, holds_variables
 from bot.commands.dependencies import ConfigDiff
 from bot.domain.agents import AgentRef, Agents
 from bot.domain.approval_requirements import ApprovalRequirements
@@ -25,22 +33,37 @@ from bot.domain.policy_syntax import describe_rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.secret_detection import weakness
 from bot.domain.secrets import SecretReference
-from bot.domain.servers import USER_SLOT, CachedCapabilities, DesiredServer, ServerConfig, ServerRecord
+from bot.domain.servers import (
+    USER_SLOT,
+    CachedCapabilities,
+    DesiredServer,
+    ServerConfig,
+    ServerRecord,
+    ServerStatus,
+)
 from bot.domain.sign_ins import SignInKey
 from bot.domain.tools import Tool
 from bot.engine.policy.rules import RuleBook, unmatched_rules
 from bot.errors import DatabaseError, SecretUnavailable, SettingsError
-from bot.i18n import _, gettext_lazy
+from bot.i18n import DEFAULT_LANGUAGE, _, gettext_lazy, ngettext, use_language
 from bot.mcp.config.checks import AllowedTargets, check_paths, check_target, resolve_launch
 from bot.mcp.config.credentials import inject_secrets
 from bot.mcp.config.programs import AllowedPrograms
 from bot.mcp.errors import InvalidDefinition
 from bot.ports import PinStore, PolicyStore, ProfileStore, ServerAdmin, ServerStore, SignInStore
+from bot.settings import Settings
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
+SETTLE_SECONDS = 0.1
+"""Seconds without a change after which a saved file counts as whole: programs write in pieces."""
+EMPTY_SETTLE_SECONDS = 0.5
+"""The same for a file that is gone or empty, which may be the first half of saving it."""
+DISK_SECONDS = 2.0
+"""Seconds that a turn waits for the disk of the files; after that it runs with those in use."""
 _READINGS = 5
+_NOWHERE = ConversationKey("", "", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +80,22 @@ class _OnDisk:
     signed_in: Mapping[SignInKey, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What users are still to be told: a change that was applied, or a reason why files are not in use."""
+
+    news: FileChange | SettingsError
+    is_correction: bool = False
+    """True if the files before could not be used."""
+
+
 @dataclass(slots=True)
 class ConfigReloader:
-    """Keeps the toolbox and the rules of this process in line with the database. `read_files` reads the operator's
-    files again; `files` are those in force.
+    """Keeps the toolbox and the rules of this process in line with the database and with the operator's files.
+
+    `files` are those in use; `read_files` reads them again, and `watch` tells if they were changed. `record` writes an
+    applied change into the audit, `on_files` passes the new contents on. `notify` takes a line for each change, and for
+    each reason why files cannot be used. `pause` waits so many seconds.
     """
 
     servers: ServerStore
@@ -73,18 +108,41 @@ class ConfigReloader:
     read_files: Callable[[], OperatorFiles]
     allowances: AllowedTargets
     programs: AllowedPrograms
+    settings: Settings
+    watch: FileWatch
+    record: Callable[[Mapping[str, object]], Awaitable[None]]
+    on_files: Callable[[OperatorFiles], None] = lambda _files: None
+    notify: Callable[[str], None] = lambda _line: None
     sign_ins: SignInStore | None = None
+    pause: Callable[[float], Awaitable[object]] = asyncio.sleep
+    rejected: SettingsError | None = None
+    """Reason why the files on disk are not in use; None if they are."""
+    _judged: FilesOnDisk | None = None
+    """The files that were applied or rejected last."""
+    _following: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _disk: asyncio.Future[FilesOnDisk] | None = None
+    """The last look at the files, which may be running."""
+    _has_disk: bool = True
+    _untold: asyncio.Queue[_Told] = field(default_factory=asyncio.Queue)
     _seen: int = -1
     _warned_of: list[Rule] = field(default_factory=list)
     _looking: asyncio.Event = field(default_factory=asyncio.Event)
     _refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self._judged = self.files.on_disk
 
     def wake(self) -> None:
         """Poll now: the configuration may have changed."""
         self._looking.set()
 
     async def run(self) -> None:
-        """Follow the database until cancelled."""
+        """Follow the database and the files, and tell of their changes, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._tell_changes(), name="told changes of files")
+            group.create_task(self._run(), name="configuration")
+
+    async def _run(self) -> None:
         while True:
             self._looking.clear()
             try:
@@ -92,8 +150,9 @@ class ConfigReloader:
                     await self.refresh()
             except DatabaseError:
                 pass  # the database logs its own outages
-            except Exception:  # an unreadable file must not prevent later changes
+            except Exception:  # a later change may be applied
                 log.exception("configuration of admins could not be applied, next try at the next poll")
+            await self.follow()
             with suppress(TimeoutError):
                 # Jitter keeps many processes from asking in step; it is no secret.
                 async with asyncio.timeout(LOOK_SECONDS * random.uniform(0.8, 1)):  # noqa: S311
@@ -119,16 +178,17 @@ class ConfigReloader:
 
     def _warn_of_idle_rules(self) -> None:
         """Log each rule of the operator that names a tool missing from its server, once."""
-        servers = self.toolbox.servers()
-        tools = [
-            tool
-            for state in servers
-            for tool in (*self.toolbox.capabilities(state.config.id).tools, *self.toolbox.requests(state.config.id))
-        ]
-        for rule in unmatched_rules(self.files.policies.all_rules, tools):
+        for rule in unmatched_rules(self.files.policies.all_rules, self._known_tools()):
             if rule not in self._warned_of:
                 self._warned_of.append(rule)
                 log.warning("%s (%s) matches no tool of its server", rule.id, describe_rule(rule))
+
+    def _known_tools(self) -> list[Tool]:
+        return [
+            tool
+            for state in self.toolbox.servers()
+            for tool in (*self.toolbox.capabilities(state.config.id).tools, *self.toolbox.requests(state.config.id))
+        ]
 
     async def _read(self) -> _OnDisk:
         """Read everything, again if a change was made meanwhile: a server must not be applied without its rules. If
@@ -150,19 +210,173 @@ class ConfigReloader:
                 break
         return stored
 
+    # ------------------------------------------------------------------ the operator's files
+
+    @property
+    def files_rejection(self) -> str:
+        """Return why the operator's files on disk are not in use, with the fix; empty if they are."""
+        return "" if self.rejected is None else str(self.rejected)
+
     async def difference(self) -> ConfigDiff:
         """Return the difference between the operator's files and the configuration in force. Raises SettingsError."""
-        return _difference(self.files, await asyncio.to_thread(self.read_files))
+        return difference(self.files, await asyncio.to_thread(self.read_files))
 
     async def reload(self) -> ConfigDiff:
-        """Read the operator's files again and apply them. Raises SettingsError."""
-        files = await asyncio.to_thread(self.read_files)
-        difference = _difference(self.files, files)
+        """Apply the operator's files now, if they were saved since. Return the difference to those that were in use.
+        Raises SettingsError.
+        """
+        before = self.files
+        self._judged = None
+        await self._follow()
+        if self.rejected is not None:
+            raise self.rejected
+        return difference(before, self.files)
+
+    async def follow(self) -> None:
+        """Apply the operator's files if they were saved since the last look. Never raises."""
+        try:
+            if await self._look() != self._judged:
+                await self._follow()
+            self._has_disk = True
+        except TimeoutError:
+            if self._has_disk:
+                log.warning("the operator's files cannot be looked at, because their disk does not answer")
+            self._has_disk = False
+        except DatabaseError:
+            pass  # the database logs its own outages; the next look finds the files still to be applied
+        except Exception:  # a turn and later changes must go on
+            log.exception("the operator's files could not be followed, next try at the next poll")
+
+    async def _look(self) -> FilesOnDisk:
+        """Return the files as they are now. Raises TimeoutError if the disk does not answer; one thread waits then."""
+        while self._disk is not None and not self._disk.done():
+            # A look that began earlier may have missed the change that this one is for.
+            await self._wait_for_disk(self._disk)
+        self._disk = asyncio.ensure_future(asyncio.to_thread(self.watch.look))
+        return await self._wait_for_disk(self._disk)
+
+    async def _wait_for_disk(self, disk: asyncio.Future[FilesOnDisk]) -> FilesOnDisk:
+        async with asyncio.timeout(DISK_SECONDS):
+            return await asyncio.shield(disk)
+
+    async def _follow(self) -> None:
+        """Apply or reject the files once nobody writes to them. Raises DatabaseError and TimeoutError."""
+        async with self._following:
+            on_disk = await self._look()
+            for _reading in range(_READINGS):
+                if on_disk == self._judged:
+                    return
+                await self.pause(self._settle_seconds(on_disk))
+                before, on_disk = on_disk, await self._look()
+                if before != on_disk:
+                    continue
+                read = await asyncio.to_thread(self._read_files)
+                before, on_disk = on_disk, await self._look()
+                if before == on_disk:
+                    await self._judge(on_disk, read)
+                    return
+
+    def _settle_seconds(self, on_disk: FilesOnDisk) -> float:
+        used = self.files.on_disk
+        emptied = any(not state.size and used.get(path, MISSING).size for path, state in on_disk.items())
+        return EMPTY_SETTLE_SECONDS if emptied else SETTLE_SECONDS
+
+    def _read_files(self) -> OperatorFiles | SettingsError:
+        try:
+            files = self.read_files()
+            self.programs.check()
+        except SettingsError as error:
+            return error
+        known = self.files.problems
+        return next((problem for key, problem in files.problems.items() if key not in known), files)
+
+    async def _judge(self, on_disk: FilesOnDisk, read: OperatorFiles | SettingsError) -> None:
+        """Apply or reject the files. Raises DatabaseError."""
+        result = self._reason_against(on_disk) or read
+        if isinstance(result, OperatorFiles):
+            await self._apply(result)
+        else:
+            self.rejected = result
+            self._untold.put_nowait(_Told(result))
+        self._judged = on_disk
+
+    def _reason_against(self, on_disk: FilesOnDisk) -> SettingsError | None:
+        """Return a reason to reject changed files, whatever is in them."""
+        for path in changed_paths(self.files.on_disk, on_disk):
+            state = on_disk.get(path, MISSING)
+            if state.digest == MISSING.digest:
+                return SettingsError(
+                    gettext_lazy("{file} is gone.", file=path),
+                    gettext_lazy("bring it back, or save an empty file if that is meant"),
+                )
+            if state.is_open_to_all:
+                return SettingsError(
+                    gettext_lazy("Every user of this machine may write to {file}.", file=path),
+                    gettext_lazy("run chmod o-w {file}, or start again if the change is yours", file=path),
+                )
+        return None
+
+    async def _apply(self, files: OperatorFiles) -> None:
+        """Apply the files. Raises DatabaseError; without its row in the audit nothing is applied."""
+        before, programs = self.files, self.programs.allowed
+        if paths := changed_paths(before.on_disk, files.on_disk):
+            await self.record(_audit_facts(paths, before, files, self.settings))
+        was_rejected, self.rejected = self.rejected is not None, None
         self.files = files
+        self.on_files(files)
         # If the refresh fails, the next poll applies the files.
         self._seen = -1
-        await self.refresh()
-        return difference
+        try:
+            await self.refresh()
+        finally:
+            change = FileChange(
+                self.settings,
+                before,
+                files,
+                self.rules.rules(_NOWHERE),
+                self._known_tools(),
+                self.programs.allowed - programs,
+            )
+            self._untold.put_nowait(_Told(change, is_correction=was_rejected))
+
+    async def _tell_changes(self) -> None:
+        """Log each change of the files and notify of it, in the language of this task."""
+        while True:
+            told = await self._untold.get()
+            try:
+                if isinstance(told.news, FileChange) and told.news.added_servers:
+                    await self.toolbox.wait_ready()
+                with use_language(DEFAULT_LANGUAGE):
+                    for line in self._lines(told):
+                        log.log(logging.ERROR if isinstance(told.news, SettingsError) else logging.INFO, "%s", line)
+                for line in self._lines(told):
+                    self.notify(line)
+            except Exception:
+                log.exception("a change of the operator's files could not be told")
+
+    def _lines(self, told: _Told) -> list[str]:
+        match told.news:
+            case SettingsError() as error:
+                problem = f"{str(error).rstrip('.')}."
+                return [_("{problem} Nothing has changed: the files of before stay in use.", problem=problem)]
+            case change:
+                known = change.before.warnings(self.settings)
+                warnings = [warning for warning in change.after.warnings(self.settings) if warning not in known]
+                corrected = [_("The operator's files can be used again.")] if told.is_correction else []
+                return [*corrected, *change.sentences(self._describe_server), *warnings]
+
+    def _describe_server(self, name: str) -> str:
+        states = (state for state in self.toolbox.servers() if state.config.from_file and state.config.name == name)
+        state = next(states, None)
+        match state.status if state is not None else None:
+            case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED if state is not None:
+                return _("which cannot be used: {problem}", problem=str(state.own_problem).rstrip("."))
+            case ServerStatus.DISABLED:
+                return _("disabled")
+            case _ if state is not None and (tools := self.toolbox.capabilities(state.config.id).tools):
+                return ngettext("{n} tool", "{n} tools", len(tools))
+            case _:
+                return ""
 
     def rejection_reason(self, config: ServerConfig) -> str:
         """Return the reason why a definition made in chat is not allowed; empty if it is."""
@@ -270,37 +484,24 @@ def _with_memory(entry: DesiredServer, stored: _OnDisk) -> DesiredServer:
     )
 
 
-def _difference(before: OperatorFiles, after: OperatorFiles) -> ConfigDiff:
-    old = {entry.config.name: entry for entry in before.servers.entries}
-    new = {entry.config.name: entry for entry in after.servers.entries}
-    changed = [(name, _what_changed(old[name], new[name])) for name in old.keys() & new.keys()]
-    others = [(_("policies"), _("other rules"))] if before.policies != after.policies else []
-    others += [(_("launch templates"), what)] if (what := _templates_changed(before, after)) else []
-    others += [(_("secret grants"), _("other grants"))] if before.secret_grants != after.secret_grants else []
-    return ConfigDiff(
-        added=tuple(sorted(new.keys() - old.keys())),
-        changed=tuple(sorted([(name, what) for name, what in changed if what] + others)),
-        removed=tuple(sorted(old.keys() - new.keys())),
-        problems=(
-            *(entry.problem for entry in after.servers.entries if entry.problem),
-            *after.launches.problems,
-            *(f"{after.secret_grants.source}: {problem.sentence}" for problem in after.secret_grants.problems),
-        ),
-    )
-
-
-def _templates_changed(before: OperatorFiles, after: OperatorFiles) -> str:
-    old, new = before.launches.templates, after.launches.templates
-    return ", ".join(sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name)))
-
-
-def _what_changed(old: DesiredServer, new: DesiredServer) -> str:
-    """Return the names of the changed fields, without values: they may be secrets."""
-    names = [
-        option.name
-        for option in fields(ServerConfig)
-        if getattr(old.config, option.name) != getattr(new.config, option.name)
-    ]
-    if old.enablement is not new.enablement:
-        names.insert(0, str(new.enablement))
-    return ", ".join(name.replace("_", " ") for name in names) or ("problem" if old.problem != new.problem else "")
+def _audit_facts(
+    paths: Sequence[Path], before: OperatorFiles, after: OperatorFiles, settings: Settings
+) -> Mapping[str, object]:
+    """Return what changed: fingerprints of the files, and the servers. Those with variables have none, because they
+    may hold nothing but one short secret.
+    """
+    names = difference(before, after)
+    return {
+        "files": {
+            str(path): {
+                "before": "" if holds_variables(path, settings) else before.on_disk.get(path, MISSING).digest,
+                "after": "" if holds_variables(path, settings) else after.on_disk.get(path, MISSING).digest,
+                "owner": after.on_disk.get(path, MISSING).owner,
+            }
+            for path in paths
+        },
+        "added": list(names.added),
+        "changed": [name for name, _what in names.changed],
+        "removed": list(names.removed),
+        "process": f"{socket.gethostname()}:{os.getpid()}",
+    }

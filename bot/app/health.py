@@ -49,6 +49,7 @@ class HealthCheck:
         self._clock = clock
         self._listeners: dict[str, Listener] = {}
         self._checkpoints_fail: Callable[[], bool] = lambda: False
+        self._files_are_older: Callable[[], bool] = lambda: False
         self._checking = asyncio.Lock()
         self._database = _DatabaseHealth(answers=False)
         self._checked_at = -FRESH_SECONDS
@@ -60,6 +61,10 @@ class HealthCheck:
     def watch_checkpoints(self, fail: Callable[[], bool]) -> None:
         """Include the checkpoints of the audit; `fail` returns True while they cannot be written."""
         self._checkpoints_fail = fail
+
+    def watch_files(self, are_older: Callable[[], bool]) -> None:
+        """Include the operator's files; `are_older` returns True while those in use are older than those on disk."""
+        self._files_are_older = are_older
 
     async def check(self) -> Health:
         """Return the current health within a few seconds. Never raises."""
@@ -74,6 +79,7 @@ class HealthCheck:
             unwritable=database.unwritable,
             fix=database.fix,
             checkpoints_fail=self._checkpoints_fail(),
+            files_are_older=self._files_are_older(),
         )
 
     async def _database_health(self) -> _DatabaseHealth:

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from bot.app.audit import examine_audit
+from bot.app.config_reload import ConfigReloader
 from bot.app.discord import examine_discord_channel
 from bot.app.operator_files import OperatorFiles
 from bot.app.slack import examine_slack_channel
@@ -39,7 +40,7 @@ MODEL_SECONDS = 600.0
 MODEL_CONFIRMATION_SECONDS = 30.0
 """Seconds until a second check of a model that cannot be used: services fail for moments."""
 _MOST_ENTRIES = 3
-_GUIDE = "docs/operations.md"
+_GUIDE = "docs/configuration.md"
 _DOCTOR = "countersign doctor"
 _NAMES = {"slack": "Slack", "discord": "Discord"}
 
@@ -65,7 +66,7 @@ def operations_tasks(
     for source in (
         ServerFaults(services.toolbox),
         HealthFaults(services.health.check),
-        _configuration_source(lambda: services.administration.files),
+        _configuration_source(services.administration),
         models,
         audit,
     ):
@@ -189,9 +190,10 @@ def _platform_fault(name: str) -> Fault:
     )
 
 
-def _configuration_source(files: Callable[[], OperatorFiles]) -> Callable[[], Awaitable[Iterable[Fault]]]:
+def _configuration_source(reloader: ConfigReloader) -> Callable[[], Awaitable[Iterable[Fault]]]:
     async def look() -> Iterable[Fault]:
-        return configuration_faults(files())
+        rejection = reloader.files_rejection
+        return [*configuration_faults(reloader.files), *([_rejection_fault(rejection)] if rejection else [])]
 
     return look
 
@@ -228,11 +230,24 @@ def configuration_faults(files: OperatorFiles) -> list[Fault]:
             ),
             _("The configuration has no ignored entries any more"),
             entries,
-            _("correct the files, then reload them with /mcp reload, or start again"),
+            _("correct the files: a change counts once it is saved"),
             _DOCTOR,
-            "docs/configuration.md",
+            _GUIDE,
         )
     ]
+
+
+def _rejection_fault(rejection: str) -> Fault:
+    return Fault(
+        "configuration:older",
+        FaultKind.CONFIGURATION,
+        _("A changed file of the operator cannot be used"),
+        _("The operator's files are in use as they are saved"),
+        rejection,
+        _("correct the file; the one of before stays in use until then"),
+        _DOCTOR,
+        _GUIDE,
+    )
 
 
 async def _model_faults(settings: Settings, files: OperatorFiles) -> list[Fault]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bot.app.file_watch import FilesOnDisk, FileWatch
 from bot.app.models import is_demo
 from bot.domain.completions import Usage
 from bot.domain.policies import Rule
@@ -23,11 +26,20 @@ from bot.settings import Settings, read_environment
 
 log = logging.getLogger(__name__)
 
+_FILES = ("policy_file", "system_prompt_file", "prices_file", "limits_file")
+_MCP_FILES = (
+    "mcp_servers_file",
+    "mcp_launch_templates_file",
+    "mcp_secret_grants_file",
+    "mcp_allowed_commands_file",
+)
+_LINE = re.compile(r"\bline \d+")
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorFiles:
     """Contents of the operator's files: policies, instructions, servers, launch templates, prices, usage limits and
-    secret grants.
+    secret grants. `on_disk` are the files as they were just before they were read.
     """
 
     policies: Policies
@@ -37,6 +49,25 @@ class OperatorFiles:
     prices: PriceList = NO_PRICES
     limits: tuple[UsageLimit, ...] = ()
     secret_grants: SecretGrants = SecretGrants()
+    on_disk: FilesOnDisk = field(default_factory=dict, compare=False)
+
+    @property
+    def problems(self) -> Mapping[str, SettingsError]:
+        """Entries that cannot be used, by a key that stays the same while other lines are written above them."""
+        servers = {
+            f"server {entry.config.name}": SettingsError(entry.problem)  # with its fix
+            for entry in self.servers.entries
+            if entry.problem
+        }
+        templates = {
+            _LINE.sub("", problem): SettingsError(problem, "correct that template, or take it out")
+            for problem in self.launches.problems
+        }
+        source = self.secret_grants.source
+        grants = {
+            problem.cause: SettingsError(f"{source}: {problem.sentence}") for problem in self.secret_grants.problems
+        }
+        return servers | templates | grants
 
     def unknown_servers(self) -> list[str]:
         """Return servers with policies that are not defined: a policy under a misspelt name has no effect."""
@@ -53,30 +84,56 @@ class OperatorFiles:
         limited = any(limit.unit is LimitUnit.MONEY for limit in self.limits)
         return [name for name in models if self.prices.cost(name, Usage()) is None] if limited else []
 
+    def warnings(self, settings: Settings) -> list[str]:
+        """Return sentences about entries that have no effect."""
+        unknown = (
+            f"{settings.policy_file} has policies for {name!r}, which is no enabled server of "
+            f"{settings.mcp_servers_file}"
+            for name in self.unknown_servers()
+        )
+        unused = (f"{rule.id} is about {rule.server!r}, which is no enabled server" for rule in self.unused_rules())
+        undeliverable = (
+            f"{rule.id}: all members cannot be written to, so the card stays in the thread"
+            for rule in self.policies.rules
+            if undeliverable_targets(rule)
+        )
+        grants = (f"{self.secret_grants.source}: {problem.sentence}" for problem in self.secret_grants.problems)
+        others = (*self.servers.warnings, *self.launches.problems, *self.launches.warnings)
+        return [*unknown, *unused, *undeliverable, *grants, *others]
+
     def warn(self, settings: Settings) -> None:
         """Log warnings about entries that have no effect."""
-        for name in self.unknown_servers():
-            log.warning(
-                "%s has policies for %r, which is no enabled server of %s",
-                settings.policy_file,
-                name,
-                settings.mcp_servers_file,
-            )
-        for rule in self.unused_rules():
-            log.warning("%s is about %r, which is no enabled server", rule.id, rule.server)
-        for rule in self.policies.rules:
-            if undeliverable_targets(rule):
-                log.warning("%s: all members cannot be written to, so the card stays in the thread", rule.id)
-        for problem in self.secret_grants.problems:
-            log.warning("%s: %s", self.secret_grants.source, problem.sentence)
-        for warning in (*self.servers.warnings, *self.launches.problems, *self.launches.warnings):
-            log.warning(warning)
+        for warning in self.warnings(settings):
+            log.warning("%s", warning)
+
+
+def watch_files(settings: Settings) -> FileWatch:
+    """Return a watch of all files that the operator writes, and of those with variables for them."""
+    fields = (*_FILES, *(_MCP_FILES if settings.mcp_enabled else ()))
+    paths = [*(getattr(settings, field_name) for field_name in fields), find_folders().env_file]
+    return FileWatch(lambda: [*paths, *_variable_files(settings.settings_folder)])
+
+
+def holds_variables(path: Path, settings: Settings) -> bool:
+    """Return True for a file of variables, whose content may be one short secret."""
+    return path == find_folders().env_file or path.parent == settings.settings_folder
+
+
+def _variable_files(folder: Path | None) -> list[Path]:
+    """Return the files of SETTINGS_FOLDER."""
+    if folder is None:
+        return []
+    try:
+        return [Path(entry.path) for entry in os.scandir(folder) if not entry.name.startswith(".")]
+    except OSError:
+        return []  # the reading of the files raises it
 
 
 def read_operator_files(settings: Settings) -> OperatorFiles:
     """Read all files; a missing file counts as empty. Raises SettingsError."""
-    for field in ("prices_file", "limits_file", "mcp_secret_grants_file"):
-        _must_exist_if_named(settings, field)
+    on_disk = watch_files(settings).look()
+    for name in ("prices_file", "limits_file", "mcp_secret_grants_file"):
+        _must_exist_if_named(settings, name)
     prices = read_prices(_text(settings.prices_file, "PRICES_FILE"), str(settings.prices_file))
     return OperatorFiles(
         _policies(settings),
@@ -88,6 +145,7 @@ def read_operator_files(settings: Settings) -> OperatorFiles:
         read_secret_grants(
             _text(settings.mcp_secret_grants_file, "MCP_SECRET_GRANTS_FILE"), str(settings.mcp_secret_grants_file)
         ),
+        on_disk,
     )
 
 

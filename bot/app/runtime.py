@@ -31,7 +31,7 @@ from bot.app.health import HealthCheck, SessionCounters
 from bot.app.lease_holders import name_of_this_process
 from bot.app.models import select_model
 from bot.app.operations import operations_tasks
-from bot.app.operator_files import OperatorFiles, read_operator_files
+from bot.app.operator_files import OperatorFiles, read_operator_files, watch_files
 from bot.app.secrets import UsableSecrets, secret_box
 from bot.app.slack import build_listener as slack_listener_of
 from bot.app.slack import (
@@ -121,6 +121,13 @@ KEPT_LANGUAGE_DAYS = 90.0
 NO_PLATFORM = "; no chat platform is configured"
 
 WatchLog = Callable[[TurnLog], TurnLog]
+Notify = Callable[[str], None]
+"""Tell the users of this process a line."""
+
+
+def tell_nobody(_line: str) -> None:
+    """Leave it to the log."""
+
 
 PLATFORM_HINTS = {
     "slack": PlatformHint(
@@ -218,10 +225,12 @@ async def open_services(
     known_for: float = 0.0,
     observe: MetricSink = null_sink,
     use: FileUse | None = None,
+    notify: Notify = tell_nobody,
 ) -> AsyncIterator[AppServices]:
     """Build the services, apply the stored configuration, and connect the servers in `connect`, without those whose
     tools were listed less than `known_for` seconds ago. Commands in a shell and the doctor use them without an engine.
-    `use` names the claims on turns. Raises CountersignError.
+    `use` names the claims on turns. `notify` takes a line about each change of the operator's files. Raises
+    CountersignError.
     """
     # The functions that read `reloader` are called only after it is built.
     stores = build_stores(settings, database, lambda: reloader.files.secret_grants)
@@ -261,6 +270,14 @@ async def open_services(
         is_named_in=is_slack_name_in,
         default_profile=settings.mcp_servers_enabled.default_profile,
     )
+    health = HealthCheck(database.check_writable, toolbox.servers)
+    faults = FaultReporter(stores.faults, name_of_this_process())
+    limiter = UsageLimiter(files.limits, stores.usage, files.prices.currency, on_checked=faults.report_limit)
+
+    def use_files(files: OperatorFiles) -> None:
+        turn_log.replace_prices(files.prices)
+        limiter.replace_limits(files.limits, files.prices.currency)
+
     reloader = ConfigReloader(
         stores.servers,
         stores.pins,
@@ -272,11 +289,14 @@ async def open_services(
         lambda: read_operator_files(settings),
         targets,
         programs,
+        settings,
+        watch_files(settings),
+        stores.policies.record_files,
+        use_files,
+        notify,
         stores.sign_ins,
     )
-    health = HealthCheck(database.check_writable, toolbox.servers)
-    faults = FaultReporter(stores.faults, name_of_this_process())
-    limiter = UsageLimiter(files.limits, stores.usage, files.prices.currency, on_checked=faults.report_limit)
+    health.watch_files(lambda: reloader.rejected is not None)
     rights = _rights(approvers, operator, settings)
     links = build_link_service(settings, stores.links)
     dependencies = CommandDependencies(
@@ -341,12 +361,14 @@ async def open_runtime(
     watch_log: WatchLog = lambda turn_log: turn_log,
     observe: MetricSink = null_sink,
     channels: Mapping[str, ChannelMessages] | None = None,
+    notify: Notify = tell_nobody,
 ) -> AsyncIterator[Runtime]:
     """Build the components and run them while the block runs. `use` is the use of a SQLite file, which others may use
     once its schema is there; None if no other process can.
 
     `watch_log` may wrap the turn log; `observe` receives metrics; `channels` are the platforms on which the bot posts
-    by itself, by name. None means no operations channel. `known_for`: see `open_services`. Raises CountersignError.
+    by itself, by name. None means no operations channel. `known_for`: see `open_services`. `notify` takes a line about
+    each change of the operator's files. Raises CountersignError.
     """
     files.warn(settings)
     for name in files.unpriced_models(model.names):
@@ -370,6 +392,7 @@ async def open_runtime(
                 known_for=known_for,
                 observe=observe,
                 use=use,
+                notify=notify,
             )
         )
         services.health.watch_checkpoints(lambda: checkpoints.is_failing)
@@ -397,7 +420,7 @@ async def open_runtime(
             rules=services.rules,
             approval_seconds=settings.mcp_approval_timeout,
             approval_notice=settings.approval_notice,
-            instructions=SystemPrompt(files.system_prompt, PLATFORM_HINTS, today_in),
+            instructions=SystemPrompt(lambda: services.administration.files.system_prompt, PLATFORM_HINTS, today_in),
             memory=HistoryBudget(settings.history_tokens, settings.history_tool_steps),
             taint=settings.taint_mode,
             refused=services.refused,
@@ -408,6 +431,7 @@ async def open_runtime(
             on_change=services.administration.wake,
             observe=observe,
             allow=services.spending.check,
+            prepare=services.administration.follow,
             keeps_content=settings.keeps_content,
             locales=services.locales,
         )
@@ -656,7 +680,12 @@ async def probe_routes(metrics: Metrics, runtime: Runtime) -> AsyncIterator[list
         *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("application", "prometheus"))
     )
     services = runtime.services
-    metrics.set_sources(services.stores.archive.backlog, services.toolbox.servers, services.takes_writes)
+    metrics.set_sources(
+        services.stores.archive.backlog,
+        services.toolbox.servers,
+        services.takes_writes,
+        lambda: services.administration.rejected is None,
+    )
     watching = asyncio.create_task(prometheus.watch_loop(metrics.observe), name="loop lag")
     try:
         yield [*application.ready_routes(services.health.check), metrics.route()]

@@ -63,11 +63,17 @@ class Administration(Protocol):
     async def refresh(self) -> None:
         """Read the stores and apply changes. Connections may still be in progress on return."""
 
+    @property
+    def files_rejection(self) -> str:
+        """Why the operator's files on disk are not in use, with the fix; empty if they are. Those of before are."""
+
     async def difference(self) -> ConfigDiff:
-        """Read the operator's file again and compare it. Raises SettingsError."""
+        """Return what the operator's files on disk would change now. Raises SettingsError."""
 
     async def reload(self) -> ConfigDiff:
-        """Read the operator's file again and apply it. Return the difference. Raises SettingsError."""
+        """Apply the operator's files now, which happens by itself within a second of saving them. Return the
+        difference. Raises SettingsError.
+        """
 
     def rejection_reason(self, config: ServerConfig) -> str:
         """Return the reason why a definition made in chat is not allowed, with cause and fix; empty if it is. It checks

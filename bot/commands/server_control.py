@@ -24,14 +24,14 @@ from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, Re
 from bot.domain.conversations import HTTP, Author, Member
 from bot.domain.secret_binding import cleared_slots
 from bot.domain.servers import ServerEnablement, ServerRecord, ServerSnapshot, ServerStatus
-from bot.errors import Conflict
+from bot.errors import Conflict, SettingsError
 from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.ports import CallQuery
 
 A_WEEK = 7 * 86400
 LOOKED_THROUGH = 500
 """Recent calls that are counted at most."""
-_APPLY = Parameter("apply", gettext_lazy("run by the file from now on"), ParameterKind.FLAG)
+_APPLY = Parameter("apply", gettext_lazy("the same: changes count by themselves"), ParameterKind.FLAG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class ServerControl:
                 self._sync,
             ),
             VerbHandler(
-                Verb("reload", gettext_lazy("read the operator's file again; the difference first"), (_APPLY,)),
+                Verb("reload", gettext_lazy("say if the operator's files are in use as they are saved"), (_APPLY,)),
                 self._reload,
             ),
         )
@@ -388,17 +388,23 @@ class ServerControl:
 
     async def _reload(self, request: CommandContext) -> AsyncIterator[Reply]:
         file = self._dependencies.file
-        if request.arguments.has("apply"):
-            difference = await self._service.reload(request.member)
-            yield _difference_reply(_("The bot runs by `{file}` as it is now.", file=file), difference, ())
+        try:
+            if request.arguments.has("apply"):
+                difference = await self._service.reload(request.member)
+            else:
+                difference = await self._dependencies.administration.reload()
+        except SettingsError as error:
+            yield Reply(
+                _("The operator's files cannot be used as they are saved. Those of before stay in use."),
+                details=((gettext_lazy("cause"), error.detailed_cause), (gettext_lazy("fix"), error.fix)),
+                failed=True,
+            )
             return
-        difference = await self._dependencies.administration.difference()
-        if difference.is_empty:
-            yield _difference_reply(_("`{file}` says what runs already.", file=file), difference, ())
-            return
-        apply = (ReplyAction(_("Apply"), ("mcp", "reload", "--apply"), ActionStyle.PRIMARY),)
         yield _difference_reply(
-            _("`{file}` and what runs are different. Nothing has been changed yet.", file=file), difference, apply
+            _("`{file}` says what runs already.", file=file)
+            if difference.is_empty
+            else _("The bot runs by `{file}` as it is now.", file=file),
+            difference,
         )
 
     def _connect_result(self, server: VisibleServer, state: ServerSnapshot) -> Reply:
@@ -427,9 +433,9 @@ def _pending_warning(count: int) -> str:
     return ngettext("{n} approval is waiting; it will not run.", "{n} approvals are waiting; they will not run.", count)
 
 
-def _difference_reply(text: str, difference: ConfigDiff, actions: tuple[ReplyAction, ...]) -> Reply:
+def _difference_reply(text: str, difference: ConfigDiff) -> Reply:
     facts = [(f"+ {name}", _("new")) for name in difference.added]
     facts += [(f"~ {name}", what) for name, what in difference.changed]
     facts += [(f"- {name}", _("gone")) for name in difference.removed]
     facts += [(gettext_lazy("problem"), problem) for problem in difference.problems]
-    return Reply(text, details=tuple(facts), actions=actions)
+    return Reply(text, details=tuple(facts))

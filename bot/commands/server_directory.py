@@ -160,7 +160,7 @@ class ServerDirectory:
             raise ForbiddenRejection(
                 _(
                     "{server} is managed in the operator's file `{file}` and is "
-                    "read-only here. Change it there, then use `/mcp reload`.",
+                    "read-only here. Change it there: it counts from the next question on.",
                     server=server_label(server.config),
                     file=self._dependencies.file,
                 )

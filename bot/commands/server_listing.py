@@ -262,7 +262,7 @@ class ServerListing:
         add = (ReplyAction(_("Add a server"), ("mcp", "add"), ActionStyle.PRIMARY),) if administers else ()
         if not servers:
             how = (
-                _("Try `/mcp add`, or put one in `{file}` and use `/mcp reload`.", file=self._dependencies.file)
+                _("Try `/mcp add`, or put one in `{file}`.", file=self._dependencies.file)
                 if administers
                 else _("Ask {who} for one.", who=self._dependencies.rights.who)
             )
@@ -281,6 +281,8 @@ class ServerListing:
         ]
         files = ", ".join(server.name for server in servers if server.record is None)
         details += [(gettext_lazy("managed in {file}", file=self._dependencies.file), files)] if files else []
+        rejection = self._dependencies.administration.files_rejection if administers else ""
+        details += [(gettext_lazy("older files in use"), rejection)] if rejection else []
         return Reply(
             _("MCP servers · {count} · {trouble} in trouble", count=len(servers), trouble=trouble)
             if trouble

@@ -35,6 +35,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "refusals": ("refused", "forbidden"),
     "grants": ("granted", "revoked grant"),
     "policies": ("set policy", "cleared policy"),
+    "files": ("changed files",),
     "servers": (
         "added server",
         "changed server",

@@ -22,7 +22,9 @@ class HealthStatus(StrEnum):
 
     READY = "ready"
     DEGRADED = "degraded"
-    """Ready, but some MCP servers have errors, or an audit checkpoint cannot be written. All else works."""
+    """Ready, but some MCP servers have errors, an audit checkpoint cannot be written, or a changed file of the operator
+    cannot be used. All else works.
+    """
     UNREADY = "unready"
 
 
@@ -39,7 +41,8 @@ class ServersHealth:
 class Health:
     """Health of the program. `database` is True if the database responds. `platforms` are the statuses of this
     process's listeners, by name. `unwritable` is the reason if the database rejects writes, and `fix` the remedy; both
-    are empty otherwise.
+    are empty otherwise. `files_are_older` is True while the operator's files on disk cannot be used, and those of
+    before are in use.
     """
 
     database: bool
@@ -48,6 +51,7 @@ class Health:
     unwritable: str = ""
     fix: str = ""
     checkpoints_fail: bool = False
+    files_are_older: bool = False
 
     @property
     def condition(self) -> HealthStatus:
@@ -56,7 +60,8 @@ class Health:
         """
         if not self.database or self.unwritable or ListenerStatus.CONNECTING in self.platforms.values():
             return HealthStatus.UNREADY
-        return HealthStatus.DEGRADED if self.servers.errors or self.checkpoints_fail else HealthStatus.READY
+        degraded = self.servers.errors or self.checkpoints_fail or self.files_are_older
+        return HealthStatus.DEGRADED if degraded else HealthStatus.READY
 
 
 class CheckStatus(StrEnum):

@@ -45,7 +45,7 @@ _WORKSPACE = re.compile(r"[a-z][a-z-]{0,40}:[A-Za-z0-9._~@+-]{1,200}")
 _TEMPLATE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]{0,252}[a-z0-9_])?")
 _IPV6 = re.compile(r"[0-9a-f:.]+")
-_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+_LINE = re.compile(r"\(at line (\d+), ")
 _EXAMPLE = 'write [[grant]] and below it secret = "env:NAME", workspaces = ["slack:T123"] and hosts = ["host"]'
 _PARTS = ("input", "cached_input", "cache_write", "output")
 _PRICE_KEYS = {"model", *_PARTS}
@@ -154,7 +154,14 @@ def read_entries(
     try:
         return Entries(tomllib.loads(text, parse_float=parse_float), source, line_numbers(text))
     except (tomllib.TOMLDecodeError, ArithmeticError) as error:
-        raise SettingsError(f"{source} cannot be read: {error}.", f"correct the file or {setting}") from error
+        raise SettingsError(
+            f"{source} cannot be read: {_with_line(error, text)}.", f"correct the file or {setting}"
+        ) from error
+
+
+def _with_line(error: Exception, text: str) -> str:
+    """Return an error of TOML with its line, also for a file that ends too early."""
+    return str(error).replace("(at end of document)", f"(at line {len(text.splitlines())}, the last)")
 
 
 def _format_path(location: EntryLocation) -> str:
@@ -271,7 +278,7 @@ def read_secret_grants(text: str, source: str) -> SecretGrants:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        match = _LINE.search(str(error))
+        match = _LINE.search(_with_line(error, text))
         problem = GrantProblem(int(match[1]) if match else 0, f"The file is not TOML: {error}.", "correct that line")
         return SecretGrants(problems=(problem,), source=source)
     lines = line_numbers(text)

@@ -42,7 +42,7 @@ from bot.engine.prompt.builder import NO_INSTRUCTIONS, PromptParts, SystemPrompt
 from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget
 from bot.engine.prompt.tool_selection import RefusedTools
 from bot.engine.scheduler import Job, Scheduler
-from bot.engine.turn_runner import EARLY_SECONDS, TurnParts, TurnRunner
+from bot.engine.turn_runner import EARLY_SECONDS, TurnParts, TurnRunner, nothing_to_prepare
 from bot.engine.usage import Estimates, UsageMeters, no_limits
 from bot.engine.view_delivery import MemberLookup, ViewDelivery, key_prefixes, surface_for
 from bot.engine.worker import MOST_TURNS, Capacity, Worker
@@ -70,9 +70,9 @@ class Engine:
     servers, policies or profiles. `taint` is the mode for calls that could send one server's data to another. `refused`
     holds the tools that model services rejected. `tool_search` sets when models search for tools, `tool_names_tokens`
     how many names they see; `embedder` improves the search. `observe` takes metrics. `allow` runs before a turn's first
-    model request and raises LimitReached to reject it. `keeps_content` is False if the content of turns is deleted once
-    their answers are out. `most_turns` run at the same time. `locales` resolves the languages and time zones of
-    notices. `clock` is monotonic, in seconds.
+    model request and raises LimitReached to reject it. `prepare` runs before a turn begins or goes on. `keeps_content`
+    is False if the content of turns is deleted once their answers are out. `most_turns` run at the same time. `locales`
+    resolves the languages and time zones of notices. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Engine:
         jobs: Sequence[Job] = (),
         observe: MetricSink = null_sink,
         allow: Callable[[Turn], Awaitable[None]] = no_limits,
+        prepare: Callable[[], Awaitable[None]] = nothing_to_prepare,
         keeps_content: bool = True,
         most_turns: int = MOST_TURNS,
         early_seconds: float = EARLY_SECONDS,
@@ -145,6 +146,7 @@ class Engine:
             resolve_approvers,
             taint,
             allow=allow,
+            prepare=prepare,
             tool_search=tool_search,
             tool_names_tokens=tool_names_tokens,
             tool_indexes=ToolIndexes(embedder),

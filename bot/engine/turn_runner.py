@@ -85,9 +85,13 @@ def _is_invalid(step: ToolStep) -> bool:
     return step.result is not None and step.result.text.startswith(INVALID_ARGUMENTS)
 
 
+async def nothing_to_prepare() -> None:
+    """Let turns begin at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class TurnParts:
-    """Dependencies of all turn runners of a process."""
+    """Dependencies of all turn runners of a process. `prepare` runs before each begin of a turn; it never raises."""
 
     log: TurnExecution
     models: LanguageModels
@@ -101,6 +105,7 @@ class TurnParts:
     resolve_approvers: Callable[[ToolStep, Rules], Awaitable[ToolStep]]
     taint: TaintMode = TaintMode.OFF
     allow: Callable[[Turn], Awaitable[None]] = no_limits
+    prepare: Callable[[], Awaitable[None]] = nothing_to_prepare
     tool_search: ToolSearch = ToolSearch.AUTO
     tool_names_tokens: int = TOOL_NAMES_TOKENS
     tool_indexes: ToolIndexes = field(default_factory=ToolIndexes)
@@ -176,6 +181,7 @@ class TurnRunner:
         self._send_view()
 
     async def _run(self) -> None:
+        await self._parts.prepare()
         if self._claim.recoveries > MAX_RECOVERIES:
             await self._finish(TurnStatus.FAILED, failure=_("This question stopped the bot several times."))
         if not self._record.steps and not self._manual_call:

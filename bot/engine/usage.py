@@ -434,6 +434,10 @@ class UsageLimiter:
         self._large: dict[UsageQuery, tuple[float, UsageTotal]] = {}
         """Cached large sums, with their expiry."""
 
+    def replace_limits(self, limits: Sequence[UsageLimit], currency: str) -> None:
+        """Check these limits from now on."""
+        self._limits, self._currency = limits, currency
+
     async def check(self, turn: Turn) -> None:
         """Raise LimitReached if a limit of this turn is used up."""
         now, owner = self._clock(), UsageOwner.of(turn.author, turn.conversation)

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,6 +28,9 @@ from bot.storage.tables import approvals, mcp_servers, policy_rules, steps, turn
 from bot.storage.turn_records import UNREADABLE, read_record
 
 log = logging.getLogger(__name__)
+
+OPERATOR = "operator"
+"""Actor of changes in the operator's files: who may write them is a matter of the machine."""
 
 _MOST_CALLS = 20
 _SHORTEST_ID = 8
@@ -113,6 +116,11 @@ class SqlPolicyStore:
         _record(connection, "cleared policy", by, before=self._read(row), after=None)
         bump_config_version(connection)
         return True
+
+    @transaction
+    def record_files(self, connection: sa.Connection, facts: Mapping[str, Any]) -> None:
+        """Record in the audit that a process applies changed files of the operator."""
+        audit.record(connection, "changed files", OPERATOR, **facts)
 
     @transaction
     def stored_results(

@@ -66,6 +66,10 @@ class SqlTurnLog(
         self.shares_turns = database.shared
         self.me = name or f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
+    def replace_prices(self, prices: PriceList) -> None:
+        """Count further usage by these prices."""
+        self._prices = prices
+
     async def listen(self, on_wakeup: Callable[[Wakeup], None]) -> None:
         """Yield wakeups from other processes."""
         await self._listen(on_wakeup)

@@ -173,6 +173,7 @@ def _health_json(health: Health) -> dict[str, object]:
         "database": "down" if not health.database else "unwritable" if health.unwritable else "up",
         **(unwritable if health.unwritable else {}),
         **({"auditCheckpoints": "failing"} if health.checkpoints_fail else {}),
+        **({"operatorFiles": "older than on disk"} if health.files_are_older else {}),
         "platforms": {name: listening.value for name, listening in sorted(health.platforms.items())},
         "servers": {
             "total": health.servers.total,

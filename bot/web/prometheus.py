@@ -156,10 +156,14 @@ class Metrics:
         backlog: Callable[[], Awaitable[Backlog]],
         servers: Callable[[], Iterable[ServerSnapshot]],
         takes_writes: Callable[[], bool] = lambda: True,
+        uses_files: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Set the sources of the gauges: unfinished work, state of MCP servers, and database health."""
+        """Set the sources of the gauges: unfinished work, state of MCP servers, database health, and whether the
+        operator's files are in use as they are on disk.
+        """
         self._gauges.backlog, self._gauges.servers = backlog, servers
         self._gauges.takes_writes = takes_writes
+        self._gauges.uses_files = uses_files
 
     def observe(self, measurement: MetricEvent) -> None:  # noqa: C901 - one case for each kind
         """Count an event."""
@@ -244,6 +248,7 @@ class _Gauges(Collector):
         self.backlog: Callable[[], Awaitable[Backlog]] | None = None
         self.servers: Callable[[], Iterable[ServerSnapshot]] = tuple
         self.takes_writes: Callable[[], bool] = lambda: True
+        self.uses_files: Callable[[], bool] = lambda: True
         self._clock = clock
         self._backlog: Backlog | None = None
         self._states: Sequence[ServerSnapshot] = ()
@@ -277,6 +282,11 @@ class _Gauges(Collector):
                 "countersign_database_writable",
                 "0 while the database refuses writes: its disk is full or fails, or it is read-only.",
                 float(self.takes_writes()),
+            )
+            yield GaugeMetricFamily(
+                "countersign_operator_files_current",
+                "0 while a changed file of the operator cannot be used, and the one of before is in use.",
+                float(self.uses_files()),
             )
         if self._backlog is not None:
             yield from _backlog_gauges(self._backlog)

@@ -58,7 +58,7 @@ def test_a_server_is_added_listed_shown_changed_and_removed(countersign: Counter
 def test_a_shell_cannot_have_a_bot_read_its_file_again(countersign: Countersign) -> None:
     ended = countersign("servers", "reload")
     assert ended.code == 2
-    assert "use `/mcp reload` in a chat, or restart the bot" in ended.complaint
+    assert "which follows its files, or use `/mcp reload` in a chat" in ended.complaint
 
 
 def test_json_is_one_object_whatever_comes_of_it(countersign: Countersign) -> None:

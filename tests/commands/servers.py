@@ -215,6 +215,7 @@ class CommandHarness:
     """All definitions are the pinned ones."""
     views: dict[str, list[TurnView]] = field(default_factory=dict)
     news: ConfigDiff = ConfigDiff()
+    older_files: str = ""
     health: Health = Health(database=True)
     counted: ProcessCounters = ProcessCounters()
     objections: str = ""
@@ -238,6 +239,10 @@ class CommandHarness:
         of_file = [state for state in self.servers.states if state.config.from_file]
         of_store = [ServerSnapshot(each.config, status[each.enablement]) for each in self.store.kept.values()]
         self.servers.states = [*of_file, *of_store]
+
+    @property
+    def files_rejection(self) -> str:
+        return self.older_files
 
     async def difference(self) -> ConfigDiff:
         return self.news

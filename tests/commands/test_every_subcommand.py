@@ -177,7 +177,7 @@ CASES = [
         "grant_revoked",
         who=RequiredRole.EVERYONE,
     ),
-    Case("mcp reload", "Nothing has been changed yet", lambda held: held.reloaded == 0),
+    Case("mcp reload", "runs by", lambda held: held.reloaded == 1),
     # A program whose token is for one workspace may not: the file is for all of them.
     Case("mcp reload --apply", "runs by", lambda held: held.reloaded == 1, by=OPERATOR),
     Case("profile list", "Support", who=RequiredRole.EVERYONE),

@@ -96,7 +96,7 @@ async def test_the_template_is_looked_at_again_just_before_the_process_starts(fo
         state = await box.connect("an-id")
         assert state.status is ServerStatus.FAILED
         assert "is not what it was" in state.problem
-        assert "/mcp reload --apply" in state.problem
+        assert "run /mcp reload, then" in state.problem
 
 
 @pytest.mark.parametrize("where", ["elsewhere", "gone"])

@@ -31,6 +31,12 @@ def _quick_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def rare_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bots that start after this poll once an hour."""
+    monkeypatch.setattr("bot.app.config_reload.LOOK_SECONDS", 3600.0)
+
+
+@pytest.fixture
 async def api(folder: Path) -> AsyncIterator[Api]:
     """A whole bot on the demo model, with its API."""
     async with opened_api(folder) as api:

@@ -142,7 +142,13 @@ async def test_what_the_model_is_told_of_servers_is_one_call(api: Api, jira: Fak
     assert (await api.get("/api/mcp/instructions")).json()["instructions"] == ""
 
 
-async def test_the_operators_file_is_read_again_and_the_difference_told_first(api: Api, folder: Path) -> None:
+@pytest.mark.usefixtures("rare_polls")
+async def test_the_operators_file_is_read_again_and_the_difference_told_first(folder: Path) -> None:
+    async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
+        await _reloads(api, folder)
+
+
+async def _reloads(api: Api, folder: Path) -> None:
     file = folder / "servers.json"
     entries = json.loads(file.read_text("utf-8"))["mcpServers"]
     file.write_text(json.dumps({"mcpServers": {"other": entries["fake"]}}), "utf-8")

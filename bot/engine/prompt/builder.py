@@ -115,10 +115,11 @@ def today_in(zone: tzinfo) -> date:
 @dataclass(frozen=True, slots=True)
 class SystemPrompt:
     """Parts of the system prompt, with the hints by platform. Without `today` no date is included. The date is the
-    asker's: where users of different time zones may ask, it comes after the history, so that they share a prefix.
+    asker's: where users of different time zones may ask, it comes after the history, so that they share a prefix. A
+    `prompt` that may change is a function.
     """
 
-    prompt: str = ""
+    prompt: str | Callable[[], str] = ""
     hints: Mapping[str, PlatformHint] = field(default_factory=dict)
     today: Callable[[tzinfo], date] | None = None
 
@@ -126,7 +127,7 @@ class SystemPrompt:
         """Return the system prompt of a conversation, for a user in this time zone."""
         hint = self.hints.get(conversation.platform, _NO_HINT)
         parts = [
-            self.prompt,
+            self.prompt() if callable(self.prompt) else self.prompt,
             persona,
             "" if self.is_shared(conversation) else self.date_text(time_zone),
             hint.formatting,

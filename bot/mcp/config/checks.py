@@ -77,7 +77,7 @@ def check_launch(process: StdioTransport, launch: TemplateLaunch, templates: Tem
                 "What the launch template {template} starts is not what it was when this server was looked at.",
                 template=launch.template,
             ),
-            gettext_lazy("run /mcp reload --apply, then review the server again"),
+            gettext_lazy("run /mcp reload, then review the server again"),
         )
     stray = sorted(process.env.keys() - filled.env.keys() - set(template.secrets.values()))
     if stray:

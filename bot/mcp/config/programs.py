@@ -36,6 +36,15 @@ class AllowedPrograms:
     def __contains__(self, program: object) -> bool:
         return program in self._listed or program in self._allowed
 
+    @property
+    def allowed(self) -> frozenset[str]:
+        """The programs of the file."""
+        return self._allowed
+
+    def check(self) -> None:
+        """Raise SettingsError if the file cannot be used as it is now."""
+        self._read()
+
     def refresh(self) -> None:
         """Read the file again. Raises SettingsError."""
         self._allowed = self._read()

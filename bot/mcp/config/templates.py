@@ -69,7 +69,8 @@ class _InvalidTemplate(Exception):
 def load_templates(path: Path) -> TemplatesFile:
     """Read the file; a missing one has no templates. Raises SettingsError if it cannot be read or is not TOML."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
+        document = tomllib.loads(text)
     except FileNotFoundError:
         return TemplatesFile()
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -95,7 +96,7 @@ def load_templates(path: Path) -> TemplatesFile:
             problems.append(
                 gettext_lazy(
                     "{path}: the launch template {name} cannot be used: {reason}",
-                    path=path,
+                    path=f"{path}{_line(text, name)}",
                     name=f"{name!r}",
                     reason=wrong.reason,
                 )
@@ -112,6 +113,13 @@ def load_templates(path: Path) -> TemplatesFile:
         if (package := unpinned_package(template.command, template.args))
     )
     return TemplatesFile(templates, tuple(problems), tuple(warnings))
+
+
+def _line(text: str, name: str) -> str:
+    """Return the line of a template as part of a place, empty if it is written in an unusual way."""
+    header = re.compile(rf"\s*\[\s*templates\s*\.\s*[\"']?{re.escape(name)}[\"']?\s*[\].]")
+    lines = (number for number, line in enumerate(text.splitlines(), 1) if header.match(line))
+    return next((f", line {number}" for number in lines), "")
 
 
 def _template(name: str, table: Any) -> LaunchTemplate:

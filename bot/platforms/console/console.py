@@ -174,13 +174,17 @@ class ConsoleSurface:
         """Raise NotFound: a terminal has no attachments."""
         raise NotFound(gettext_lazy("The terminal has no upload {name}.", name=repr(attachment.name)))
 
+    def announce(self, text: str) -> None:
+        """Write a line that belongs to no turn."""
+        with suppress(OSError):  # the terminal is gone, which the next output detects
+            self._drawing.notice(text)
+
     def _report(self, file: SavedFile) -> None:
         result = _("{file} is in {path}", file=file.name, path=file.message.ref)
         if file.problem:
             problem = single_line(file.problem, 200)
             result = _("{file} could not be saved: {problem}", file=file.name, problem=problem)
-        with suppress(OSError):  # the terminal is gone, which the next output detects
-            self._drawing.notice(result)
+        self.announce(result)
 
     def _draw(self, view: TurnView, *, ours: bool) -> None:
         if ours:
