@@ -96,7 +96,7 @@ def load_templates(path: Path) -> TemplatesFile:
             problems.append(
                 gettext_lazy(
                     "{path}: the launch template {name} cannot be used: {reason}",
-                    path=f"{path}{_line(text, name)}",
+                    path=_place(path, text, name),
                     name=f"{name!r}",
                     reason=wrong.reason,
                 )
@@ -115,11 +115,11 @@ def load_templates(path: Path) -> TemplatesFile:
     return TemplatesFile(templates, tuple(problems), tuple(warnings))
 
 
-def _line(text: str, name: str) -> str:
-    """Return the line of a template as part of a place, empty if it is written in an unusual way."""
+def _place(path: Path, text: str, name: str) -> str:
+    """Return the file with the line of a template, without it if the template is written in an unusual way."""
     header = re.compile(rf"\s*\[\s*templates\s*\.\s*[\"']?{re.escape(name)}[\"']?\s*[\].]")
     lines = (number for number, line in enumerate(text.splitlines(), 1) if header.match(line))
-    return next((f", line {number}" for number in lines), "")
+    return next((gettext_lazy("{path}, line {line}", path=path, line=number) for number in lines), str(path))
 
 
 def _template(name: str, table: Any) -> LaunchTemplate:
