@@ -121,6 +121,18 @@ def _verb(verbs: Sequence[Verb], words: list[str]) -> Verb | None:
     return paths.get(" ".join(words[:2])) or paths.get(words[0].strip(".,;:"))
 
 
+GUIDES = [path for path in DOCUMENTS if path.parent == PROJECT / "docs" and path.name != "README.md"]
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name)
+def test_every_guide_is_in_the_index_and_ends_with_its_next_step(guide: Path) -> None:
+    index = (PROJECT / "docs" / "README.md").read_text(encoding="utf-8")
+    assert f"]({guide.name})" in index
+    last = guide.read_text(encoding="utf-8").rstrip().split("\n\n")[-1]
+    assert last.startswith("Next")
+    assert _LINK.search(last)
+
+
 def test_the_documents_are_those_people_look_for() -> None:
     names = {str(path.relative_to(PROJECT)) for path in DOCUMENTS}
     servers = {f"mcp_servers/{path.parent.name}/README.md" for path in PROJECT.glob("mcp_servers/*/__main__.py")}

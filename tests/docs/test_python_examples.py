@@ -11,6 +11,16 @@ from tests.docs.blocks import Block, Kind, blocks
 from tests.stories.installation import Installation
 
 
+def test_the_first_questions_of_the_first_page_run_or_ask_as_it_says(tmp_path: Path) -> None:
+    [questions] = [block.text for block in blocks_of("README.md", Kind.OUTPUT) if "umbrella" in block.text]
+    asked = Installation(tmp_path, WEATHER_SAMPLE="always").chat(typed=questions)
+    assert asked.code == 3
+    assert "✓ weather.forecast" in asked.err
+    assert "✓ notes.list" in asked.err
+    waiting = [line.split()[0] for line in asked.err.splitlines() if "needs an approval and was not run" in line]
+    assert waiting == ["notes.add", "notes.delete"]
+
+
 def python_of(document: str) -> Block:
     [block] = blocks_of(document, Kind.PYTHON)
     return block
