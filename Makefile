@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help chat run test fast check conformance chaos bench bench-mcp bench-injection bench-search load format catalogs lock pictures clean
+.PHONY: schema help chat run test fast check conformance chaos bench bench-mcp bench-injection bench-search load format catalogs lock pictures clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,10 @@ catalogs: $(VENV)/.installed-dev  ## bring the catalogues of texts up to date wi
 	@$(BIN)/pybabel -q update -D countersign -i $(LOCALES)/countersign.pot -d $(LOCALES) --no-fuzzy-matching \
 	    --ignore-obsolete --ignore-pot-creation-date --no-wrap
 	@rm $(LOCALES)/countersign.pot
+
+schema: $(VENV)/.installed-dev  ## write the JSON Schema of a turn's events anew
+	@$(BIN)/python -c 'import json; from bot.rendering.turn_events import event_schema; print(json.dumps(event_schema(), indent=2))' \
+	    > docs/turn-events.schema.json
 
 pictures: $(VENV)/.installed-dev  ## draw the documents' pictures again, from the real program (needs Chromium and npm)
 	@$(BIN)/python docs/pictures/draw.py

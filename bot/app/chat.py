@@ -8,7 +8,7 @@ import math
 import signal
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,8 @@ from bot.app.database import use_database
 from bot.app.models import select_model
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
+from bot.domain.agents import AgentRef
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.locales import Locale, system_locale, use_locale
 from bot.errors import CountersignError
@@ -40,6 +42,7 @@ from bot.storage.lock_file import FileUse
 
 if TYPE_CHECKING:
     from bot.app.runtime import Runtime, WatchLog
+    from bot.commands.dependencies import Administration
     from bot.engine.engine import Engine
     from bot.ports import Commands
 
@@ -82,6 +85,17 @@ async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog 
         return await _Session(settings, files, options, choice, person, streams, use, watch_log).run()
 
 
+@dataclass(slots=True)
+class _Approvers:
+    """Names of approvers, for events. The administration is set before the first turn."""
+
+    administration: Administration | None = None
+
+    def signed_by(self, terms: ApprovalRequirements, conversation: ConversationKey, agent: AgentRef | None) -> str:
+        """Return the approvers of a call in short text."""
+        return self.administration.signed_by(terms, conversation, agent) if self.administration is not None else ""
+
+
 @dataclass(frozen=True, slots=True)
 class _Session:
     """One chat, from the first prompt to the exit."""
@@ -94,6 +108,7 @@ class _Session:
     streams: Streams
     use: FileUse | None
     watch_log: WatchLog
+    approvers: _Approvers = field(default_factory=_Approvers)
 
     async def run(self) -> int:
         terminal = self._terminal()
@@ -151,6 +166,7 @@ class _Session:
                 terminal.surface.on_open(partial(self._announce, runtime.engine))
                 opening.set_result(await self._opening(runtime))
                 commands.set_result(await _with_approvals(runtime))
+                self.approvers.administration = runtime.services.administration
                 engine.set_result(runtime.engine)
                 await runtime.run_until(leaving)
         except CountersignError as error:
@@ -172,12 +188,16 @@ class _Session:
         options, person, streams = self.options, self.person, self.streams
         folder = read_address(self.settings.database_url, self.settings.data_folder).folder
         files = folder / "files"
-        if options.message is not None:
-            return one_question(
-                options.message, person, streams, approve=options.approve, json=options.json, files=files
-            )
         if not self._interactive:
-            return open_piped_terminal(person, streams, approve=options.approve, json=options.json, files=files)
+            open_headless = open_piped_terminal if options.message is None else partial(one_question, options.message)
+            return open_headless(
+                person,
+                streams,
+                approve=options.approve,
+                json=options.json,
+                signed_by=self.approvers.signed_by,
+                files=files,
+            )
         return on_screen(
             person,
             streams,

@@ -444,6 +444,17 @@ def last_state(step: ToolStep, view: TurnView) -> ToolStep:
     return replace(step, status=_END[step.status])
 
 
+def answer(view: TurnView) -> str:
+    """Return the answer of a turn: its last reply so far, or the result of a call that was run by hand."""
+    if view.turn.question.call is not None:
+        calls = [step for step in _calls(view) if step.status is StepStatus.DONE]
+        return calls[-1].result.text if calls and calls[-1].result else ""
+    if view.streaming and not view.turn.status.ended:
+        return view.streaming
+    replies = [step.message.text for step in view.steps if isinstance(step, ModelStep)]
+    return replies[-1] if replies else ""
+
+
 def reference(turn_id: str) -> str:
     """Reference of a turn for reports by users."""
     return turn_id[:8]

@@ -1,413 +1,403 @@
-"""Events between two views of one turn.
+"""Events of a turn for programs, over HTTP and as lines of `--json`: the differences between what a client has and the
+current view.
 
-Views may be skipped: a call that appears already finished was started first, an approval that appears settled was
-asked for first.
+    event                 data
+    init                  the response and its state (`OpeningShape`)
+    conversation_status   its state (`TurnStateShape`)
+    message               a piece of a reply: `delta` at `offset`; the whole with `notes` in the last one
+                          (`ReplyPieceShape`)
+    model_retry           the model is asked again (`ModelRetryShape`)
+    tool_call_update      a call with its status (`CallUpdateShape`)
+    approval_required     a pending call (`ApprovalShape`)
+    elicitation_required  an open elicitation, for the user who asked (`ElicitationShape`)
+    elicitation_settled   the same after its end
+    error                 the reason for a missing answer (`StreamErrorShape`)
+    done                  the whole response (`ResponseShape`), as the last event
 
-As JSON they are for programs that read `--json`. Fields are added, never renamed:
-
-    event                 fields beside "event" and "turn"
-    turn_queued           ahead, behind, behind_approval, behind_question, offers
-    reply_updated         text                        of one reply, from its beginning
-    model_paused          seconds, reason             asked again then; an incomplete reply starts again
-    tool_started          step, call, server, tool, arguments, status
-    tool_progressed       the same, and text
-    tool_finished         the same as tool_started, and result, is_error, offers
-    approval_requested    the same as tool_started, and approval, revision, fingerprint, expires_in, expires_at,
-                          self_approval
-    approval_settled      the same as approval_requested, and decided_by, reason
-    elicitation_requested step, call, server, tool, elicitation, message, mode, schema or url, expires_in, expires_at
-    elicitation_settled   the same, and action, answered_by, reason
-    turn_finished         text, cancelled             and agent, if one was asked by name
-    turn_failed           reason
-
-`arguments` have the label of every stored secret of the called server in its place, if an approval was requested.
-`server` is null for an unknown tool. `mode` is the kind of an elicitation, form or url; the answer is in no event.
-`self_approval` is "allowed" if the user who asked may approve, or why not (`SelfApproval`). `expires_in` is in seconds,
-`expires_at` in epoch seconds. `behind` is the turn that blocks the conversation. An offer is an action for a user:
-`offer` (check, run_again, stop, continue), `label`, `turn`, and `step` if it is about a call. Text is as the model or
-the tool wrote it: JSON's escapes make it harmless, and a program that displays it must sanitize it.
+Views may be skipped, so events are states, not a history: a call that was approved and has ended since the last view is
+one event. Every event carries the position after it, small enough for an event id: `Last-Event-ID` is all that a stream
+needs to resume, in any process, without repeats. It is untrusted, and only affects the events that this client gets.
+Retries of the model and the progress of calls are live only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
-from bot.domain.approvals import Approval
-from bot.domain.elicitations import Elicitation, FormMode, UrlMode
-from bot.domain.turns import BlockingTurn, ModelRetry, ModelStep, StepStatus, ToolStep, TurnStatus, TurnView
-from bot.rendering.call_arguments import whole_json
-from bot.rendering.timeline import (
-    CheckCallAction,
-    ContinueTurnAction,
-    Offer,
-    RunAgainAction,
-    StopTurnAction,
-    offers_behind,
-    offers_of_call,
+from pydantic.json_schema import models_json_schema
+
+from bot.domain.elicitations import Elicitation
+from bot.domain.turns import ModelRetry, ModelStep, StepStatus, ToolStep, TurnStatus, TurnView
+from bot.i18n import _
+from bot.rendering.response_model import ResponseModel
+from bot.rendering.turn_schemas import (
+    ApprovalShape,
+    CallUpdateShape,
+    ElicitationShape,
+    MessageStatus,
+    ModelRetryShape,
+    OpeningShape,
+    ReplyPieceShape,
+    ResponseShape,
+    SignedBy,
+    StreamErrorShape,
+    TurnStateShape,
+    approval_shape,
+    elicitation_shape,
+    response_shape,
+    status_of,
+    step_id,
+    tool_call_shape,
+    waits_for_answer,
+    waits_for_approval,
+    waits_its_turn,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class TurnQueued:
-    """The turn waits for `ahead` earlier turns of its conversation. `blocker` is the first of them."""
-
-    turn_id: str
-    ahead: int
-    blocker: BlockingTurn | None
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyUpdated:
-    """The reply's text so far, from its beginning."""
-
-    turn_id: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ModelPaused:
-    """The model was busy or unreachable, and is asked again after `pause`. A partial reply starts over."""
-
-    turn_id: str
-    pause: ModelRetry
-
-
-@dataclass(frozen=True, slots=True)
-class ToolStarted:
-    """A tool call is under way."""
-
-    turn_id: str
-    step: ToolStep
-
-
-@dataclass(frozen=True, slots=True)
-class ToolProgressed:
-    """A running call reports progress."""
-
-    turn_id: str
-    step: ToolStep
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ToolFinished:
-    """A call has ended; `step.status` is the outcome."""
-
-    turn_id: str
-    step: ToolStep
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalRequested:
-    """A call waits for an approval."""
-
-    turn_id: str
-    step: ToolStep
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalSettled:
-    """An approval no longer waits; `step.status` and `step.approval` hold the reason."""
-
-    turn_id: str
-    step: ToolStep
-
-
-@dataclass(frozen=True, slots=True)
-class ElicitationRequested:
-    """The server of a call waits for an answer from the user."""
-
-    turn_id: str
-    step: ToolStep
-    elicitation: Elicitation
-
-
-@dataclass(frozen=True, slots=True)
-class ElicitationSettled:
-    """The elicitation no longer waits; its record holds the reason."""
-
-    turn_id: str
-    step: ToolStep
-    elicitation: Elicitation
-
-
-@dataclass(frozen=True, slots=True)
-class TurnFinished:
-    """The turn is answered, or was stopped (`cancelled`)."""
-
-    turn_id: str
-    text: str
-    cancelled: bool = False
-    agent: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnFailed:
-    """The turn ended without an answer."""
-
-    turn_id: str
-    reason: str
-
-
-TurnEvent = (
-    TurnQueued
-    | ReplyUpdated
-    | ModelPaused
-    | ToolStarted
-    | ToolProgressed
-    | ToolFinished
-    | ApprovalRequested
-    | ApprovalSettled
-    | ElicitationRequested
-    | ElicitationSettled
-    | TurnFinished
-    | TurnFailed
+NOTHING = "-"
+OVER = "x"
+_CODE = r"[a-z][0-9]{0,6}(?:_[0-9]{1,6})?"
+_FORM = re.compile(
+    rf"([A-Za-z0-9_-]{{1,64}})\.([-a-z][0-9]{{0,6}})\.([0-9]{{1,9}})\.([0-9a-f]{{8}})\.((?:{_CODE}){{0,1000}})"
 )
+REMEMBERED = 16
+"""Number of latest elicitations of a call that a cursor tracks."""
+_BITS = (1 << REMEMBERED) - 1
+_NUMBERED = re.compile(r"([b-vx-z])([0-9]+)_([0-9]+)")
+"""Codes with counts. The other letters are codes of pending calls, whose numbers differ in meaning."""
 
 
-def event_json(event: TurnEvent) -> dict[str, Any]:
-    """Return an event as a JSON-ready dictionary."""
-    name, fields = _describe_event(event)
-    return {"event": name, "turn": event.turn_id, **fields}
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A position in the events of a turn.
 
-
-def _describe_event(event: TurnEvent) -> tuple[str, dict[str, Any]]:  # noqa: C901, PLR0912 - one case for each kind of event
-    fields: dict[str, Any]
-    match event:
-        case TurnQueued(_, ahead, blocker):
-            name, fields = "turn_queued", _queue_event(ahead, blocker)
-        case ReplyUpdated(_, text):
-            name, fields = "reply_updated", {"text": text}
-        case ModelPaused(_, pause):
-            name, fields = "model_paused", {"seconds": pause.seconds, "reason": pause.reason}
-        case ToolStarted(_, step):
-            name, fields = "tool_started", _call_event(step)
-        case ToolProgressed(_, step, text):
-            name, fields = "tool_progressed", {**_call_event(step), "text": text}
-        case ToolFinished(turn_id, step):
-            offers = _offers(offers_of_call(turn_id, step))
-            name, fields = "tool_finished", {**_call_event(step), **_result(step), "offers": offers}
-        case ApprovalRequested(_, step):
-            name, fields = "approval_requested", {**_call_event(step), **_approval(step)}
-        case ApprovalSettled(_, step):
-            name, fields = "approval_settled", {**_call_event(step), **_approval(step), **_decision(step)}
-        case ElicitationRequested(_, step, elicitation):
-            name, fields = "elicitation_requested", _question(step, elicitation)
-        case ElicitationSettled(_, step, elicitation):
-            name, fields = "elicitation_settled", {**_question(step, elicitation), **_answer(elicitation)}
-        case TurnFinished(_, text, cancelled, agent):
-            name, fields = "turn_finished", {"text": text, "cancelled": cancelled}
-            fields |= {"agent": agent} if agent else {}
-        case TurnFailed(_, reason):
-            name, fields = "turn_failed", {"reason": reason}
-        case _:
-            assert_never(event)
-    return name, fields
-
-
-def _queue_event(ahead: int, blocker: BlockingTurn | None) -> dict[str, Any]:
-    return {
-        "ahead": ahead,
-        "behind": blocker.turn_id if blocker else None,
-        "behind_approval": bool(blocker and blocker.awaits_approval),
-        "behind_question": bool(blocker and blocker.awaits_answer),
-        "offers": _offers(offers_behind(blocker)),
-    }
-
-
-def _offers(offers: Sequence[Offer]) -> list[dict[str, Any]]:
-    return [_offer(offer) for offer in offers]
-
-
-def _offer(offer: Offer) -> dict[str, Any]:
-    match offer:
-        case CheckCallAction(turn_id, n):
-            return {"offer": "check", "label": offer.label, "turn": turn_id, "step": n}
-        case RunAgainAction(turn_id, n):
-            return {"offer": "run_again", "label": offer.label, "turn": turn_id, "step": n}
-        case StopTurnAction(turn_id):
-            return {"offer": "stop", "label": offer.label, "turn": turn_id}
-        case ContinueTurnAction(turn_id):
-            return {"offer": "continue", "label": offer.label, "turn": turn_id}
-
-
-def _call_event(step: ToolStep) -> dict[str, Any]:
-    return {
-        "step": step.n,
-        "call": step.call.id,
-        "server": step.tool.server if step.tool else None,
-        "tool": step.tool.name if step.tool else step.call.name,
-        "arguments": whole_json(step),
-        "status": step.status.value,
-    }
-
-
-def _result(step: ToolStep) -> dict[str, Any]:
-    result = step.result
-    return {"result": result.text if result else "", "is_error": bool(result and result.is_error)}
-
-
-def _approval(step: ToolStep) -> dict[str, Any]:
-    approval = step.approval
-    if approval is None:
-        return {}
-    return {
-        "approval": approval.id,
-        "revision": approval.revision,
-        "fingerprint": approval.fingerprint,
-        "expires_in": approval.expires_in,
-        "expires_at": approval.expires_at,
-        "self_approval": approval.requirements.self_approval.value,
-    }
-
-
-def _decision(step: ToolStep) -> dict[str, Any]:
-    approval = step.approval
-    return {"decided_by": approval.decided_by, "reason": approval.reason} if approval else {}
-
-
-def _question(step: ToolStep, elicitation: Elicitation) -> dict[str, Any]:
-    match elicitation.question.ask:
-        case FormMode(schema):
-            fields: dict[str, Any] = {"mode": "form", "schema": dict(schema)}
-        case UrlMode(url):
-            fields = {"mode": "url", "url": url}
-    called = {name: value for name, value in _call_event(step).items() if name not in ("arguments", "status")}
-    return {
-        **called,
-        "elicitation": elicitation.id,
-        "message": elicitation.question.message,
-        **fields,
-        "expires_in": elicitation.expires_in,
-        "expires_at": elicitation.expires_at,
-    }
-
-
-def _answer(elicitation: Elicitation) -> dict[str, Any]:
-    action = elicitation.reply.action.value if elicitation.reply is not None else None
-    return {"action": action, "answered_by": elicitation.answered_by, "reason": elicitation.reason}
-
-
-_SENT = (StepStatus.STARTED, StepStatus.ASKING, StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN)
-
-
-def diff_events(before: TurnView | None, after: TurnView) -> tuple[TurnEvent, ...]:
-    """Return the events between two views of a turn; `before` is None if none was sent yet.
-
-    Replies and calls are in the order of the steps. `ReplyUpdated` carries the whole text of one reply, and is left out
-    if it is unchanged. No event follows the end of a turn.
+    `state` is the last code of the turn, `steps` has one code for each step in order (see `_CALLS`). `length` and
+    `check` are the number of characters sent of the current reply and their checksum, because a restarted reply may
+    differ.
     """
-    if before is not None and before.turn.status.ended:
-        return ()
-    return tuple(_events(before, after))
+
+    turn_id: str
+    state: str = NOTHING
+    steps: tuple[str, ...] = ()
+    length: int = 0
+    check: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.turn_id}.{self.state}.{self.length}.{self.check:08x}.{''.join(self.steps)}"
+
+    @classmethod
+    def parse(cls, text: str) -> Cursor:
+        """Parse the text form. Raises ValueError."""
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise ValueError("not a cursor")
+        turn_id, state, length, check, steps = match.groups()
+        return cls(turn_id, state, tuple(re.findall(_CODE, steps)), int(length), int(check, 16))
+
+    @property
+    def is_over(self) -> bool:
+        """True if all events were sent."""
+        return self.state == OVER
+
+    def continues(self, text: str) -> bool:
+        """Return True if this text begins with the part that was sent."""
+        return len(text) >= self.length and _checksum(text[: self.length]) == self.check
 
 
-def answer(view: TurnView) -> str:
-    """Return the answer of a turn: its last reply so far, or the result of a call that was run by hand."""
-    if view.turn.question.call is not None:
-        calls = [step for step in view.steps if isinstance(step, ToolStep) and step.status is StepStatus.DONE]
-        return calls[-1].result.text if calls and calls[-1].result else ""
-    replies = _replies(view)
-    return replies[-1] if replies else ""
+def _checksum(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
-def _events(before: TurnView | None, after: TurnView) -> Iterator[TurnEvent]:
-    earlier = _replies(before) if before else []
-    replies = _replies(after)
-    old = {step.n: step for step in before.steps if isinstance(step, ToolStep)} if before else {}
-    index = 0
-    yield from _queue(before, after)
-    for step in after.steps:
-        if isinstance(step, ModelStep):
-            yield from _reply(after.turn.id, earlier, replies, index)
-            index += 1
-        else:
-            yield from _call(old.get(step.n), before, step, after)
-    yield from _reply(after.turn.id, earlier, replies, index)
-    if isinstance(after.activity, ModelRetry) and not (before and before.activity == after.activity):
-        yield ModelPaused(after.turn.id, after.activity)
-    yield from _ending(after)
+@dataclass(frozen=True, slots=True)
+class ElicitationCursor:
+    """Position of a client in the elicitations of one call: their number, and a bit mask of the last `REMEMBERED` that
+    were sent as open, the last one in the lowest bit.
+    """
+
+    count: int = 0
+    waiting: int = 0
+
+    @classmethod
+    def parse(cls, code: str) -> tuple[str, ElicitationCursor]:
+        """Split the code of a call into its own code and this position."""
+        match = _NUMBERED.fullmatch(code)
+        return (match[1], cls(int(match[2]), int(match[3]))) if match is not None else (code, cls())
+
+    def format(self, code: str) -> str:
+        """Append the position to the code of a call; unchanged without elicitations."""
+        return f"{code}{self.count}_{self.waiting}" if self.count else code
+
+    def changes(self, elicitations: Sequence[Elicitation]) -> Iterator[tuple[Elicitation | None, ElicitationCursor]]:
+        """Yield each elicitation that has ended or opened since, with the position after it. One that opened and ended
+        meanwhile is None.
+        """
+        cursor = self
+        for behind, elicitation in enumerate(reversed(elicitations[: cursor.count])):
+            if not elicitation.open and cursor.waiting >> behind & 1:
+                cursor = ElicitationCursor(cursor.count, cursor.waiting & ~(1 << behind))
+                yield elicitation, cursor
+        for elicitation in elicitations[cursor.count :]:
+            cursor = ElicitationCursor(cursor.count + 1, (cursor.waiting << 1 | elicitation.open) & _BITS)
+            yield elicitation if elicitation.open else None, cursor
 
 
-def _queue(before: TurnView | None, after: TurnView) -> Iterator[TurnEvent]:
-    place = (after.ahead, after.blocker)
-    if after.ahead and not (before and (before.ahead, before.blocker) == place):
-        yield TurnQueued(after.turn.id, *place)
+EVENTS: Mapping[str, type[ResponseModel]] = {
+    "init": OpeningShape,
+    "conversation_status": TurnStateShape,
+    "message": ReplyPieceShape,
+    "model_retry": ModelRetryShape,
+    "tool_call_update": CallUpdateShape,
+    "approval_required": ApprovalShape,
+    "elicitation_required": ElicitationShape,
+    "elicitation_settled": ElicitationShape,
+    "error": StreamErrorShape,
+    "done": ResponseShape,
+}
+"""Names of events, and their data."""
+_ENDS = {
+    TurnStatus.DONE: "d",
+    TurnStatus.CANCELLED: "c",
+    TurnStatus.FAILED: "f",
+}
+_FAILURE_SENT = "e"
+_QUEUED = "q"
+"""Code of a queued turn, followed by the number of turns ahead of it."""
+_REPLY_SENT = "m"
+"""Code of a reply that was sent completely."""
+_AWAITING, _APPROVAL_SENT = "w", "a"
+"""Codes of a call that waits, followed by revision and number of approvals, before and after its approval was sent."""
+_CALLS = {
+    StepStatus.READY: "s",
+    StepStatus.STARTED: "s",
+    StepStatus.ASKING: "q",
+    StepStatus.DONE: "d",
+    StepStatus.FAILED: "f",
+    StepStatus.DENIED: "n",
+    StepStatus.EXPIRED: "e",
+    StepStatus.CANCELLED: "c",
+    StepStatus.UNKNOWN: "u",
+}
 
 
-def _replies(view: TurnView) -> list[str]:
-    """Return the texts of all replies, the unfinished one last."""
-    texts = [step.message.text for step in view.steps if isinstance(step, ModelStep)]
-    return [*texts, view.streaming] if view.streaming and not view.turn.status.ended else texts
+def event_schemas(reference: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the JSON Schema of each event, an object of `event` and `data`, and the definitions that they refer to.
+    `reference` is the address of the definition `{model}`.
+    """
+    models = [(model, "serialization") for model in dict.fromkeys(EVENTS.values())]
+    references, definitions = models_json_schema(models, ref_template=reference)  # type: ignore[arg-type]
+    events = [
+        {
+            "type": "object",
+            "properties": {
+                "event": {"const": name},
+                "data": references[model, "serialization"],
+                "id": {"type": "string", "description": "Over HTTP: the position for `Last-Event-ID`."},
+            },
+            "required": ["event", "data"],
+        }
+        for name, model in EVENTS.items()
+    ]
+    return events, definitions["$defs"]
 
 
-def _reply(turn_id: str, earlier: list[str], replies: list[str], index: int) -> Iterator[TurnEvent]:
-    text = replies[index] if index < len(replies) else ""
-    if text and (index >= len(earlier) or earlier[index] != text):
-        yield ReplyUpdated(turn_id, text)
+def event_schema() -> dict[str, Any]:
+    """Return the JSON Schema of an event, as `docs/turn-events.schema.json` publishes it."""
+    events, definitions = event_schemas("#/$defs/{model}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Event of a turn",
+        "description": "An event of a response over HTTP, and a line of `countersign chat --json`.",
+        "oneOf": events,
+        "$defs": definitions,
+    }
 
 
-def _call(old: ToolStep | None, before: TurnView | None, new: ToolStep, after: TurnView) -> Iterator[TurnEvent]:
-    turn_id = after.turn.id
-    if new.approval and not (old and old.approval and old.approval.revision == new.approval.revision):
-        yield ApprovalRequested(turn_id, _at_request(new, new.approval))
-        old = None
-    if new.approval and new.status is not StepStatus.AWAITING and _waits_or_is_new(old):
-        yield ApprovalSettled(turn_id, _with_status(new, StepStatus.READY) if new.status in _SENT else new)
-    if _was_sent(new, after) and not (old and before and _was_sent(old, before)):
-        yield ToolStarted(turn_id, _with_status(new, StepStatus.STARTED))
-    progress = after.progress.get(new.n, "")
-    if progress and not new.status.ended and not (before and before.progress.get(new.n) == progress):
-        yield ToolProgressed(turn_id, new, progress)
-    yield from _questions(old, new, turn_id)
-    if new.status.ended and not (old and old.status.ended):
-        yield ToolFinished(turn_id, new)
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """One event. `cursor` is the client's position after it."""
+
+    name: str
+    data: Mapping[str, Any]
+    cursor: Cursor
 
 
-def _questions(old: ToolStep | None, new: ToolStep, turn_id: str) -> Iterator[TurnEvent]:
-    """Yield the new and the settled elicitations."""
-    before = {elicitation.id: elicitation.open for elicitation in old.elicitations} if old else {}
-    for elicitation in new.elicitations:
-        if elicitation.id not in before:
-            yield ElicitationRequested(
-                turn_id,
-                _with_status(new, StepStatus.ASKING),
-                replace(elicitation, reply=None, answered_by="", reason=""),
-            )
-        if not elicitation.open and before.get(elicitation.id, True):
-            yield ElicitationSettled(turn_id, new, elicitation)
+@dataclass(slots=True)
+class EventEncoder:
+    """Encoder of a turn's events for one client. `conversation` is the public id, `opening` has extra fields of `init`,
+    `reader` is the client's principal, `cursor` the client's position. Progress of running calls is sent live and not
+    repeated.
+    """
 
+    conversation: str
+    signed_by: SignedBy
+    cursor: Cursor
+    opening: Mapping[str, Any] = field(default_factory=dict)
+    reader: str = ""
+    _progress: dict[int, str] = field(default_factory=dict)
+    _retry: str | ModelRetry = ""
 
-def _at_request(step: ToolStep, approval: Approval) -> ToolStep:
-    """Return a call in its state at the request for approval."""
-    open_again = replace(approval, decided_by="", decided_at=None, reason="")
-    return replace(_with_status(step, StepStatus.AWAITING), approval=open_again)
-
-
-def _with_status(step: ToolStep, status: StepStatus) -> ToolStep:
-    """Return a call in an earlier state, which it has passed since the last view."""
-    return replace(step, status=status, result=None)
-
-
-def _waits_or_is_new(step: ToolStep | None) -> bool:
-    return step is None or step.status is StepStatus.AWAITING
-
-
-def _was_sent(step: ToolStep, view: TurnView) -> bool:
-    """Return True if a call was sent at some time. A call after an elicitation is sent again."""
-    under_way = step.status is StepStatus.READY and step.n in view.running
-    return step.status in _SENT or under_way or bool(step.elicitations)
-
-
-def _ending(view: TurnView) -> Iterator[TurnEvent]:
-    match view.turn.status:
-        case TurnStatus.DONE:
-            yield TurnFinished(view.turn.id, answer(view), agent=view.turn.question.agent_name)
-        case TurnStatus.CANCELLED:
-            yield TurnFinished(view.turn.id, answer(view), cancelled=True, agent=view.turn.question.agent_name)
-        case TurnStatus.FAILED:
-            yield TurnFailed(view.turn.id, view.turn.failure)
-        case _:
+    def encode(self, view: TurnView) -> Iterator[StreamEvent]:
+        """Yield the events that are new in this view; no events after the end."""
+        if self.cursor.is_over:
             return
+        if self.cursor.state == NOTHING:
+            opening = OpeningShape(**self._state_fields(view), **self.opening)
+            yield self._event("init", opening, state=_state(view, opening=True))
+        for index, step in enumerate(view.steps):
+            match step:
+                case ModelStep():
+                    yield from self._reply(view, index, step)
+                case ToolStep():
+                    yield from self._call(view, index, step)
+                case _:
+                    assert_never(step)
+        if view.turn.status.ended:
+            yield from self._end(view)
+            return
+        if self.cursor.state != _state(view) and not (waits_its_turn(view) and self._has_begun):
+            yield self._event("conversation_status", TurnStateShape(**self._state_fields(view)), state=_state(view))
+        if view.streaming:
+            yield from self._partial_reply(view)
+        if isinstance(view.activity, ModelRetry) and view.activity != self._retry:
+            retry = view.activity
+            yield self._event(
+                "model_retry", ModelRetryShape(**self._ids(view), seconds=retry.seconds, reason=_(retry.reason))
+            )
+        self._retry = view.activity
+
+    @property
+    def _has_begun(self) -> bool:
+        """Return True if the start of the turn was sent. An older view may arrive after it."""
+        return self.cursor.state != NOTHING and not self.cursor.state.startswith(_QUEUED)
+
+    def _event(self, name: str, data: ResponseModel, **cursor_fields: Any) -> StreamEvent:
+        self.cursor = replace(self.cursor, **cursor_fields)
+        # The fields of these belong to some of their events only.
+        is_sparse = isinstance(data, OpeningShape | ReplyPieceShape)
+        return StreamEvent(name, data.model_dump(by_alias=True, mode="json", exclude_unset=is_sparse), self.cursor)
+
+    def _ids(self, view: TurnView) -> dict[str, str]:
+        return {"response_id": view.turn.id, "conversation_id": self.conversation}
+
+    def _state_fields(self, view: TurnView) -> dict[str, Any]:
+        return {
+            **self._ids(view),
+            "status": status_of(view),
+            "waiting_for_approval": waits_for_approval(view),
+            "waiting_for_answer": waits_for_answer(view),
+            "ahead": view.ahead,
+        }
+
+    # ------------------------------------------------------------------ replies
+
+    def _reply(self, view: TurnView, index: int, step: ModelStep) -> Iterator[StreamEvent]:
+        if index < len(self.cursor.steps):
+            return
+        text = step.message.text
+        if text or step.notes or self.cursor.length:
+            piece = self._piece(view, step.n, text, MessageStatus.COMPLETED, content=text, notes=list(step.notes))
+            yield self._event("message", piece, steps=(*self.cursor.steps, _REPLY_SENT), length=0, check=0)
+        else:
+            self.cursor = replace(self.cursor, steps=(*self.cursor.steps, _REPLY_SENT), length=0, check=0)
+
+    def _partial_reply(self, view: TurnView) -> Iterator[StreamEvent]:
+        text = view.streaming
+        if self.cursor.continues(text) and len(text) == self.cursor.length:
+            return
+        n = view.steps[-1].n + 1 if view.steps else 1
+        piece = self._piece(view, n, text, MessageStatus.IN_PROGRESS)
+        yield self._event("message", piece, length=len(text), check=_checksum(text))
+
+    def _piece(self, view: TurnView, n: int, text: str, status: MessageStatus, **whole: Any) -> ReplyPieceShape:
+        sent = self.cursor.length if self.cursor.continues(text) else 0
+        return ReplyPieceShape(
+            id=step_id(view.turn, n),
+            response_id=view.turn.id,
+            conversation_id=self.conversation,
+            role="ASSISTANT",
+            output_index=n,
+            status=status,
+            offset=sent,
+            delta=text[sent:],
+            **whole,
+        )
+
+    # ------------------------------------------------------------------ calls
+
+    def _call(self, view: TurnView, index: int, step: ToolStep) -> Iterator[StreamEvent]:
+        before = self.cursor.steps[index] if index < len(self.cursor.steps) else ""
+        sent, elicitations = ElicitationCursor.parse(before)
+        code, progress = _code(step), view.progress.get(step.n, "")
+        if sent not in (code, _code_after_approval(code)):
+            yield self._call_update(view, index, step, elicitations.format(code))
+        elif progress and not step.status.ended and self._progress.get(step.n) != progress:
+            yield self._call_update(view, index, step, before)
+        self._progress[step.n] = progress
+        approval = step.approval
+        if step.status is StepStatus.AWAITING and approval is not None and self.cursor.steps[index] == code:
+            shape = approval_shape(view.turn, step, approval, self.conversation, self.signed_by)
+            steps = _replace_code(self.cursor.steps, index, _code_after_approval(code))
+            yield self._event("approval_required", shape, steps=steps)
+        yield from self._elicitations(view, index, step, code)
+
+    def _elicitations(self, view: TurnView, index: int, step: ToolStep, code: str) -> Iterator[StreamEvent]:
+        _, sent = ElicitationCursor.parse(self.cursor.steps[index])
+        for elicitation, after in sent.changes(step.elicitations):
+            steps = _replace_code(self.cursor.steps, index, after.format(code))
+            if elicitation is None:
+                self.cursor = replace(self.cursor, steps=steps)
+                continue
+            name = "elicitation_required" if elicitation.open else "elicitation_settled"
+            shape = elicitation_shape(view.turn, step, elicitation, self.conversation, self.reader)
+            yield self._event(name, shape, steps=steps)
+
+    def _call_update(self, view: TurnView, index: int, step: ToolStep, code: str) -> StreamEvent:
+        shape = tool_call_shape(view.turn, step, view.progress.get(step.n))
+        update = CallUpdateShape(**dict(shape), conversation_id=self.conversation)
+        return self._event("tool_call_update", update, steps=_replace_code(self.cursor.steps, index, code))
+
+    # ------------------------------------------------------------------ the end
+
+    def _end(self, view: TurnView) -> Iterator[StreamEvent]:
+        state = _state(view)
+        if self.cursor.state not in (state, _FAILURE_SENT):
+            yield self._event("conversation_status", TurnStateShape(**self._state_fields(view)), state=state)
+        if view.turn.status is TurnStatus.FAILED and self.cursor.state != _FAILURE_SENT:
+            failure = StreamErrorShape(code="response_failed", message=view.turn.failure, **self._ids(view))
+            yield self._event("error", failure, state=_FAILURE_SENT)
+        shape = response_shape(view, self.conversation, self.signed_by, self.reader)
+        yield self._event("done", shape, state=OVER)
+
+
+def _state(view: TurnView, *, opening: bool = False) -> str:
+    """Return the code of a turn. `init` includes the state unless the turn has ended: the end is sent after the events
+    that led to it.
+    """
+    if waits_its_turn(view):
+        return f"{_QUEUED}{view.ahead}"
+    if view.turn.status.ended:
+        return "i" if opening else _ENDS[view.turn.status]
+    match waits_for_approval(view), waits_for_answer(view):
+        case True, True:
+            return "b"
+        case approval, answer:
+            return "w" if approval else "n" if answer else "r"
+
+
+def _code(step: ToolStep) -> str:
+    if step.status is not StepStatus.AWAITING:
+        return _CALLS[StepStatus.ASKING if step.pending_elicitations else step.status]
+    approval = step.approval
+    signed = f"_{len(approval.approver_names)}" if approval is not None and approval.approver_names else ""
+    return f"{_AWAITING}{approval.revision if approval is not None else 0}{signed}"
+
+
+def _code_after_approval(code: str) -> str:
+    return f"{_APPROVAL_SENT}{code[1:]}" if code.startswith(_AWAITING) else code
+
+
+def _replace_code(steps: tuple[str, ...], index: int, code: str) -> tuple[str, ...]:
+    return (*steps[:index], code, *steps[index + 1 :])

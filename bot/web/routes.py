@@ -11,13 +11,13 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.params import Depends
 from fastapi.routing import APIRoute, iter_route_contexts
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -31,8 +31,9 @@ from bot.commands.text_format import MOMENT, parse_time
 from bot.domain.conversations import Member
 from bot.domain.turns import ToolStep, Turn
 from bot.engine.locales import LocaleResolver
-from bot.i18n import LazyText, _, use_time_zone
+from bot.i18n import _, use_time_zone
 from bot.ports import Commands, EngineApi, PendingApproval, TokenStore, UserActivity
+from bot.rendering.turn_events import event_schemas
 from bot.web.problems import HANDLERS, ErrorAnswer, Handler, Problem, answer_status, rejection_response
 from bot.web.surface import Subscriptions, Uploads
 
@@ -62,38 +63,10 @@ class WebDependencies:
     clock: Callable[[], float] = time.time
 
 
-class ResponseModel(BaseModel):
-    """A response body."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _translate(cls, values: object) -> object:
-        """Translate lazy texts, of which pydantic would keep the English."""
-        return {name: _translated(value) for name, value in values.items()} if isinstance(values, dict) else values
-
-
-def _translated(value: object) -> object:
-    match value:
-        case LazyText():
-            return str(value)
-        case list() | tuple():
-            return [_translated(item) for item in value]
-        case dict():
-            return {name: _translated(item) for name, item in value.items()}
-    return value
-
-
 class RequestModel(BaseModel):
     """A request body. Unknown fields are rejected."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
-
-
-def format_time(seconds: float) -> str:
-    """Format epoch seconds as ISO 8601 in UTC, to the millisecond: `2026-08-31T14:30:00.000Z`."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def parse_moment(field: str, text: str, now: float) -> float:
@@ -170,8 +143,8 @@ _ERRORS: Mapping[int | str, str] = {
     "5XX": "It could not be done.",
 }
 """Errors that every route may return."""
-_SCHEMA = "#/components/schemas/{model}"
-_ERROR = {"application/json": {"schema": {"$ref": _SCHEMA.format(model=ErrorAnswer.__name__)}}}
+SCHEMA_REFERENCE = "#/components/schemas/{model}"
+_ERROR = {"application/json": {"schema": {"$ref": SCHEMA_REFERENCE.format(model=ErrorAnswer.__name__)}}}
 """Schema of their body."""
 
 
@@ -213,15 +186,16 @@ def _operation_id(route: APIRoute) -> str:
 
 
 class _DescribedApi(FastAPI):
-    """FastAPI with the schema of errors. Declaring errors per route would give them the route's response class, which
-    may be a stream.
+    """FastAPI with the schemas of errors and events. Declaring errors per route would give them the route's response
+    class, which may be a stream.
     """
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document, built once."""
         document = super().openapi()
-        error = ErrorAnswer.model_json_schema(ref_template=_SCHEMA)
-        schemas = {**document["components"]["schemas"], **error.pop("$defs"), ErrorAnswer.__name__: error}
+        error = ErrorAnswer.model_json_schema(ref_template=SCHEMA_REFERENCE)
+        _, of_events = event_schemas(SCHEMA_REFERENCE)
+        schemas = {**of_events, **document["components"]["schemas"], **error.pop("$defs"), ErrorAnswer.__name__: error}
         document["components"]["schemas"] = dict(sorted(schemas.items()))
         return document
 

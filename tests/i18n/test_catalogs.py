@@ -346,7 +346,14 @@ NO_TEXTS: dict[str, frozenset[str]] = {
             "The token's role or workspace is another.",
         }
     ),
-    "bot/web/turn_events.py": frozenset({"not a cursor"}),
+    "bot/rendering/turn_events.py": frozenset(
+        {
+            "not a cursor",
+            "An event of a response over HTTP, and a line of `countersign chat --json`.",
+            "Event of a turn",
+            "Over HTTP: the position for `Last-Event-ID`.",
+        }
+    ),
 }
 """Literals that look like texts and are none, by file."""
 

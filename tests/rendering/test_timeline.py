@@ -21,6 +21,7 @@ from bot.rendering.timeline import (
     ReplyText,
     TimelineSection,
     ToolOutput,
+    answer,
     timeline,
 )
 from tests.rendering.turns import a_form, a_reply, a_step, a_view, an_approval
@@ -164,3 +165,16 @@ def test_a_second_try_says_that_the_first_may_have_happened() -> None:
     view = a_view()
     again = replace(view, turn=replace(view.turn, question=TurnInput("run", call=ToolCall("c", "x"), again=True)))
     assert only(again).entries == (Note(SECOND_TRY),)
+
+
+def test_the_answer_is_the_last_reply_as_far_as_it_has_come() -> None:
+    assert answer(a_view()) == ""
+    assert answer(a_view(a_reply(0, "one"), streaming="tw")) == "tw"
+    assert answer(a_view(a_reply(0, "one"), a_reply(1, "two"), status=TurnStatus.DONE)) == "two"
+
+
+@pytest.mark.parametrize(("status", "text"), [(StepStatus.DONE, "Added"), (StepStatus.FAILED, "")])
+def test_the_answer_of_a_call_by_hand_is_what_it_returned(status: StepStatus, text: str) -> None:
+    view = a_view(a_step(status, result="Added"), status=TurnStatus.DONE)
+    by_hand = replace(view.turn, question=TurnInput("Run it again", call=ToolCall("c", "notes__add_note")))
+    assert answer(replace(view, turn=by_hand)) == text

@@ -73,7 +73,8 @@ def test_a_script_names_an_agent_in_the_line_or_as_an_option(tmp_path: Path, mod
     assert "Agent: support" in outcome.err
     outcome = place.chat("--agent", "データ", "--json", "-m", "いくつ")
     finished = json.loads(outcome.out.splitlines()[-1])
-    assert (finished["event"], finished["text"], finished["agent"]) == ("turn_finished", "データ: いくつ", "データ")
+    assert (finished["event"], finished["data"]["text"]) == ("done", "データ: いくつ")
+    assert finished["data"]["agent"]["name"] == "データ"
     outcome = place.chat("--agent", "データ", typed="one\nas support two\nthree\n")
     assert outcome.out.split("\n\n") == ["データ: one", "support: two", "support: three\n"]
     outcome = place.chat("--agent", "nobody", "-m", "one")

@@ -136,8 +136,9 @@ def test_a_pipe_answers_with_the_line_behind_the_question(tmp_path: Path, model:
             alone = await asyncio.to_thread(lambda: place.chat("-m", "book a seat", "--json"))
             assert alone.code == 0
             asked, settled = (event for event in alone.events if event["event"].startswith("elicitation"))
-            assert (asked["mode"], asked["message"]) == ("form", "The 14:05 has seats left. How many?")
-            assert (settled["action"], alone.events[-1]["text"]) == ("cancel", "It said: Nothing was booked: cancel.")
+            assert (asked["data"]["mode"], asked["data"]["message"]) == ("form", "The 14:05 has seats left. How many?")
+            assert settled["data"]["action"] == "cancel"
+            assert alone.events[-1]["data"]["text"] == "It said: Nothing was booked: cancel."
 
     asyncio.run(piped())
 

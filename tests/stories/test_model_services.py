@@ -9,6 +9,7 @@ import pytest
 
 from tests.fakes.llm import Api, Call, Cut, FakeLanguageModel, Gate, Reply, Request, Say, Status
 from tests.stories.installation import KEY, Installation, a_tool, scripted
+from tests.turn_events import checked
 
 APIS: tuple[Api, ...] = ("openai", "responses", "anthropic")
 VARIABLES = {"openai": "OPENAI", "responses": "OPENAI", "anthropic": "ANTHROPIC"}
@@ -86,9 +87,9 @@ def test_a_program_is_told_when_a_busy_model_is_asked_again(tmp_path: Path) -> N
     with FakeLanguageModel("openai", rule=Script(busy, Say("There it is."))) as model:
         said = Installation(tmp_path, {}, model=model).chat("--json", "-m", "hello")
     assert said.code == 0, said.err
-    (paused,) = [event for event in said.events if event["event"] == "model_paused"]
+    (paused,) = [checked(event)["data"] for event in said.events if event["event"] == "model_retry"]
     assert (paused["seconds"], "slow down" in paused["reason"]) == (1, True)
-    assert said.events[-1]["text"] == "There it is."
+    assert said.events[-1]["data"]["text"] == "There it is."
 
 
 @pytest.mark.parametrize("api", APIS)

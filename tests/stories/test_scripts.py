@@ -13,6 +13,7 @@ import pytest
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Rule, Say, Status
 from tests.fakes.terminal import PATIENCE
 from tests.stories.installation import Installation, ScriptedServer, a_tool, scripted
+from tests.turn_events import checked, joined
 
 READ, WRITE = Call("desk__look", {"at": "shelf"}), Call("desk__file", {"paper": "A4"})
 
@@ -88,23 +89,24 @@ def test_json_is_one_event_a_line_in_the_order_of_what_happens(tmp_path: Path) -
         place = Installation(tmp_path, {"desk": server.entry}, model=model)
         said = place.chat("--json", "--approve", "all", typed="go\nforbidden\n")
     assert said.code == 1
-    *went, failed = said.events
-    assert failed["event"] == "turn_failed"
-    assert "that is too long" in failed["reason"]
-    assert len({event["turn"] for event in went} | {failed["turn"]}) == 2
-
-    names = [event["event"] for event in went if event["event"] != "reply_updated"]
-    assert names[:2] == ["approval_requested", "approval_requested"]
-    assert names[-1] == "turn_finished"
+    events = [checked(event) for event in said.events]
+    *went, failed, ended = events
+    assert (failed["event"], ended["event"], ended["data"]["status"]) == ("error", "done", "FAILED")
+    assert "that is too long" in failed["data"]["message"]
+    assert ended["data"]["error"] == failed["data"]["message"]
+    ends = [at for at, event in enumerate(went) if event["event"] == "done"]
+    went = went[: ends[0] + 1]
+    assert len({event["data"]["responseId"] for event in went}) == 1
     for tool in ("look", "file"):
-        mine = [event["event"] for event in went if event.get("tool") == tool]
-        assert mine == ["approval_requested", "approval_settled", "tool_started", "tool_finished"]
-    texts = [event["text"] for event in went if event["event"] == "reply_updated"]
-    assert "Let me see." in texts
-    assert went[-1]["text"] == texts[-1] == "2 of 2 ran."
-    (filed,) = (event for event in went if event["event"] == "tool_finished" and event["tool"] == "file")
-    assert (filed["server"], filed["arguments"], filed["status"]) == ("desk", {"paper": "A4"}, "done")
-    assert (filed["result"], filed["is_error"]) == ("done", False)
+        mine = [event for event in went if tool in (event["data"].get("name"), event["data"].get("tool"))]
+        assert [event["event"] for event in mine][:2] == ["tool_call_update", "approval_required"]
+        assert mine[1]["data"]["signedBy"], "who may approve it"
+        assert (mine[-1]["event"], mine[-1]["data"]["status"]) == ("tool_call_update", "COMPLETED")
+    assert list(joined(went).values()) == ["Let me see.", "2 of 2 ran."]
+    assert went[-1]["data"]["text"] == "2 of 2 ran."
+    (filed,) = (call for call in went[-1]["data"]["toolCalls"] if call["name"] == "file")
+    assert (filed["server"], filed["arguments"], filed["status"]) == ("desk", {"paper": "A4"}, "COMPLETED")
+    assert (filed["result"], filed["error"], filed["decidedBy"]) == ("done", None, "owner")
     assert sorted(server.calls) == [("file", {"paper": "A4"}), ("look", {"at": "shelf"})]
 
 

@@ -14,6 +14,7 @@ from tests.platforms.console.terminal import echoed
 from tests.stories.counted_calls import COUNT_IT, UNSURE, CountingPlace, counting
 from tests.stories.installation import PROJECT, Installation
 from tests.stories.test_approvals import card
+from tests.turn_events import checked
 
 CTRL_D = "\x04"
 
@@ -91,7 +92,7 @@ def test_a_script_is_told_which_command_to_use_and_can_use_it(tmp_path: Path) ->
     assert place.counted == 2
 
 
-def test_a_call_whose_server_dies_in_it_says_why_and_a_program_reads_the_offers(tmp_path: Path) -> None:
+def test_a_call_whose_server_dies_in_it_says_why_and_a_program_reads_the_state(tmp_path: Path) -> None:
     def deadly(request: Request) -> Reply:
         return Say("Gone.") if request.results else Say(calls=(Call("test__die", {}),))
 
@@ -102,13 +103,9 @@ def test_a_call_whose_server_dies_in_it_says_why_and_a_program_reads_the_offers(
     line = next(line for line in said.err.splitlines() if line.startswith("  ? test.die"))
     assert f"{UNSURE}  The connection to server test" in line
     assert line.count("happened") == 1
-    (ended,) = (event for event in events if event["event"] == "tool_finished")
-    assert ended["status"] == "unknown"
-    assert [(offer["offer"], offer["label"], offer["step"]) for offer in ended["offers"]] == [
-        ("check", "Check", ended["step"]),
-        ("run_again", "Run again", ended["step"]),
-    ]
-    assert {offer["turn"] for offer in ended["offers"]} == {ended["turn"]}
+    *_, ended = (checked(event)["data"] for event in events if event["event"] == "tool_call_update")
+    assert (ended["status"], ended["server"], ended["name"]) == ("UNKNOWN", "test", "die")
+    assert "The connection to server test" in ended["error"]
 
 
 @pytest.mark.parametrize(("moment", "found"), [("after", "is there."), ("before", "is not there.")])

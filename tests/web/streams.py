@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx2
 
+from bot.rendering.turn_events import EVENTS
+from tests.turn_events import checked
 from tests.web.api_server import ADMIN_TOKEN
 
 PATIENCE = 60.0
@@ -53,6 +55,8 @@ class Stream:
             async for line in self._lines:
                 if not line and "event" in fields:
                     told = Told(fields["event"], json.loads(fields["data"]), fields.get("id", ""))
+                    if told.name in EVENTS:
+                        checked({"event": told.name, "data": told.data, "id": told.id})
                     self.seen.append(told)
                     return told
                 name, _, value = line.partition(": ")

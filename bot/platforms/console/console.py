@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from io import UnsupportedOperation
 from pathlib import Path
 from time import monotonic
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
+from bot.domain.agents import AgentRef
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import DeliveryFailed, NotFound
@@ -31,12 +33,15 @@ from bot.platforms.console.headless import (
     PipedChat,
 )
 from bot.platforms.console.local_user import LocalUser
-from bot.platforms.console.plain_output import JsonLines, PlainStream
+from bot.platforms.console.plain_output import PlainStream
 from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.turn_tracker import StartState, TurnTracker
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import LEFT_OUT, ToolFile, returned_files
+
+if TYPE_CHECKING:
+    from bot.rendering.turn_schemas import SignedBy
 
 # -------------------- surface
 
@@ -326,6 +331,11 @@ def on_screen(
     return Terminal(listener, ConsoleSurface(user, tracker, transcript, files))
 
 
+def unnamed_approvers(_terms: ApprovalRequirements, _conversation: ConversationKey, _agent: AgentRef | None) -> str:
+    """Name no approvers."""
+    return ""
+
+
 def one_question(
     text: str,
     user: LocalUser,
@@ -333,12 +343,13 @@ def one_question(
     *,
     approve: ApproveMode = ApproveMode.ASK,
     json: bool = False,
+    signed_by: SignedBy = unnamed_approvers,
     files: Path | None = None,
 ) -> Terminal:
     """Return the terminal for `-m TEXT`: the answer goes to standard output, the rest to standard error; `json` for
-    events instead.
+    events instead, in which `signed_by` names the approvers of calls.
     """
-    tracker, drawing, approver = _headless_parts(user, streams, approve, json=json)
+    tracker, drawing, approver = _headless_parts(user, streams, approve, json=json, signed_by=signed_by)
     handlers = HeadlessHandlers(approver, ElicitationPrompt(user, drawing.notice))
     listener = OneQuestion(text, user, tracker, handlers, _output(streams))
     return Terminal(listener, ConsoleSurface(user, tracker, drawing, files))
@@ -350,10 +361,11 @@ def open_piped_terminal(
     *,
     approve: ApproveMode = ApproveMode.ASK,
     json: bool = False,
+    signed_by: SignedBy = unnamed_approvers,
     files: Path | None = None,
 ) -> Terminal:
     """Return the terminal for a pipe: every line of standard input is a message or the answer to an elicitation."""
-    tracker, drawing, approver = _headless_parts(user, streams, approve, json=json)
+    tracker, drawing, approver = _headless_parts(user, streams, approve, json=json, signed_by=signed_by)
     lines = InputLines(input_lines(streams.stdin))
     handlers = HeadlessHandlers(approver, ElicitationPrompt(user, drawing.notice, lines))
     listener = PipedChat(lines, user, tracker, handlers, _output(streams))
@@ -361,11 +373,16 @@ def open_piped_terminal(
 
 
 def _headless_parts(
-    user: LocalUser, streams: Streams, approve: ApproveMode, *, json: bool
+    user: LocalUser, streams: Streams, approve: ApproveMode, *, json: bool, signed_by: SignedBy
 ) -> tuple[TurnTracker, Drawing, AutoApprover]:
     theme = ConsoleTheme.for_stream(streams.stderr, streams.environ)
-    kind = JsonLines if json else PlainStream
-    drawing: Drawing = kind(streams.stdout, streams.stderr, theme)
+    drawing: Drawing
+    if json:
+        from bot.platforms.console.json_output import JsonLines  # noqa: PLC0415 - its schemas take a while to load
+
+        drawing = JsonLines(streams.stdout, streams.stderr, theme, signed_by)
+    else:
+        drawing = PlainStream(streams.stdout, streams.stderr, theme)
     return TurnTracker(), drawing, AutoApprover(approve, user, drawing.notice)
 
 

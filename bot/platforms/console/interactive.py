@@ -46,7 +46,7 @@ from bot.platforms.console.transcript import LazyRenderer, Piece, PieceKind, Tra
 from bot.platforms.console.turn_tracker import StartState, TurnTracker, await_ready
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import single_line
-from bot.rendering.turn_events import answer
+from bot.rendering.timeline import answer
 
 # -------------------- chrome
 

@@ -4,7 +4,6 @@ final. Replies to commands are plain text; their next steps are lines to type.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from time import time
@@ -31,8 +30,7 @@ from bot.platforms.console.transcript import (
 from bot.rendering.approval_card import approval_card
 from bot.rendering.elicitation_card import ElicitationCard, elicitation_card
 from bot.rendering.text_safety import single_line, strip_control
-from bot.rendering.timeline import offers_behind, waiting_text
-from bot.rendering.turn_events import answer, diff_events, event_json
+from bot.rendering.timeline import answer, offers_behind, waiting_text
 
 ARROW, BACK, ON = "→", "◀", "▶"
 Step = tuple[str, str, str]
@@ -233,30 +231,6 @@ class PlainStream:
             write(self._stdout, "" if text.endswith("\n") else "\n")
             text += "\0"
         self._printed[key] = text
-
-
-class JsonLines:
-    """Writes every event of our turns as one JSON object a line."""
-
-    def __init__(self, stdout: TextIO, stderr: TextIO, theme: ConsoleTheme) -> None:
-        self._stdout = stdout
-        self._stderr = stderr
-        self._theme = theme
-        self._before: dict[str, TurnView] = {}
-
-    def append_own(self, view: TurnView) -> None:
-        """Write the events since the last view."""
-        for event in diff_events(self._before.get(view.turn.id), view):
-            write(self._stdout, json.dumps(event_json(event), default=str) + "\n")
-        self._before[view.turn.id] = view
-
-    def append_foreign(self, view: TurnView, heading: str) -> None:
-        """Write the end of a foreign turn to standard error."""
-        print_foreign_turn(view, heading, LeftMargin(self._stderr, self._theme, view), self._theme)
-
-    def notice(self, text: str) -> None:
-        """Write one line to standard error."""
-        write(self._stderr, f"{safe_lines(text)}\n")
 
 
 def print_foreign_turn(view: TurnView, heading: str, margin: LeftMargin, theme: ConsoleTheme) -> None:

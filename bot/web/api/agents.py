@@ -7,9 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from bot.rendering.response_model import ResponseModel
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_conversation
-from bot.web.routes import ResponseModel, WebDependencies, api_router
+from bot.web.routes import WebDependencies, api_router
 
 
 class Agent(ResponseModel):

@@ -15,11 +15,12 @@ from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
 from bot.domain.elicitation_answers import AnswerRejected, ElicitationAnswered, InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import ElicitationAction, ElicitationResult, FormMode
 from bot.i18n import _
+from bot.rendering.response_model import ResponseModel
+from bot.rendering.turn_schemas import ElicitationShape, elicitation_shape
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id
 from bot.web.problems import Problem
-from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
-from bot.web.turn_schemas import ElicitationShape, elicitation_shape
+from bot.web.routes import RequestModel, WebDependencies, api_router
 
 ElicitationId = Annotated[str, Path(alias="elicitationId", max_length=100)]
 

@@ -15,8 +15,9 @@ from bot.commands.server_directory import VisibleServer
 from bot.domain.policies import ANY, Rule
 from bot.domain.policy_syntax import RuleError, describe_rule, parse_rule, rule_to_table
 from bot.i18n import _
+from bot.rendering.response_model import ResponseModel
 from bot.web.problems import Problem
-from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
+from bot.web.routes import RequestModel, WebDependencies, api_router
 from bot.web.server_responses import Moment, RequestedOptions, ResponseOptions
 from bot.web.server_scope import CurrentScope, Services
 

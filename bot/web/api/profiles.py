@@ -13,8 +13,9 @@ from bot.commands.profiles import Outdated, parse_profile, profile_values
 from bot.commands.server_directory import VisibleServer
 from bot.domain.profiles import Binding, Profile
 from bot.i18n import _
+from bot.rendering.response_model import ResponseModel
 from bot.web.problems import Problem
-from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
+from bot.web.routes import RequestModel, WebDependencies, api_router
 from bot.web.server_responses import Moment, RequestedOptions, ResponseOptions
 from bot.web.server_scope import (
     CurrentScope,

@@ -32,15 +32,16 @@ from bot.domain.conversations import Attachment, ConversationKey, InboundMessage
 from bot.domain.turns import Receipt, TurnView
 from bot.errors import ContentDeleted, CountersignError, NotFound, QueueFull
 from bot.i18n import _, ngettext
+from bot.rendering.response_model import ResponseModel
+from bot.rendering.turn_events import Cursor, EventEncoder, event_schemas
+from bot.rendering.turn_schemas import ResponseShape, StreamErrorShape, is_waiting, response_shape
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, is_own, may_see, own_conversation
 from bot.web.limits import RequestStreamPlace, StreamPlace
 from bot.web.problems import Problem, problem_of_error
-from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
+from bot.web.routes import SCHEMA_REFERENCE, RequestModel, WebDependencies, api_router
 from bot.web.sse import EventStream, ServerEvent, stream_description
 from bot.web.surface import Uploads
-from bot.web.turn_events import EVENTS, Cursor, EventEncoder
-from bot.web.turn_schemas import ResponseShape, is_waiting, response_shape
 
 MOST_IMAGES = 5
 _DATA = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,([A-Za-z0-9+/=\s]+)")
@@ -196,7 +197,7 @@ IdempotencyKey = Annotated[
         description="Of this very question, the caller's own: sent again under it, it is asked once.",
     ),
 ]
-_STREAM = stream_description(*EVENTS)
+_STREAM = stream_description(event_schemas(SCHEMA_REFERENCE)[0])
 _UNFINISHED = {
     "model": ResponseShape,
     "description": "It waits for an approval or for an answer to a server, or is still being answered.",
@@ -433,7 +434,8 @@ class _Responses:
         except CountersignError as error:
             # Without an id, and not the end: a client that reconnects continues at this point.
             problem = problem_of_error(error)
-            yield ServerEvent("error", {"code": problem.code, "message": problem.message})
+            shape = StreamErrorShape(code=problem.code, message=problem.message)
+            yield ServerEvent("error", shape.model_dump(by_alias=True, mode="json", exclude_unset=True))
 
     async def wait(self, turn_id: str) -> TurnView:
         """Return the turn once it has ended or waits for a user, or its current view after the timeout."""

@@ -11,11 +11,12 @@ from bot.commands.text_format import MOMENT
 from bot.domain.turns import StepStatus
 from bot.i18n import _
 from bot.ports import CallQuery, CallSummary
+from bot.rendering.response_model import ResponseModel, format_time
+from bot.rendering.turn_schemas import CallStatus, call_status, step_statuses
 from bot.web.conversation_ids import format_id
 from bot.web.problems import Problem
-from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router, format_time, parse_moment
+from bot.web.routes import RequestModel, WebDependencies, api_router, parse_moment
 from bot.web.server_scope import CurrentScope, RequestScope, Services, WorkspaceName
-from bot.web.turn_schemas import CallStatus, call_status, step_statuses
 
 MOST_ROWS = 10_000
 """Highest offset in a list."""

@@ -24,8 +24,9 @@ from bot.domain.tools import ToolKind
 from bot.domain.turns import ReadFile, ToolStep, TurnView
 from bot.i18n import _
 from bot.ports import EngineApi
+from bot.rendering.response_model import ResponseModel
 from bot.web.limits import RequestStreamPlace
-from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
+from bot.web.routes import RequestModel, WebDependencies, api_router
 from bot.web.server_responses import ResponseOptions, ServerSerializer, ToolAnswer
 from bot.web.server_scope import CurrentScope, Services
 

@@ -141,12 +141,12 @@ async def test_programs_read_what_is_asked_and_how_it_ended() -> None:
     async with process(None, {"go": asks(a_form())}, stdin='go\nanswer {"title": "Milk"}\n', json=True) as chat:
         assert await chat.code() == 0
         asked, settled = (event for event in chat.events if str(event["event"]).startswith("elicitation"))
-        assert (asked["event"], asked["mode"], asked["message"]) == (
-            "elicitation_requested",
+        assert (asked["event"], asked["data"]["mode"], asked["data"]["message"]) == (
+            "elicitation_required",
             "form",
             "What is it called?",
         )
-        assert (settled["event"], settled["action"], settled["answered_by"]) == ("elicitation_settled", "accept", "ana")
+        assert (settled["event"], settled["data"]["action"]) == ("elicitation_settled", "accept")
         assert "Milk" not in str(settled)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import io
+import itertools
 import json
 import os
 from collections.abc import AsyncIterator
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bot.domain.approvals import DecisionType, MoreApprovalsNeeded, NotAllowed, ViewRequired
 from bot.domain.commands import Reply, Table
@@ -20,8 +23,10 @@ from bot.domain.messages import assistant
 from bot.domain.turns import ModelRetry, ModelStep, StepStatus, ToolRef, TurnStatus, TurnView
 from bot.errors import DatabaseHeld
 from bot.platforms.console.auto_approval import ApproveMode
-from bot.platforms.console.console import Streams, Terminal, one_question, open_piped_terminal
+from bot.platforms.console.console import Streams, Terminal, one_question, open_piped_terminal, unnamed_approvers
+from bot.platforms.console.json_output import JsonLines
 from bot.platforms.console.local_user import LocalUser
+from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.console.chat import now
 from tests.platforms.console.scripted_engine import (
@@ -33,6 +38,7 @@ from tests.platforms.console.scripted_engine import (
     a_turn,
     an_approval,
 )
+from tests.turn_events import checked, joined
 
 
 @dataclass
@@ -59,8 +65,11 @@ class Process:
         return self.streams.stderr.getvalue()
 
     @property
-    def events(self) -> list[dict[str, object]]:
-        return [json.loads(line) for line in self.out.splitlines()]
+    def events(self) -> list[dict[str, Any]]:
+        """The lines, each of which fits the published schema."""
+        events = [json.loads(line) for line in self.out.splitlines()]
+        assert all(map(checked, events))
+        return events
 
 
 @asynccontextmanager
@@ -145,9 +154,9 @@ async def test_each_time_the_model_is_asked_again_is_an_event() -> None:
 
     async with process("go", {"go": waits}, json=True) as running:
         assert await running.code() == 0
-        assert [event for event in running.events if event["event"] == "model_paused"] == [
-            {"event": "model_paused", "turn": "t1", "seconds": pause.seconds, "reason": pause.reason}
-            for pause in (pauses[0], *pauses)
+        about = {"responseId": "t1", "conversationId": "c1"}
+        assert [event["data"] for event in running.events if event["event"] == "model_retry"] == [
+            {**about, "seconds": pause.seconds, "reason": pause.reason} for pause in (pauses[0], *pauses)
         ]
 
 
@@ -360,18 +369,66 @@ async def test_json_is_one_event_a_line() -> None:
     async with process("go", {"go": asks}, json=True) as running:
         assert await running.code() == 3
         assert [event["event"] for event in running.events] == [
-            "approval_requested",
-            "approval_settled",
-            "tool_finished",
-            "reply_updated",
-            "turn_finished",
+            "init",
+            "tool_call_update",
+            "approval_required",
+            "tool_call_update",
+            "conversation_status",
+            "message",
+            "conversation_status",
+            "done",
         ]
-        assert running.events[-1] == {
-            "event": "turn_finished",
-            "turn": "t1",
-            "text": "Done with it.",
-            "cancelled": False,
-        }
+        assert all(line.keys() == {"event", "data"} for line in running.events)
+        denied = next(event["data"] for event in reversed(running.events) if event["event"] == "tool_call_update")
+        assert (denied["status"], denied["decidedBy"]) == ("DENIED", "")
+        assert denied["reason"] == "No terminal was open to approve it."
+        done = running.events[-1]["data"]
+        assert (done["status"], done["text"], done["conversationId"]) == ("COMPLETED", "Done with it.", "c1")
+
+
+async def test_json_grows_with_the_answer_and_not_with_its_square() -> None:
+    text = "The weather is fine. " * 500
+
+    async def writes(turn: ScriptedTurn) -> None:
+        await turn.stream(*(text[:length] for length in range(1, len(text), 20)))
+        await turn.end(text)
+
+    async with process("go", {"go": writes}, json=True) as running:
+        assert await running.code() == 0
+        pieces = [event["data"] for event in running.events if event["event"] == "message"]
+        assert sum(len(piece["delta"]) for piece in pieces) == len(text)
+        assert len(running.out) < 6 * len(text), "the pieces, the reply, and the response at the end"
+
+
+@given(
+    replies=st.lists(
+        st.tuples(st.lists(st.tuples(st.text(max_size=8), st.booleans()), max_size=6), st.text(max_size=20)), max_size=3
+    ),
+    seconds=st.sampled_from([0, 0.04, 1]),
+)
+def test_the_pieces_of_a_reply_joined_are_its_final_text(
+    replies: list[tuple[list[tuple[str, bool]], str]], seconds: float
+) -> None:
+    """Every reply is written piece by piece, and begun anew in between or cut off: the pieces tell its end."""
+    out = io.StringIO()
+    clock = itertools.count(0, seconds).__next__
+    lines = JsonLines(out, io.StringIO(), ConsoleTheme(colour=False, unicode=True), unnamed_approvers, clock)
+    steps: list[ModelStep] = []
+    for n, (pieces, text) in enumerate(replies, start=1):
+        written = ""
+        for piece, begins_anew in pieces:
+            written = piece if begins_anew else written + piece
+            lines.append_own(TurnView(a_turn(), tuple(steps), n, streaming=written))
+        steps.append(ModelStep(n, assistant(text)))
+        lines.append_own(TurnView(a_turn(), tuple(steps), n))
+    lines.append_own(TurnView(a_turn(status=TurnStatus.DONE), tuple(steps), len(steps) + 1))
+    events = [checked(json.loads(line)) for line in out.getvalue().splitlines()]
+    final = {f"t1:{n}": text for n, (_, text) in enumerate(replies, start=1)}
+    assert all(final[n] == text for n, text in joined(events).items())
+    assert {n: text for n, text in final.items() if text} == {n: text for n, text in joined(events).items() if text}
+    contents = {event["data"]["id"]: event["data"]["content"] for event in events if "content" in event["data"]}
+    assert all(final[n] == text for n, text in contents.items())
+    assert events[-1]["data"]["text"] == (replies[-1][1] if replies else "")
 
 
 async def test_answers_to_other_turns_go_to_standard_error_once() -> None:

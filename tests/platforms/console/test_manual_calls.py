@@ -71,7 +71,7 @@ async def test_without_a_screen_what_it_returned_is_the_answer() -> None:
         assert running.err.splitlines()[-1].endswith("notes.add_note")
     async with process("go", {"go": returns(LISTED)}, json=True) as running:
         assert await running.code() == 0
-        assert running.events[-1]["text"] == LISTED
+        assert running.events[-1]["data"]["text"] == LISTED
 
 
 async def test_a_call_that_failed_is_told_in_full_and_is_exit_code_1() -> None:

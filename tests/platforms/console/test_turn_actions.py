@@ -136,15 +136,11 @@ async def test_asked_once_with_nothing_to_take_up_the_exit_code_is_1() -> None:
             assert (running.out, running.err) == ("", f"{words}\n")
 
 
-async def test_a_program_reads_the_offers_in_the_events() -> None:
+async def test_a_program_reads_in_the_events_what_can_be_checked() -> None:
     async with process("go", {"go": loses}, json=True) as running:
         assert await running.code() == 0
-        (ended,) = (event for event in running.events if event["event"] == "tool_finished")
-        assert ended["offers"] == [
-            {"offer": "check", "label": "Check", "turn": "t1", "step": 0},
-            {"offer": "run_again", "label": "Run again", "turn": "t1", "step": 0},
-        ]
-        assert ended["status"] == "unknown"
+        *_, ended = (event["data"] for event in running.events if event["event"] == "tool_call_update")
+        assert (ended["status"], ended["responseId"], ended["outputIndex"]) == ("UNKNOWN", "t1", 0)
 
 
 async def test_without_a_screen_a_message_behind_an_approval_says_once_how_to_get_on() -> None:
@@ -164,6 +160,5 @@ async def test_without_a_screen_a_message_behind_an_approval_says_once_how_to_ge
     async with process("go", {"go": waits}, json=True) as running:
         assert await running.code() == 0
         first, *rest = running.events
-        assert (first["event"], first["behind"], first["behind_approval"]) == ("turn_queued", "t0", True)
-        assert first["offers"] == [{"offer": "stop", "label": "Stop what is ahead", "turn": "t0"}]
-        assert [event["event"] for event in rest] == ["reply_updated", "turn_finished"]
+        assert (first["event"], first["data"]["status"], first["data"]["ahead"]) == ("init", "CREATED", 1)
+        assert [event["event"] for event in rest] == ["message", "conversation_status", "done"]

@@ -25,8 +25,8 @@ from bot.i18n import _
 from bot.rendering.approval_card import ApprovalCard, approval_card, format_changes, whole_card
 from bot.rendering.call_arguments import shared_json, whole_json
 from bot.rendering.elicitation_card import domain_of, outcome_text, server_name, warning_text
-from bot.rendering.turn_events import answer
-from bot.web.routes import ResponseModel, format_time
+from bot.rendering.response_model import ResponseModel, format_time
+from bot.rendering.timeline import answer
 
 
 class ConversationStatus(StrEnum):
@@ -198,6 +198,64 @@ class ElicitationShape(ResponseModel):
     expires_at: str | None
     action: str | None = Field(description="How it ended: `accept`, `decline` or `cancel`; null while it waits.")
     outcome: str = Field(description="The same in a few words.")
+
+
+class TurnStateShape(ResponseModel):
+    """The state of a response."""
+
+    response_id: str
+    conversation_id: str
+    status: ConversationStatus
+    waiting_for_approval: bool
+    waiting_for_answer: bool
+    ahead: int = Field(description="Number of responses that come first.")
+
+
+class OpeningShape(TurnStateShape):
+    """The state at the beginning of a stream. The other fields are in a stream that begins with its question."""
+
+    title: str | None = None
+    redelivery: bool = Field(default=False, description="The question was asked before, under its Idempotency-Key.")
+    ignored: list[str] = Field(default_factory=list, description="Fields of the request that had no effect.")
+
+
+class ReplyPieceShape(ResponseModel):
+    """A piece of a reply. The last one is COMPLETED, with the whole text in `content`."""
+
+    id: str = Field(description="`RESPONSE:N`, the same for all pieces of a reply.")
+    response_id: str
+    conversation_id: str
+    role: str = Field(description="ASSISTANT.")
+    output_index: int
+    status: MessageStatus
+    offset: int = Field(description="Where `delta` belongs, in characters; what was sent from there on is void.")
+    delta: str
+    content: str = Field(default="", description="Of the last piece: the whole text.")
+    notes: list[str] = Field(default_factory=list, description="Of the last piece: sentences for people about it.")
+
+
+class CallUpdateShape(ToolCallShape):
+    """The state of a tool call."""
+
+    conversation_id: str
+
+
+class ModelRetryShape(ResponseModel):
+    """The model was busy or unreachable, and is asked again. A reply that was begun starts again."""
+
+    response_id: str
+    conversation_id: str
+    seconds: int = Field(description="From this event until then.")
+    reason: str
+
+
+class StreamErrorShape(ResponseModel):
+    """Why there is no answer, or why the stream ends early."""
+
+    code: str
+    message: str
+    response_id: str = ""
+    conversation_id: str = ""
 
 
 class AgentShape(ResponseModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from random import Random
 from typing import Any
 
@@ -14,10 +15,11 @@ from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import Approval
 from bot.domain.elicitations import DECLINED, Elicitation
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
-from bot.domain.turns import ModelStep, Step, StepStatus, ToolRef, ToolStep, TurnStatus, TurnView
-from bot.web.turn_events import Cursor, EventEncoder, StreamEvent
+from bot.domain.turns import ModelRetry, ModelStep, Step, StepStatus, ToolRef, ToolStep, TurnStatus, TurnView
+from bot.rendering.turn_events import Cursor, EventEncoder, StreamEvent, event_schema
 from tests.fakes.parts import ANA
 from tests.rendering.turns import a_form, a_link
+from tests.turn_events import PUBLISHED
 from tests.web.test_turn_streams import TURN
 
 PLACE = ("notes", lambda _terms, _conversation, _agent: "api-role:approver")
@@ -274,3 +276,15 @@ def test_a_cursor_that_somebody_made_up_breaks_nothing(state: str, steps: list[s
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a cursor"):
         Cursor.parse(text)
+
+
+def test_the_published_schema_is_that_of_the_code() -> None:
+    assert json.loads(PUBLISHED.read_text()) == event_schema(), "make schema writes it anew"
+
+
+def test_a_model_that_is_asked_again_is_told_once_for_each_time() -> None:
+    tells, retry = teller(), ModelRetry(20, "Busy.")
+    activities: tuple[str | ModelRetry, ...] = ("Thinking", retry, retry, "Thinking", retry)
+    events = [event for activity in activities for event in tells.encode(view(activity=activity))]
+    retries = [event.data for event in events if event.name == "model_retry"]
+    assert retries == [{"responseId": "t1", "conversationId": "notes", "seconds": 20, "reason": "Busy."}] * 2

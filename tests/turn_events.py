@@ -1,0 +1,39 @@
+"""The published schema of a turn's events, and the rule by which a program joins the pieces of a reply."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+PUBLISHED = Path(__file__).parents[1] / "docs/turn-events.schema.json"
+
+
+@cache
+def _validator() -> Any:
+    return Draft202012Validator(json.loads(PUBLISHED.read_text()))
+
+
+def checked(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The event, which fits the published schema; no event or field is outside of it."""
+    schemas = {each["properties"]["event"]["const"]: each for each in _validator().schema["oneOf"]}
+    assert event["event"] in schemas, event
+    _validator().validate(event)
+    shape = schemas[event["event"]]["properties"]["data"]["$ref"].rpartition("/")[2]
+    described = _validator().schema["$defs"][shape]["properties"]
+    assert event["data"].keys() <= described.keys(), event["event"]
+    return event
+
+
+def joined(events: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The replies by their ids, from the pieces alone."""
+    texts: dict[str, str] = {}
+    for event in events:
+        if event["event"] == "message":
+            piece = event["data"]
+            texts[piece["id"]] = texts.get(piece["id"], "")[: piece["offset"]] + piece["delta"]
+    return texts
