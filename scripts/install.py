@@ -173,8 +173,8 @@ class Environment:
                 begun += 1
                 self.progress.at(f"downloading {min(begun, total)} of {total} packages: {match[1][:LONGEST_NAME]}")
 
-        options = ["--require-hashes", "--requirement", str(lock), "--dest", str(self.cache)]
-        self.pip(["download", "--progress-bar", "off", *options], follow)
+        options = ["--require-hashes", "--requirement", str(lock), "--find-links", str(self.cache)]
+        self.pip(["download", "--progress-bar", "off", *options, "--dest", str(self.cache)], follow)
         self.progress.done(f"downloaded {total} packages into {self.cache}")
 
     def install(self, lock: Path, packages: Sequence[tuple[str, str]]) -> None:
