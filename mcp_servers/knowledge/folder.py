@@ -12,7 +12,7 @@ import re
 import stat
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,10 +69,13 @@ class File:
 
 
 class Folder:
-    """The folder at one path, which may be a link. All methods block on the disk."""
+    """The folder at one path, which may be a link. Subfolders of the `excluded` names are left out. All methods block
+    on the disk.
+    """
 
-    def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, *, excluded: Collection[str] = (), now: Callable[[], float] = time.time) -> None:
         self._path = path
+        self._excluded = excluded
         self._now = now
 
     def files(self) -> Iterator[File]:
@@ -83,7 +86,7 @@ class Folder:
         while folders:
             for entry in self._entries(folders.pop(), root):
                 if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
+                    folders += [] if entry.name in self._excluded else [entry.path]
                 elif Path(entry.name).suffix.lower() in ENDINGS and (file := self._file(entry, root)):
                     count += 1
                     if count > MOST_FILES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -53,9 +53,18 @@ class Listing:
 class Library:
     """Documents of a folder. Use it from one thread at a time, and close it."""
 
-    def __init__(self, folder: Path, database: Path | None, *, now: Callable[[], float] = time.time) -> None:
-        """Open the index, which may hold documents from an earlier run. `now` is the files' clock. Raises Refused."""
-        self._folder = Folder(folder, now=now)
+    def __init__(
+        self,
+        folder: Path,
+        database: Path | None,
+        *,
+        excluded: Collection[str] = (),
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Open the index, which may hold documents from an earlier run. Subfolders of the `excluded` names are skipped.
+        `now` is the files' clock. Raises Refused.
+        """
+        self._folder = Folder(folder, excluded=excluded, now=now)
         self._index = Index(database, folder)
 
     def refresh(self) -> Iterator[None]:

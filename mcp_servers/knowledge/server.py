@@ -199,8 +199,10 @@ def _messages_path(title: str, headings: list[str]) -> str:
 
 # -------------------- settings
 
-SAMPLE = Path(__file__).parent / "sample"
-"""Folder that is searched by default."""
+GUIDES = Path(__file__).parent / "guides"
+"""Folder that is searched by default: a link to `docs/` in the sources, and a copy of it in a wheel."""
+NO_GUIDES = frozenset({"adr", "pictures"})
+"""Subfolders of `docs/` that tell nobody how to use the program."""
 
 
 class InvalidSetting(Exception):
@@ -210,21 +212,22 @@ class InvalidSetting(Exception):
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of the server. `database` is the index's file; None keeps the index in memory and rebuilds it at
-    every start.
+    every start. Subfolders of the `excluded` names are left out.
     """
 
-    folder: Path = SAMPLE
+    folder: Path = GUIDES
     database: Path | None = None
+    excluded: frozenset[str] = NO_GUIDES
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
     """Read `KNOWLEDGE_FOLDER` and `KNOWLEDGE_DATABASE`; unset and empty mean the default. Raises InvalidSetting."""
     named = environment.get("KNOWLEDGE_FOLDER", "").strip()
-    folder = _path("KNOWLEDGE_FOLDER", named) if named else SAMPLE
+    folder = _path("KNOWLEDGE_FOLDER", named) if named else GUIDES
     if not folder.is_dir():
         raise InvalidSetting(
             f"KNOWLEDGE_FOLDER is {named[:200]!r}, which is not a folder here; "
-            "create it, name another one, or unset it for the bundled sample."
+            "create it, name another one, or unset it for the bundled guides."
         )
     if not os.access(folder, os.R_OK | os.X_OK):
         raise InvalidSetting(f"KNOWLEDGE_FOLDER is {named[:200]!r}, which may not be read; check its permissions.")
@@ -235,7 +238,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
             f"KNOWLEDGE_DATABASE is {kept[:200]!r}, which is a folder; "
             "name a file in it, such as knowledge.db, or unset it to keep the index in memory."
         )
-    return Settings(folder, database)
+    return Settings(folder, database, frozenset() if named else NO_GUIDES)
 
 
 def _path(name: str, value: str) -> Path:
@@ -326,7 +329,7 @@ def main() -> None:
     """Run until standard input ends. An error of the settings is printed to standard error, with exit code 2."""
     try:
         settings = read_settings(os.environ)
-        library = Library(settings.folder, settings.database)
+        library = Library(settings.folder, settings.database, excluded=settings.excluded)
     except (InvalidSetting, Refused) as problem:
         sys.stderr.write(f"knowledge: {problem}\n")
         sys.exit(2)

@@ -17,7 +17,7 @@ from bot.domain.outcome_checks import check_question
 from bot.domain.tools import Tool
 from mcp_servers.knowledge.answers import search_answer
 from mcp_servers.knowledge.library import Library
-from mcp_servers.knowledge.server import search_text
+from mcp_servers.knowledge.server import GUIDES, NO_GUIDES, search_text
 from mcp_servers.knowledge.tokenizer import question
 from mcp_servers.notes.note import Notebook
 from mcp_servers.notes.server import notes_answer, notes_text
@@ -350,8 +350,8 @@ QUESTIONS: list[Dialogue] = [
     [("who approves?", then(documents("who approves?"), "pprov"))],
     [("who may approve my calls", documents("who may approve my calls"))],
     [("what happens if I say no?", documents("what happens if I say no?"))],
-    [("how do I get a real model?", documents("how do I get a real model?"))],
-    [("can i use claude with this?", documents("can i use claude with this?"))],
+    [("how do I get a real model?", "OPENAI_API_KEY")],
+    [("can i use claude with this?", "ANTHROPIC_API_KEY")],
     [("where is my data stored?", then(documents("where is my data stored?"), "data"))],
     [("is my data sent anywhere?", documents("is my data sent anywhere?"))],
     [("what is a policy?", documents("what is a policy?"))],
@@ -485,7 +485,7 @@ def _notebook() -> Notebook:
 
 @pytest.fixture(scope="module")
 def library() -> Iterator[Library]:
-    with closing(Library(PROJECT / "docs", None)) as guides:
+    with closing(Library(GUIDES, None, excluded=NO_GUIDES)) as guides:
         for _ in guides.refresh():
             pass
         yield guides

@@ -13,7 +13,7 @@ from mcp.server.mcpserver import MCPServer
 from bot.domain.messages import Message, assistant, user
 from bot.domain.tools import Annotations, Tool
 from mcp_servers.knowledge.library import Library
-from mcp_servers.knowledge.server import SAMPLE
+from mcp_servers.knowledge.server import GUIDES
 from mcp_servers.knowledge.server import create_server as knowledge
 from mcp_servers.notes.server import create_server as notes
 from mcp_servers.weather.server import create_server as weather
@@ -42,7 +42,7 @@ def offered(name: str, server: MCPServer[Any]) -> list[Tool]:
 
 WEATHER = offered("weather", weather(Settings(sample=SampleMode.ALWAYS)))
 NOTES = offered("notes", notes(Path("unused.json")))
-with closing(Library(SAMPLE, None)) as library:
+with closing(Library(GUIDES, None)) as library:
     DOCUMENTS = offered("knowledge", knowledge(library))
 DEFAULT = (*WEATHER, *NOTES, *DOCUMENTS)
 

@@ -13,7 +13,7 @@ from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
 from mcp_servers.knowledge.library import Library
-from mcp_servers.knowledge.server import SAMPLE
+from mcp_servers.knowledge.server import GUIDES
 from mcp_servers.knowledge.server import create_server as knowledge
 from mcp_servers.notes.server import create_server as notes
 from mcp_servers.weather.server import create_server as weather
@@ -30,7 +30,7 @@ async def test_the_policy_names_tools_that_exist_and_lets_only_readers_run_unask
     running: dict[str, MCPServer[Any]] = {
         "weather": weather(Settings(sample=SampleMode.ALWAYS)),
         "notes": notes(tmp_path / "notes.json"),
-        "knowledge": knowledge(Library(SAMPLE, None)),
+        "knowledge": knowledge(Library(GUIDES, None)),
     }
     assert set(running) == BUNDLED <= SERVERS.keys()
     for name, server in running.items():
@@ -43,7 +43,7 @@ async def test_the_policy_names_tools_that_exist_and_lets_only_readers_run_unask
 async def test_the_search_of_documents_may_be_asked_every_question_but_no_server_is_unless_the_operator_says_so() -> (
     None
 ):
-    async with Client(knowledge(Library(SAMPLE, None))) as client:
+    async with Client(knowledge(Library(GUIDES, None))) as client:
         (tool,) = (each for each in (await client.list_tools()).tools if each.name == "search")
     assert [name for name in BUNDLED if "auto_context_tool" in SERVERS[name]] == []
     assert SERVERS["knowledge"]["trusted"] is True

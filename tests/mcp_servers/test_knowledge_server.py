@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +21,18 @@ from bot.engine.policy.rules import Policies, Rules
 from mcp_servers.knowledge import server
 from mcp_servers.knowledge.folder import Refused
 from mcp_servers.knowledge.library import Library
-from mcp_servers.knowledge.server import SAMPLE, STILL_READING, InvalidSetting, Settings, create_server, read_settings
+from mcp_servers.knowledge.server import GUIDES, STILL_READING, InvalidSetting, Settings, create_server, read_settings
 from tests.mcp.toolboxes import call as called
 from tests.mcp.toolboxes import named, text
 from tests.mcp.toolboxes import started as toolbox
 from tests.mcp_servers.processes import HELLO, PATIENCE, begun, process, shake_hands, started, structured, text_of
+
+BUNDLED_GUIDES = sorted(
+    path.relative_to(GUIDES.resolve()).as_posix()
+    for pattern in ("*.md", "ja/*.md")
+    for path in GUIDES.resolve().glob(pattern)
+)
+"""Guides to the program that people read, by their ids."""
 
 
 def here(folder: Path, **options: Any) -> Client:
@@ -76,11 +84,12 @@ async def test_a_host_searches_reads_and_lists(tmp_path: Path) -> None:
 
 async def test_without_settings_it_tells_about_countersign() -> None:
     async with process("knowledge", {"KNOWLEDGE_FOLDER": "", "KNOWLEDGE_DATABASE": " "}) as client:
-        found = structured(await client.call_tool("search", {"query": "how do approvals work?"}))
+        found = structured(await client.call_tool("search", {"query": "which buttons does an approval card have?"}))
         listed = structured(await client.call_tool("list", {}))
-    assert found["hits"][0]["id"] == "approvals.md#how-approvals-work"
-    assert [each["id"] for each in listed["documents"]] == sorted(path.name for path in SAMPLE.glob("*.md"))
-    assert listed["total"] >= 4
+    assert found["hits"][0]["document"] == "approvals.md"
+    assert [each["id"] for each in listed["documents"]] == BUNDLED_GUIDES
+    assert not [each for each in BUNDLED_GUIDES if each.startswith(("adr/", "pictures/"))]
+    assert "ja/using.md" in BUNDLED_GUIDES
 
 
 async def test_every_tool_says_truthfully_that_it_only_reads_and_describes_what_it_takes_and_gives(
@@ -109,11 +118,11 @@ async def test_search_is_what_a_host_may_ask_with_every_question() -> None:
         await box.wait_ready()
         offered = await box.offer()
         (step,) = CallAuthorizer(Rules(Policies(ApprovalPolicy.ALWAYS_ALLOW))).context_calls(
-            "how do approvals work?", offered
+            "what waits for you in approvals?", offered
         )
         assert (step.call.name, step.origin) == ("knowledge__search", CallOrigin.CONTEXT)
         answer = text(await called(named(box, "search", "knowledge"), box, **step.call.arguments))
-    assert answer.startswith("1. Approvals > How approvals work [approvals.md#how-approvals-work]")
+    assert re.match(r"1\. .* \[(?:approvals|using)\.md#", answer)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +280,7 @@ def test_empty_settings_are_the_defaults(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     settings = read_settings({"KNOWLEDGE_FOLDER": "~", "KNOWLEDGE_DATABASE": "index.db"})
-    assert settings == Settings(tmp_path, tmp_path / "index.db")
+    assert settings == Settings(tmp_path, tmp_path / "index.db", excluded=frozenset())
 
 
 @pytest.mark.parametrize(
@@ -325,7 +334,7 @@ async def test_a_signal_ends_it_without_a_traceback_and_the_index_is_whole(by: s
     _, errors = await asyncio.wait_for(child.communicate(), PATIENCE)
     assert (child.returncode, errors) == (-by, b"")
     async with process("knowledge", environment) as client:
-        assert structured(await client.call_tool("list", {}))["total"] == len(list(SAMPLE.glob("*.md")))
+        assert structured(await client.call_tool("list", {}))["total"] == len(BUNDLED_GUIDES)
 
 
 async def test_it_ends_quietly_when_nobody_reads_its_output() -> None:

@@ -70,7 +70,7 @@ def test_a_question_about_this_assistant_is_answered_from_its_own_guides(tmp_pat
     said = Installation(tmp_path).chat("-m", "How do I add a server?")
     assert said.code == 0, said.err
     assert "✓ knowledge.search" in said.err
-    assert "mcp_servers.json" in said.out
+    assert "servers.md#" in said.out
 
 
 def test_samples_can_be_had_without_a_network_at_all(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ _ANSWERS = {
     "well": (gettext_lazy("I am well, thank you. {hello}", hello=_HELLO), True),
     "hello": (gettext_lazy("Hello! {hello}", hello=_HELLO), True),
     "abilities": (_HELLO, True),
+    "model": (gettext_lazy("For a real model, {keys}.", keys=KEYS), False),
 }
 """Answers to small talk, and True if the help belongs to it."""
 _SMALL_TALK = [
@@ -186,31 +187,34 @@ def format_result(call: ToolCall, result: ToolResult | None, tool: Tool | None, 
 
 
 def passage(question: str, result: ToolResult) -> str:
-    """Return the passage of a search's results that answers a question, with its headings and its source; empty if none
-    has enough of the question's words. Words of headings count more.
+    """Return the passage of a search's results that answers a question, with its headings and its source, and the
+    sources of the next ones; empty if none has enough of the question's words. Words of headings count more, verbs
+    less, and the search's order a little.
     """
-    asked = set(terms(question, content=True))
-    asked = asked - VERBS.keys() or asked
+    weights = {term: 0.5 if term in VERBS else 1.0 for term in terms(question, content=True)}
     # Documents may be in English or in the language of the question.
-    languages = [{term for term in asked if term.isascii() is is_english} for is_english in (True, False)]
-    best, most = "", _ENOUGH
-    for row in _rows(result):
+    languages = [{term for term in weights if term.isascii() is is_english} for is_english in (True, False)]
+    passages: list[tuple[float, str, str]] = []
+    for n, row in enumerate(_rows(result)):
         values = [value for value in row.values() if isinstance(value, str)]
         body = max((value for value in values if " " in value or not value.isascii()), key=len, default="")
         source = next((value for value in values if value.isascii() and " " not in value), "")
         headings = next((list(map(str, value)) for value in row.values() if isinstance(value, list)), [])
-        above, below = (
-            set(terms(" ".join([*headings, *(value for value in values if value != body)]))),
-            set(terms(body)),
-        )
-        worth = {term: 1.0 if term in above else 0.8 for term in above | below}
-        share = (
-            max(sum(worth.get(term, 0.0) for term in some) / len(some) for some in languages if some) if asked else 0.0
-        )
-        if share > most or (share == most and not best):
+        above = " ".join([*headings, *(value for value in values if value != body)])
+        worth = {term: weight * max(_has(above, term), 0.8 * _has(body, term)) for term, weight in weights.items()}
+        shares = [sum(map(worth.__getitem__, some)) / sum(map(weights.__getitem__, some)) for some in languages if some]
+        if (share := max(shares, default=0.0)) >= _ENOUGH:
+            text = re.sub(r"!?\[([^\]\n]*)\]\((?!https?:)[^)\n]*\)", r"\1", body)
             heading = " > ".join(_line(heading, 80) for heading in headings)
-            best, most = f"**{heading}** (`{source}`)\n\n{_truncate(body)}", share
-    return best
+            passages.append((0.05 * n - share, f"`{source}`", f"**{heading}** (`{source}`)\n\n{_truncate(text)}"))
+    best, *others = [text for _score, _source, text in sorted(passages)] or [""]
+    sources = ", ".join([source for _score, source, _text in sorted(passages)][1:3])
+    return best + ("\n\n" + _("See also {sources}.", sources=sources) if others else "")
+
+
+def _has(text: str, term: str) -> bool:
+    """Return True if a text has a word that begins with a term."""
+    return re.search(rf"(?<![a-z]){re.escape(term)}", text.lower()) is not None
 
 
 def shown_values(result: ToolResult) -> dict[str, list[Any]]:

@@ -1,1 +1,0 @@
-"""Sample documents about using Countersign, searched by default."""
