@@ -7,7 +7,7 @@ description.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bot.commands.argument_parser import Arguments, CommandRejected, parse_arguments
@@ -20,10 +20,11 @@ from bot.errors import CountersignError
 from bot.i18n import _, gettext_lazy
 
 Answers = AsyncIterator[Reply | Form]
+_EVERY_VERB = "all"
 HELP = Verb(
     "help",
     gettext_lazy("this list"),
-    (Parameter("verb", gettext_lazy("which verb"), repeated=True),),
+    (Parameter("verb", gettext_lazy("which verb, or all of them: all"), repeated=True),),
     RequiredRole.EVERYONE,
     ("?",),
 )
@@ -79,7 +80,8 @@ class VerbHandler:
 
 class Command:
     """`/name VERB …`, or `/name …` with one verb whose path is empty. `objection` returns the reason why only help is
-    available; `default` is the verb without words.
+    available; `default` is the verb without words. With `topics`, the help has one line for each, not one for each
+    verb: its name, and the first words of its verbs.
     """
 
     def __init__(
@@ -91,12 +93,14 @@ class Command:
         *,
         default: str = "help",
         objection: Callable[[], str] = lambda: "",
+        topics: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.name = name
         self.about = about
         self._rights = rights
         self._objection = objection
         self._default = default
+        self._topics = topics or {}
         is_single = all(not handler.verb.path for handler in handlers)
         listed = handlers if is_single else (*handlers, VerbHandler(HELP, self._help))
         self._handlers = {handler.verb.path: handler for handler in listed}
@@ -208,7 +212,11 @@ class Command:
 
     async def _help(self, request: CommandContext) -> Answers:
         wanted = request.arguments.get_all("verb")
-        if wanted:
+        permitted = [verb for verb in self.verbs if is_allowed(verb, request.member, self._rights)]
+        if group := self._verbs_of_group(wanted, permitted):
+            yield Reply(_("`/{command}`:", command=f"{self.name} {wanted[0].lower()}"), details=self._lines(group))
+            return
+        if wanted and wanted != (_EVERY_VERB,):
             verb = self._get_handler(wanted)[0].verb
             facts: list[tuple[str, str]] = [(gettext_lazy("usage"), f"/{self.name} {verb.usage}")]
             facts += [(parameter.usage.strip("[]"), parameter.hint) for parameter in verb.parameters]
@@ -216,14 +224,36 @@ class Command:
             command = f"/{self.name} {verb.path}"
             yield Reply(_("`{command}`: {summary}.", command=command, summary=verb.summary), details=tuple(facts))
             return
-        permitted = [verb for verb in self.verbs if is_allowed(verb, request.member, self._rights)]
         others = len(self.verbs) - len(permitted)
         more = _("{count} more verbs are for {who}.", count=others, who=self._rights.who) if others else ""
-        about = _("{about}. `/{command} help VERB` says more of one.", about=self.about, command=self.name)
-        yield Reply(
-            sentences(about, more),
-            details=tuple((f"/{self.name} {_short_usage(verb)}", verb.summary) for verb in permitted),
+        if wanted or not self._topics:
+            about = _("{about}. `/{command} help VERB` says more of one.", about=self.about, command=self.name)
+            yield Reply(sentences(about, more), details=self._lines(permitted))
+            return
+        about = _(
+            "{about}: `/{command} VERB`. `/{command} help VERB` says more of one, `/{command} help all` of each.",
+            about=self.about,
+            command=self.name,
         )
+        lines = ((topic, _verbs_of_topic(words, permitted)) for topic, words in self._topics.items())
+        yield Reply(sentences(about, more), details=tuple((topic, verbs) for topic, verbs in lines if verbs))
+
+    def _verbs_of_group(self, words: Sequence[str], verbs: Sequence[Verb]) -> list[Verb]:
+        """Return the two-word verbs that begin with the only word."""
+        return [verb for verb in verbs if len(words) == 1 and verb.path.startswith(f"{words[0].lower()} ")]
+
+    def _lines(self, verbs: Iterable[Verb]) -> tuple[tuple[str, str], ...]:
+        return tuple((f"/{self.name} {_short_usage(verb)}", verb.summary) for verb in verbs)
+
+
+def _verbs_of_topic(words: Sequence[str], verbs: Sequence[Verb]) -> str:
+    """Return the verbs with these first words: `list, show, policy set|clear`."""
+    seconds: dict[str, list[str]] = {word: [] for word in words if any(verb.path.split()[0] == word for verb in verbs)}
+    for verb in verbs:
+        first, _space, second = verb.path.partition(" ")
+        if first in seconds and second:
+            seconds[first].append(second)
+    return ", ".join(f"{word} {'|'.join(others)}".rstrip() for word, others in seconds.items())
 
 
 def is_allowed(verb: Verb, member: Member, rights: Rights) -> bool:

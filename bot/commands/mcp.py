@@ -490,6 +490,19 @@ def _database_state(health: Health) -> str:
 OFF = gettext_lazy("MCP is switched off (`MCP_ENABLED=false`), so there are no servers and no tools.")
 
 
+TOPICS: Mapping[str, Sequence[str]] = {
+    gettext_lazy("what there is"): ("list", "show", "tools", "resource", "prompt"),
+    gettext_lazy("add and change"): ("add", "catalog", "edit", "remove", "secret", "reload"),
+    gettext_lazy("on and off"): ("enable", "disable", "connect", "disconnect", "sync"),
+    gettext_lazy("what may run"): ("policy", "grants", "review"),
+    gettext_lazy("find out why"): ("verify", "doctor", "health", "stats"),
+    gettext_lazy("what was done"): ("log", "audit"),
+    gettext_lazy("by hand"): ("run",),
+    gettext_lazy("help"): ("help",),
+}
+"""First words of the verbs by the lines of the help."""
+
+
 def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -> Command:
     """Return the command with all its verbs, those for all users first."""
     sign_in_steps = SignInSteps(dependencies, directory)
@@ -522,4 +535,5 @@ def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -
         ),
         dependencies.rights,
         objection=lambda: "" if dependencies.servers.enabled else OFF,
+        topics=TOPICS,
     )

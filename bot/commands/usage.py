@@ -7,6 +7,7 @@ of its currency, to the millionth.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -99,7 +100,7 @@ class UsageVerbs:
         query = UsageQuery(self._since(request), person=request.author.principal)
         spender = UsageOwner.of(request.author, request.conversation)
         yield await self._reply(
-            _("Your questions"), query, UsageGrouping.MODEL, await self._dependencies.usage_limits(spender)
+            _("Your usage"), query, UsageGrouping.MODEL, await self._dependencies.usage_limits(spender)
         )
 
     async def _channel(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -130,12 +131,13 @@ class UsageVerbs:
 
     async def _reply(self, whose: str, query: UsageQuery, by: UsageGrouping, limits: Sequence[LimitStatus]) -> Reply:
         sums = await self._dependencies.usage.totals_by(query, by)
-        overall = total(spent for _name, spent in sums)
+        questions = await self._dependencies.usage.count_questions(query)
+        overall = replace(total(spent for _name, spent in sums), questions=questions)
         now = self._dependencies.clock()
         limit_facts = tuple(
             (_LIMIT_NAMES[limit.limit.per, limit.limit.every], _limit_text(limit, now)) for limit in limits
         )
-        data = usage_report(query.since, by, sums, limits)
+        data = usage_report(query.since, by, sums, limits, questions)
         if not overall.requests:
             return Reply(
                 _(
@@ -149,7 +151,8 @@ class UsageVerbs:
             )
         rows = tuple((name or _("not known"), *_row(spent)) for name, spent in sums[:ROWS])
         count = f"{_estimate_mark(overall)}{format_number(overall.tokens)}"
-        used = " · ".join(filter(None, (_("{count} tokens", count=count), _money(overall))))
+        asked = ngettext("{n} question", "{n} questions", questions)
+        used = " · ".join(filter(None, (asked, _("{count} tokens", count=count), _money(overall))))
         return Reply(
             _(
                 "{whose} · {used} · since {time} {zone}",
@@ -161,7 +164,7 @@ class UsageVerbs:
             Table(
                 (
                     _GROUPINGS[by],
-                    gettext_lazy("requests"),
+                    gettext_lazy("questions"),
                     pgettext_lazy("tokens", "in"),
                     pgettext_lazy("tokens", "cached"),
                     pgettext_lazy("tokens", "out"),
@@ -202,7 +205,7 @@ def _row(spent: UsageTotal) -> tuple[str, ...]:
         format_number(usage.cached_tokens),
         f"{about}{format_number(usage.output_tokens)}",
     )
-    return (str(spent.requests), *tokens, _money(spent) or _("no price"))
+    return (str(spent.questions), *tokens, _money(spent) or _("no price"))
 
 
 def _money(spent: UsageTotal) -> str:
@@ -262,13 +265,19 @@ def _facts(overall: UsageTotal, left_out: int) -> tuple[tuple[str, str], ...]:
 
 
 def usage_report(
-    since: float, by: UsageGrouping, sums: Sequence[tuple[str, UsageTotal]], limits: Iterable[LimitStatus]
+    since: float,
+    by: UsageGrouping,
+    sums: Sequence[tuple[str, UsageTotal]],
+    limits: Iterable[LimitStatus],
+    questions: int,
 ) -> Mapping[str, Any]:
-    """Return usage since a time (epoch seconds): the total, and at most `MOST_NAMES` sums."""
+    """Return usage since a time (epoch seconds): the total with its number of questions, and at most `MOST_NAMES`
+    sums.
+    """
     return {
         "since": _moment(since),
         "by": by.value,
-        "total": _total_report(total(spent for _name, spent in sums)),
+        "total": _total_report(replace(total(spent for _name, spent in sums), questions=questions)),
         "sums": [{"name": name, **_total_report(spent)} for name, spent in sums[:MOST_NAMES]],
         "omitted": max(0, len(sums) - MOST_NAMES),
         "limits": [_limit_report(limit) for limit in limits],
@@ -278,6 +287,7 @@ def usage_report(
 def _total_report(spent: UsageTotal) -> dict[str, Any]:
     usage = spent.usage
     return {
+        "questions": spent.questions,
         "requests": spent.requests,
         "inputTokens": usage.input_tokens,
         "cachedTokens": usage.cached_tokens,

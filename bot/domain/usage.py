@@ -150,7 +150,7 @@ class UsageQuery:
 @dataclass(frozen=True, slots=True)
 class UsageTotal:
     """Sum of usage. `costs` is in micro-units by currency. `unpriced` is the number of requests without a price,
-    `estimated` the number of estimated ones.
+    `estimated` the number of estimated ones. `questions` is the number of turns with requests, 0 if it is not counted.
     """
 
     requests: int = 0
@@ -158,6 +158,7 @@ class UsageTotal:
     costs: Mapping[str, int] = field(default_factory=dict)
     unpriced: int = 0
     estimated: int = 0
+    questions: int = 0
 
     @property
     def tokens(self) -> int:
@@ -180,6 +181,7 @@ class UsageTotal:
             {name: self.costs.get(name, 0) + other.costs.get(name, 0) for name in names},
             self.unpriced + other.unpriced,
             self.estimated + other.estimated,
+            self.questions + other.questions,
         )
 
 

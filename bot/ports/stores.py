@@ -187,7 +187,12 @@ class UsageStore(Protocol):
         """Return the sum of each query."""
 
     async def totals_by(self, query: UsageQuery, by: UsageGrouping) -> Sequence[tuple[str, UsageTotal]]:
-        """Return the sums by name, the most expensive first; without prices, the most tokens first."""
+        """Return the sums by name, the most expensive first; without prices, the most tokens first. They count their
+        questions, and a question counts for each of its names.
+        """
+
+    async def count_questions(self, query: UsageQuery) -> int:
+        """Return the number of turns with requests."""
 
     async def delete_old(self, seconds: float, limit: int) -> int:
         """Delete up to `limit` rows that are older than `seconds`. Return their number."""

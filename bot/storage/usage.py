@@ -89,6 +89,7 @@ _SUMS = (
     sa.func.count().filter(usage.c.estimated).label("estimated"),
     usage.c.currency,
 )
+_QUESTIONS = sa.func.count(usage.c.turn_id.distinct()).label("questions")
 _COLUMNS = {
     UsageGrouping.PERSON: usage.c.principal,
     UsageGrouping.CHANNEL: usage.c.channel,
@@ -118,10 +119,16 @@ class SqlUsageStore:
         """Return sums by name, most expensive first; by tokens without prices."""
         column = _COLUMNS[by].label("name")
         statement = sa.select(column, *_SUMS).where(*_conditions(query)).group_by(column, usage.c.currency)
-        totals: dict[str, UsageTotal] = {}
+        questions = sa.select(column, _QUESTIONS).where(*_conditions(query)).group_by(column)
+        totals = {row.name: UsageTotal(questions=row.questions) for row in connection.execute(questions)}
         for row in connection.execute(statement):
             totals[row.name] = totals.get(row.name, UsageTotal()).add(_total(row))
         return sorted(totals.items(), key=lambda item: (-sum(item[1].costs.values()), -item[1].tokens, item[0]))
+
+    @report
+    def count_questions(self, connection: sa.Connection, query: UsageQuery) -> int:
+        """Return the number of turns with requests."""
+        return int(connection.execute(sa.select(_QUESTIONS).where(*_conditions(query))).scalar_one())
 
     @transaction
     def delete_old(self, connection: sa.Connection, seconds: float, limit: int) -> int:

@@ -383,6 +383,9 @@ class MemoryUsage:
         self.spent |= self.coming
         return found
 
+    async def count_questions(self, query: UsageQuery) -> int:
+        return total(self.spent.values()).questions
+
     async def delete_old(self, seconds: float, limit: int) -> int:
         raise NotImplementedError
 

@@ -60,7 +60,7 @@ async def prepared(way: Way | None = None) -> CommandHarness:
         CallSummary(NOW - 30, "jira.search", "failed", "test:ben", "", 0.2, "turn-2", 1, hall, "Quota\nis used up."),
     ]
     held.archive.entries.append(AuditEntry(7, NOW, "server_added", "test:ana", {"name": "jira"}))
-    held.usage.spent["anthropic:best"] = UsageTotal(1, Usage(1_000, 200))
+    held.usage.spent["anthropic:best"] = UsageTotal(1, Usage(1_000, 200), questions=1)
     held.news = ConfigDiff(added=("sentry",))
     return held
 
@@ -89,7 +89,7 @@ CASES = [
     Case("mcp list", "jira", who=RequiredRole.EVERYONE),
     Case("mcp show jira", "MCP server `jira`", who=RequiredRole.EVERYONE),
     Case("mcp tools jira", "jira__create_issue", who=RequiredRole.EVERYONE),
-    Case("mcp help", "/mcp list", who=RequiredRole.EVERYONE),
+    Case("mcp help", "what there is", who=RequiredRole.EVERYONE),
     Case(
         "mcp add linear --url https://linear.example/mcp",
         "`linear` is added. ✓ Reached ✓ 0 tools",
@@ -229,9 +229,9 @@ CASES = [
         who=RequiredRole.EVERYONE,
     ),
     Case("conversations help", "/conversations list", who=RequiredRole.EVERYONE),
-    Case("usage me", "Your questions · 1,200 tokens", who=RequiredRole.EVERYONE),
-    Case("usage channel", "This channel · 1,200 tokens"),
-    Case("usage workspace --by model", "This workspace · 1,200 tokens"),
+    Case("usage me", "Your usage · 1 question · 1,200 tokens", who=RequiredRole.EVERYONE),
+    Case("usage channel", "This channel · 1 question · 1,200 tokens"),
+    Case("usage workspace --by model", "This workspace · 1 question · 1,200 tokens"),
     Case("usage all", "Only the operator sees every workspace"),
     Case("usage help", "/usage me", who=RequiredRole.EVERYONE),
     Case("preferences show", "Your language and time zone", who=RequiredRole.EVERYONE),

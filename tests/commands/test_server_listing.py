@@ -138,12 +138,37 @@ async def test_no_tools_is_an_answer_that_says_where_to_look(line: str) -> None:
 @pytest.mark.parametrize("line", ["mcp", "mcp help", "mcp HELP"])
 async def test_help_lists_every_verb_a_person_may_say(line: str) -> None:
     held = command_harness()
-    listed = [usage.removeprefix("/mcp ") for usage, _ in (await held.ask(line)).details]
+    reply = await held.ask(line)
+    listed = [verb for _, verbs in reply.details for verb in verbs.split(", ")]
+    assert listed[0] == "list"
+    paths = [
+        f"{first} {second}".rstrip()
+        for first, _, seconds in (verb.partition(" ") for verb in listed)
+        for second in seconds.split("|")
+    ]
+    assert sorted(paths) == sorted(verb.path for verb in held.registry.verbs["mcp"])
+    assert len(reply.details) <= 10, "one screen"
+    theirs = await held.ask(line, GUEST)
+    assert [verbs for _, verbs in theirs.details] == [
+        "list, show, tools, resource list|show|ask, prompt ask|list|show",
+        "grants list|revoke",
+        "help",
+    ]
+
+
+async def test_help_of_all_describes_every_verb_a_person_may_say() -> None:
+    held = command_harness()
+    listed = [usage.removeprefix("/mcp ") for usage, _ in (await held.ask("mcp help all")).details]
     assert listed[0] == "list"
     assert len(listed) == len(held.registry.verbs["mcp"])
-    theirs = await held.ask(line, GUEST)
+    theirs = await held.ask("mcp help all", GUEST)
     theirs_alone = ["list", "show", "tools", *3 * ["resource"], *3 * ["prompt"], "grants", "grants", "help"]
     assert [usage.split()[1] for usage, _ in theirs.details] == theirs_alone
+
+
+async def test_help_of_a_first_word_describes_its_verbs() -> None:
+    reply = await command_harness().ask("mcp help policy")
+    assert [usage.split()[2] for usage, _ in reply.details] == ["list", "set", "clear", "explain"]
 
 
 async def test_help_of_a_verb_says_what_it_takes() -> None:

@@ -23,8 +23,8 @@ from tests.commands.memory_stores import NOW
 from tests.commands.servers import ADMIN, GUEST, OPERATOR, CommandHarness, command_harness
 
 MONTH = LimitPeriod.MONTH.start_of_period(NOW)
-PAID = UsageTotal(3, Usage(12_000, 3_000, 4_000, 500, 100), {"EUR": 420_000}, 0)
-FREE = UsageTotal(1, Usage(10, 5), {}, 1)
+PAID = UsageTotal(3, Usage(12_000, 3_000, 4_000, 500, 100), {"EUR": 420_000}, 0, questions=2)
+FREE = UsageTotal(1, Usage(10, 5), {}, 1, questions=1)
 PERSON_A_DAY = LimitStatus(
     UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 20_000), 15_015, NOW + 7 * 3600, "EUR"
 )
@@ -49,11 +49,11 @@ async def test_everybody_sees_what_their_own_questions_took_this_month_by_model(
         reply = await harness.ask(line, GUEST)
         assert harness.usage.looks.pop() == (UsageQuery(MONTH, person="test:ben"), UsageGrouping.MODEL)
     since = datetime.fromtimestamp(MONTH, UTC)
-    assert reply.text == f"Your questions · 15,015 tokens · 0.42 EUR · since {since:%Y-%m-%d %H:%M:%S} UTC"
+    assert reply.text == f"Your usage · 3 questions · 15,015 tokens · 0.42 EUR · since {since:%Y-%m-%d %H:%M:%S} UTC"
     assert reply.table is not None
-    assert reply.table.headings == ("model", "requests", "in", "cached", "out", "cost")
+    assert reply.table.headings == ("model", "questions", "in", "cached", "out", "cost")
     assert reply.table.rows == (
-        ("anthropic:best", "3", "12,000", "4,000", "3,000", "0.42 EUR"),
+        ("anthropic:best", "2", "12,000", "4,000", "3,000", "0.42 EUR"),
         ("demo", "1", "10", "0", "5", "no price"),
     )
     assert dict(reply.details) == {
@@ -88,10 +88,10 @@ async def test_what_is_estimated_in_part_is_marked_and_counted(harness: CommandH
     harness.usage.spent = {"anthropic:best": replace(PAID, estimated=2), "demo": FREE}
     harness.usage.limits = []
     reply = await harness.ask("usage", GUEST)
-    assert reply.text.startswith("Your questions · ~15,015 tokens · ~0.42 EUR · since ")
+    assert reply.text.startswith("Your usage · 3 questions · ~15,015 tokens · ~0.42 EUR · since ")
     assert reply.table is not None
     assert reply.table.rows == (
-        ("anthropic:best", "3", "~12,000", "4,000", "~3,000", "~0.42 EUR"),
+        ("anthropic:best", "2", "~12,000", "4,000", "~3,000", "~0.42 EUR"),
         ("demo", "1", "10", "0", "5", "no price"),
     )
     assert dict(reply.details)["estimated"].startswith("2 requests; the provider did not report all of it")
@@ -139,7 +139,7 @@ async def test_all_workspaces_are_the_operators(harness: CommandHarness) -> None
 async def test_where_no_model_was_asked_the_limits_are_told(harness: CommandHarness) -> None:
     harness.usage.spent = {}
     reply = await harness.ask("usage", GUEST)
-    assert reply.text.startswith("Your questions: no model was asked since ")
+    assert reply.text.startswith("Your usage: no model was asked since ")
     assert len(reply.details) == 3
     assert reply.table is None
 

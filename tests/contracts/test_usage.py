@@ -12,7 +12,7 @@ from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
-from bot.domain.usage import Price, PriceList, UsageEntry, UsageGrouping, UsageKind, UsageQuery, UsageTotal
+from bot.domain.usage import Price, PriceList, UsageEntry, UsageGrouping, UsageKind, UsageQuery, UsageTotal, channel_of
 from bot.errors import LostLease, Stopped
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
@@ -75,6 +75,29 @@ async def test_every_reply_is_counted_with_its_model_its_tokens_and_its_cost(har
     found = await whole(harness)
     assert found == UsageTotal(2, Usage(1010, 205, 400, 100, 50), {"EUR": COST}, unpriced=1)
     assert await named(harness, UsageGrouping.MODEL) == {"paid:best": 1200, "other:free": 15}
+
+
+async def test_a_question_is_counted_once_however_often_models_are_asked_for_it(harness: Harness) -> None:
+    log = priced(harness)
+    claim = await begun(harness)
+    wants = ModelStep(1, assistant("", ToolCall("c2", "s__read")), StopReason.TOOLS, Usage(10, 5), model="other:free")
+    await log.append(
+        claim, wants, [ToolStep(2, ToolCall("c2", "s__read"), ToolRef("s", "read"), StepStatus.DONE, repeatable=True)]
+    )
+    await log.finish(claim, TurnStatus.DONE, [answer(3)], "")
+    await answered(harness, answer(), where=ELSEWHERE)
+    store = SqlUsageStore(harness.database)
+    counts = {
+        by: {name: spent.questions for name, spent in await store.totals_by(EVER, by)}
+        for by in (UsageGrouping.MODEL, UsageGrouping.WORKSPACE, UsageGrouping.PERSON)
+    }
+    assert counts == {
+        UsageGrouping.MODEL: {"paid:best": 2, "other:free": 1},
+        UsageGrouping.WORKSPACE: {"test:w": 2},
+        UsageGrouping.PERSON: {ANA.principal: 2},
+    }
+    assert await store.count_questions(EVER) == 2
+    assert await store.count_questions(UsageQuery(0, channel=channel_of(ELSEWHERE), workspace="test:w")) == 1
 
 
 async def test_nothing_is_counted_where_no_model_was_asked(harness: Harness) -> None:

@@ -191,6 +191,9 @@ class Kept:
     async def totals_by(self, query: UsageQuery, by: UsageGrouping) -> Sequence[tuple[str, UsageTotal]]:
         raise NotImplementedError
 
+    async def count_questions(self, query: UsageQuery) -> int:
+        raise NotImplementedError
+
     async def delete_old(self, seconds: float, limit: int) -> int:
         deleted, self.spent = min(self.spent.requests, limit), UsageTotal(max(0, self.spent.requests - limit))
         self.asked.append(UsageQuery(seconds))

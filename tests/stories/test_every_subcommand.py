@@ -129,7 +129,7 @@ MIDDLE = (
     for_all("/mcp show ticket-desk", "MCP server ticket-desk", "12 (12 write)", "connected"),
     for_all("/mcp tools ticket-desk", "Tools · 12", "ticket-desk__look_10", "▶ /mcp tools ticket-desk --page 2"),
     for_all("/mcp tools ticket-desk --page 2", "ticket-desk__look_12", "◀ /mcp tools ticket-desk --page 1"),
-    for_all("/mcp help", "/mcp list", "every server and how it stands"),
+    for_all("/mcp help", "what there is", "list, show, tools"),
     typed(
         "/mcp help policy set", "usage", "/mcp policy set NAME [TOOL] ask|allow|deny|auto", who=RequiredRole.EVERYONE
     ),
@@ -238,7 +238,7 @@ MIDDLE = (
     for_all("/conversations show", "The last 2 turns", "Run ticket-desk.look_01"),
     for_all("/conversations export", "The conversation as Markdown: 2 turns.", "ticket 7 is open"),
     for_all("/conversations help", "/conversations list"),
-    for_all("/usage me", "Your questions: no model was asked since"),
+    for_all("/usage me", "Your usage: no model was asked since"),
     typed("/usage channel", "This channel: no model was asked since"),
     typed("/usage workspace", "This workspace: no model was asked since"),
     typed("/usage all", "All workspaces: no model was asked since"),

@@ -37,20 +37,23 @@ async def test_questions_are_counted_shown_in_tokens_and_money_and_refused_past_
             await terminal.asks("hello")
             await terminal.shows("Fine, thank you.")
             await terminal.asks("/usage me")
-            await terminal.shows("Your questions · 1,200 tokens · 0.2640 EUR", "test-model", "1,200 of 2,000 tokens")
+            await terminal.shows(
+                "Your usage · 1 question · 1,200 tokens · 0.2640 EUR", "test-model", "1,200 of 2,000 tokens"
+            )
             await terminal.asks("and once more")
             await terminal.until(lambda: terminal.text.count("Fine, thank you.") == 2, "the second answer")
             await terminal.asks("and again")
             await terminal.shows("your limit for today is used up, 2,400 of 2,000 tokens", "at 00:00 UTC, in")
             assert len(model.requests) == 2
             await terminal.asks("/usage all --by person --since 1d")
-            await terminal.shows("All workspaces · 2,400 tokens · 0.5280 EUR", "console:owner")
+            await terminal.shows("All workspaces · 2 questions · 2,400 tokens · 0.5280 EUR", "console:owner")
         # What was counted is on disk, and a program reads it.
         said = place.countersign("usage", "all", "--by", "model", "--json")
         assert said.code == 0, said.err
         (row,), data = json.loads(said.out)["rows"], json.loads(said.out)["data"]
         assert list(row.values()) == ["openai:test-model", "2", "2,000", "800", "400", "0.5280 EUR"]
         total = {
+            "questions": 2,
             "requests": 2,
             "inputTokens": 2_000,
             "cachedTokens": 800,

@@ -48,6 +48,7 @@ async def test_a_token_sees_what_it_took_itself_and_how_much_is_left(api: Api) -
     await ask(api, "hi", ci)
     found = await used(api, token=ci)
     total = {
+        "questions": 1,
         "requests": 1,
         "inputTokens": 1_000,
         "cachedTokens": 400,

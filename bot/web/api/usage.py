@@ -32,6 +32,7 @@ class Of(StrEnum):
 class Sum(ResponseModel):
     """Totals of model requests. Cached tokens and cache writes are part of input, reasoning tokens part of output."""
 
+    questions: int = Field(description="How many turns had requests. In `sums`, a turn counts for each of its names.")
     requests: int
     input_tokens: int
     cached_tokens: int
@@ -94,7 +95,8 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         sums = await usage.totals_by(query, by)
         owner = UsageOwner.of(caller.author, own_key(caller, workspace, "-"))
         limits = await dependencies.command_dependencies.usage_limits(owner) if of is Of.ME else ()
-        return UsageShape.model_validate(usage_report(query.since, by, sums, limits))
+        questions = await usage.count_questions(query)
+        return UsageShape.model_validate(usage_report(query.since, by, sums, limits, questions))
 
     return router
 
