@@ -83,6 +83,9 @@ CAUSES = (
 )
 """Patterns in what pip or venv print, with the cause and the fix."""
 
+UNFIT = r"No matching distribution found|DO NOT MATCH THE HASHES|invalid|corrupt|BadZipFile"
+"""Pattern in what pip prints if downloads are another Python's, or not whole."""
+
 
 class InstallError(Exception):
     """A step that failed, with all that it printed."""
@@ -244,7 +247,9 @@ def _install(environment: Environment, lock: Path) -> None:
     if environment.has_downloaded(packages):
         try:
             environment.install(lock, packages)
-        except InstallError:  # they are another Python's, or the files are not whole
+        except InstallError as error:
+            if not re.search(UNFIT, str(error)):
+                raise
             environment.download(lock, packages)
             environment.install(lock, packages)
     else:

@@ -333,7 +333,7 @@ def _own_settings(settings: Settings, folder: Path) -> Settings:
     """Return the settings of the test: the tokens of the operator, and nothing else of their setup."""
     notes: dict[str, Any] = {
         "command": sys.executable,
-        "args": ["-m", "mcp_servers.notes"],
+        "args": ["-P", "-m", "mcp_servers.notes"],
         "env": {"NOTES_FILE": str(folder / "notes.json"), "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
         "trusted": True,
         "words": "shared",
