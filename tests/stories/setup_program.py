@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import stat
 from pathlib import Path
 
@@ -22,6 +24,12 @@ class SetupFolder:
         self.folder = folder
         self.env = folder / ".env"
 
+    def note(self, subject: str, **values: str) -> None:
+        """Begin where somebody has stopped."""
+        path = self.folder / "data" / "setup.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({subject: values}))
+
     def at_terminal(self, *words: str, columns: int = 110) -> ProgramOnTerminal:
         """The command on a terminal."""
         environment = {**self.place.environment, "TERM": "xterm-256color"}
@@ -40,6 +48,21 @@ class SetupFolder:
     def mode(self) -> int:
         """Who may read `.env`."""
         return stat.S_IMODE(self.env.stat().st_mode)
+
+
+async def refused(terminal: ProgramOnTerminal, question: str, typed: str, cause: str, fix: str) -> None:
+    """Answer a question with something that is not taken, and read why."""
+    before = len(terminal.raw)
+    await answers(terminal, question, typed)
+    await terminal.until(
+        lambda: cause in _flat(terminal, before) and fix in _flat(terminal, before), f"{cause!r} and {fix!r}"
+    )
+
+
+def _flat(terminal: ProgramOnTerminal, start: int) -> str:
+    """What was printed since then, in one line without colors."""
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.raw[start:].decode(errors="replace"))
+    return " ".join(text.split())
 
 
 async def answers(terminal: ProgramOnTerminal, question: str, typed: str = "", *, last: bool = False) -> None:

@@ -378,7 +378,8 @@ class TokenStep(SlackStep):
             if not token.lacking:
                 terminal.done(f"{token.label}. It has all scopes.")
                 return token
-            terminal.wrong(f"{token.label}: {len(token.lacking)} scopes are missing.")
+            count = len(token.lacking)
+            terminal.wrong(f"{token.label}: {'1 scope is' if count == 1 else f'{count} scopes are'} missing.")
             terminal.say(*(f"  {scope.name}: without it {scope.without}" for scope in token.lacking))
             terminal.say(f"Fix: {_reinstall_text(token)}")
             match await terminal.choose(
