@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.fakes.discord import Channel, FakeDiscord, Permission, User
 from tests.fakes.terminal import ProgramOnTerminal
-from tests.stories.setup_program import SetupFolder, answers
+from tests.stories.setup_program import SetupFolder, answers, refused
 
 WHAT_IT_NEEDS = (
     Permission.VIEW_CHANNEL
@@ -76,3 +77,108 @@ async def test_a_person_sets_up_discord(server: Server) -> None:
     assert discord.token.encode() not in terminal.raw
     (message,) = discord.posted(server.incidents)
     assert "what can you do?" in str(message.described())
+
+    # A second time everything is ticked, nothing is asked, nothing is posted, and the bot starts.
+    async with server.setup.at_terminal("discord") as terminal:
+        await answers(terminal, "Start the bot now?", "y", last=True)
+        await discord.gateway.connected()
+        shown = terminal.text
+        for step in range(1, 8):
+            assert f"[{step}/8]" in shown
+        assert "(hidden)" not in shown
+        terminal.signal(signal.SIGINT)
+        assert await terminal.ended() == 0
+    assert len(discord.posted(server.incidents)) == 1
+    assert discord.app.commands[""]  # the start registers them
+
+
+async def test_every_wrong_token_is_told_with_its_fix_and_asked_for_again(server: Server) -> None:
+    discord, ask, reset = server.discord, "Bot token", "press Reset Token"
+    server.setup.note("discord", created="yes")
+    async with server.setup.at_terminal("discord") as terminal:
+        await refused(terminal, ask, "", "Nothing was entered.", reset)
+        await refused(terminal, ask, discord.app.id, "That is an id, not a token.", reset)
+        await refused(terminal, ask, "ab" * 32, "That is the Public Key", reset)
+        await refused(terminal, ask, "aB3_" * 8, "That is the Client Secret", reset)
+        await refused(terminal, ask, f"Bot {discord.token}", "does not belong to it", "copy the token alone")
+        await refused(terminal, ask, "xoxb-1-2-3", "three parts with dots", reset)
+        await refused(terminal, ask, "MTIz.abcdef.ghijkl", "Discord does not know the token.", reset)
+        assert not server.setup.env.exists()
+        await answers(terminal, ask, discord.token)
+        await answers(terminal, "is that the right one?", "n")
+        await terminal.shows("The token is of another application.")
+        await answers(terminal, ask, discord.token)
+        await answers(terminal, "is that the right one?")
+        await terminal.shows("What now?")
+        terminal.press("\x03")
+        assert await terminal.ended() == 130
+        assert "`countersign setup discord` goes on from there" in terminal.text
+        assert discord.token.encode() not in terminal.raw
+    # It goes on with the switch, which may stay off; and with an address that takes the clicks away.
+    discord.app.endpoint = "https://elsewhere.example/interactions"
+    async with server.setup.at_terminal("discord", "--wait", "1") as terminal:
+        await terminal.shows("✓ countersign, application", "clear Interactions Endpoint URL", "What now?")
+        discord.app.endpoint = None
+        await answers(terminal, "What now?")
+        await terminal.shows("Go on without it")
+        await answers(terminal, "What now?", "2")
+        await terminal.shows("It stays off", "The bot was not invited to a server so far.")
+        discord.guild.everyone.permissions &= ~Permission.CREATE_PUBLIC_THREADS
+        discord.invite(discord.guild)
+        await answers(terminal, "Press Enter to look again")
+        await terminal.shows("In Acme the bot lacks", "Create Public Threads")
+        discord.bot_role.permissions = WHAT_IT_NEEDS
+        await answers(terminal, "What now?")
+        await answers(terminal, "Answer in Acme only", "n")
+        await answers(terminal, "Who administers?", "2")
+        await refused(terminal, "Name or id of the member", "nobody", "Nobody called 'nobody'", "write the id")
+        await answers(terminal, "Who administers?", "2")
+        await answers(terminal, "Name or id of the member", "ana")
+        await answers(terminal, "Who else may approve calls?", server.ana.id)
+        await answers(terminal, "In which channel shall it introduce itself?")
+        await answers(terminal, "introduce itself in #incidents?", "n")
+        await answers(terminal, "Start the bot now?", "n", last=True)
+        assert await terminal.ended() == 0
+    assert server.setup.values == {
+        "DISCORD_TOKEN": discord.token,
+        "ADMINS": f"discord:{server.ana.id}",
+        "APPROVERS": f"discord:{server.ana.id}",
+    }
+    assert discord.posted(server.incidents) == []
+
+
+async def test_without_a_terminal_every_step_is_printed_or_done(server: Server) -> None:
+    discord, setup = server.discord, server.setup
+    outcome = await setup.prints("discord")
+    assert (outcome.code, "countersign setup discord --print" in outcome.err) == (2, True)
+    outcome = await setup.prints("discord", "--print")
+    assert outcome.code == 4, outcome.err
+    assert "https://discord.com/developers/applications?new_application=true" in outcome.out
+    assert "DISCORD_TOKEN=…" in outcome.out
+    typed = f"DISCORD_TOKEN={discord.token}\n"
+    outcome = await setup.prints("discord", "--print", "--stdin", typed=typed)
+    assert outcome.code == 1, outcome.out  # the doctor needs a server
+    assert f"/{discord.app.id}/bot" in outcome.out
+    assert f"client_id={discord.app.id}" in outcome.out
+    assert not setup.env.exists()
+    server.invite()
+    discord.app.message_content = True
+    words = ("discord", "--print", "--write", "--stdin", "--channel", "#incidents", "--admin", "ana")
+    outcome = await setup.prints(*words, typed=typed)
+    assert outcome.code == 0, outcome.out
+    assert setup.values == {
+        "DISCORD_TOKEN": discord.token,
+        "DISCORD_SERVERS": discord.guild.id,
+        "ADMINS": f"discord:{server.ana.id}",
+    }
+    assert setup.mode == 0o600
+    assert len(discord.posted(server.incidents)) == 1
+    outcome = await setup.prints("discord", "--print", "--write", "--json")
+    assert outcome.code == 0, outcome.out
+    assert {event["status"] for event in outcome.events if "step" in event} == {"done"}
+    assert len(discord.posted(server.incidents)) == 1
+    assert discord.token not in outcome.out + outcome.err
+    setup.env.write_text("DISCORD_TOKEN=MTIz.abcdef.ghijkl\n")
+    outcome = await setup.prints("discord", "--print")
+    assert outcome.code == 1
+    assert "Discord does not know the token." in outcome.out

@@ -324,6 +324,18 @@ async def test_print_says_every_step_and_what_is_left(company: Company) -> None:
     assert slack.bot_token not in outcome.out + outcome.err
 
 
+async def test_a_manifest_that_is_too_long_for_an_address_is_printed_to_be_pasted(company: Company) -> None:
+    address = f"https://bot.example.com/{'a' * 700}"
+    outcome = await company.setup.prints("slack", "--print", "--http", address, "--name", "Ops")
+    assert outcome.code == 4, outcome.err
+    assert "manifest_json=" not in outcome.out
+    assert "choose From a manifest" in outcome.out
+    text = "\n".join(line.removeprefix("  ") for line in outcome.out.splitlines())
+    manifest = json.loads(text[text.index("{") : text.index("\n}\n") + 2])
+    assert manifest["display_information"]["name"] == "Ops"
+    assert manifest["settings"]["interactivity"]["request_url"] == f"{address}/slack/events"
+
+
 async def test_a_script_sets_up_slack_with_tokens_from_standard_input(company: Company) -> None:
     slack = company.slack
     slack.installation.scopes |= {"channels:join", "users:read.email"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic
@@ -377,18 +377,19 @@ class ServerStep(DiscordStep):
         terminal.done(f"The bot is in {server.name}.")
 
     async def _wait(self, terminal: SetupTerminal, rest: Rest, before: set[str]) -> Sequence[Server]:
-        """Wait until the bot is in a further server. Raises SettingsError after a while."""
-        terminal.say(f"Waiting for it, {self._options.wait:.0f} seconds at most. Ctrl-C stops.")
-        until = monotonic() + self._options.wait
-        while monotonic() < until:
-            servers = await joined_servers(rest)
-            further = [server for server in servers if server.id not in before]
-            if further:
-                return further
-            await asyncio.sleep(LOOK_SECONDS)
-        if before:
-            return await joined_servers(rest)
-        raise SettingsError("The bot was not invited to a server so far.", "open the link above, and Authorize")
+        """Wait until the bot is in a further server; while it is in one already, for some time at most."""
+        while True:
+            terminal.say(f"Waiting for it, {self._options.wait:.0f} seconds at most. Ctrl-C stops.")
+            until = monotonic() + self._options.wait
+            while monotonic() < until:
+                servers = await joined_servers(rest)
+                if further := [server for server in servers if server.id not in before]:
+                    return further
+                await asyncio.sleep(LOOK_SECONDS)
+            if before:
+                return await joined_servers(rest)
+            terminal.wrong("The bot was not invited to a server so far.", "open the address above, and Authorize")
+            await terminal.wait_for_enter("Press Enter to look again")
 
     def _note(self, server: Server) -> None:
         if server.id != self._progress.get("server"):
@@ -415,8 +416,8 @@ class AdminsStep(DiscordStep):
             approvers = sorted(name for name in settings.approvers if name.startswith("discord"))
             more = f" Approvers: {', '.join(approvers)}." if approvers else ""
             return done(f"Administrators: {', '.join(admins)}.{more}")
-        if self._progress.get("admins") == "server" and not settings.admins:
-            return done("Members with Administrator or Manage Server administer and approve.")
+        if self._progress.get("admins") == "server":
+            return done(_nobody_named(settings.admins))
         return OPEN
 
     async def guide(self) -> Sequence[str]:
@@ -443,7 +444,7 @@ class AdminsStep(DiscordStep):
     async def ask(self, terminal: SetupTerminal) -> None:
         """Ask who administers: the owner of the application, unless said otherwise; and who else approves."""
         async with self._setup.rest() as rest:
-            owner = await application_owner(rest)
+            owner, others = await application_owner(rest), self._values.settings().admins
             terminal.say("Administrators add servers and approve calls.")
             owns = [(owner, f"{owner.name} ({owner.id}), who owns the application")] if owner is not None else []
             chosen = await terminal.choose(
@@ -451,13 +452,13 @@ class AdminsStep(DiscordStep):
                 [
                     *owns,
                     ("name", "Somebody else, by name or id"),
-                    ("server", "Members with Administrator or Manage Server in Discord"),
+                    ("server", "Those of ADMINS alone" if others else "Members with Administrator or Manage Server"),
                 ],
                 default=owner or "name",
             )
             if chosen == "server":
                 self._progress.note(admins="server")
-                terminal.done("Members with Administrator or Manage Server administer and approve.")
+                terminal.done(_nobody_named(others))
                 return
             if isinstance(chosen, Owner):
                 admin = chosen
@@ -474,6 +475,13 @@ class AdminsStep(DiscordStep):
     def _save(self, admins: Sequence[str], approvers: Sequence[str]) -> None:
         added = {"ADMINS": admins, "APPROVERS": approvers}
         self._values.save({name: self._values.with_names(name, more) for name, more in added.items() if more})
+
+
+def _nobody_named(admins: Collection[str]) -> str:
+    """Return who administers if ADMINS names nobody of Discord."""
+    if admins:
+        return f"ADMINS names nobody of Discord: only {', '.join(sorted(admins))} may administer."
+    return "Members with Administrator or Manage Server administer and approve."
 
 
 async def _only(rest: Rest, server: str, typed: str) -> Owner:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic
@@ -524,8 +524,8 @@ class AdminsStep(SlackStep):
             approvers = sorted(name for name in settings.approvers if name.startswith("slack"))
             more = f" Approvers: {', '.join(approvers)}." if approvers else ""
             return done(f"Administrators: {', '.join(admins)}.{more}")
-        if self._progress.get("admins") == "workspace" and not settings.admins:
-            return done("The admins and owners of the workspace administer and approve.")
+        if self._progress.get("admins") == "workspace":
+            return done(_nobody_named(settings.admins))
         return OPEN
 
     async def guide(self) -> Sequence[str]:
@@ -555,10 +555,12 @@ class AdminsStep(SlackStep):
                 "Administrators add servers and approve calls. Who are you in Slack? Your member id is safest: "
                 f"{_MEMBER_ID}. An e-mail address or a name works as well.",
             )
-            typed = await terminal.ask("You in Slack", shown_default="leave it to the workspace's admins and owners")
+            others = self._values.settings().admins
+            left = "leave it to those of ADMINS" if others else "leave it to the workspace's admins and owners"
+            typed = await terminal.ask("You in Slack", shown_default=left)
             if not typed:
                 self._progress.note(admins="workspace")
-                terminal.done("The admins and owners of the workspace administer and approve.")
+                terminal.done(_nobody_named(others))
                 return
             person = await _choose(terminal, await _found(api, typed), typed)
             approvers = await self._ask_approvers(terminal, api, token)
@@ -596,6 +598,13 @@ class AdminsStep(SlackStep):
     def _save(self, admins: Sequence[str], approvers: Sequence[str]) -> None:
         added = {"ADMINS": admins, "APPROVERS": approvers}
         self._values.save({name: self._values.with_names(name, more) for name, more in added.items() if more})
+
+
+def _nobody_named(admins: Collection[str]) -> str:
+    """Return who administers if ADMINS names nobody of Slack."""
+    if admins:
+        return f"ADMINS names nobody of Slack: only {', '.join(sorted(admins))} may administer."
+    return "The admins and owners of the workspace administer and approve."
 
 
 async def _found(api: WebApi, typed: str) -> Sequence[User]:

@@ -14,9 +14,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO, TypeVar
 
+from prompt_toolkit.application import create_app_session
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import DummyHistory
 from prompt_toolkit.output import create_output
+from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.shortcuts import PromptSession
 from prompt_toolkit.shortcuts.choice_input import ChoiceInput
 from prompt_toolkit.styles import Style
@@ -118,9 +120,7 @@ class SetupTerminal:
         await self._read(text)
 
     async def _read(self, question: str, *, secret: bool = False) -> str:
-        session: PromptSession[str] = PromptSession(
-            history=DummyHistory(), output=create_output(self._out), enable_history_search=False
-        )
+        session: PromptSession[str] = PromptSession(history=DummyHistory(), enable_history_search=False)
         message = ANSI(f"  {self._theme.accent('?')} {self._theme.bold(self._theme.own_text(question))}: ")
         return await session.prompt_async(message, is_password=secret)
 
@@ -138,7 +138,11 @@ def open_setup_terminal() -> Iterator[SetupTerminal]:
     quiet = termios.tcgetattr(descriptor)
     quiet[3] &= ~termios.ECHO
     termios.tcsetattr(descriptor, termios.TCSADRAIN, quiet)
+    output = create_output(sys.stdout)
+    if isinstance(output, Vt100_Output):
+        output.enable_cpr = False  # a terminal that does not say where its cursor is would get a warning
     try:
-        yield SetupTerminal(sys.stdout, ConsoleTheme.for_stream(sys.stdout, os.environ))
+        with create_app_session(output=output):
+            yield SetupTerminal(sys.stdout, ConsoleTheme.for_stream(sys.stdout, os.environ))
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

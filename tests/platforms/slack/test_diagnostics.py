@@ -51,6 +51,16 @@ async def test_every_scope_that_is_missing_is_named_with_what_it_is_for() -> Non
         assert all(check.fix.startswith(f"add {check.name.removeprefix('scope ')} under") for check in checks)
 
 
+async def test_nobody_misses_the_scopes_of_features_that_the_app_was_created_without() -> None:
+    async with connected_bot(listening=False) as place:
+        granted = place.slack.app.installations[place.slack.workspace.team.id].scopes
+        granted -= {"commands", "im:history", "mpim:history", "assistant:write"}
+        checks = [check async for check in diagnose(place.api, without={"direct"})]
+        assert [check.name for check in checks if check.finding is CheckStatus.BROKEN] == ["scope commands", "way in"]
+        checks = [check async for check in diagnose(place.api, without={"direct", "commands"})]
+        assert ("scopes", CheckStatus.WELL) in summary(checks)
+
+
 async def test_a_token_that_slack_does_not_know_is_told_and_the_rest_is_looked_at_all_the_same() -> None:
     async with (
         FakeSlack() as slack,

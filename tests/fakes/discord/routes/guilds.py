@@ -15,6 +15,18 @@ def guild(request: Request) -> Json:
     return found.described() | (counts if request.query.get("with_counts") in {"1", "true"} else {})
 
 
+@route("GET /guilds/{guild}/members/search", query=("query", "limit"))
+def search(request: Request) -> list[Json]:
+    """Members whose names begin so."""
+    guild, typed = request.world.guild(request.path["guild"]), request.query.get("query", "").lower()
+    found = [
+        m.described()
+        for m in guild.members.values()
+        if m.user.handle.startswith(typed) or (m.nick or "").lower().startswith(typed)
+    ]
+    return found[: _limit(request, 1, 1000, 1)]
+
+
 @route("GET /guilds/{guild}/members/{user}")
 def member(request: Request) -> Json:
     """One member; no intent is needed for this."""
@@ -33,18 +45,6 @@ def members(request: Request) -> list[Json]:
     limit, after = _limit(request, 1, 1000, 1), int(request.query.get("after", "0"))
     found = sorted((m for m in guild.members.values() if int(m.user.id) > after), key=lambda m: int(m.user.id))
     return [member.described() for member in found[:limit]]
-
-
-@route("GET /guilds/{guild}/members/search", query=("query", "limit"))
-def search(request: Request) -> list[Json]:
-    """Members whose names begin so."""
-    guild, typed = request.world.guild(request.path["guild"]), request.query.get("query", "").lower()
-    found = [
-        m.described()
-        for m in guild.members.values()
-        if m.user.handle.startswith(typed) or (m.nick or "").lower().startswith(typed)
-    ]
-    return found[: _limit(request, 1, 1000, 1)]
 
 
 @route("GET /guilds/{guild}/roles")
