@@ -67,14 +67,17 @@ def _flat(terminal: ProgramOnTerminal, start: int) -> str:
 
 async def answers(terminal: ProgramOnTerminal, question: str, typed: str = "", *, last: bool = False) -> None:
     """Wait for a question that was not answered yet, and answer it; nothing follows the `last` one."""
-    await terminal.until(lambda: _is_asked(terminal, question), f"the question {question!r}")
+    await terminal.until(lambda: _asked_at(terminal, question) is not None, f"the question {question!r}")
+    at = _asked_at(terminal, question)
     terminal.type(typed)
-    if not last:
-        await terminal.until(lambda: not _is_asked(terminal, question), f"{question!r} answered")
+    if not last:  # the next question may be the same
+        await terminal.until(lambda: _asked_at(terminal, question) != at, f"{question!r} answered")
 
 
-def _is_asked(terminal: ProgramOnTerminal, question: str) -> bool:
-    """A question is open if nothing but its choices stands behind it."""
-    lines = [line for line in terminal.lines if line.strip()]
-    at = max((n for n, line in enumerate(lines) if "? " in line and question in line), default=-1)
-    return at >= 0 and all(line.strip().lstrip("> ")[:1].isdigit() for line in lines[at + 1 :])
+def _asked_at(terminal: ProgramOnTerminal, question: str) -> int | None:
+    """The line of a question that is open, because nothing but its choices stands behind it."""
+    lines = [line for line in terminal.text.split("\n") if line.strip()]
+    at = max((n for n, line in enumerate(lines) if "? " in line and question in line), default=None)
+    if at is None or not all(line.strip().lstrip("> ")[:1].isdigit() for line in lines[at + 1 :]):
+        return None
+    return at
