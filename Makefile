@@ -40,8 +40,9 @@ conformance: $(VENV)/.installed-dev $(VENV)/node/.installed $(VENV)/older/.insta
 	@$(BIN)/python -m pytest -n 0 -m real_servers tests/real_servers
 	@$(BIN)/python -m tests.conformance.run
 
-chaos: $(VENV)/.installed-dev  ## three processes on PostgreSQL, killed, frozen and cut off (SECONDS=60)
+chaos: $(VENV)/.installed-dev  ## three processes on each database, killed, frozen and cut off (SECONDS=60)
 	@$(BIN)/python -X faulthandler -m tests.chaos.run --seconds $(or $(SECONDS),60)
+	@$(BIN)/python -X faulthandler -m tests.chaos.run --seconds $(or $(SECONDS),60) --sqlite
 
 bench: $(VENV)/.installed-dev  ## what a whole turn costs, beside a hand-written loop that stores nothing and beside raw HTTP
 	@$(BIN)/python -m benchmarks.turn

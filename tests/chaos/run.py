@@ -1,7 +1,7 @@
-"""Three worker processes on PostgreSQL and everything that can befall them: kill -9, a freeze longer than the lease,
-racing clicks, stops at any moment, the database restarted. Then the accounts are made.
+"""Three worker processes on one database and everything that can befall them: kill -9, a freeze longer than the lease,
+racing clicks, stops at any moment, PostgreSQL restarted. Then the accounts are made.
 
-    python -m tests.chaos.run [--seconds N] [--seed N]
+    python -m tests.chaos.run [--sqlite] [--seconds N] [--seed N]
 
 Prints the counts; exit code 1 if a promise was broken.
 """
@@ -35,6 +35,7 @@ from bot.errors import DatabaseUnavailable
 from bot.storage.database import Database
 from tests.audit_check import audit_findings
 from tests.chaos.worker import APPROVER, engine_on
+from tests.migrated import copied
 from tests.postgres import Server, running_server
 
 PROJECT = Path(__file__).parents[2]
@@ -70,7 +71,7 @@ class Happened:
 class Chaos:
     """The one who does it. `random` decides what; the order in which processes get to it is nobody's to decide."""
 
-    def __init__(self, server: Server, url: str, folder: Path, seconds: float, seed: int) -> None:
+    def __init__(self, server: Server | None, url: str, folder: Path, seconds: float, seed: int) -> None:
         self._server = server
         self._url = url
         self._folder = folder
@@ -202,6 +203,8 @@ class Chaos:
             self.happened.counts["frozen past the lease"] += 1
 
     async def _restart(self) -> None:
+        if self._server is None:
+            return
         await asyncio.sleep(self._seconds / 2)
         await asyncio.to_thread(self._server.restart)
         self.happened.counts["PostgreSQL restarted"] += 1
@@ -254,7 +257,7 @@ async def _accounts(chaos: Chaos, folder: Path) -> tuple[dict[str, int], list[st
     return counts, broken
 
 
-async def _main(server: Server, url: str, seconds: float, seed: int) -> int:
+async def _main(server: Server | None, url: str, seconds: float, seed: int) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         chaos = Chaos(server, url, folder, seconds, seed)
@@ -279,7 +282,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
+    parser.add_argument("--sqlite", action="store_true", help="on a SQLite file instead of PostgreSQL")
     options = parser.parse_args()
+    if options.sqlite:
+        with tempfile.TemporaryDirectory() as folder:
+            url = f"sqlite:///{copied(Path(folder) / 'chaos.db')}"
+            sys.exit(asyncio.run(_main(None, url, options.seconds, options.seed)))
     with running_server() as server:
         sys.exit(asyncio.run(_main(server, server.new(), options.seconds, options.seed)))
 

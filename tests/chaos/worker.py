@@ -26,8 +26,10 @@ from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, T
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
 from bot.ports import CallContext
-from bot.storage.address import PostgresServer
+from bot.storage.address import PostgresServer, SqliteFile, read_address
+from bot.storage.database import Database
 from bot.storage.postgresql import PostgresDatabase, listen
+from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
 
 READ = Tool("s__read", "s", "read", annotations=Annotations(read_only=True), trusted=True)
@@ -131,12 +133,18 @@ class Wall:
         return b""
 
 
-def engine_on(url: str, folder: Path) -> tuple[PostgresDatabase, Engine]:
-    """The database and the engine of one process."""
-    server = PostgresServer(url)
-    database = PostgresDatabase(server)
+def engine_on(url: str, folder: Path) -> tuple[Database, Engine]:
+    """The database and the engine of one process. On SQLite, too, all processes want all turns."""
+    database: Database
+    match read_address(url):
+        case PostgresServer() as server:
+            database = PostgresDatabase(server)
+            turn_log = SqlTurnLog(database, functools.partial(listen, server))
+        case SqliteFile(path):
+            database = open_sqlite(path)
+            turn_log = SqlTurnLog(database)
     engine = Engine(
-        SqlTurnLog(database, functools.partial(listen, server)),
+        turn_log,
         Model(),
         World(Harness(folder / "effects")),
         [Wall(Harness(folder / "drawings"))],
