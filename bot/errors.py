@@ -5,7 +5,7 @@
     ├── DatabaseError             the database cannot be used at all
     │   ├── DatabaseUnavailable   for now: unreachable, restarting, locked
     │   │   └── DatabaseUnwritable  the same: it answers, but accepts no writes
-    │   └── DatabaseHeld          another process claims turns on this SQLite file
+    │   └── DatabaseHeld          another process uses this SQLite file
     ├── NotFound                  the entity is missing, or hidden from this user
     │   └── ContentDeleted        the turn exists, but its texts and results were deleted
     ├── Conflict                  the entity was changed meanwhile, or a name is taken
@@ -75,7 +75,7 @@ class DatabaseUnwritable(DatabaseUnavailable):
 
 
 class DatabaseHeld(DatabaseError):
-    """Another process claims turns on this SQLite file."""
+    """Another process uses this SQLite file."""
 
 
 class NotFound(CountersignError):

@@ -10,12 +10,13 @@ import contextlib
 import json
 import logging
 import logging.handlers
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, TextIO
 
 from bot.i18n import DEFAULT_LANGUAGE, use_language
 
@@ -116,7 +117,7 @@ def log_to_file(level: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
     # Foreign text may contain lone surrogates, which must not make a log line fail.
-    handler = logging.handlers.RotatingFileHandler(
+    handler = _SharedFile(
         path, maxBytes=_MEGABYTE, backupCount=1, encoding="utf-8", errors="backslashreplace", delay=True
     )
     handler.setFormatter(_TextLines())
@@ -128,6 +129,24 @@ def redact_logs(redact: Callable[[str], str]) -> None:
     for handler in logging.getLogger().handlers:
         inner = handler.formatter or _TextLines()
         handler.setFormatter(_Redacted(inner.inner if isinstance(inner, _Redacted) else inner, redact))
+
+
+class _SharedFile(logging.handlers.RotatingFileHandler):
+    """A file of which another process may begin a new one: then that one is written to."""
+
+    def shouldRollover(self, record: logging.LogRecord) -> int:  # noqa: N802 - the library's name
+        """Return True if this process has to begin a new file."""
+        if self.stream is not None and not _is_file_of(self.stream, Path(self.baseFilename)):
+            self.stream.close()
+            self.stream = self._open()
+        return super().shouldRollover(record)
+
+
+def _is_file_of(stream: TextIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(stream.fileno()), path.stat())
+    except OSError:
+        return False
 
 
 def _install(handler: logging.Handler, level: str) -> None:

@@ -215,3 +215,16 @@ def test_in_text_what_a_line_is_about_is_short_and_stands_before_a_traceback(
     first, second, *_ = capsys.readouterr().err.splitlines()
     assert first.endswith("bot: it failed [turn=0123456789ab conversation=slack:T1:C1:1]")
     assert second.startswith("Traceback")
+
+
+def test_a_file_that_another_process_has_replaced_is_left_for_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "countersign.log"
+    log_to_file("info", path)
+    logging.getLogger("bot.here").info("one")
+    path.rename(tmp_path / "countersign.log.1")
+    logging.getLogger("bot.here").info("two")  # nobody has begun a new file yet
+    path.unlink()
+    path.write_text("from elsewhere\n")
+    logging.getLogger("bot.here").info("three")
+    assert [line.split()[-1] for line in path.read_text().splitlines()] == ["elsewhere", "three"]
+    assert "two" not in (tmp_path / "countersign.log.1").read_text()

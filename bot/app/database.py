@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from bot.app.secrets import audit_keys
 from bot.domain.audit import Checkpoint
-from bot.errors import CountersignError, DatabaseError
+from bot.errors import CountersignError, DatabaseError, DatabaseHeld
 from bot.settings import Settings, setting_name
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.lock_file import FileUse
@@ -147,9 +147,14 @@ async def upgrade(settings: Settings) -> str:
     version, wanted = await current(settings)
     if version == wanted:
         return wanted
-    with lock_database(settings, "countersign db upgrade"):
-        async with open_migrated_database(settings, migrate=True):
+    try:
+        with lock_database(settings, "countersign db upgrade"):
+            async with open_migrated_database(settings, migrate=True):
+                return wanted
+    except DatabaseHeld:
+        if (await current(settings))[0] == wanted:  # one that was starting has done it
             return wanted
+        raise
 
 
 async def current(settings: Settings) -> tuple[str, str]:

@@ -31,7 +31,7 @@ def name_of_this_process() -> str:
 
 def end_check(database_url: str) -> Callable[[str], bool]:
     """Return a function that returns True for the name of another process that has certainly ended. On SQLite that is
-    every other process, because this one holds the lock of the database.
+    every other process, because one alone receives messages.
     """
     if isinstance(read_address(database_url), SqliteFile):
         return lambda _name: True

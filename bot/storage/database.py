@@ -119,9 +119,9 @@ _FIXES = {
 
 
 class Database(ABC):
-    """A database. `name` is for messages and never holds a password; `shared` is True if other processes may claim
-    turns on it. `observe` receives the metrics of committed transactions, `audit_keys` sign the audit rows; both may be
-    set once, before the first transaction.
+    """A database. `name` is for messages and never holds a password; `shared` is True if processes of several machines
+    may use it, and claim turns of the same conversations. `observe` receives the metrics of committed transactions,
+    `audit_keys` sign the audit rows; both may be set once, before the first transaction.
     """
 
     shared: bool = False

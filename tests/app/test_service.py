@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.app.database import current, lock_database, upgrade
+from bot.app.database import current, lock_database, open_migrated_database, upgrade, use_database
 from bot.app.service import run
 from bot.errors import DatabaseHeld, SettingsError
 from bot.settings import read_settings
@@ -52,6 +53,16 @@ async def test_while_it_runs_nobody_else_drives_turns_or_changes_the_schema() ->
             with pytest.raises(DatabaseHeld, match=rf"in use by process {os.getpid()} \(countersign run, since"):
                 await second(settings)
     assert await upgrade(settings) == (await current(settings))[1]
+
+
+async def test_a_schema_that_a_process_makes_at_its_start_is_waited_for() -> None:
+    settings = read_settings()
+    with use_database(settings, "countersign chat") as use:
+        assert use is not None
+        upgrading = asyncio.create_task(asyncio.to_thread(asyncio.run, upgrade(settings)))
+        async with open_migrated_database(settings, migrate=True):
+            use.share()
+            assert await upgrading == (await current(settings))[1]
 
 
 async def test_every_part_that_cannot_be_run_is_named_with_those_that_can() -> None:

@@ -493,6 +493,20 @@ async def test_history_is_what_ended_before_oldest_first(harness: Harness) -> No
     assert await harness.log.latest_conversation("test:w:else") is None
 
 
+async def test_conversations_are_unanswered_until_every_end_in_them_is_delivered(harness: Harness) -> None:
+    async def unanswered() -> list[str]:
+        return [str(key) for key in await harness.log.unanswered_conversations("test:w:", 2)]
+
+    claim = await running(harness, "one")
+    assert await unanswered() == [str(HALL)]
+    await harness.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    assert await unanswered() == [str(HALL)]
+    await harness.log.mark_delivered(claim.turn_id, (await harness.log.get_view(claim.turn_id)).revision)
+    assert await unanswered() == []
+    await running(harness, "two")
+    assert await harness.log.unanswered_conversations("test:else:", 2) == []
+
+
 async def test_percent_signs_in_a_reach_mean_themselves(harness: Harness) -> None:
     await running(harness)
     assert await harness.log.latest_conversation("test:w:%") is None

@@ -34,15 +34,17 @@ async def leave(terminal: ProgramOnTerminal) -> None:
     assert await terminal.ended() == 0
 
 
-def readme_scripts() -> list[str]:
-    """The lines that README says can be used in scripts."""
-    section = (PROJECT / "README.md").read_text(encoding="utf-8").split("\n## In scripts\n")[1].split("\n## ")[0]
-    lines = [line for block in re.findall(r"```sh\n(.*?)```", section, re.DOTALL) for line in block.splitlines()]
-    return [line for line in lines if re.search(r"(^|\| *)countersign ", line)]
+def guides_scripts() -> list[str]:
+    """The lines that the guide for scripts begins with."""
+    block = re.search(r"```sh\n(.*?)```", (PROJECT / "docs/scripts.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    return block[1].splitlines()
 
 
 @pytest.mark.parametrize("beside", ["chat", "run"])
-async def test_readmes_lines_for_scripts_run_while_a_chat_is_open_or_the_bot_runs(tmp_path: Path, beside: str) -> None:
+async def test_the_guides_lines_for_scripts_run_while_a_chat_is_open_or_the_bot_runs(
+    tmp_path: Path, beside: str
+) -> None:
     place = Installation(tmp_path)
     shim = tmp_path / "bin" / "countersign"
     shim.parent.mkdir()
@@ -51,8 +53,8 @@ async def test_readmes_lines_for_scripts_run_while_a_chat_is_open_or_the_bot_run
     environment = {**place.environment, "PATH": f"{shim.parent}:{os.environ['PATH']}"}
 
     async def lines_run() -> None:
-        assert len(readme_scripts()) >= 4
-        for line in readme_scripts():
+        assert len(guides_scripts()) >= 4
+        for line in guides_scripts():
             script = await asyncio.create_subprocess_shell(
                 line, cwd=tmp_path, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
             )
@@ -102,7 +104,7 @@ async def test_everything_of_an_administrator_runs_while_a_chat_is_open(tmp_path
         lines = await ran(place, "chat", typed="hello\nlist my notes\n")
         assert (lines.code, "notes.list" in lines.err) == (0, True), lines
         events = (await ran(place, "chat", "--json", "-m", "hello")).events
-        assert events[-1]["event"] == "turn_finished"
+        assert events[-1]["event"] == "done"
         await terminal.asks("and you?")
         await leave(terminal)
 
@@ -129,6 +131,27 @@ async def test_a_second_window_has_a_conversation_of_its_own_and_goes_on_when_th
     assert place.notes == ["from the first", "from the second"]
     async with place.terminal() as third:
         await third.shows("Continuing", f"{PROMPT} add a note: from the second")
+
+
+async def test_a_card_is_answered_in_any_window_and_from_a_script(tmp_path: Path) -> None:
+    place = Installation(tmp_path)
+    async with place.terminal("--conversation", "c1") as first:
+        await first.asks("add a note: shared")
+        await card(first, "shared")
+        async with place.terminal("--conversation", "c1") as second:
+            await card(second, "shared")
+            second.press("y")
+            await second.shows("▌ Approved.", "Saved as note #1: shared")
+            await first.shows("Saved as note #1: shared", "▌ Approved by owner")
+            await leave(second)
+        await first.asks("add a note: from a script")
+        await card(first, "from a script")
+        approval_id = (await ran(place, "chat", "-m", "/approvals")).out.splitlines()[-1].split()[0]
+        approved = await ran(place, "chat", "-m", f"/approvals approve {approval_id}")
+        assert approved.code == 0, approved
+        await first.shows("Saved as note #2: from a script")
+        await leave(first)
+    assert place.notes == ["shared", "from a script"]
 
 
 async def test_a_window_goes_on_with_a_new_conversation_while_the_one_before_it_still_waits(tmp_path: Path) -> None:
