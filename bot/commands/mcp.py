@@ -352,6 +352,11 @@ class ServerStatistics:
             f"{_MARKS[health.condition]} {_CONDITIONS[health.condition]}",
             details=(
                 (gettext_lazy("database"), _database_state(health)),
+                *(
+                    ((gettext_lazy("older files in use"), self._dependencies.administration.files_rejection),)
+                    if health.files_are_older
+                    else ()
+                ),
                 *((name, str(_LISTENING[status])) for name, status in sorted(health.platforms.items())),
                 (gettext_lazy("servers"), _server_counts(servers)),
                 *((server.name, _problem(server)) for server in trouble),

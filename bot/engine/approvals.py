@@ -166,7 +166,7 @@ def _seconds(scope: Scope) -> float | None:
 
 class ApprovalService:
     """Approvals of all turns. `wake_turn` gets the id of a turn with a decided approval, `wake_delivery` is called
-    when approval cards may have changed.
+    when approval cards may have changed. `prepare` runs before rights are checked.
     """
 
     def __init__(
@@ -179,8 +179,10 @@ class ApprovalService:
         resolve_approvers: Callable[[ToolStep, Rules], Awaitable[ToolStep]],
         wake_turn: Callable[[str], None],
         wake_delivery: Callable[[], None],
+        prepare: Callable[[], Awaitable[None]],
     ) -> None:
         self._log = turn_log
+        self._prepare = prepare
         self._toolbox = toolbox
         self._rules = rules
         self._members = members
@@ -324,6 +326,7 @@ class ApprovalService:
         self, turn: Turn, step: ToolStep, decision: Decision, member: Member
     ) -> ApproverEvidence | NotAllowed:
         """Return the evidence on which this member's decision counts, or the reason why it does not."""
+        await self._prepare()
         pending = step.approval
         if pending is None:
             return NotAllowed(_("This call does not await approval."))

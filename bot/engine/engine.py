@@ -70,7 +70,8 @@ class Engine:
     servers, policies or profiles. `taint` is the mode for calls that could send one server's data to another. `refused`
     holds the tools that model services rejected. `tool_search` sets when models search for tools, `tool_names_tokens`
     how many names they see; `embedder` improves the search. `observe` takes metrics. `allow` runs before a turn's first
-    model request and raises LimitReached to reject it. `prepare` runs before a turn begins or goes on. `keeps_content`
+    model request and raises LimitReached to reject it. `prepare` runs before a turn begins or goes on, and
+    before the rights to approve are checked. `keeps_content`
     is False if the content of turns is deleted once their answers are out. `most_turns` run at the same time. `locales`
     resolves the languages and time zones of notices. `clock` is monotonic, in seconds.
     """
@@ -170,6 +171,7 @@ class Engine:
             resolve_approvers=resolve_approvers,
             wake_turn=self._wake_turn,
             wake_delivery=self._delivery.wake,
+            prepare=prepare,
         )
         self.elicitations = ElicitationService(
             turn_log, toolbox, wake_turn=self._wake_turn, wake_delivery=self._delivery.wake

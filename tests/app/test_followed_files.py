@@ -275,7 +275,8 @@ async def test_an_unknown_key_of_a_server_is_told_with_the_change(folder: Path) 
         await here.asked()
         await until(lambda: len(here.told) == 2)
         assert here.told[0] == "mcp_servers.json changed: server dice added."
-        assert "server 'dice' has an unknown key 'comand', it is ignored." in here.told[1]
+        place = f"config/mcp_servers.json, line {servers(dice={'x': 0, 'y': 0, 'comand': 0}).count(chr(10), 0, -9) + 1}"
+        assert here.told[1] == f"{place}: server 'dice' has an unknown key 'comand', it is ignored."
 
 
 async def test_a_file_is_not_read_before_it_is_whole(folder: Path) -> None:

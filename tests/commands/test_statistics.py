@@ -133,6 +133,15 @@ async def test_while_the_database_is_away_nothing_is_asked_of_it() -> None:
     assert "still to be drawn" not in facts(reply)
 
 
+async def test_files_of_the_operator_that_cannot_be_used_are_said() -> None:
+    harness = await with_jira()
+    harness.health = Health(database=True, files_are_older=True)
+    harness.older_files = "policy.toml, line 3: x means nothing here. Fix: use y"
+    reply = await harness.ask("mcp health")
+    assert reply.text == "! Countersign is degraded"
+    assert facts(reply)["older files in use"] == harness.older_files
+
+
 async def test_checkpoints_of_the_audit_that_cannot_be_written_are_said() -> None:
     harness = await with_jira()
     harness.health = Health(database=True, checkpoints_fail=True)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bot.domain.approvals import ApprovalPolicy, Decided, Decision, DecisionType
+from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import ApprovalPolicy, Decided, Decision, DecisionType, NotAllowed
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.policies import Rule, StoredPolicyResult
 from bot.domain.turns import StepStatus, ToolStep, TurnView
@@ -15,6 +16,7 @@ from bot.errors import DeliveryFailed
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import (
     ANA,
+    BEN,
     FakeToolbox,
     RecordingSurface,
     answers_ok,
@@ -86,6 +88,41 @@ async def test_a_denial_that_came_after_the_approval_wins(harness: EngineHarness
     assert step.result is not None
     assert step.result.text == "Not run: a policy forbids mail__send."
     assert harness.toolbox.calls == []
+
+
+async def test_what_is_prepared_before_a_turn_counts_for_it_and_for_a_call_that_waits(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
+    harness.rules, saved = book(), [Policies(ALLOW)]
+
+    async def prepare() -> None:
+        assert harness.rules is not None
+        harness.rules.replace_file(saved[-1])
+
+    harness.model.script = [
+        ask_for(call("mail__send")),
+        say("Sent."),
+        ask_for(call("mail__send")),
+        say("I may not."),
+    ]
+    engine = harness.engine(prepare=prepare)
+    async with running(engine):
+        (step,) = steps(await harness.surface.ended((await engine.receive(message("send it"))).turn_id))
+        assert step.status is StepStatus.DONE
+        saved.append(Policies(ASK))
+        receipt = await engine.receive(message("send it again", "m2"))
+        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
+        approval = waiting.awaiting[0].approval
+        assert approval is not None
+        only_ben = ApprovalRequirements((frozenset({BEN.principal}),))
+        saved.append(Policies(rules=(Rule(ASK, requirements=only_ben),)))
+        refused = await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
+        assert isinstance(refused, NotAllowed)
+        saved.append(Policies(DENY))
+        approved = await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
+        assert approved == Decided(DecisionType.APPROVE)
+        (step,) = steps(await harness.surface.ended(receipt.turn_id))
+    assert step.status is StepStatus.FAILED
+    assert len(harness.toolbox.calls) == 1
 
 
 @dataclass

@@ -476,8 +476,9 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
             gettext_lazy("Check the path and its permissions."),
         ) from error
     warnings: list[str] = []
-    key, section = _section(path, _parse_json(path, text, warnings), warnings)
+    document = _parse_json(path, text, warnings)
     lines = lines_of(text)
+    key, section = _section(path, document, lines, warnings)
     entries: list[DesiredServer] = []
     for name, value in section.items():
         try:
@@ -485,11 +486,11 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
             warnings += (
                 gettext_lazy(
                     "{path}: server {name} has an unknown key {key}, it is ignored.",
-                    path=path,
+                    path=_place(path, lines, (key, name, unknown_key)),
                     name=f"{name!r}",
-                    key=f"{key!r}",
+                    key=f"{unknown_key!r}",
                 )
-                for key in entry.unknown
+                for unknown_key in entry.unknown
             )
             entries.append(_disabled_server(entry) if entry.flag("disabled") else _enabled_server(entry))
         except InvalidDefinition as unusable:
@@ -562,14 +563,22 @@ def _repeated_keys(pairs: list[tuple[str, Any]]) -> Iterator[str]:
         names.add(key)
 
 
-def _section(path: Path, document: Any, warnings: list[str]) -> tuple[str, Mapping[str, Any]]:
+def _place(path: Path, lines: Mapping[JsonPath, int], at: JsonPath) -> str:
+    """Return the file with the line of a key."""
+    line = _line(lines, at)
+    return str(path) if line is None else gettext_lazy("{path}, line {line}", path=path, line=line)
+
+
+def _section(
+    path: Path, document: Any, lines: Mapping[JsonPath, int], warnings: list[str]
+) -> tuple[str, Mapping[str, Any]]:
     """Return the servers and the key that holds them."""
     example = gettext_lazy('Write {"mcpServers": {"name": {"command": "..."}}}.')
     if not isinstance(document, dict):
         raise SettingsError(gettext_lazy("{path} does not hold a JSON object.", path=path), example)
     section_key = next((key for key in _SECTIONS if key in document), None)
     warnings += (
-        gettext_lazy("{path}: unknown key {key}, it is ignored.", path=path, key=f"{key!r}")
+        gettext_lazy("{path}: unknown key {key}, it is ignored.", path=_place(path, lines, (key,)), key=f"{key!r}")
         for key in document
         if key != section_key
     )
