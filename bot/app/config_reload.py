@@ -2,7 +2,7 @@
 
 The database is the truth for admins. After a change call `refresh`; other processes follow at a wakeup or at their
 next poll. `follow` applies the operator's files if they were saved since. It runs before every turn and at every poll.
-The files are applied together: as long as one of them cannot be used, those of before stay in use, so that no server
+The files are applied together: as long as one of them cannot be used, the previous ones stay in use, so that no server
 runs without its rules.
 """
 
@@ -119,6 +119,8 @@ class ConfigReloader:
     """Reason why the files on disk are not in use; None if they are."""
     _judged: FilesOnDisk | None = None
     """The files that were applied or rejected last."""
+    _rejected_files: FilesOnDisk | None = None
+    """The files whose rejection was told last."""
     _following: asyncio.Lock = field(default_factory=asyncio.Lock)
     _disk: asyncio.Future[FilesOnDisk] | None = None
     """The last look at the files, which may be running."""
@@ -297,7 +299,9 @@ class ConfigReloader:
             await self._apply(result)
         else:
             self.rejected = result
-            self._untold.put_nowait(_Told(result))
+            if on_disk != self._rejected_files:
+                self._untold.put_nowait(_Told(result))
+            self._rejected_files = on_disk
         self._judged = on_disk
 
     def _reason_against(self, on_disk: FilesOnDisk) -> SettingsError | None:
@@ -321,7 +325,7 @@ class ConfigReloader:
         before, programs = self.files, self.programs.allowed
         if paths := changed_paths(before.on_disk, files.on_disk):
             await self.record(_audit_facts(paths, before, files, self.settings))
-        was_rejected, self.rejected = self.rejected is not None, None
+        was_rejected, self.rejected, self._rejected_files = self.rejected is not None, None, None
         self.files = files
         self.on_files(files)
         # If the refresh fails, the next poll applies the files.
@@ -358,7 +362,7 @@ class ConfigReloader:
         match told.news:
             case SettingsError() as error:
                 problem = f"{str(error).rstrip('.')}."
-                return [_("{problem} Nothing has changed: the files of before stay in use.", problem=problem)]
+                return [_("{problem} Nothing has changed: the previous files stay in use.", problem=problem)]
             case change:
                 known = change.before.warnings(self.settings)
                 warnings = [warning for warning in change.after.warnings(self.settings) if warning not in known]
@@ -490,7 +494,8 @@ def _audit_facts(
     """Return what changed: fingerprints of the files, and the servers. Those with variables have none, because they
     may hold nothing but one short secret.
     """
-    names = difference(before, after)
+    with use_language(DEFAULT_LANGUAGE):
+        names = difference(before, after)
     return {
         "files": {
             str(path): {

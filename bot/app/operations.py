@@ -244,7 +244,7 @@ def _rejection_fault(rejection: str) -> Fault:
         _("A changed file of the operator cannot be used"),
         _("The operator's files are in use as they are saved"),
         rejection,
-        _("correct the file; the one of before stays in use until then"),
+        _("correct the file; the previous one stays in use until then"),
         _DOCTOR,
         _GUIDE,
     )

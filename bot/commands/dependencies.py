@@ -65,7 +65,7 @@ class Administration(Protocol):
 
     @property
     def files_rejection(self) -> str:
-        """Why the operator's files on disk are not in use, with the fix; empty if they are. Those of before are."""
+        """Why the operator's files on disk are not in use, with the fix; empty if they are. The previous ones are."""
 
     async def difference(self) -> ConfigDiff:
         """Return what the operator's files on disk would change now. Raises SettingsError."""

@@ -395,7 +395,7 @@ class ServerControl:
                 difference = await self._dependencies.administration.reload()
         except SettingsError as error:
             yield Reply(
-                _("The operator's files cannot be used as they are saved. Those of before stay in use."),
+                _("The operator's files cannot be used as they are saved. The previous ones stay in use."),
                 details=((gettext_lazy("cause"), error.detailed_cause), (gettext_lazy("fix"), error.fix)),
                 failed=True,
             )

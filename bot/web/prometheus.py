@@ -285,7 +285,7 @@ class _Gauges(Collector):
             )
             yield GaugeMetricFamily(
                 "countersign_operator_files_current",
-                "0 while a changed file of the operator cannot be used, and the one of before is in use.",
+                "0 while a changed file of the operator cannot be used, and the previous one is in use.",
                 float(self.uses_files()),
             )
         if self._backlog is not None:

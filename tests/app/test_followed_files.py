@@ -226,14 +226,13 @@ async def test_an_invalid_file_changes_nothing_and_is_told_once_until_it_is_corr
         (line,) = here.told
         assert cause in line
         assert " Fix: " in line
-        assert line.endswith(". Nothing has changed: the files of before stay in use.")
+        assert line.endswith(". Nothing has changed: the previous files stay in use.")
         here.told.clear()
         assert cause in here.services.administration.files_rejection
         health = await here.services.health.check()
         assert (health.files_are_older, health.condition) == (True, HealthStatus.DEGRADED)
         with pytest.raises(SettingsError):
             await here.services.administration.reload()
-        here.told.clear()
 
         (folder / "config/system_prompt.md").unlink()
         here.save(name, before or "")
@@ -242,7 +241,8 @@ async def test_an_invalid_file_changes_nothing_and_is_told_once_until_it_is_corr
         await here.asked()
         assert here.services.administration.files_rejection == ""
         assert (await here.services.health.check()).condition is HealthStatus.READY
-        await until(lambda: "The operator's files can be used again." in here.told)
+        await until(lambda: bool(here.told))
+        assert here.told[0] == "The operator's files can be used again."
         assert here.policy() is ApprovalPolicy.ALWAYS_ALLOW
 
 
@@ -317,7 +317,7 @@ async def test_a_file_that_is_gone_takes_nothing_away_until_it_is_back(folder: P
         assert here.policy() is ApprovalPolicy.ALWAYS_DENY
         await here.tells(
             "config/policy.toml is gone. Fix: bring it back, or save an empty file if that is meant. "
-            "Nothing has changed: the files of before stay in use."
+            "Nothing has changed: the previous files stay in use."
         )
         here.save(POLICY, ALLOWED)
         await here.asked()

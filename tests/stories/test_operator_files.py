@@ -82,7 +82,7 @@ async def test_an_invalid_policy_is_told_above_the_prompt_and_changes_nothing(
         place.rule(ALLOWED.replace("ALWAYS_ALLOW", "ALWAYS_DENNY"))
         await terminal.shows(
             "config/policy.toml, line 2: servers.dice.tools.roll is 'ALWAYS_DENNY'. Fix: use one of",
-            "AUTO. Nothing has changed: the files of before stay in use.",
+            "AUTO. Nothing has changed: the previous files stay in use.",
         )
         await terminal.asks(ROLLS)
         await terminal.until(lambda: terminal.text.count("It said: a six.") == 2, "the second roll")
@@ -136,7 +136,7 @@ async def test_a_bot_in_slack_follows_its_files_and_operators_are_told_of_an_inv
             await company.draws(fourth.ts, "It said: a six.")
             company.place.rule(ALLOWED)
             await slack.until(lambda: "files are in use as they are saved" in str(message.blocks), PATIENCE)
-            assert bot.log.count("Nothing has changed: the files of before stay in use.") == 1
+            assert bot.log.count("Nothing has changed: the previous files stay in use.") == 1
             assert "Traceback" not in bot.log
 
 
