@@ -6,21 +6,24 @@ import asyncio
 import importlib
 import math
 import signal
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Awaitable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bot.app.database import use_database
-from bot.app.models import select_model
+from bot.app.models import is_demo, select_model
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
 from bot.domain.agents import AgentRef
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.locales import Locale, system_locale, use_locale
+from bot.domain.servers import ServerStatus
 from bot.errors import CountersignError
 from bot.llm.models import ModelChoice
 from bot.logs import log_to_file
@@ -34,7 +37,7 @@ from bot.platforms.console.console import (
     process_streams,
 )
 from bot.platforms.console.local_user import LocalUser, fresh_conversation, login_name
-from bot.platforms.console.turn_tracker import MOST_CONVERSATIONS, StartState
+from bot.platforms.console.turn_tracker import MOST_CONVERSATIONS, StartState, Welcome
 from bot.ports import TurnViews
 from bot.settings import Settings
 from bot.storage.address import read_address
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from bot.engine.engine import Engine
     from bot.ports import Commands
 
+_IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
 REMEMBERED_TURNS = 50
 KNOWN_SECONDS = 86_400.0
 """Age of a server's stored tools up to which a chat starts the server only when one of them is used."""
@@ -97,6 +101,21 @@ class _Approvers:
 
 
 @dataclass(frozen=True, slots=True)
+class _Parts:
+    """What the terminal waits for while the runtime is built."""
+
+    engine: asyncio.Future[Engine]
+    commands: asyncio.Future[Commands]
+    opening: asyncio.Future[StartState]
+    welcome: asyncio.Future[Welcome]
+
+    @property
+    def all(self) -> tuple[asyncio.Future[Any], ...]:
+        """All of them."""
+        return self.opening, self.commands, self.engine, self.welcome
+
+
+@dataclass(frozen=True, slots=True)
 class _Session:
     """One chat, from the first prompt to the exit."""
 
@@ -111,14 +130,13 @@ class _Session:
     approvers: _Approvers = field(default_factory=_Approvers)
 
     async def run(self) -> int:
-        terminal = self._terminal()
         loop = asyncio.get_running_loop()
-        engine: asyncio.Future[Engine] = loop.create_future()
-        commands: asyncio.Future[Commands] = loop.create_future()
-        opening: asyncio.Future[StartState] = loop.create_future()
+        parts = _Parts(loop.create_future(), loop.create_future(), loop.create_future(), loop.create_future())
+        terminal = self._terminal(parts.welcome)
         leaving = asyncio.Event()
-        building = asyncio.create_task(self._build(terminal, engine, commands, opening, leaving), name="runtime")
-        listening = asyncio.create_task(terminal.listener.run(engine, commands, opening), name="terminal")
+        building = asyncio.create_task(self._build(terminal, parts, leaving), name="runtime")
+        listener = terminal.listener.run(parts.engine, parts.commands, parts.opening)
+        listening = asyncio.create_task(listener, name="terminal")
         # An unexpected error ends the listener, and `await building` raises it.
         building.add_done_callback(
             lambda built: None if built.cancelled() else built.exception() and listening.cancel()
@@ -136,14 +154,7 @@ class _Session:
             for signal_number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                 loop.remove_signal_handler(signal_number)
 
-    async def _build(
-        self,
-        terminal: Terminal,
-        engine: asyncio.Future[Engine],
-        commands: asyncio.Future[Commands],
-        opening: asyncio.Future[StartState],
-        leaving: asyncio.Event,
-    ) -> None:
+    async def _build(self, terminal: Terminal, parts: _Parts, leaving: asyncio.Event) -> None:
         """Build the runtime, publish its components, and run it until the user leaves."""
         operator = self.person.author.principal if self.person.operator else ""
         # The process that serves the page of a one-time link cannot check the access of a terminal user.
@@ -164,18 +175,23 @@ class _Session:
                 notify=terminal.surface.announce,
             ) as runtime:
                 terminal.surface.on_open(partial(self._announce, runtime.engine))
-                opening.set_result(await self._opening(runtime))
-                commands.set_result(await _with_approvals(runtime))
+                parts.opening.set_result(await self._opening(runtime))
+                parts.commands.set_result(await _with_approvals(runtime))
                 self.approvers.administration = runtime.services.administration
-                engine.set_result(runtime.engine)
-                await runtime.run_until(leaving)
+                parts.engine.set_result(runtime.engine)
+                greeting = asyncio.create_task(self._greet(runtime, parts.welcome), name="welcome")
+                try:
+                    await runtime.run_until(leaving)
+                finally:
+                    greeting.cancel()
+                    await asyncio.wait({greeting})
         except CountersignError as error:
-            if engine.done():
+            if parts.engine.done():
                 raise
-            for future in (opening, commands, engine):
+            for future in parts.all:
                 _fail(future, error)
         finally:
-            for future in (opening, commands, engine):
+            for future in parts.all:
                 future.cancel()
 
     def _announce(self, engine: Engine, conversations: Sequence[ConversationKey]) -> None:
@@ -184,7 +200,23 @@ class _Session:
             self.use.open_conversations(map(str, conversations))
         engine.poll()
 
-    def _terminal(self) -> Terminal:
+    async def _greet(self, runtime: Runtime, welcome: asyncio.Future[Welcome]) -> None:
+        """Publish what is connected, once the servers have had time to answer."""
+        if not self._interactive:
+            return
+        services, key = runtime.services, self.person.key("")
+        demo, offer = await asyncio.gather(
+            asyncio.to_thread(importlib.import_module, "bot.llm.demo.answers"),
+            services.toolbox.offer(key.workspace_key),
+        )
+        tools = [tool for tool in offer.tools if services.administration.enables(tool, key)]
+        in_trouble = [server.config.name for server in services.toolbox.servers() if server.status in _IN_TROUBLE]
+        # In a thread, because each example is planned as the demo model would.
+        examples = await asyncio.to_thread(demo.examples, tools, datetime.now(UTC).astimezone().date())
+        servers = dict(sorted(Counter(tool.server for tool in tools).items()))
+        welcome.set_result(Welcome(servers, in_trouble, examples, is_demo(self.settings)))
+
+    def _terminal(self, welcome: Awaitable[Welcome]) -> Terminal:
         options, person, streams = self.options, self.person, self.streams
         folder = read_address(self.settings.database_url, self.settings.data_folder).folder
         files = folder / "files"
@@ -205,6 +237,7 @@ class _Session:
             approve=options.approve,
             history=self._line_history(folder),
             files=files,
+            welcome=welcome,
         )
 
     def _line_history(self, folder: Path) -> Path | None:

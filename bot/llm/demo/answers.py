@@ -92,13 +92,13 @@ def help_text(opening: str, tools: Sequence[Tool], today: date) -> str:
     ]
     more = len(servers) - _MOST_SERVERS
     lines += ["- " + ngettext("… and {n} more server", "… and {n} more servers", more)] if more > 0 else []
-    examples = " · ".join(f"`{example}`" for example in _examples(tools, today))
+    phrases = " · ".join(f"`{example}`" for example in examples(tools, today))
     reach = _("What I can reach:") + "\n\n" + "\n".join(lines)
-    parts = [str(opening), reach, _("For example: {examples}", examples=examples) if examples else "", real]
+    parts = [str(opening), reach, _("For example: {examples}", examples=phrases) if phrases else "", real]
     return "\n\n".join(filter(None, parts))
 
 
-def _examples(tools: Sequence[Tool], today: date) -> list[str]:
+def examples(tools: Sequence[Tool], today: date) -> list[str]:
     """Return a few messages that are sure to work, at most one for each server: each has been tried."""
     endings = {("place",): " in Tokyo", ("text",): ": hello", (): ""}
     candidates: list[tuple[int, int, str]] = []
@@ -108,12 +108,12 @@ def _examples(tools: Sequence[Tool], today: date) -> list[str]:
         is_adding = any("add" in VERBS.get(term, ()) for term in terms(title)[:1])
         if needs in endings and is_adding is (needs == ("text",)):
             candidates.append((list(endings).index(needs), n, title + endings[needs]))
-    examples: dict[str, str] = {}
+    by_server: dict[str, str] = {}
     planner = Planner(tools, today)
     for _rank, n, example in sorted(candidates)[: 2 * _MOST_EXAMPLES]:
         if [(step.tool, step.missing) for step in planner.plan(example).steps] == [(tools[n], ())]:
-            examples.setdefault(tools[n].server, example)
-    return list(examples.values())[:_MOST_EXAMPLES]
+            by_server.setdefault(tools[n].server, example)
+    return list(by_server.values())[:_MOST_EXAMPLES]
 
 
 # -------------------- questions

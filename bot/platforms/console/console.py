@@ -35,7 +35,7 @@ from bot.platforms.console.headless import (
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.plain_output import PlainStream
 from bot.platforms.console.theme import ConsoleTheme
-from bot.platforms.console.turn_tracker import StartState, TurnTracker
+from bot.platforms.console.turn_tracker import StartState, TurnTracker, Welcome
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import LEFT_OUT, ToolFile, returned_files
@@ -308,12 +308,13 @@ def on_screen(
     approve: ApproveMode = ApproveMode.ASK,
     history: Path | None = None,
     files: Path | None = None,
+    welcome: Awaitable[Welcome] | None = None,
     quiet_seconds: float | None = None,
     clock: Callable[[], float] = monotonic,
 ) -> Terminal:
     """Return the interactive chat. `model` is the label in the banner, `history` the file of typed lines, `files` the
-    folder for tool files. `quiet_seconds` is the pause in typing before a card takes a key, `clock` the source of the
-    waiting time.
+    folder for tool files. `welcome` is shown in a new conversation once it is known. `quiet_seconds` is the pause in
+    typing before a card takes a key, `clock` the source of the waiting time.
     """
     from bot.platforms.console.interactive import interactive  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
 
@@ -325,6 +326,7 @@ def on_screen(
         model=model,
         approve=approve,
         history=history,
+        welcome=welcome,
         quiet_seconds=quiet_seconds,
         clock=clock,
     )

@@ -18,13 +18,13 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Receipt, StepStatus, ToolStep, TurnView
 from bot.errors import CountersignError, NotFound
-from bot.i18n import _, gettext_lazy, ngettext
+from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
 from bot.platforms.console.cards import ApprovalActions, CardKeys, ElicitationKeys
 from bot.platforms.console.command_runner import CommandRunner
 from bot.platforms.console.console import Streams
-from bot.platforms.console.lines import cells, clip, safe_lines, strip_markdown
+from bot.platforms.console.lines import cells, clip, fold, safe_lines, strip_markdown
 from bot.platforms.console.local_user import LocalUser, Questions, fresh_conversation
 from bot.platforms.console.screen import QUIET_SECONDS, LineHistory, Screen
 from bot.platforms.console.slash import (
@@ -43,7 +43,7 @@ from bot.platforms.console.slash import (
 )
 from bot.platforms.console.theme import PROMPT, ConsoleTheme
 from bot.platforms.console.transcript import LazyRenderer, Piece, PieceKind, TranscriptView
-from bot.platforms.console.turn_tracker import StartState, TurnTracker, await_ready
+from bot.platforms.console.turn_tracker import StartState, TurnTracker, Welcome, await_ready
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import answer
@@ -51,6 +51,7 @@ from bot.rendering.timeline import answer
 # -------------------- chrome
 
 REMINDED_TURNS = 3
+WELCOMED_SERVERS = 12
 
 
 class ChatChrome:
@@ -70,6 +71,36 @@ class ChatChrome:
             about = about[-1:]
         words = (self._theme.accent(name), *map(self._theme.dim, about))
         self._transcript.print_pieces(Piece(PieceKind.TEXT, self._theme.dim(between).join(words)))
+
+    def welcome(self, welcome: Welcome) -> None:
+        """Print what is connected and what can be tried."""
+        tools, names = sum(welcome.servers.values()), [*map(str, welcome.servers)]
+        servers = format_enumeration([*names[:WELCOMED_SERVERS], *(["…"] if len(names) > WELCOMED_SERVERS else [])])
+        connected = ngettext("{servers} · {n} tool", "{servers} · {n} tools", tools, servers=servers)
+        demo = _("a demo without AI. A real one answers with OPENAI_API_KEY or ANTHROPIC_API_KEY in .env")
+        rows = [(_("Model"), [demo])] if welcome.is_demo else []
+        rows.append((_("Servers"), [connected if names else _("none that has tools yet. /mcp add adds one")]))
+        if welcome.in_trouble:
+            broken = format_enumeration(welcome.in_trouble)
+            rows.append((_("In trouble"), [_("{servers}. /mcp list says why", servers=broken)]))
+        if welcome.examples:
+            rows.append((_("Try"), [f"{PROMPT} {example}" for example in welcome.examples]))
+        rows.append(("/", [_("lists the commands")]))
+        self._print_rows(rows)
+
+    def _print_rows(self, rows: Sequence[tuple[str, Sequence[str]]]) -> None:
+        """Print texts beside their names, folded to the window."""
+        widest = max(cells(name) for name, _texts in rows) + 2
+        lines: list[str] = []
+        for name, texts in rows:
+            folded = [
+                line
+                for text in texts
+                for line in fold(self._theme.own_text(safe_lines(text)), max(self._screen.columns - widest - 2, 20))
+            ]
+            indents = [self._theme.accent(name) + " " * (widest - cells(name)), *[" " * widest] * len(folded)]
+            lines += [f"  {indent}{self._theme.dim(line)}" for indent, line in zip(indents, folded, strict=False)]
+        self._transcript.print_pieces(Piece(PieceKind.REMARK, "\n".join(lines)))
 
     def remind(self, start: StartState) -> None:
         """Print the resumed conversation and its last turns on two lines each, or why another one is begun."""
@@ -100,12 +131,7 @@ class ChatChrome:
         rows.append(("Enter", _("sends; \\ and Enter, or Ctrl-J, begins a new line")))
         rows.append(("Ctrl-C", _("stops what runs; twice leaves")))
         rows.append(("Ctrl-R", _("searches what was typed before")))
-        widest = max(len(name) for name, _summary in rows) + 2
-        lines = (
-            f"  {self._theme.accent(name.ljust(widest))}{self._theme.dim(self._theme.own_text(does))}"
-            for name, does in rows
-        )
-        self._transcript.print_pieces(Piece(PieceKind.REMARK, "\n".join(lines)))
+        self._print_rows([(name, [does]) for name, does in rows])
 
     def echo(self, text: str) -> None:
         """Print a sent line above its result."""
@@ -132,8 +158,12 @@ class InteractiveChat:
         completer: SlashCompleter,
         approve: ApproveMode,
         model: str,
+        welcome: Awaitable[Welcome] | None,
     ) -> None:
         self._user = user
+        self._welcome = welcome
+        self._used = False
+        """True after the first sent line."""
         self._questions = Questions(user)
         self._tracker = tracker
         self._transcript = transcript
@@ -182,6 +212,7 @@ class InteractiveChat:
                 self._spawn(self._decide_by_rule())
                 self._spawn(self._turn_spinner())
                 self._spawn(self._offer_completions())
+                self._spawn(self._greet(opening))
                 self._spawn(self._renderer.warm_up())
                 code = await self._screen.run()
                 for task in self._tasks:
@@ -223,6 +254,7 @@ class InteractiveChat:
         meaning = parse(text)
         if meaning is None:
             return
+        self._used = True
         if isinstance(meaning, Quit):
             self._screen.leave(0)
         elif isinstance(meaning, Help):
@@ -281,6 +313,16 @@ class InteractiveChat:
             self._work = self._spawn(self._run_line(text))
             await asyncio.wait((self._work,))
             self._next()
+
+    async def _greet(self, opening: Awaitable[StartState]) -> None:
+        """Print the welcome, unless the conversation is an earlier one or the user has begun already."""
+        if self._welcome is None:
+            return
+        with contextlib.suppress(CountersignError):
+            start = await await_ready(opening)
+            welcome = await await_ready(self._welcome)
+            if not (start.count or self._used):
+                self._chrome.welcome(welcome)
 
     async def _resume(self, views: Sequence[TurnView]) -> None:
         """Resume turns that an earlier process left running or waiting here."""
@@ -489,6 +531,7 @@ def interactive(
     model: str,
     approve: ApproveMode,
     history: Path | None,
+    welcome: Awaitable[Welcome] | None,
     quiet_seconds: float | None,
     clock: Callable[[], float],
 ) -> tuple[InteractiveChat, TranscriptView]:
@@ -514,6 +557,7 @@ def interactive(
         completer=completer,
         approve=approve,
         model=model,
+        welcome=welcome,
     )
     return chat, transcript
 

@@ -7,7 +7,7 @@ the active turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -65,6 +65,18 @@ async def stop(engine: EngineApi, user: LocalUser, conversation: ConversationKey
     offer = blocking_turn(await engine.recent_turns(conversation, SEARCHED_TURNS))
     if offer is None or not await engine.stop(offer.turn_id, user.author):
         raise NotFound(NOTHING_RUNS)
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """What a new conversation begins with: the servers that offer tools, with the number of these; the servers in
+    trouble; messages to try. `is_demo` is True if no language model answers.
+    """
+
+    servers: Mapping[str, int]
+    in_trouble: Sequence[str] = ()
+    examples: Sequence[str] = ()
+    is_demo: bool = False
 
 
 @dataclass(frozen=True, slots=True)

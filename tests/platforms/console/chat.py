@@ -14,7 +14,7 @@ from typing import TypeVar
 from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import Streams, on_screen
 from bot.platforms.console.local_user import LocalUser
-from bot.platforms.console.turn_tracker import StartState
+from bot.platforms.console.turn_tracker import StartState, Welcome
 from bot.ports import Commands, EngineApi
 from tests.platforms.console.scripted_engine import Script, ScriptedCommands, ScriptedEngine
 from tests.platforms.console.terminal import LIMIT_SECONDS, PseudoTerminal
@@ -57,6 +57,7 @@ async def chatting(
     environ: dict[str, str] | None = None,
     approve: ApproveMode = ApproveMode.ASK,
     history: Path | None = None,
+    welcome: asyncio.Future[Welcome] | None = None,
     size: tuple[int, int] = (80, 24),
     quiet_seconds: float = 0.0,
     clock: Callable[[], float] = monotonic,
@@ -71,6 +72,7 @@ async def chatting(
             model="demo model",
             approve=approve,
             history=history,
+            welcome=welcome,
             quiet_seconds=quiet_seconds,
             clock=clock,
         )

@@ -12,7 +12,7 @@ from bot.domain.commands import Reply, Table
 from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, TurnStatus, TurnView
 from bot.errors import DatabaseError, DatabaseHeld
-from bot.platforms.console.turn_tracker import StartState
+from bot.platforms.console.turn_tracker import StartState, Welcome
 from bot.ports import EngineApi
 from tests.platforms.console.chat import chatting, now
 from tests.platforms.console.scripted_engine import ScriptedCommands, ScriptedEngine, ScriptedTurn, a_call, a_turn
@@ -351,6 +351,58 @@ async def test_new_begins_another_conversation() -> None:
         first, second = (message.conversation for message in chat.engine.received)
         assert first.thread == "c1"
         assert second.thread not in ("", "c1")
+
+
+WELCOME = Welcome({"notes": 4, "weather": 1}, ("tickets",), ("list notes", "weather in Oslo"), is_demo=True)
+
+
+async def test_a_new_conversation_begins_with_what_is_connected_and_what_to_try() -> None:
+    welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
+    async with chatting(welcome=welcome) as chat:
+        await chat.terminal.prompts()
+        chat.terminal.press("half a sent")
+        await chat.terminal.prompts("half a sent")
+        welcome.set_result(WELCOME)
+        await chat.terminal.shows("lists the commands")
+        await chat.terminal.prompts("half a sent")
+        assert chat.terminal.lines == [
+            "countersign · demo model · /help",
+            "",
+            "  Model       a demo without AI. A real one answers with OPENAI_API_KEY or",
+            "              ANTHROPIC_API_KEY in .env",
+            "  Servers     notes, weather · 5 tools",
+            "  In trouble  tickets. /mcp list says why",
+            "  Try         › list notes",
+            "              › weather in Oslo",
+            "  /           lists the commands",
+            "",
+            echoed("half a sent"),
+        ]
+
+
+async def test_without_a_server_the_first_screen_says_how_to_add_one() -> None:
+    async with chatting(welcome=now(Welcome({}))) as chat:
+        await chat.terminal.shows("Servers  none that has tools yet. /mcp add adds one\n  /        lists the commands")
+
+
+async def test_who_has_begun_already_gets_no_first_screen() -> None:
+    welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
+    async with chatting(welcome=welcome) as chat:
+        await chat.type("hello")
+        await chat.terminal.shows("You said: hello")
+        welcome.set_result(WELCOME)
+        await chat.type("bye")
+        await chat.terminal.shows("You said: bye")
+        assert "Servers" not in chat.terminal.text
+
+
+async def test_an_earlier_conversation_has_a_reminder_and_no_first_screen() -> None:
+    view = TurnView(a_turn("t0", "before", status=TurnStatus.DONE), (ModelStep(0, assistant("It was this.")),), 3)
+    async with chatting(opening=now(StartState("c1", (view,))), welcome=now(WELCOME)) as chat:
+        await chat.terminal.shows("It was this.")
+        await chat.type("bye")
+        await chat.terminal.shows("You said: bye")
+        assert "Servers" not in chat.terminal.text
 
 
 async def test_an_earlier_conversation_is_continued_with_a_reminder() -> None:
