@@ -249,6 +249,12 @@ FEATURES = (
         terminal=NO_CHANNELS,
         tests=("test_a_fault_is_one_message_that_is_edited_when_it_is_over",),
     ),
+    Feature(
+        "A saved change of the operator's files is told in a line, an invalid one with its line",
+        slack="the log tells it; an invalid one is in the operations channel, too",
+        discord="the log tells it; an invalid one is in the operations channel, too",
+        terminal="yes; above the prompt",
+    ),
     # Elicitations, commands
     Feature(
         "A server asks its user: a form in steps, or a page",

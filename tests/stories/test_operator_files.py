@@ -152,3 +152,22 @@ async def test_a_server_that_is_taken_out_of_the_file_ends_and_one_that_is_added
         await terminal.shows("mcp_servers.json changed: server cards added, 1 tool; server dice removed.")
         await becomes(lambda: not any(Path(f"/proc/{pid}").exists() for pid in dice.pids), "the old one has ended")
         assert len(cards.pids) == 1
+
+
+async def test_every_process_on_one_database_follows_the_files_and_leaves_its_row_in_the_audit(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    dice = scripted(tmp_path, "dice", a_tool("roll"), calls={"roll": says("a six")})
+    place = Installation(tmp_path, {"dice": dice.entry}, model=model)
+    async with place.terminal() as first, place.terminal("--new") as second:
+        for terminal in (first, second):
+            await terminal.asks("hello")
+            await terminal.shows("You said: hello.")
+            await terminal.prompts()
+        place.rule(ALLOWED)
+        for terminal in (first, second):
+            terminal.type(ROLLS)
+        for terminal in (first, second):
+            await terminal.shows("policy.toml changed: dice.roll now runs without a card.", "It said: a six.")
+        await second.asks("/mcp audit --kind files")
+        await second.shows("Audit · 2")
