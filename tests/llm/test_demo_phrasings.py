@@ -243,7 +243,7 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
     ("delete the note number 9", delete(9)),
     ("drop note 4", delete(4)),
     ("What's the weather in Tokyo, and show my notes", [*forecast("Tokyo"), *listed()]),
-    ("delete note 3 and show my notes", [*delete(3), *listed()]),
+    ("delete note 3 and show my notes", delete(3)),  # the notes are listed after that
     ("weather in Tokyo, Osaka and Naha", [*forecast("Tokyo"), *forecast("Osaka"), *forecast("Naha")]),
     ("add a note: buy eggs; weather in Kobe", [*add("buy eggs"), *forecast("Kobe")]),
     ("how do approvals work?", documents("how do approvals work?")),
@@ -252,7 +252,7 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
     ("how can I connect Slack?", documents("how can I connect Slack?")),
     ("search the handbook for tokens", documents("tokens")),
     ("list the documents", [("knowledge__list", {})]),
-    ("Remember to call Bob and show my notes", [*add("call Bob"), *listed()]),
+    ("Remember to call Bob and show my notes", add("call Bob")),
     (
         "weather in Sapporo tomorrow and remind me to pack a scarf",
         [*forecast("Sapporo"), *add("pack a scarf")],

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.domain.completions import Completion, ModelRequest, StopReason, ToolChoice
-from bot.domain.messages import ToolCall, assistant, system, user
+from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant, system, tool_results, user
 from bot.domain.tools import Tool
 from tests.llm.demo_offers import (
     EVERYTHING,
@@ -298,3 +298,34 @@ async def test_tomorrow_is_counted_from_the_day_that_the_prompt_tells() -> None:
         assert asked.arguments["day"] == tomorrow
     (asked,) = (await reply([user("Today is Monday, 2026-11-23 (UTC)."), question])).tool_calls
     assert asked.arguments["day"] == "2026-03-05", "a user's words are no part of the prompt"
+
+
+async def test_what_reads_from_a_server_waits_for_the_changes_before_it() -> None:
+    question = user("remember to call Bob and show my notes")
+    first = await reply([question], NOTES)
+    assert [call.name for call in first.tool_calls] == ["notes__add_note"]
+    done = tool_results(ToolResult(first.tool_calls[0].id, (TextPart("Saved."),)))
+    second = await reply([question, first, done], NOTES)
+    assert [call.name for call in second.tool_calls] == ["notes__list_notes"]
+    listed = tool_results(ToolResult(second.tool_calls[0].id, (TextPart("#1 call Bob"),)))
+    answer = (await reply([question, first, done, second, listed], NOTES)).text
+    assert answer.index("Saved.") < answer.index("#1 call Bob")
+
+
+async def test_the_bots_own_tools_are_none_that_it_can_reach() -> None:
+    own = replace(tool("countersign__read_result", "", "Read on in a result.", {"id": TEXT}, "id"), server_id="")
+    assert own.is_builtin
+    assert "Read result" not in (await reply([user("help")], (*NOTES, own))).text
+
+
+async def test_the_searched_thing_is_found_before_it_is_changed() -> None:
+    rows = {"notes": [{"id": 4, "text": "buy milk"}]}
+    question = user("delete the note about milk")
+    first = await reply([question], NOTES)
+    found = tool_results(ToolResult(first.tool_calls[0].id, (TextPart("#4 buy milk"),), structured=rows))
+    second = await reply([question, first, found], NOTES)
+    assert [(call.name, call.arguments) for call in second.tool_calls] == [("notes__delete_note", {"id": 4})]
+    denied = tool_results(ToolResult(second.tool_calls[0].id, (TextPart("Denied by ana."),), is_error=True))
+    last = await reply([question, first, found, second, denied], NOTES)
+    assert last.tool_calls == ()
+    assert "Denied by ana." in last.text

@@ -89,7 +89,7 @@ class _Turn:
 
     def __init__(self, request: ModelRequest, today: date) -> None:
         self._today = today
-        self._tools = {tool.name: tool for tool in request.tools}
+        self._tools = {tool.name: tool for tool in request.tools if not tool.is_builtin}
         messages = request.messages
         last = max((at for at, message in enumerate(messages) if message.role is MessageRole.USER), default=-1)
         texts = [part.text for part in messages[last].parts if isinstance(part, TextPart)] if last >= 0 else []
@@ -111,7 +111,7 @@ class _Turn:
         """Return the message that calls tools or answers."""
         opening, needs_help = answers.small_talk(self._question)
         plan = self._plan(opening)
-        if new := [call for step in plan.steps for call in self._next_calls(step)] if plan.is_clear else []:
+        if new := self._next_calls(plan) if plan.is_clear and self._may_call else []:
             calls = (ToolCall(f"demo_{n}", tool.name, call) for n, (tool, call) in enumerate(new, self._next_id))
             return Message(MessageRole.ASSISTANT, tuple(calls))
         if self._has_called or (self._calls and not opening):
@@ -154,14 +154,21 @@ class _Turn:
                     return call, asks, shown if isinstance(shown, Mapping) else {}
         return None, False, {}
 
-    def _next_calls(self, step: Step) -> list[Call]:
-        """Return the call of a step that is to be made now. After the first one it is only that of a step whose missing
-        argument was searched and found.
+    def _next_calls(self, plan: Plan) -> list[Call]:
+        """Return the calls of a plan that are to be made now: what reads from a server waits for the changes before it.
+        After the first round only what waited is called: for a change, or for a search that finds its argument.
         """
-        if not self._may_call or (self._has_called and not step.finder):
-            return []
-        call = self._found(step) or step.finder or (step.tool, step.arguments)
-        return [] if self._made(call) else [call]
+        calls: list[Call] = []
+        changed: set[str] = set()
+        for n, step in enumerate(plan.steps):
+            call = self._found(step) or step.finder or (step.tool, step.arguments)
+            is_begun = step.finder or any(self._made((other.tool, other.arguments)) for other in plan.steps[:n])
+            if step.tool.server in changed and not step.changes:
+                break
+            if not self._made(call) and (is_begun or not self._has_called):
+                calls.append(call)
+                changed |= {step.tool.server} if step.changes else set()
+        return calls
 
     def _made(self, call: Call) -> list[ToolCall]:
         wanted = (call[0].name, dict(call[1]))

@@ -107,7 +107,8 @@ def examples(tools: Sequence[Tool], today: date) -> list[str]:
         title = _title(tool).lower()
         is_adding = any("add" in VERBS.get(term, ()) for term in terms(title)[:1])
         if needs in endings and is_adding is (needs == ("text",)):
-            candidates.append((list(endings).index(needs), n, title + endings[needs]))
+            is_aid = any("search" in VERBS.get(term, ()) for term in terms(title)[:1])  # `Find an area`
+            candidates.append((list(endings).index(needs) + is_aid * len(endings), n, title + endings[needs]))
     by_server: dict[str, str] = {}
     planner = Planner(tools, today)
     for _rank, n, example in sorted(candidates)[: 2 * _MOST_EXAMPLES]:
@@ -168,7 +169,8 @@ def format_result(call: ToolCall, result: ToolResult | None, tool: Tool | None, 
     if result is None:
         return _("{tool} has given no result.", tool=name)
     if result.is_error:
-        reason = _truncate(result.text.strip()) or _("it did not say why.")
+        reason = _truncate(re.sub(r"^Error executing tool \S{1,200}: ", "", result.text.strip()))
+        reason = reason or _("it did not say why.")
         return _("{tool} brought no result: {reason}", tool=name, reason=reason)
     text = _result_text(result)
     if not text:

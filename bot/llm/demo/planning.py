@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from bot.domain.outcome_checks import CheckedCall
@@ -260,13 +260,15 @@ Shown = Mapping[str, Sequence[Any]]
 @dataclass(frozen=True, slots=True)
 class Step:
     """A call that the user wants. With `missing` it lacks these arguments. `finder` is then a call whose results may
-    have the only one. `is_lookup` is True for the search of documents that may answer a question.
+    have the only one. `changes` is True unless the tool only reads, `is_lookup` for the search of documents
+    that may answer a question.
     """
 
     tool: Tool
     arguments: Mapping[str, Any]
     missing: tuple[Parameter, ...] = ()
     finder: Call | None = None
+    changes: bool = False
     is_lookup: bool = False
 
 
@@ -342,7 +344,8 @@ class _Candidate:
         fills = _Filling(wanted, request, today).fill(verbatim=not self.is_reading)
         filled = [{**known, **arguments} for arguments in fills]
         missing = tuple(parameter for parameter in self.required if parameter.name not in filled[0])
-        return _distinct(Step(self.tool, arguments, missing) for arguments in filled[: 1 if missing else None])
+        steps = (Step(self.tool, arguments, missing, changes=not self.is_reading) for arguments in filled)
+        return _distinct(islice(steps, 1 if missing else None))
 
     def accepts_text(self, text: str) -> bool:
         """Return True if a text is all that the tool needs."""
