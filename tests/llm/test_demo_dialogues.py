@@ -438,7 +438,7 @@ UNKNOWN_SERVERS: list[Dialogue] = [
     [("turn off the kitchen pls", one("home__turn_off", room="kitchen"))],
     [("turn on the lamp in the hall", one("home__turn_on", room="hall"))],
     [("how do I close a ticket?", "cannot explain that")],
-    [("who closes tickets?", NO_TOOL)],
+    [("who closes tickets?", "cannot explain that")],
     [("weather in Tokyo", NO_TOOL)],
     [("add a note: hello", NO_TOOL)],
     [("saikoro o futte", NO_TOOL)],
@@ -446,6 +446,48 @@ UNKNOWN_SERVERS: list[Dialogue] = [
     [("明日の予定は\uff1f", one("calendar__list_events", date="2026-03-05"))],
     [("what can you do?", ABILITIES)],
 ]
+
+FOUND: list[Dialogue] = [
+    [("so what is this thing?", ABOUT)],
+    [("what would you suggest I try first", ABILITIES)],
+    [("show me an example", ABILITIES)],
+    [("what can the notes server do", ABILITIES)],
+    [("i dont understand", ABILITIES)],
+    [("que puedes hacer?", ABILITIES)],
+    [("good job!", THANKS)],
+    [("book a flight to Tokyo", NO_TOOL)],
+    [("what time is it", NO_TOOL)],
+    [("do you store my messages?", documents("do you store my messages?"))],
+    [("I want to add a server", documents("I want to add a server"))],
+    [("who can see my notes?", documents("who can see my notes?"))],
+    [("is it safe to delete notes?", documents("is it safe to delete notes?"))],
+    [("can my boss see what i ask?", documents("can my boss see what i ask?"))],
+    [("how much does it cost", documents("how much does it cost"))],
+    [("what's the policy for deleting notes?", documents("what's the policy for deleting notes?"))],
+    [("do I need sunscreen in Okinawa?", forecast("Okinawa"))],
+    [("is there a typhoon coming to Kagoshima", forecast("Kagoshima"))],
+    [("hot or cold in Tokyo on Saturday?", forecast("Tokyo", days=4))],
+    [("Wetter Tokio bitte", forecast("Tokyo"))],
+    [("weather in Kobe", forecast("Kobe")), ("what about Sapporo and Naha", [*forecast("Sapporo"), *forecast("Naha")])],
+    [("weather in Kobe", forecast("Kobe")), ("how much does it cost", documents("how much does it cost"))],
+    [("weather in Kobe", forecast("Kobe")), ("i dont understand", ABILITIES), ("restart", NO_TOOL)],
+    [("weather in Kobe", forecast("Kobe")), ("show my notes", listed()), ("connect my github", NO_TOOL)],
+    [('Save "Team lunch on Thursday at 12" as a note', add("Team lunch on Thursday at 12"))],
+    [("can you also remember Anna's birthday is May 4", add("Anna's birthday is May 4"))],
+    [("remember to log in to the portal", add("log in to the portal"))],
+    [("show my notes", listed()), ("get rid of the dentist note", [*search("dentist"), *delete(3)])],
+    [("find notes about the dentist", search("dentist")), ("delete it", delete(3))],
+    [("これは何\uff1f", ABOUT)],
+    [("何から始めればいい\uff1f", ABILITIES)],
+    [("やっぱりやめる", OK)],
+    [("じゃあね", BYE)],
+    [("データはどこに保存されますか", documents("データはどこに保存されますか"))],
+    [("Slackで使うには\uff1f", documents("Slackで使うには\uff1f"))],
+    [("会議室の予約は金曜ってメモしといて", add("会議室の予約は金曜"))],
+    [("パスポート更新とメモしてもらえますか", add("パスポート更新"))],
+    [("本物のAIを使いたい", "OPENAI_API_KEY")],
+]
+"""What people typed to earlier versions, and what went wrong."""
 
 CHECKS: list[Dialogue] = [
     [(check_question("notes__add", {"text": "buy milk"}), listed())],
@@ -457,7 +499,7 @@ CHECKS: list[Dialogue] = [
 TABLE: list[tuple[Dialogue, tuple[Tool, ...]]] = [
     *(
         (dialogue, DEFAULT)
-        for part in (SMALL_TALK, JAPANESE, WEATHER_WISHES, NOTE_WISHES, QUESTIONS, CHECKS)
+        for part in (SMALL_TALK, JAPANESE, WEATHER_WISHES, NOTE_WISHES, QUESTIONS, FOUND, CHECKS)
         for dialogue in part
     ),
     *((dialogue, OTHERS) for dialogue in UNKNOWN_SERVERS),

@@ -136,7 +136,8 @@ class _Turn:
         if previous is None or self._checked or HOW_TO.search(self._question):
             return plan
         if not asks:
-            return Plan() if is_yes else planner.follow_up(self._question, previous, plan)
+            is_last = bool(self._earlier[0])
+            return Plan() if is_yes else planner.follow_up(self._question, previous, plan, is_last=is_last)
         if plan.is_clear and not plan.is_lookup:
             return plan
         resumed = planner.resume(previous, "" if is_yes else self._question)

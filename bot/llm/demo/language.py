@@ -40,10 +40,12 @@ RELATED = {word: stems(related) for listed, related in PHRASES["related"].items(
 """Stem of an everyday word to the stems of words by which tools about its subject are described."""
 _IDLE, _POINTERS = frozenset(PHRASES["idle"].split()), frozenset(PHRASES["pointers"].split())
 _TIMES = frozenset(f"{PHRASES['times']} {' '.join(PHRASES['days'])}".split())
+_TIME_STEMS = frozenset(map(stem, _TIMES))
 _PLACE_PREPOSITIONS = frozenset(PHRASES["place_prepositions"].split())
 _PREPOSITIONS = _PLACE_PREPOSITIONS | frozenset(PHRASES["prepositions"].split())
 
 HOW_TO, QUESTION, INVENTORY, PROHIBITION = map(pattern, ("how_to", "question", "inventory", "prohibition"))
+ASKS, PERSONAL, WANTS = map(pattern, ("asks", "personal", "wants"))
 _CUT = pattern("cut")
 _FOLLOWS, _POLITE = PHRASES["patterns"]["follows"], PHRASES["patterns"]["polite"]
 LEAD = re.compile(rf"(?i)^\W*(?:(?:{_FOLLOWS}|{_POLITE})[\s,:!.、]*)+")
@@ -90,7 +92,7 @@ def plain_name(name: str) -> str:
 @lru_cache(maxsize=1000)
 def is_time(word: str) -> bool:
     """Return True for a word of time, also with a typing error."""
-    return word in _TIMES or (len(word) > 5 and bool(get_close_matches(word, _TIMES, 1, 0.85)))
+    return word in _TIMES or word in _TIME_STEMS or (len(word) > 5 and bool(get_close_matches(word, _TIMES, 1, 0.85)))
 
 
 def rewrite(wish: str) -> str:
@@ -117,7 +119,13 @@ def correct_spelling(text: str, choices: Iterable[str], right: frozenset[str], m
     choices = sorted(word for word in choices if len(word) > 3)
     for word in reversed(list(words(Request(text).head))[:most]):
         is_name = word.text[:1].isupper() and word.start > 0
-        if len(word.base) < 4 or is_name or word.is_stop_word or is_time(word.base) or {word.base, word.stem} & right:
+        if (
+            len(word.base) < (4 if most == 1 else 5)
+            or is_name
+            or word.is_stop_word
+            or is_time(word.base)
+            or {word.base, word.stem} & right
+        ):
             continue
         close = get_close_matches(word.base, [other for other in choices if other[0] == word.base[0]], 1, 0.75)
         text = text[: word.start] + (close[0] if close else word.text) + text[word.end :]
@@ -263,7 +271,7 @@ class Request:
                 else:
                     runs.append([word])
                     is_name = word.text[:1].isupper()
-                    is_certain = word.is_unspaced or (is_name and before)
+                    is_certain = word.is_unspaced or (is_name and before in _PLACE_PREPOSITIONS)
                     ranks.append(0 if is_certain else 1 if is_name else 2 if before in _PLACE_PREPOSITIONS else 3)
             before = before if word.base == "the" else word.base
         best = min(ranks, default=9)

@@ -389,17 +389,21 @@ class Planner:
             plans = [self._plan_wish(wish) for wish in wishes] if 1 < len(wishes) <= _MOST_WISHES else []
             if plans and self._are_apart(plans, wishes, boldly=boldly):
                 return Plan(_distinct(step for plan in plans for step in plan.steps)[: 2 * _MOST_WISHES])
+        content = terms(request, content=True)
+        nouns = set(content) - VERBS.keys()
+        if language.WANTS.search(request) and not any(nouns & other.claimed for other in self._candidates):
+            return self._look_up(request)
         plan = self._plan_wish(request)
-        empty = (
-            term in VERBS or term.isdecimal() or language.QUESTION.match(term) for term in terms(request, content=True)
-        )
-        return (
-            self._look_up(request) if plan == Plan() and language.QUESTION.search(request) and not all(empty) else plan
-        )
+        is_question = (language.QUESTION.search(request) or language.ASKS.search(request)) is not None
+        topics = [
+            term for term in nouns if not (term.isdecimal() or language.is_time(term) or language.QUESTION.match(term))
+        ]
+        is_about_something = bool(topics) or len(content) - len(nouns) > 1
+        return self._look_up(request) if plan == Plan() and is_question and is_about_something else plan
 
-    def follow_up(self, request: str, previous: Call, plan: Plan) -> Plan:
+    def follow_up(self, request: str, previous: Call, plan: Plan, *, is_last: bool) -> Plan:
         """Return the plan for a request that no tool fits, or whose arguments are missing, after a `previous` call:
-        `and on Sunday?`, `how about Osaka?`, `Osaka?`.
+        `and on Sunday?`, `how about Osaka?`; if it `is_last` the last answer's, `Osaka?`, too.
         """
         candidate = _Candidate(previous[0])
         text, follows = language.LEAD.sub("", request, count=1), language.FOLLOWS.match(request) is not None
@@ -407,7 +411,10 @@ class Planner:
         has_verb = not VERBS.keys().isdisjoint(wanted)
         is_same_tool = candidate.is_reading and any(step.missing and step.tool == previous[0] for step in plan.steps)
         is_same_subject = follows and not has_verb and candidate.is_named(text)
-        is_short = (plan == Plan() or plan.is_lookup) and (follows or (len(wanted) <= 3 and not has_verb))
+        is_value = (
+            is_last and plan == Plan() and len(wanted) <= 3 and not has_verb and not language.PERSONAL.search(text)
+        )
+        is_short = is_value or (follows and (plan == Plan() or plan.is_lookup))
         if not (is_same_tool or is_same_subject or is_short) or not (candidate.is_reading or re.search(r"\d", text)):
             return plan
         steps = candidate.steps(Request(text, candidate.claimed), self._today, previous[1], {})
@@ -456,7 +463,7 @@ class Planner:
         return plan if plan != Plan() else self._best(corrected, foreign=True)
 
     def _best(self, wish: str, *, foreign: bool = False) -> Plan:
-        is_question = language.QUESTION.match(wish) is not None
+        is_question = (language.QUESTION.match(wish) or language.ASKS.search(wish)) is not None
         candidates = [other for other in self._candidates if other.is_reading or not is_question]
         scores = _Scores(wish, candidates, foreign=foreign).scores
         enough = max(_ENOUGH, _CLOSE * max(scores, default=0.0))
@@ -522,6 +529,8 @@ class _Scores:
         verbs = [term for term in asked if term in VERBS]
         self._deletes = any("delete" in VERBS[term] for term in verbs)
         clear = [term for term in verbs if term not in language.VAGUE]
+        if any(word.is_unspaced for word in words(head)):
+            clear.reverse()  # the verb comes last in Japanese
         self._verb = next(iter(clear or [term for term in verbs if term != "what"] or verbs), "")
         unspoken = frozenset({"list", "get"}) if head.strip() == wish.strip() else frozenset({"add"})
         self._wanted = VERBS.get(self._verb, unspoken)
