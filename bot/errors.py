@@ -78,6 +78,10 @@ class DatabaseHeld(DatabaseError):
     """Another process uses this SQLite file."""
 
 
+class InvalidOption(CountersignError):
+    """An option of the command line names something that does not exist, or not one thing."""
+
+
 class NotFound(CountersignError):
     """The entity is missing, or hidden from this user."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import importlib
 import math
 import signal
@@ -24,7 +25,8 @@ from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.locales import Locale, system_locale, use_locale
 from bot.domain.servers import ServerStatus
-from bot.errors import CountersignError
+from bot.errors import CountersignError, InvalidOption
+from bot.i18n import _
 from bot.llm.models import ModelChoice
 from bot.logs import log_to_file
 from bot.platforms.console.auto_approval import ApproveMode
@@ -47,10 +49,12 @@ if TYPE_CHECKING:
     from bot.app.runtime import Runtime, WatchLog
     from bot.commands.dependencies import Administration
     from bot.engine.engine import Engine
-    from bot.ports import Commands
+    from bot.ports import Commands, ReportingStore
 
 _IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
 REMEMBERED_TURNS = 50
+COMPARED_IDS = 200
+"""Number of conversations among which one with a similar id is looked for."""
 KNOWN_SECONDS = 86_400.0
 """Age of a server's stored tools up to which a chat starts the server only when one of them is used."""
 TERMINATED = 128 + signal.SIGTERM
@@ -257,7 +261,8 @@ class _Session:
         """Return the named conversation, or the last one of this terminal unless it is open in another. Headless runs
         start a new one each.
         """
-        turn_log, reach, conversation, elsewhere = runtime.turn_log, self.person.reach, self.options.conversation, ""
+        turn_log, reach, elsewhere = runtime.turn_log, self.person.reach, ""
+        conversation = await self._named_conversation(runtime.services.stores.archive)
         if not self._interactive:
             return await self._read(turn_log, conversation)
         others = await asyncio.to_thread(self.use.others) if self.use is not None else ()
@@ -269,6 +274,35 @@ class _Session:
         left = await turn_log.unanswered_conversations(reach, MOST_CONVERSATIONS) if self.use is not None else ()
         start = await self._read(turn_log, conversation)
         return replace(start, left=[key.thread for key in left if str(key) not in taken], elsewhere=elsewhere)
+
+    async def _named_conversation(self, archive: ReportingStore) -> str:
+        """Return the conversation of `--conversation`, of which the beginning of its id is enough; a new name with
+        `--new`; empty without one. Raises InvalidOption.
+        """
+        if not (name := self._typed_name):
+            return ""
+        key = self.person.key(name)
+        if self.options.fresh:
+            if await archive.summary(key) is not None:
+                raise InvalidOption(_("There is a conversation {name} already.", name=name), _("go on without --new"))
+            return name
+        conversations = importlib.import_module("bot.commands.conversations")
+        matches = await conversations.find_conversations(archive, key)
+        if len(matches) > 1:
+            raise InvalidOption(conversations.ambiguous_id(name, matches), _("write more of the one that you mean"))
+        if matches:
+            return str(matches[0].thread)
+        others, _count = await archive.conversations(self.person.reach, "", COMPARED_IDS, 0)
+        nearest = difflib.get_close_matches(name, [summary.key.thread for summary in others])
+        raise InvalidOption(_("You have no conversation {name}.", name=name), _how_to_name(nearest))
+
+    @property
+    def _typed_name(self) -> str:
+        """The id of `--conversation`, without the parts of a key before it."""
+        name = self.options.conversation
+        for beginning in (self.person.reach, f"{self.person.name}:"):
+            name = name.removeprefix(beginning)
+        return name
 
     async def _read(self, turn_log: TurnViews, conversation: str) -> StartState:
         """Return a conversation with its last turns, a new one without a name."""
@@ -291,6 +325,12 @@ async def _with_approvals(runtime: Runtime) -> Commands:
     reader = pending_calls.PendingCallReader(services.stores.archive, runtime.turn_log, services.rules)
     commands: Commands = command.ApprovalsCommand(runtime.engine, runtime.commands, reader.read)
     return commands
+
+
+def _how_to_name(nearest: Sequence[str]) -> str:
+    meant = _("did you mean {names}?", names=", ".join(nearest)) if nearest else ""
+    ways = _("countersign chat --list lists them, --new starts one of this name")
+    return " ".join(filter(None, (meant, ways)))
 
 
 def _fail(future: asyncio.Future[Any], error: CountersignError) -> None:

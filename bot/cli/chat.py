@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated
 
@@ -15,6 +16,9 @@ _MODEL = (
     f"demo, or PROVIDER:NAME; the providers are {', '.join(name for name in PROVIDERS if name != 'demo')}. "
     "Several with commas between them: each stands in for those before it. Without it, BOT_MODEL says."
 )
+
+
+_NAME = re.compile(r"[\w.~-]{1,64}")
 
 
 class Approve(StrEnum):
@@ -36,14 +40,24 @@ def chat(
     ] = Approve.ASK,
     user: Annotated[str, typer.Option(help="Speak as another user, with that user's rights only.")] = "",
     agent: Annotated[str, typer.Option(help="Ask this agent, a profile that answers to its name.")] = "",
-    new: Annotated[bool, typer.Option("--new", help="Start a new conversation.")] = False,
-    conversation: Annotated[str, typer.Option(help="Go on with this conversation.")] = "",
+    new: Annotated[
+        bool, typer.Option("--new", help="Start a new conversation, of the name that --conversation gives.")
+    ] = False,
+    conversation: Annotated[
+        str, typer.Option(metavar="ID", help="Go on with this conversation; the beginning of its id is enough.")
+    ] = "",
+    list_them: Annotated[
+        bool, typer.Option("--list", help="List your conversations with their ids, and leave.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line per event.")] = False,
     debug: Debug = False,
 ) -> None:
     """Talk in this terminal. Without a terminal, every line of standard input is a message."""
-    if new and conversation:
-        raise typer.BadParameter("--new and --conversation exclude each other.")
+    if new and conversation and not _NAME.fullmatch(conversation):
+        raise typer.BadParameter("a name has up to 64 letters, digits and . _ ~ -", param_hint="--conversation")
+    if list_them and (message is not None or new or conversation):
+        raise typer.BadParameter("--list goes with no message and no conversation.")
+    message = "/conversations list" if list_them else message
     if message is not None and not message.strip():
         raise typer.BadParameter("the message is empty.", param_hint="-m")
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from bot.domain.locales import Locale, system_locale, use_locale
-from bot.errors import CountersignError, SettingsError
+from bot.errors import CountersignError, InvalidOption, SettingsError
 from bot.folders import fill, find_folders
 from bot.settings import Settings, read_settings
 
@@ -44,7 +44,7 @@ def _run(command: Callable[[Settings], Coroutine[Any, Any, int]], locale: Locale
         if debug:
             traceback.print_exc()
         print_error(str(error))
-        code = USAGE if isinstance(error, SettingsError) else FAILED
+        code = USAGE if isinstance(error, SettingsError | InvalidOption) else FAILED
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:

@@ -10,7 +10,17 @@ from datetime import datetime
 from bot.commands.argument_parser import CONFIRM, CommandRejected
 from bot.commands.command import Command, CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.text_format import ROWS, format_ago, format_moment, offset, page_of, sentences, shorten, status_word
+from bot.commands.text_format import (
+    ROWS,
+    format_ago,
+    format_moment,
+    offset,
+    page_of,
+    sentences,
+    shorten,
+    shorten_to_cells,
+    status_word,
+)
 from bot.domain.commands import (
     ActionStyle,
     Parameter,
@@ -22,11 +32,12 @@ from bot.domain.commands import (
     Table,
     Verb,
 )
-from bot.domain.conversations import ConversationKey
+from bot.domain.conversations import CONSOLE, ConversationKey
 from bot.domain.messages import FilePart, ImagePart, StoredFile
 from bot.domain.secret_detection import lookalikes, with_masks
 from bot.domain.turns import ModelStep, ToolStep, TurnStatus, TurnView
 from bot.i18n import _, current_time_zone, format_number, format_time_zone, gettext_lazy, ngettext
+from bot.ports import ReportingStore
 
 # -------------------- transcripts
 
@@ -170,6 +181,9 @@ def _heading(title: str) -> str:
 
 
 SHOWN_TURNS = 10
+MOST_MATCHES = 6
+_TERMINAL_CELLS = 32
+"""Width of a title in a terminal, with which a row takes 80 columns."""
 EXPORTED_TURNS = 10_000
 _WHICH = Parameter(
     "conversation", gettext_lazy("its id as the list shows it; without one, this conversation"), metavar="ID"
@@ -212,7 +226,8 @@ class Conversations:
         )
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
-        everybody = request.arguments.has("all")
+        everybody, here = request.arguments.has("all"), request.conversation
+        is_terminal = here.platform == CONSOLE
         if everybody and not self._dependencies.rights.administers(request.member):
             raise CommandRejected(
                 _(
@@ -229,13 +244,15 @@ class Conversations:
             yield Reply(_("No conversations yet."))
             return
         now = self._dependencies.clock()
+        # A terminal is narrow, and shows whole lines: there, every conversation of one's own was begun by oneself.
+        names_beginner = everybody or not is_terminal
         rows = tuple(
             (
-                _id(summary.key),
-                shorten(summary.title, 60),
+                _id(summary.key, here),
+                shorten_to_cells(summary.title, _TERMINAL_CELLS) if is_terminal else shorten(summary.title, 60),
                 status_word(summary.state),
                 str(summary.turns),
-                summary.started_by,
+                *((summary.started_by,) if names_beginner else ()),
                 format_ago(summary.updated_at, now),
             )
             for summary in summaries
@@ -248,7 +265,7 @@ class Conversations:
                     gettext_lazy("about"),
                     gettext_lazy("state"),
                     gettext_lazy("turns"),
-                    gettext_lazy("begun by"),
+                    *((gettext_lazy("begun by"),) if names_beginner else ()),
                     gettext_lazy("last"),
                 ),
                 rows,
@@ -270,7 +287,7 @@ class Conversations:
             )
             for view in views
         )
-        words = (_id(key),)
+        words = (_id(key, request.conversation),)
         yield Reply(
             ngettext(
                 "The last {n} turn · times in {zone}",
@@ -282,7 +299,7 @@ class Conversations:
                 (gettext_lazy("when"), gettext_lazy("who"), gettext_lazy("asked"), gettext_lazy("what came of it")),
                 rows,
             ),
-            details=((gettext_lazy("id"), _id(key)),),
+            details=((gettext_lazy("id"), _id(key, request.conversation)),),
             actions=(
                 ReplyAction(_("Export"), ("conversations", "export", *words)),
                 ReplyAction(_("Delete"), ("conversations", "delete", *words), ActionStyle.DANGER),
@@ -295,7 +312,8 @@ class Conversations:
         if not views:
             raise CommandRejected(_NONE)
         typed = request.arguments.get("confirm")
-        word = key.thread.strip() or _id(key)
+        shown = _id(key, request.conversation)
+        word = key.thread.strip() or shown
         if not typed:
             calls = sum(isinstance(step, ToolStep) for view in views for step in view.steps)
             yield Reply(
@@ -305,13 +323,13 @@ class Conversations:
                     turns=ngettext("{n} turn", "{n} turns", len(views)),
                     calls=ngettext("{n} call", "{n} calls", calls),
                 ),
-                details=((gettext_lazy("id"), _id(key)), (gettext_lazy("to confirm"), word)),
+                details=((gettext_lazy("id"), shown), (gettext_lazy("to confirm"), word)),
                 actions=(
-                    ReplyAction(_("Delete"), ("conversations", "delete", _id(key)), ActionStyle.DANGER, confirm=word),
+                    ReplyAction(_("Delete"), ("conversations", "delete", shown), ActionStyle.DANGER, confirm=word),
                 ),
             )
             return
-        if typed.strip() not in (word, _id(key)):
+        if typed.strip() not in (word, shown, _id(key)):
             raise CommandRejected(_("That was not its id. Nothing was deleted."))
         if not await self._dependencies.archive.delete(key, request.author):
             raise CommandRejected(
@@ -344,8 +362,14 @@ class Conversations:
         )
 
     async def _find(self, request: CommandContext) -> ConversationKey:
-        """Return the named conversation if the user may see it. Raises NotFoundRejection otherwise."""
-        key = _parse_key(request.arguments.get("conversation"), request.conversation)
+        """Return the named conversation if the user may see it. Raises CommandRejected otherwise."""
+        typed, here = request.arguments.get("conversation"), request.conversation
+        key = _parse_key(typed, here)
+        if typed and key is not None and key.platform == CONSOLE and key.channel == here.channel:
+            matches = await find_conversations(self._dependencies.archive, key)
+            if len(matches) > 1:
+                raise CommandRejected(ambiguous_id(key.thread, matches))
+            key = matches[0] if matches else key
         if key is None or key.workspace_key != request.conversation.workspace_key:
             raise CommandRejected(_NONE)
         took_part = await self._dependencies.archive.has_participant(key, request.author.principal)
@@ -365,8 +389,31 @@ def conversations_command(dependencies: CommandDependencies) -> Command:
     )
 
 
-def _id(key: ConversationKey) -> str:
-    """Return the id of a conversation within its workspace: `channel:thread`."""
+async def find_conversations(archive: ReportingStore, beginning: ConversationKey) -> Sequence[ConversationKey]:
+    """Return the conversations whose thread begins with that of a key, newest first, at most MOST_MATCHES; one alone if
+    its thread is the same.
+    """
+    if await archive.summary(beginning) is not None:
+        return (beginning,)
+    summaries, _count = await archive.conversations(str(beginning), "", MOST_MATCHES, 0)
+    return [summary.key for summary in summaries]
+
+
+def ambiguous_id(typed: str, matches: Sequence[ConversationKey]) -> str:
+    """Return the sentence about the beginning of several ids."""
+    return _("{beginning} is the beginning of several ids: {ids}", beginning=typed, ids=_threads(matches))
+
+
+def _threads(keys: Sequence[ConversationKey]) -> str:
+    return ", ".join(key.thread for key in keys)
+
+
+def _id(key: ConversationKey, here: ConversationKey | None = None) -> str:
+    """Return the id of a conversation within its workspace: `channel:thread`; the thread alone for one of the same user
+    in a terminal.
+    """
+    if here is not None and key.platform == CONSOLE and (key.workspace, key.channel) == (here.workspace, here.channel):
+        return str(key).split(":")[3]
     return ":".join(str(key).split(":")[2:])
 
 

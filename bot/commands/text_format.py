@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -215,6 +216,16 @@ def sentences(*parts: str) -> str:
     for part in filter(None, map(str, parts)):
         text += part if not text or text.endswith("。") else f" {part}"
     return text
+
+
+def shorten_to_cells(text: str, cells: int) -> str:
+    """Shorten text from outside to one line of this width in a terminal. East Asian characters are twice as wide."""
+    line, width = shorten(text, cells), 0
+    for at, character in enumerate(line):
+        width += 2 if unicodedata.east_asian_width(character) in "FW" else 1
+        if width > cells:
+            return line[: at - 1].rstrip() + "…"
+    return line
 
 
 def shorten(text: str, limit: int = 200) -> str:

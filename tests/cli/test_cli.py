@@ -45,6 +45,7 @@ def test_help_for_chat_names_every_option_of_the_contract(countersign: Countersi
         "--user",
         "--new",
         "--conversation",
+        "--list",
         "--json",
     ):
         assert option in ended.out
@@ -85,7 +86,7 @@ def test_the_version_is_the_packages(countersign: Countersign) -> None:
         (("chat", "--modle", "demo"), "No such option: --modle (Possible options: --model).", "countersign chat"),
         (("chat", "--approve", "maybe"), "'maybe' is not one of 'ask', 'never', 'reads', 'all'.", "countersign chat"),
         (("chat", "hello"), "Got unexpected extra argument(s) (hello).", "countersign chat"),
-        (("chat", "--new", "--conversation", "x"), "--new and --conversation exclude each other.", "countersign chat"),
+        (("chat", "--list", "-m", "x"), "--list goes with no message and no conversation.", "countersign chat"),
         (("chat", "-m", " \n"), "Invalid value for -m: the message is empty.", "countersign chat"),
         (("chat", "-m"), "Option '-m' requires an argument.", "countersign"),
         (("run", "--debug", "now"), "Got unexpected extra argument(s) (now).", "countersign run"),

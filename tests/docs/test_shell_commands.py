@@ -257,7 +257,7 @@ async def a_reader(document: str, folder: Path, request: pytest.FixtureRequest) 
                 for name, content in FILES_OF_OTHERS.items():
                     _made(reader.place.folder / name, json.dumps(content))
                 await reader.at_once("countersign servers add crm https://crm.example.com/mcp")
-                await reader.at_once("countersign chat --conversation ID -m hello")
+                await reader.at_once("countersign chat --new --conversation ID -m hello")
             case "docs/slack.md":
                 _with_slack(reader, await stack.enter_async_context(FakeSlack()))
         yield reader

@@ -57,7 +57,7 @@ class DyingLog:
 
 def main() -> None:
     boundary, text, conversation = sys.argv[1:]
-    options = ChatOptions(message=text, approve=ApproveMode.ALL, conversation=conversation)
+    options = ChatOptions(message=text, approve=ApproveMode.ALL, fresh=True, conversation=conversation)
     dying = asyncio.run(chat(read_settings(), options, watch_log=lambda log: cast("TurnLog", DyingLog(log, boundary))))
     sys.exit(dying)
 

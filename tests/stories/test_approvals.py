@@ -104,7 +104,7 @@ quorum = 2
 async def test_what_waits_in_another_conversation_is_listed_and_denied_by_its_id(tmp_path: Path) -> None:
     place = Installation(tmp_path)
     place.rule(TWO_SIGN)
-    async with place.terminal("--conversation", "shared", columns=160) as terminal:
+    async with place.terminal("--new", "--conversation", "shared", columns=160) as terminal:
         await terminal.asks("add a note: buy milk")
         await card(terminal, "needs 2 of ada or lee or owner")
         terminal.press("y")
@@ -124,7 +124,7 @@ async def test_what_two_have_to_approve_does_not_run_when_one_approves_twice_wit
 ) -> None:
     place = Installation(tmp_path)
     place.rule(TWO_SIGN)
-    async with place.terminal("--conversation", "shared", columns=160) as terminal:
+    async with place.terminal("--new", "--conversation", "shared", columns=160) as terminal:
         await terminal.asks("add a note: buy milk")
         await card(terminal, "needs 2 of ada or lee or owner")
         terminal.press("y")

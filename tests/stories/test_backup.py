@@ -28,7 +28,7 @@ async def test_a_copy_made_beside_a_bot_that_answers_is_whole_and_another_bot_go
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     place, other = Installation(tmp_path / "one"), Installation(tmp_path / "two")
-    async with place.begun("--approve", "all", "--conversation", "kept") as bot, asyncio.timeout(120):
+    async with place.begun("--approve", "all", "--new", "--conversation", "kept") as bot, asyncio.timeout(120):
         assert bot.stdin is not None
         assert bot.stdout is not None
         bot.stdin.write(f"{NOTE}\n".encode())
@@ -68,7 +68,7 @@ async def test_a_call_that_waited_when_the_backup_was_made_is_never_run_from_it(
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     place, other = Installation(tmp_path / "one"), Installation(tmp_path / "two")
-    async with place.terminal("--conversation", "kept") as terminal:
+    async with place.terminal("--new", "--conversation", "kept") as terminal:
         await terminal.asks(NOTE)
         await card(terminal)
         made = await asyncio.to_thread(place.countersign, "db", "backup", str(tmp_path / "copy.db"))

@@ -327,7 +327,7 @@ async def test_the_operator_does_everything_at_the_terminal_and_the_audit_holds_
     tmp_path: Path, model: FakeLanguageModel, desk: FakeEndpoint
 ) -> None:
     place = Installation(tmp_path, {}, model=model, MCP_ALLOWED_HOSTS=f"127.0.0.1:{desk.port}")
-    async with place.terminal("--conversation", "c1", columns=COLUMNS, rows=ROWS) as terminal:
+    async with place.terminal("--new", "--conversation", "c1", columns=COLUMNS, rows=ROWS) as terminal:
         for each in LINES:
             await _answered(terminal, each, desk.url)
         await terminal.prompts()

@@ -34,7 +34,7 @@ async def test_a_tool_that_was_found_is_approved_by_its_own_name_also_after_a_re
     bank = scripted(tmp_path, "bank", *others, TRANSFER)
     with FakeLanguageModel(api, rule=paying) as model:
         place = Installation(tmp_path, {"bank": bank.entry}, model=model, HISTORY_TOOL_STEPS="full")
-        async with place.terminal("--conversation", "rent") as terminal:
+        async with place.terminal("--new", "--conversation", "rent") as terminal:
             await terminal.asks("pay the rent")
             screen = await card(
                 terminal, "▌ Transfer (bank)?", "▌ Server bank   Tool transfer", "▌ account  DE12", "▌ euros    700"

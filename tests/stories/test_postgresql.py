@@ -88,6 +88,7 @@ async def test_two_windows_on_one_conversation_wait_for_each_other_and_both_get_
     place: CountingPlace,
 ) -> None:
     arguments = ("--conversation", "both")
+    await asyncio.to_thread(place.chat, "--new", *arguments, "-m", "hello")
     async with place.terminal(*arguments) as one, place.terminal(*arguments) as two:
         for window, question in ((one, "first"), (two, "second")):
             await window.asks(question)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.platforms.console.lines import cells
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Rule, Say, Status
 from tests.fakes.terminal import PATIENCE
 from tests.stories.installation import Installation, ScriptedServer, a_tool, scripted
@@ -134,7 +135,7 @@ def test_who_denied_is_nobody_for_the_model_the_audit_and_the_record_in_every_la
     server = desk(tmp_path)
     with FakeLanguageModel("openai", rule=answering({})) as model:
         place = Installation(tmp_path, {"desk": server.entry}, model=model, LANGUAGE="ja")
-        said = place.chat("-m", "go", "--conversation", "c1")
+        said = place.chat("-m", "go", "--new", "--conversation", "c1")
         assert said.code == 3
         assert "承認するための端末が開いていませんでした" in said.err
         told = "Error: Nobody approved this call. It was not run. Reason: No terminal was open to approve it."
@@ -151,7 +152,7 @@ def test_a_call_that_needs_a_second_approver_waits_for_that_one(tmp_path: Path) 
     policy = '[[rules]]\nserver = "desk"\ntool = "file"\npolicy = "ASK_USER"\nquorum = 2\n'
     with FakeLanguageModel("openai", rule=lambda request: Say(calls=(WRITE,))) as model:
         place = Installation(tmp_path, {"desk": server.entry}, model=model, policy=policy)
-        said = place.chat("--approve", "all", "--conversation", "c1", "-m", "go")
+        said = place.chat("--approve", "all", "--new", "--conversation", "c1", "-m", "go")
     assert (said.code, said.out, server.calls) == (3, "", [])
     assert "desk.file, by --approve all: Approved. 1 more approval is needed." in said.err
     assert "It waits for an approval: countersign chat --conversation c1" in said.err
@@ -169,12 +170,58 @@ def test_somebody_without_rights_approves_what_reads_and_not_what_may_delete(tmp
 
 def test_a_command_line_that_means_nothing_is_exit_code_2_with_a_reason(tmp_path: Path) -> None:
     place = Installation(tmp_path, {})
-    both = place.chat("--new", "--conversation", "c1")
+    odd = place.chat("--new", "--conversation", "my talk")
     unknown = place.chat("--model", "abacus:3")
-    assert (both.code, both.out, unknown.code, unknown.out) == (2, "", 2, "")
-    assert "--new and --conversation exclude each other" in both.err
+    assert (odd.code, odd.out, unknown.code, unknown.out) == (2, "", 2, "")
+    assert "a name has up to 64 letters, digits and . _ ~ -" in odd.err
     assert "There is no model provider called 'abacus'. Fix: set BOT_MODEL" in unknown.err
-    assert "Traceback" not in both.err + unknown.err
+    assert "Traceback" not in odd.err + unknown.err
+
+
+def test_a_conversation_is_named_as_the_list_shows_it_or_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+    with FakeLanguageModel("openai", rule=lambda request: Say(f"{len(request.messages)} messages.")) as model:
+        place = Installation(tmp_path, {}, model=model, COLUMNS="80")
+        first = place.chat("-m", "a question that is longer than its row in a list of eighty columns can show")
+        assert first.code == 0
+        listed = place.chat("--list")
+        assert (listed.code, listed.err) == (0, "")
+        assert all(len(line) <= 80 for line in listed.out.splitlines())
+        shown = listed.out.splitlines()[-1].split()[0]
+        assert len(shown) == 8
+        for named in (shown, shown[:5], f"owner:{shown}", f"console:local:owner:{shown}"):
+            assert place.chat("--conversation", named, "-m", "and now?").code == 0
+        assert "5" in place.chat("-m", f"/conversations show {shown[:4]}").out.splitlines()[0]
+        assert len(model.requests[-1].messages) > len(model.requests[0].messages)
+
+        for name in ("report-1", "report-2"):
+            assert place.chat("--new", "--conversation", name, "-m", "hello").code == 0
+        ambiguous = place.chat("--conversation", "report", "-m", "hello")
+        assert (ambiguous.code, ambiguous.out) == (2, "")
+        assert "report is the beginning of several ids: report-2, report-1" in ambiguous.err
+        unknown = place.chat("--conversation", "raport-2", "-m", "hello")
+        assert (unknown.code, unknown.out) == (2, "")
+        assert "You have no conversation raport-2. Fix: did you mean report-2" in unknown.err
+        assert "countersign chat --list lists them" in unknown.err
+        taken = place.chat("--new", "--conversation", "report-1", "-m", "hello")
+        assert (taken.code, taken.out) == (2, "")
+        assert "There is a conversation report-1 already. Fix: go on without --new" in taken.err
+        elsewhere = place.chat("--user", "guest", "--conversation", shown, "-m", "hello")
+        assert (elsewhere.code, elsewhere.out) == (2, ""), "the conversations of others are none of hers"
+
+
+def test_a_list_of_japanese_titles_fits_eighty_columns(tmp_path: Path) -> None:
+    with FakeLanguageModel("openai", rule=lambda request: Say("はい。")) as model:
+        place = Installation(tmp_path, {}, model=model, LANGUAGE="ja")
+        place.chat("-m", "札幌の天気と、大阪の天気と、東京の天気と、福岡の天気を教えてください")
+        rows = place.chat("--list").out.splitlines()[1:]
+    assert rows
+    assert all(cells(row) <= 80 for row in rows)
+
+
+async def test_a_terminal_that_is_to_go_on_with_an_unknown_conversation_ends_with_exit_code_2(tmp_path: Path) -> None:
+    async with Installation(tmp_path, {}).terminal("--conversation", "nowhere") as terminal:
+        assert await terminal.ended() == 2
+        assert "You have no conversation nowhere." in terminal.text
 
 
 async def test_an_interrupt_stops_the_question_with_exit_code_130(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ async def test_after_a_crash_the_next_start_says_so_and_the_call_is_checked_and_
 def test_a_script_is_told_which_command_to_use_and_can_use_it(tmp_path: Path) -> None:
     with FakeLanguageModel("openai", rule=counting) as model:
         place = CountingPlace(tmp_path, model)
-        nothing = place.chat("-m", "/again", "--conversation", "c1")
+        nothing = place.chat("-m", "/again")
         assert (nothing.code, nothing.out) == (1, "")
         assert nothing.err == "There is no call here whose outcome is unknown.\n"
 
@@ -114,7 +114,7 @@ async def test_the_demo_model_looks_into_the_notes_and_writes_nothing(tmp_path: 
     env = {"NOTES_FILE": str(tmp_path / "data/notes.json"), "PYTHONPATH": str(PROJECT)}
     notes = {"command": sys.executable, "args": program, "env": env, "trusted": True}
     place = Installation(tmp_path, {"notes": notes}, policy='[servers.notes.tools]\nlist = "ALWAYS_ALLOW"\n')
-    said = place.chat("-m", "add a note: buy milk", "--approve", "all", "--conversation", "c1")
+    said = place.chat("-m", "add a note: buy milk", "--approve", "all", "--new", "--conversation", "c1")
     assert f"? notes.add  {UNSURE}" in said.err
     saved = ["buy milk"] if moment == "after" else []
     async with place.terminal("--conversation", "c1") as terminal:

@@ -56,6 +56,7 @@ from bot.platforms.console.turn_tracker import (
     StartState,
     TurnTracker,
     await_ready,
+    error_code,
     exit_code,
     worst_exit_code,
 )
@@ -280,7 +281,7 @@ class HeadlessChat:
             self._tracker.track_earlier(view)
 
     async def _until_interrupted(self, work: Awaitable[int]) -> int:
-        """Return the exit code of the work: 130 after an interrupt, 1 after an error or a closed output."""
+        """Return the exit code of the work: 130 after an interrupt, that of an error, 1 after a closed output."""
         task = asyncio.ensure_future(work)
         handlers = (asyncio.ensure_future(self._decide_alone()), asyncio.ensure_future(self._answer_alone()))
         others = (asyncio.ensure_future(self._interrupted.wait()), asyncio.ensure_future(self._tracker.closed.wait()))
@@ -296,7 +297,7 @@ class HeadlessChat:
             return task.result() if task.done() and not self._interrupted.is_set() else 130
         except CountersignError as error:
             write(self._output.remarks, f"countersign: {single_line(str(error), 1000)}\n")
-            return 1
+            return error_code(error)
         except OSError:
             return self._discard_output()
         finally:

@@ -43,7 +43,7 @@ from bot.platforms.console.slash import (
 )
 from bot.platforms.console.theme import PROMPT, ConsoleTheme
 from bot.platforms.console.transcript import LazyRenderer, Piece, PieceKind, TranscriptView
-from bot.platforms.console.turn_tracker import StartState, TurnTracker, Welcome, await_ready
+from bot.platforms.console.turn_tracker import StartState, TurnTracker, Welcome, await_ready, error_code
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import answer
@@ -220,7 +220,7 @@ class InteractiveChat:
         finally:
             if self._failure is not None:
                 self._transcript.print_error(str(self._failure))
-        return 1 if self._failure is not None else code
+        return error_code(self._failure) if self._failure is not None else code
 
     def interrupt(self) -> None:
         """Handle Ctrl-C: leave the form, or stop the running turn; without one, or the second time, leave."""

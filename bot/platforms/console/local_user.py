@@ -10,7 +10,6 @@ import getpass
 import os
 import secrets
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from bot.domain.agents import Addressed, AgentRef, Agents, UnknownName
 from bot.domain.conversations import CONSOLE, Author, ConversationKey, InboundMessage, Member
@@ -21,9 +20,14 @@ from bot.i18n import _
 WORKSPACE = "local"
 
 
+_ID_CHARACTERS = "0123456789abcdefghjkmnpqrstvwxyz"
+"""Without letters that look like digits."""
+_ID_LENGTH = 8
+
+
 def fresh_conversation() -> str:
-    """Return a new conversation id: the date and a random part."""
-    return f"{datetime.now(UTC):%Y-%m-%d}-{secrets.token_hex(3)}"
+    """Return a new conversation id, random and short enough for lists."""
+    return "".join(secrets.choice(_ID_CHARACTERS) for _ in range(_ID_LENGTH))
 
 
 @dataclass(frozen=True, slots=True)

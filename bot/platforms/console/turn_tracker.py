@@ -15,7 +15,7 @@ from typing import TypeVar
 from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import Elicitation
 from bot.domain.turns import Receipt, StepStatus, ToolStep, TurnStatus, TurnView
-from bot.errors import CountersignError, DatabaseUnavailable, NotFound
+from bot.errors import CountersignError, DatabaseUnavailable, InvalidOption, NotFound
 from bot.i18n import gettext_lazy
 from bot.platforms.console.local_user import LocalUser
 from bot.ports import EngineApi
@@ -31,7 +31,7 @@ POLL_SECONDS = 1.0
 MOST_CONVERSATIONS = 20
 """Number of conversations whose turns one terminal runs and shows."""
 
-ANSWERED, FAILED, UNAPPROVED, INTERRUPTED = 0, 1, 3, 130
+ANSWERED, FAILED, MISUSED, UNAPPROVED, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes. UNAPPROVED: a call waits for an approval or got none, even if the model has answered since."""
 _SEVERITY = (ANSWERED, UNAPPROVED, FAILED, INTERRUPTED)
 
@@ -320,6 +320,11 @@ def exit_code(view: TurnView) -> int:
             return FAILED if by_hand and any(call.status is not StepStatus.DONE for call in calls) else ANSWERED
         case _:
             return UNAPPROVED
+
+
+def error_code(error: CountersignError) -> int:
+    """Return the exit code after an error."""
+    return MISUSED if isinstance(error, InvalidOption) else FAILED
 
 
 def worst_exit_code(codes: Iterable[int]) -> int:
