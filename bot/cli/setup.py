@@ -42,12 +42,18 @@ def setup(
         str, typer.Option(metavar="URL", help="Slack: call the bot at this https address, instead of Socket Mode.")
     ] = "",
     server: Annotated[str, typer.Option(metavar="ID", help="Discord: the server.")] = "",
-    channel: Annotated[str, typer.Option(metavar="CHANNEL", help="Channel for the first message: #name or id.")] = "",
-    admin: Annotated[str, typer.Option(metavar="PERSON", help="Who administers: id, name, in Slack e-mail.")] = "",
+    channel: Annotated[
+        str, typer.Option(metavar="CHANNEL", help="Channel for the first message: #name or id; skip for none in Slack.")
+    ] = "",
+    admin: Annotated[
+        str,
+        typer.Option(metavar="PERSON", help="Who administers: id, name, in Slack e-mail; workspace for its admins."),
+    ] = "",
     approver: Annotated[
         list[str] | None, typer.Option(metavar="PERSON", help="Who else may approve; may be repeated.")
     ] = None,
     model: Annotated[str, typer.Option(metavar="MODEL", help="Model: PROVIDER:NAME, or demo.")] = "",
+    message: Annotated[bool, typer.Option("--message/--no-message", help="Post a first message.")] = True,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Offer to open pages in a browser.")] = True,
     wait: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="The longest wait for something you do elsewhere.")
@@ -90,6 +96,7 @@ def setup(
             admin=admin,
             approvers=tuple(approver or ()),
             model=model,
+            message=message,
             browser=browser,
             wait=wait,
         )

@@ -113,6 +113,7 @@ async def test_an_interrupted_setup_goes_on_where_it_stopped(company: Company) -
         assert "✓ @countersign in acme.slack.com (T0ACME)." in terminal.text
         await answers(terminal, "You in Slack")
         await terminal.shows("The admins and owners of the workspace administer")
+        await terminal.shows("Channel, #name or id, or skip")
         await answers(terminal, "Channel", "#incidents")
         await terminal.shows("Waiting for it")
         # While it waits, too, Ctrl-C ends it at once.
@@ -152,6 +153,7 @@ async def test_every_wrong_bot_token_is_told_with_its_fix_and_asked_for_again(co
             "2 scopes are missing", "files:read: without it attached files cannot be read", "im:history: without it"
         )
         await terminal.shows("Fix: under OAuth & Permissions add im:history, files:read to the Bot Token Scopes")
+        await terminal.shows(f"https://api.slack.com/apps/{slack.app.id}/oauth")
         slack.installation.scopes.add("files:read")
         await answers(terminal, "What now?")
         await terminal.shows("1 scope is missing")
@@ -171,6 +173,7 @@ async def test_every_wrong_app_level_token_is_told_with_its_fix_and_asked_for_ag
     company.setup.env.write_text(f"SLACK_BOT_TOKEN={slack.bot_token}\n")
     company.setup.note("slack", created="yes", team="T0ACME")
     async with company.setup.at_terminal("slack") as terminal:
+        await terminal.shows(f"https://api.slack.com/apps/{slack.app.id}/general")
         await refused(terminal, ask, "", "Nothing was entered.", "connections:write")
         await refused(terminal, ask, slack.bot_token, "That is the bot token again.", "App-Level Tokens")
         await refused(terminal, ask, "xoxp-1-fake", "That is not an app-level token", "App-Level Tokens")
@@ -296,6 +299,25 @@ def _manifest(text: str) -> Any:
     return json.loads(parse_qs(query)["manifest_json"][0])
 
 
+async def test_a_channel_may_wait_for_later(company: Company) -> None:
+    slack = company.slack
+    company.setup.env.write_text(f"SLACK_BOT_TOKEN={slack.bot_token}\nSLACK_APP_TOKEN={slack.app.app_token}\n")
+    company.setup.note("slack", created="yes", team="T0ACME", admins="workspace")
+    async with company.setup.at_terminal("slack") as terminal:
+        await answers(terminal, "Channel", "skip")
+        await answers(terminal, "Start the bot now?", "n", last=True)
+        assert await terminal.ended() == 0
+        assert "Later: in a channel, type /invite @countersign" in terminal.text
+    async with company.setup.at_terminal("slack", "--redo", "channel") as terminal:
+        await answers(terminal, "Channel")
+        await terminal.shows("In Slack, in any channel, type:", "Waiting for it")
+        company.invite()
+        await answers(terminal, "introduce itself in #incidents?")
+        await answers(terminal, "Start the bot now?", "n", last=True)
+        assert await terminal.ended() == 0
+    assert len(slack.posted(company.incidents)) == 1
+
+
 # -------------------- without a terminal
 
 
@@ -362,6 +384,16 @@ async def test_a_script_sets_up_slack_with_tokens_from_standard_input(company: C
     assert len(slack.posted(company.incidents)) == 1
     for token in (slack.bot_token, slack.app.app_token):
         assert token not in outcome.out + outcome.err
+
+
+async def test_a_script_may_leave_people_and_channel_to_slack(company: Company) -> None:
+    slack = company.slack
+    typed = f"SLACK_BOT_TOKEN={slack.bot_token}\nSLACK_APP_TOKEN={slack.app.app_token}\n"
+    words = ("slack", "--print", "--write", "--stdin", "--admin", "workspace", "--channel", "skip")
+    outcome = await company.setup.prints(*words, typed=typed)
+    assert outcome.code == 0, outcome.out
+    assert set(company.setup.values) == {"SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"}
+    assert slack.calls.of("chat.postMessage") == []
 
 
 async def test_a_token_of_the_environment_is_not_shadowed_by_one_in_the_file(company: Company) -> None:

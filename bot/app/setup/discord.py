@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from bot.app.setup.browser import can_open_browser, open_browser
-from bot.app.setup.options import SetupOptions
+from bot.app.setup.options import WORKSPACE, SetupOptions
 from bot.app.setup.steps import OPEN, Step, StepState, StepStatus, done, form_error, wrong
 from bot.app.setup.values import Progress, SetupValues, env_file
 from bot.domain.locales import Locale, use_locale
@@ -32,6 +32,7 @@ from bot.platforms.discord.setup import (
 
 LOOK_SECONDS = 2.0
 """Seconds between two looks for a server."""
+SKIPPED = "skip"
 _MEMBER_ID = "in Discord, Settings, Advanced, Developer Mode; then your name, Copy User ID"
 
 
@@ -100,18 +101,6 @@ class DiscordSetup:
         if not self.token:
             raise SettingsError("The bot token comes first.", "set DISCORD_TOKEN")
         return self.checked.get(self.token) or await self.check(self.token)
-
-    def steps(self) -> Sequence[Step]:
-        """Return the steps in their order."""
-        return (
-            AppStep(self),
-            TokenStep(self),
-            IntentStep(self),
-            ServerStep(self),
-            AdminsStep(self),
-            ChannelStep(self),
-            MessageStep(self),
-        )
 
 
 class DiscordStep(Step):
@@ -426,15 +415,17 @@ class AdminsStep(DiscordStep):
             f"Write to {env_file()}: ADMINS=discord:ID (your user id: {_MEMBER_ID}),",
             "and who else may approve: APPROVERS=discord:ID,discord-role:ID",
             "Without ADMINS, members with Administrator or Manage Server administer and approve.",
-            "Or let the setup look them up: --admin NAME or ID, --approver NAME or ID",
+            "Or let the setup look them up: --admin NAME, ID or workspace, --approver NAME or ID",
         ]
 
     async def apply(self) -> None:
         """Save who was named by an option."""
         if not (self._options.admin or self._options.approvers) or not self._setup.server:
             return
+        if self._options.admin == WORKSPACE:
+            self._progress.note(admins="server")
+        named = [self._options.admin] if self._options.admin not in ("", WORKSPACE) else []
         async with self._setup.rest() as rest:
-            named = [self._options.admin] if self._options.admin else []
             admins = [f"discord:{(await _only(rest, self._setup.server, name)).id}" for name in named]
             approvers = [
                 f"discord:{(await _only(rest, self._setup.server, name)).id}" for name in self._options.approvers
@@ -562,7 +553,7 @@ class MessageStep(DiscordStep):
 
     async def look(self) -> StepState:
         """It is posted once in the channel of the setup."""
-        if self._progress.get("message") == "none":
+        if self._progress.get("message") == SKIPPED or not self._options.message:
             return done("Nothing was posted, as you chose.")
         if self._progress.get("message"):
             return done(f"It is in #{self._progress.get('channel_name')}.")
@@ -574,14 +565,15 @@ class MessageStep(DiscordStep):
 
     async def apply(self) -> None:
         """Post it in the channel."""
-        if self._progress.get("channel") and not self._progress.get("message") and await self._has_token():
+        is_open = self._options.message and not self._progress.get("message")
+        if is_open and self._progress.get("channel") and await self._has_token():
             await self._post()
 
     async def ask(self, terminal: SetupTerminal) -> None:
         """Post it, unless the person does not want that."""
         channel = self._progress.get("channel_name")
         if not await terminal.confirm(f"Let the bot introduce itself in #{channel}?"):
-            self._progress.note(message="none")
+            self._progress.note(message=SKIPPED)
             terminal.done("Nothing was posted.")
             return
         await self._post()
@@ -596,3 +588,10 @@ class MessageStep(DiscordStep):
         async with self._setup.rest() as rest:
             ref = await post_first_message(rest, self._setup.server, self._progress.get("channel"))
         self._progress.note(message=ref)
+
+
+def steps(values: SetupValues, progress: Progress, options: SetupOptions) -> Sequence[Step]:
+    """Return the steps in their order."""
+    setup = DiscordSetup(values, progress, options)
+    kinds = (AppStep, TokenStep, IntentStep, ServerStep, AdminsStep, ChannelStep, MessageStep)
+    return [kind(setup) for kind in kinds]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bot.app.doctor import check_service
 from bot.app.models import hosted_choice, is_demo, select_model
@@ -41,17 +41,9 @@ _NO_KEYS = (
 )
 
 
-@dataclass
-class ModelSetup:
-    """What the step needs."""
-
-    values: SetupValues
-    progress: Progress
-    options: SetupOptions
-
-    def steps(self) -> Sequence[Step]:
-        """Return the only step."""
-        return (ModelStep(self.values, self.progress, self.options),)
+def steps(values: SetupValues, progress: Progress, options: SetupOptions) -> Sequence[Step]:
+    """Return the only step."""
+    return [ModelStep(values, progress, options)]
 
 
 class ModelStep(Step):

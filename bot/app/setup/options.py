@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+WORKSPACE = "workspace"
+"""Value of `admin` that leaves it to the platform's own admins."""
+
 
 @dataclass(frozen=True, slots=True)
 class SetupOptions:
@@ -27,5 +30,6 @@ class SetupOptions:
     admin: str = ""
     approvers: tuple[str, ...] = field(default=())
     model: str = ""
+    message: bool = True
     browser: bool = True
     wait: float = 180.0

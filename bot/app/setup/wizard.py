@@ -11,7 +11,6 @@ import json
 import sys
 from collections.abc import Sequence
 from io import StringIO
-from typing import Protocol
 
 from dotenv import dotenv_values
 
@@ -30,18 +29,10 @@ _LONGEST_INPUT = 100_000
 _TOKENS = {"slack": ("SLACK_BOT_TOKEN",), "discord": ("DISCORD_TOKEN",)}
 
 
-class Subject(Protocol):
-    """`SlackSetup`, `DiscordSetup` or `ModelSetup`."""
-
-    def steps(self) -> Sequence[Step]:
-        """Return the steps in their order."""
-        ...
-
-
 async def set_up(settings: Settings, options: SetupOptions) -> int:
     """Set up a subject, or what the person wants, and return the exit code. Raises CountersignError."""
     if options.redo and options.subject:
-        names = [step.name for step in _open(options.subject, settings, SetupValues(), options).steps()]
+        names = [step.name for step in _steps(options.subject, settings, SetupValues(), options)]
         if options.redo not in names:
             raise SettingsError(f"There is no step {options.redo[:40]!r}.", f"write one of {', '.join(names)}")
     if options.print_only:
@@ -67,12 +58,11 @@ async def set_up(settings: Settings, options: SetupOptions) -> int:
     return code
 
 
-def _open(subject: str, settings: Settings, values: SetupValues, options: SetupOptions) -> Subject:
-    """Return a subject's setup. Loads the library of the platform."""
+def _steps(subject: str, settings: Settings, values: SetupValues, options: SetupOptions) -> Sequence[Step]:
+    """Return the steps of a subject. Loads the library of the platform."""
     module = importlib.import_module(f"bot.app.setup.{subject}")
-    kinds = {"slack": "SlackSetup", "discord": "DiscordSetup", "model": "ModelSetup"}
-    setup: Subject = getattr(module, kinds[subject])(values, Progress(settings, subject), options)
-    return setup
+    steps: Sequence[Step] = module.steps(values, Progress(settings, subject), options)
+    return steps
 
 
 # -------------------- with a person
@@ -98,7 +88,7 @@ async def _guide(terminal: SetupTerminal, settings: Settings, options: SetupOpti
         if not subject:
             break
         terminal.print(f"\n{SUBJECTS[subject]}")
-        await run_steps(terminal, _open(subject, settings, values, options).steps(), "", more=0)
+        await run_steps(terminal, _steps(subject, settings, values, options), "", more=0)
     present = [name for name in ("slack", "discord") if _has_token(name, values)]
     if not present:
         terminal.print("\nNo platform is set up: the bot answers in this terminal, with `countersign chat`.")
@@ -110,7 +100,7 @@ async def _guide_subject(
     terminal: SetupTerminal, settings: Settings, values: SetupValues, options: SetupOptions
 ) -> tuple[int, bool]:
     name = options.subject
-    steps = _open(name, settings, values, options).steps()
+    steps = _steps(name, settings, values, options)
     terminal.print(f"Countersign setup: {SUBJECTS[name]}. Ctrl-C stops; what is done is kept.")
     worked = await run_steps(terminal, steps, options.redo)
     terminal.heading(len(steps) + 1, len(steps) + 1, "Check")
@@ -149,14 +139,22 @@ def _has_token(subject: str, values: SetupValues) -> bool:
     return all(values.get(name) for name in _TOKENS[subject])
 
 
+def _has_connection(values: SetupValues) -> bool:
+    return bool(values.get("SLACK_APP_TOKEN") or values.get("SLACK_SIGNING_SECRET"))
+
+
 def _state(subject: str, values: SetupValues) -> str:
     if subject == "model":
         return values.get("BOT_MODEL") or "the demo model"
-    return f"token in {values.origin(_TOKENS[subject][0])}" if _has_token(subject, values) else "not set up"
+    if not _has_token(subject, values):
+        return "not set up"
+    is_begun = subject == "slack" and not _has_connection(values)
+    return "begun" if is_begun else f"token in {values.origin(_TOKENS[subject][0])}"
 
 
 def _first_open(values: SetupValues) -> str:
-    if _has_token("slack", values) or _has_token("discord", values):
+    has_slack = _has_token("slack", values) and _has_connection(values)
+    if has_slack or (_has_token("discord", values) and not _has_token("slack", values)):
         return "" if values.get("BOT_MODEL") else "model"
     return "slack"
 
@@ -173,7 +171,7 @@ async def _print(settings: Settings, options: SetupOptions) -> int:
         if not options.subject and name in _TOKENS and not _has_token(name, values):
             _say(options, name, f"{SUBJECTS[name]}: not set up. Its steps: countersign setup {name} --print")
             continue
-        steps = _open(name, settings, values, options).steps()
+        steps = _steps(name, settings, values, options)
         if not options.as_json:
             sys.stdout.write(f"{SUBJECTS[name]}\n\n")
         states += await print_steps(sys.stdout, name, steps, write=options.write, as_json=options.as_json)
