@@ -24,7 +24,9 @@ from bot.web.limits import LARGEST_BODY
 from bot.web.prometheus import PATH as METRICS
 
 PROJECT = Path(__file__).parents[2]
-GUIDES = ("troubleshooting", "upgrading")
+GUIDES = ("servers", "troubleshooting", "upgrading")
+OF_PEOPLE = {"rotated the key"}
+"""Quoted words that people write, not the program."""
 DEPLOYMENT = (PROJECT / "docs" / "deployment.md").read_text(encoding="utf-8")
 SHORTEST = 12
 """Characters of a piece that says something by itself: shorter ones are found anywhere."""
@@ -51,14 +53,16 @@ def said() -> str:
 def quoted(guide: str) -> list[str]:
     text = (PROJECT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
     prose = re.sub(r"^```.*?^```|^    .*?$", "", text, flags=re.MULTILINE | re.DOTALL)
-    return re.findall(r'"([^"]+)"', " ".join(prose.split()))
+    words = " ".join(prose.split())
+    words = re.sub(r"`[^`]*`", lambda code: "" if '"' in code[0] else code[0], words)
+    return re.findall(r'"([^"]+)"', words)
 
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_every_sentence_that_is_quoted_is_one_of_the_program(guide: str) -> None:
     found = quoted(guide)
     assert found
-    for sentence in found:
+    for sentence in set(found) - OF_PEOPLE:
         pieces = [piece.strip() for piece in sentence.split("…") if piece.strip()]
         assert any(len(piece) >= SHORTEST for piece in pieces), sentence
         # What is filled in may be made of several texts, so the pieces are looked for in one line, in their order.

@@ -30,21 +30,6 @@ def blocks_of(document: str, kind: Kind) -> list[Block]:
     return [block for block in blocks(kind) if block.document == document]
 
 
-def test_the_tool_of_the_first_page_asks_until_its_rule_is_written(tmp_path: Path) -> None:
-    place = Installation(tmp_path)
-    (tmp_path / "dice.py").write_text(python_of("README.md").text, encoding="utf-8")
-    add_server(tmp_path, blocks_of("README.md", Kind.JSON)[0].text)
-    asked = place.chat("-m", "Roll a die")
-    assert "roll" in asked.err
-    assert "You rolled" not in asked.out
-    rule = next(block.text for block in blocks_of("README.md", Kind.TOML) if "dice" in block.text)
-    with (tmp_path / "config" / "policy.toml").open("a", encoding="utf-8") as file:
-        file.write(f"\n{rule}")
-    rolled = place.chat("-m", "Roll a die")
-    assert rolled.code == 0
-    assert "You rolled" in rolled.out
-
-
 def test_the_server_that_asks_back_works(tmp_path: Path) -> None:
     place = Installation(tmp_path, {})
     (tmp_path / "trains.py").write_text(python_of("docs/writing-servers.md").text, encoding="utf-8")

@@ -87,12 +87,24 @@ AT_TERMINAL: Mapping[tuple[str, str], str] = {
 """What a person types who reads these blocks; without it there is no terminal."""
 
 SHOWN: Mapping[tuple[str, str], Sequence[str]] = {
+    ("docs/audit.md", "countersign audit export"): (
+        "5012 rows, 2026-08-01 09:12:03 to 2026-11-23 16:58:20 UTC",
+        "all fit, the last is of row 5012, 2026-11-23 16:58:21",
+        "turns        611 compared",
+        "✓ Everything fits.",
+    ),
     ("docs/running-on-postgresql.md", "countersign db upgrade"): (
         "The database has schema 0001 now.",
         "database: 0001, this release: 0001",
     ),
+    ("docs/servers.md", "countersign servers add tickets"): (
+        "This server would run `npx` on this machine, which is not allowed yet. Nothing was saved.",
+        "program: npx\ncommand: npx -y @modelcontextprotocol/server-filesystem@2026.8.31 /srv/shared",
+        "Allow npx on this machine? [y/N]",
+    ),
+    ("docs/upgrading.md", "countersign db current"): ("database: 0001, this release: 0002",),
 }
-"""What the guide says that a block writes. Numbers may be others."""
+"""What the document says that a block writes. Numbers may be others."""
 
 FILES_OF_OTHERS = {
     ".config/Claude/claude_desktop_config.json": {
@@ -217,7 +229,7 @@ async def test_the_commands_of_a_document_do_what_it_says(
             assert code == 0, f"{block}\n{script}\n{written}"
             shown = next((texts for (of, start), texts in SHOWN.items() if begins(block, of, start)), ())
             for text in shown:
-                assert text in block.text
+                assert text in (PROJECT / document).read_text(encoding="utf-8").replace("\n    ", "\n")
                 assert re.search(re.sub(r"\d+", r"\\d+", re.escape(text)), written), f"{block}\n{written}"
 
 
@@ -229,6 +241,7 @@ async def a_reader(document: str, folder: Path, request: pytest.FixtureRequest) 
     async with AsyncExitStack() as stack:
         match document:
             case "docs/audit.md":
+                await reader.at_once("countersign chat --approve all -m 'Please note: buy milk'")
                 log = _made(folder / "vault" / "countersign.log")
                 reader.writes("/mnt/vault", str(log.parent))
                 reader.writes("5012:6981d7e8…", reader.head)
