@@ -39,6 +39,7 @@ from bot.domain.servers import (
     DesiredServer,
     ServerConfig,
     ServerRecord,
+    ServerSnapshot,
     ServerStatus,
 )
 from bot.domain.sign_ins import SignInKey
@@ -367,14 +368,19 @@ class ConfigReloader:
                 known = change.before.warnings(self.settings)
                 warnings = [warning for warning in change.after.warnings(self.settings) if warning not in known]
                 corrected = [_("The operator's files can be used again.")] if told.is_correction else []
-                return [*corrected, *change.sentences(self._describe_server), *warnings]
+                states = [state for name in change.added_servers if (state := self._state(name)) is not None]
+                problems = [str(state.own_problem) for state in states if state.own_problem]
+                return [*corrected, *change.sentences(self._describe_server), *problems, *warnings]
+
+    def _state(self, name: str) -> ServerSnapshot | None:
+        states = (state for state in self.toolbox.servers() if state.config.from_file and state.config.name == name)
+        return next(states, None)
 
     def _describe_server(self, name: str) -> str:
-        states = (state for state in self.toolbox.servers() if state.config.from_file and state.config.name == name)
-        state = next(states, None)
+        state = self._state(name)
         match state.status if state is not None else None:
-            case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED if state is not None:
-                return _("which cannot be used: {problem}", problem=str(state.own_problem).rstrip("."))
+            case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED:
+                return _("not connected")
             case ServerStatus.DISABLED:
                 return _("disabled")
             case _ if state is not None and (tools := self.toolbox.capabilities(state.config.id).tools):

@@ -22,7 +22,7 @@ from bot.settings import Settings
 _MOST_NAMES = 3
 
 DescribeServer = Callable[[str], str]
-"""Describe a new server by its name: its tools, or why it cannot be used; empty while nothing is known."""
+"""Describe a new server by its name: its tools, or that it cannot be used; empty while nothing is known."""
 
 
 def difference(before: OperatorFiles, after: OperatorFiles) -> ConfigDiff:

@@ -139,6 +139,21 @@ async def test_servers_are_added_changed_and_removed_while_the_bot_runs(folder: 
         )
 
 
+async def test_a_new_server_that_does_not_start_is_told_with_the_cause_and_the_fix(folder: Path) -> None:
+    async with following(folder) as here:
+        toolbox = here.services.toolbox
+
+        async def ready() -> None:
+            await toolbox.connect("file:dice")
+
+        toolbox.wait_ready = ready  # type: ignore[method-assign]
+        here.save(SERVERS, servers(dice={"command": "no-such-program"}))
+        await here.asked()
+        await until(lambda: len(here.told) == 2)
+        assert here.told[0] == "mcp_servers.json changed: server dice added, not connected."
+        assert here.told[1].startswith("The command no-such-program of server dice was not found. Fix: ")
+
+
 async def test_all_other_files_are_followed_too(folder: Path) -> None:
     files = {
         "system_prompt.md": ("Be brief.", "other instructions"),
