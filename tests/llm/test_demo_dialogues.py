@@ -225,7 +225,7 @@ JAPANESE: list[Dialogue] = [
     [("牛乳のメモを探して", search("牛乳"))],
     [("メモ2を消して", delete(2))],
     [("牛乳のメモを消して", [*search("牛乳"), *delete(6)])],
-    [("サーバーの追加方法を教えて", documents("サーバーの追加方法を教えて server show add"))],
+    [("サーバーの追加方法を教えて", then(documents("サーバーの追加方法を教えて server show add"), "ja/README.md#"))],
     [("承認は誰がするの\uff1f", documents("承認は誰がするの\uff1f approv"))],
     [("メモを見せて。あと東京の天気も", [*listed(), *forecast("東京")])],
 ]
@@ -484,6 +484,7 @@ FOUND: list[Dialogue] = [
     [("データはどこに保存されますか", documents("データはどこに保存されますか"))],
     [("Slackで使うには\uff1f", documents("Slackで使うには\uff1f"))],
     [("会議室の予約は金曜ってメモしといて", add("会議室の予約は金曜"))],
+    [("牛乳を買うってメモして", add("牛乳を買う"))],
     [("パスポート更新とメモしてもらえますか", add("パスポート更新"))],
     [("本物のAIを使いたい", "OPENAI_API_KEY")],
 ]

@@ -74,6 +74,8 @@ NAMES = st.sampled_from(
         "room",
         "count",
         "limit",
+        "days",
+        "path",
         "color",
         "tags",
         "when",
@@ -125,6 +127,7 @@ PARAMETERS = (
     )
     | st.just({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
     | st.just({"type": "integer", "default": "not a number"})
+    | st.just({"type": "integer", "maximum": "not a number", "default": None})
 )
 
 

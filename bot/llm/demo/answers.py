@@ -200,7 +200,7 @@ def passage(question: str, result: ToolResult) -> str:
     for n, row in enumerate(_rows(result)):
         values = [value for value in row.values() if isinstance(value, str)]
         body = max((value for value in values if " " in value or not value.isascii()), key=len, default="")
-        source = next((value for value in values if value.isascii() and " " not in value), "")
+        source = next((value for value in values if value != body and not re.search(r"\s", value)), "")
         headings = next((list(map(str, value)) for value in row.values() if isinstance(value, list)), [])
         above = " ".join([*headings, *(value for value in values if value != body)])
         worth = {term: weight * max(_has(above, term), 0.8 * _has(body, term)) for term, weight in weights.items()}
@@ -210,7 +210,7 @@ def passage(question: str, result: ToolResult) -> str:
             heading = " > ".join(_line(heading, 80) for heading in headings)
             passages.append((0.05 * n - share, f"`{source}`", f"**{heading}** (`{source}`)\n\n{_truncate(text)}"))
     best, *others = [text for _score, _source, text in sorted(passages)] or [""]
-    sources = ", ".join([source for _score, source, _text in sorted(passages)][1:3])
+    sources = ", ".join(dict.fromkeys([source for _score, source, _text in sorted(passages)][1:3]))
     return best + ("\n\n" + _("See also {sources}.", sources=sources) if others else "")
 
 

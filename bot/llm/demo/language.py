@@ -190,7 +190,7 @@ _UNSPACED_IDLE = re.compile(rf"{_KNOWN}|[\u3040-\u309f]+")
 _UNSPACED_TOPIC = re.compile(rf"^(.+?)(?:の|に関する|についての)(?:{_KNOWN})")
 _UNSPACED_OBJECT = re.compile(
     rf"^(?:[{UNSPACED}]{{1,12}}?(?:の中から|から|に))?(.+?)、?"
-    r"(?:を(?!.+と(?:メモ|覚え|書|記録))|って|という|と(?=メモ|覚え|書|記録))"
+    r"(?:を(?!.+(?:と|って)(?:メモ|覚え|書|記録))|って|という|と(?=メモ|覚え|書|記録))"
 )
 _MOST_WORDS = 300
 """Words that are searched for places."""

@@ -115,8 +115,9 @@ class _Filling:
         return tuple({**self._arguments, **listed} for listed in several) or (self._arguments,)
 
     def _put(self, parameter: Parameter, value: Any) -> None:
-        if isinstance(value, int) and not parameter.required:
-            value = min(value, int(parameter.schema.get("maximum", value)))  # the closest that the tool can do
+        most = parameter.schema.get("maximum")
+        if isinstance(value, int) and isinstance(most, int) and not parameter.required:
+            value = min(value, most)  # the closest that the tool can do
         if value not in (None, "") and parameter.accepts(value):
             self._arguments[parameter.name] = value
 
@@ -168,7 +169,8 @@ class _Filling:
             return 7
         day = self._request.day(self._today)
         count = (day[2] - self._today).days + 1 if day else 0
-        return count if count > max(2, parameter.schema.get("default", 0)) else None
+        usual = parameter.schema.get("default")
+        return count if count > max(2, usual if isinstance(usual, int) else 0) else None
 
     def _take_texts(self, *, verbatim: bool) -> None:
         """Assign quoted text, the text after the colon and the rest of the sentence to the text parameters that still
