@@ -36,7 +36,7 @@ async def test_a_note_is_saved_once_after_y_and_not_before(tmp_path: Path) -> No
         assert [line for line in screen.split("\n") if "▌ text" in line] == ["  ▌ text  buy milk"]
         assert place.notes == []
         terminal.press("y")
-        await terminal.shows("▌ Approved.", "✓ notes.add  Saved as note #1: buy milk")
+        await terminal.shows("▌ Approved.", "✓ notes.add", "Saved as note #1: buy milk")
         assert place.notes == ["buy milk"]
 
         await terminal.asks("list my notes")

@@ -122,11 +122,11 @@ async def test_a_second_window_has_a_conversation_of_its_own_and_goes_on_when_th
             screen = await card(second, "from the second")
             assert "from the first" not in screen
             first.press("y")
-            await first.shows("✓ notes.add  Saved as note #1: from the first")
+            await first.shows("✓ notes.add", "Saved as note #1: from the first")
             assert "from the second" not in first.text
             await leave(first)
             second.press("y")
-            await second.shows("▌ Approved.", "✓ notes.add  Saved as note #2: from the second")
+            await second.shows("▌ Approved.", "✓ notes.add", "Saved as note #2: from the second")
             await leave(second)
     assert place.notes == ["from the first", "from the second"]
     async with place.terminal() as third:

@@ -16,7 +16,7 @@ async def test_a_note_is_approved_in_japanese_and_commands_answer_in_it(tmp_path
         )
         assert place.notes == []
         terminal.press("y")
-        await terminal.shows("承認しました", "✓ notes.add  Saved as note #1")
+        await terminal.shows("承認しました", "✓ notes.add", "Saved as note #1")
         await terminal.prompts()
         assert place.notes == ["牛乳を買う"]
         terminal.type("/mcp list")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from bot.domain.commands import Reply
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.i18n import _, gettext_lazy, ngettext
-from bot.platforms.console.lines import cells, clip, fold, remark, safe_lines, tool_text
+from bot.platforms.console.lines import cells, clip, fold, remark, safe_lines, strip_markdown, tool_text
 from bot.platforms.console.theme import ConsoleTheme
 from bot.rendering.structured_results import format_for_people
 from bot.rendering.text_safety import single_line, strip_control
@@ -44,6 +44,10 @@ AGAIN = gettext_lazy("The reply was interrupted and starts again.")
 UNSURE = gettext_lazy("Did it run? /check asks the model; /again runs it again if you approve it.")
 RETURNED_LINES = 100
 """Lines of a tool result on a screen."""
+REPEATED_LENGTH = 8
+"""Characters of a result from which the same words in an answer are no chance."""
+LEAD_LENGTH = 100
+"""Characters before a result that an answer repeats."""
 SLOW_SECONDS = 3
 LEAST_NEWS = 30
 """Columns of the activity before the hint gets room."""
@@ -160,11 +164,31 @@ def _call_entries(step: ToolStep, view: TurnView) -> Iterator[Entry]:
     line = tool_status(step, view)
     text = step.result.text.strip() if step.result else ""
     if view.turn.question.call is None or not text or step.status not in (StepStatus.DONE, StepStatus.FAILED):
-        yield CallLine(f"call-{step.n}", line, step.status.ended)
+        repeated = _is_repeated(line.summary, step, view)
+        is_final = step.status.ended and (repeated or not _may_be_repeated(line, step, view))
+        yield CallLine(f"call-{step.n}", replace(line, summary="", more="") if repeated else line, is_final)
         return
     yield CallLine(f"call-{step.n}", replace(line, summary="", more=""), ended=True)
     for_people = format_for_people(step.result) if step.result else text
     yield ToolOutput(f"returned-{step.n}", text, step.status is StepStatus.FAILED, for_people)
+
+
+def _is_repeated(summary: str, step: ToolStep, view: TurnView) -> bool:
+    """Return True if the answer has the result of a call, so that the line of the call need not have it too."""
+    result = " ".join(strip_markdown(summary.rstrip("…")).split())
+    if len(result) < REPEATED_LENGTH or step.status is not StepStatus.DONE:
+        return False
+    answers = [other.message.text for other in view.steps if isinstance(other, ModelStep) and other.n > step.n]
+    return result in " ".join(strip_markdown("\n".join([*answers, view.streaming])).split())
+
+
+def _may_be_repeated(line: ToolStatus, step: ToolStep, view: TurnView) -> bool:
+    """Return True while the answer to a call has hardly begun and nothing else goes on."""
+    if view.turn.status.ended or step.status is not StepStatus.DONE or len(line.summary) < REPEATED_LENGTH:
+        return False
+    is_answered = any(isinstance(other, ModelStep) and other.n > step.n for other in view.steps)
+    is_open = any(isinstance(other, ToolStep) and not other.status.ended for other in view.steps)
+    return not (is_answered or is_open or len(view.streaming) > len(line.summary) + LEAD_LENGTH)
 
 
 def _at_the_end(step: ToolStep) -> ToolStep:

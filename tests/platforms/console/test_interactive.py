@@ -462,6 +462,36 @@ async def test_a_reply_that_starts_again_says_so() -> None:
         await chat.terminal.shows("First try.", "The reply was interrupted and starts again.", "Second try.")
 
 
+async def test_a_result_that_the_answer_repeats_is_shown_once() -> None:
+    streaming = asyncio.Event()
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.call(StepStatus.DONE, "Saved as note #7: **buy** milk")
+        await turn.show()
+        await streaming.wait()
+        await turn.stream("Here", "Here you are:\n\nSaved as note #7: **buy** milk")
+        await turn.end("Here you are:\n\nSaved as note #7: **buy** milk\n\nAnything else?")
+
+    async with chatting({"go": script}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("✓ notes.add_note  Saved as note #7")
+        streaming.set()
+        await chat.terminal.shows("✓ notes.add_note\n\nHere you are:", "Anything else?")
+        await chat.terminal.prompts()
+        assert chat.terminal.text.count("Saved as note #7") == 1
+
+
+async def test_a_result_that_the_answer_does_not_repeat_stays_at_its_call() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.call(StepStatus.DONE, "Saved as note #7")
+        await turn.stream("I", "I have kept that for you. " * 10)
+        await turn.end("I have kept that for you. " * 10)
+
+    async with chatting({"go": script}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("✓ notes.add_note  Saved as note #7\n\nI have kept")
+
+
 async def test_views_that_come_twice_are_printed_once() -> None:
     async def script(turn: ScriptedTurn) -> None:
         await turn.call(StepStatus.DONE, "fine")
