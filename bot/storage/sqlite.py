@@ -94,6 +94,7 @@ class SqliteDatabase(Database):
         self._jobs: PriorityQueue[tuple[_Rank, int, _Job | None]] = PriorityQueue()
         self._numbers = itertools.count()
         self._closed = False
+        self._working = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="database", daemon=True)
         self._thread.start()
 
@@ -132,8 +133,10 @@ class SqliteDatabase(Database):
         if self._closed:
             raise DatabaseError(f"The database {self.name} is closed.")
         try:
-            async with asyncio.timeout(_LONGEST_READ), self._open_readers().connect() as connection:
-                return await self._read_with(connection, query)
+            async with asyncio.timeout(_LONGEST_READ):
+                readers = self._readers or await self._open_readers()
+                async with readers.connect() as connection:
+                    return await self._read_with(connection, query)
         except (TimeoutError, sa.exc.TimeoutError) as error:
             raise DatabaseUnavailable(
                 f"The database {self.name} is away: a query took too long.", "ask for a shorter period"
@@ -169,10 +172,9 @@ class SqliteDatabase(Database):
             return "see which other program has the file open"
         return "check the file, its folder and its disk"
 
-    def _open_readers(self) -> AsyncEngine:
-        if self._readers is None:
-            from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 - a start needs no report
-
+    async def _open_readers(self) -> AsyncEngine:
+        create_async_engine = await asyncio.to_thread(self._import_async_engine)
+        if self._readers is None:  # another read may have opened them meanwhile
             self._readers = create_async_engine(
                 sa.URL.create("sqlite+aiosqlite", database=str(self._path)),
                 hide_parameters=True,  # messages of users must not appear in errors
@@ -182,6 +184,13 @@ class SqliteDatabase(Database):
             )
             sa.event.listen(self._readers.sync_engine, "connect", self._prepare_reader)
         return self._readers
+
+    def _import_async_engine(self) -> Callable[..., AsyncEngine]:
+        # SQLAlchemy cannot build a statement in one thread while another one imports its ORM, as this does.
+        with self._working:
+            from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 - a start needs no report
+
+            return create_async_engine
 
     async def _read_with(self, connection: AsyncConnection, query: Callable[[sa.Connection], T]) -> T:
         """Run a query in a snapshot. If the caller is cancelled, its statement is interrupted."""
@@ -222,12 +231,16 @@ class SqliteDatabase(Database):
 
     def _work(self) -> None:
         while jobs := self._next_batch():
+            self._run_jobs(jobs)
+        self._engine.dispose()
+
+    def _run_jobs(self, jobs: Sequence[_Job]) -> None:
+        with self._working:
             if transactions := [job for job in jobs if not job.alone]:
                 _resolve_futures(transactions, self._commit(transactions))
             for job in jobs:
                 if job.alone:
                     _resolve_futures([job], [self._run_alone(job)])
-        self._engine.dispose()
 
     def _next_batch(self) -> Sequence[_Job]:
         """Return all queued transactions, at least one; empty once the database is closed."""
