@@ -57,8 +57,12 @@ async def test_a_person_sets_up_discord(server: Server) -> None:
         await answers(terminal, "Bot token", discord.token)
         await answers(terminal, "is that the right one?")
         await terminal.shows(f"https://discord.com/developers/applications/{discord.app.id}/bot", "What now?")
-        discord.app.message_content = True
+        await discord.go_down()
         await answers(terminal, "What now?")
+        await terminal.shows("Discord did not answer", "Press Enter to try again")
+        await discord.come_back()
+        discord.app.message_content = True
+        await answers(terminal, "Press Enter to try again")
         await terminal.shows("It is on:", f"client_id={discord.app.id}", "Waiting for it")
         server.invite()
         await answers(terminal, "Answer in Acme only")

@@ -299,6 +299,24 @@ def _manifest(text: str) -> Any:
     return json.loads(parse_qs(query)["manifest_json"][0])
 
 
+async def test_the_page_opens_in_a_browser_if_there_is_one(company: Company, tmp_path: Path) -> None:
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\nprintf "%s" "$1" > "{opened}"\n')
+    browser.chmod(0o700)
+    company.setup.place.environment["BROWSER"] = str(browser)
+    async with company.setup.at_terminal("slack", "--name", "Ops") as terminal:
+        await answers(terminal, "Which features shall it have?")
+        await answers(terminal, "How shall Slack reach the bot?")
+        await answers(terminal, "Open Slack in your browser?")
+        await terminal.shows("Slack's page is open in your browser", "Press Enter when the app is installed")
+        assert "manifest_json" not in terminal.text
+    assert _manifest(opened.read_text())["display_information"]["name"] == "Ops"
+    async with company.setup.at_terminal("slack", "--no-browser", "--name", "Ops") as terminal:
+        await answers(terminal, "Which features shall it have?")
+        await answers(terminal, "How shall Slack reach the bot?")
+        await terminal.shows("https://api.slack.com/apps?new_app=1&manifest_json=")
+
+
 async def test_a_channel_may_wait_for_later(company: Company) -> None:
     slack = company.slack
     company.setup.env.write_text(f"SLACK_BOT_TOKEN={slack.bot_token}\nSLACK_APP_TOKEN={slack.app.app_token}\n")

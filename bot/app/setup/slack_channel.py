@@ -13,7 +13,7 @@ from bot.app.setup.steps import OPEN, StepState, StepStatus, done
 from bot.app.setup.values import env_file
 from bot.app.slack import serves_installations
 from bot.domain.locales import Locale, use_locale
-from bot.errors import CountersignError, DeliveryFailed, NotFound, SettingsError
+from bot.errors import CountersignError, NotFound, SettingsError
 from bot.platforms.console.prompts import SetupTerminal
 from bot.platforms.slack.setup import (
     Channel,
@@ -278,9 +278,10 @@ class MessageStep(SlackStep):
 
     async def ask(self, terminal: SetupTerminal) -> None:
         """Post it, unless the person does not want that."""
+        if self._progress.get("channel") in ("", SKIPPED):
+            terminal.warn("There is no channel yet: countersign setup slack --redo channel")
+            return
         channel = self._progress.get("channel_name")
-        if not self._progress.get("channel"):
-            raise DeliveryFailed("There is no channel yet.", "countersign setup slack --redo channel")
         if not await terminal.confirm(f"Let the bot introduce itself in #{channel}?"):
             self._progress.note(message=SKIPPED)
             terminal.done("Nothing was posted.")

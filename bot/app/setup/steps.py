@@ -108,12 +108,15 @@ async def run_steps(terminal: SetupTerminal, steps: Sequence[Step], again: str, 
 
 
 async def until_it_works(terminal: SetupTerminal, action: Callable[[], Awaitable[None]]) -> None:
-    """Repeat an action, which asks something, until it raises no error; each error is told with its fix."""
+    """Repeat an action until it raises no error; each error is told with its fix."""
     while True:
+        asked = terminal.questions
         try:
             await action()
         except CountersignError as error:
             terminal.wrong(single_line(str(error.detailed_cause), _LONGEST), single_line(str(error.fix), _LONGEST))
+            if terminal.questions == asked:
+                await terminal.wait_for_enter("Press Enter to try again")
         else:
             return
 

@@ -35,6 +35,8 @@ class SetupTerminal:
     def __init__(self, out: TextIO, theme: ConsoleTheme) -> None:
         self._out = out
         self._theme = theme
+        self.questions = 0
+        """Questions so far."""
 
     def print(self, text: str = "") -> None:
         """Print lines as they are, so that addresses can be copied whole."""
@@ -106,6 +108,7 @@ class SetupTerminal:
 
     async def choose(self, question: str, options: Sequence[tuple[T, str]], default: T | None = None) -> T:
         """Return one of several values, by its number or with the arrow keys."""
+        self.questions += 1
         prompt = ChoiceInput(
             message=ANSI(f" {self._theme.accent('?')} {self._theme.bold(question)}"),
             options=[(value, self._theme.own_text(label)) for value, label in options],
@@ -120,6 +123,7 @@ class SetupTerminal:
         await self._read(text)
 
     async def _read(self, question: str, *, secret: bool = False) -> str:
+        self.questions += 1
         session: PromptSession[str] = PromptSession(history=DummyHistory(), enable_history_search=False)
         message = ANSI(f"  {self._theme.accent('?')} {self._theme.bold(self._theme.own_text(question))}: ")
         return await session.prompt_async(message, is_password=secret)
