@@ -20,12 +20,13 @@ from typing import Self
 
 from bot.errors import DatabaseHeld
 
-SETTLING_SECONDS = 0.5
+SETTLING_SECONDS = 1.0
 """A process that has just locked the file may not have said yet who it is."""
 STARTING_SECONDS = 30.0
 """Longest wait for one that creates or upgrades the schema."""
 _PAUSE_SECONDS = 0.05
 _FIX = "close it first, or use another database: DATABASE_URL=sqlite:///other.db"
+_EARLIER_FIX = "close it first: an earlier release uses the file alone"
 _BOT_FIX = "end it first, or use PostgreSQL, on which several may run"
 
 
@@ -152,19 +153,28 @@ class FileUse:
     def _wait_for(self, lock: int, *, alone: bool) -> bool:
         """Wait for the lock. Return True if this process has the file alone. Raises DatabaseHeld."""
         began = time.monotonic()
-        while not _lock(lock, fcntl.LOCK_EX):
+        while True:
+            if _lock(lock, fcntl.LOCK_EX):
+                if not self.others():
+                    return True
+                fcntl.flock(lock, fcntl.LOCK_UN)  # it is of one that is about to share it
             if not alone and _lock(lock, fcntl.LOCK_SH):
                 return False
-            others = self.others()
-            working = [process for process in others if not process.alone]
-            waited = time.monotonic() - began
-            if alone and working:
-                raise self._held(working, _FIX)
-            if waited > (STARTING_SECONDS if others else SETTLING_SECONDS):
-                raise self._held(others or [Process.read(_read(lock))], _FIX)
+            self._check_holders(lock, time.monotonic() - began, alone=alone)
             time.sleep(_PAUSE_SECONDS)
-        # One that is about to share its lock may have lost it to this process.
-        return not self.others() or not _lock(lock, fcntl.LOCK_SH)
+
+    def _check_holders(self, lock: int, waited: float, *, alone: bool) -> None:
+        """Raise DatabaseHeld if there is no reason to wait any longer for those that hold the lock."""
+        others = self.others()
+        working = [process for process in others if not process.alone]
+        last = Process.read(_read(lock))
+        is_starting = bool(others) or (last is not None and last.alone)
+        if alone and working:
+            raise self._held(working, _FIX)
+        if not is_starting and waited > SETTLING_SECONDS:
+            raise self._held([last], _EARLIER_FIX)
+        if waited > STARTING_SECONDS:
+            raise self._held(others or [last], _FIX)
 
     def _register(self) -> int:
         """Create and lock the file of this process."""

@@ -16,6 +16,7 @@ from bot.errors import DatabaseHeld
 from bot.storage.lock_file import FileUse
 
 HOLDER = """
+import fcntl
 import sys
 from pathlib import Path
 from bot.storage.lock_file import FileUse
@@ -23,6 +24,8 @@ use = FileUse(Path(sys.argv[1]), "countersign chat")
 use.begin()
 if "share" in sys.argv:
     use.share()
+if "between locks" in sys.argv:
+    fcntl.flock(use._locks[0], fcntl.LOCK_UN)
 if "as bot" in sys.argv:
     use.begin_as_bot()
 use.open_conversations(["console:local:ana:c1"])
@@ -127,11 +130,22 @@ def test_an_earlier_release_has_the_file_for_itself(database: Path) -> None:
     with held(database) as (holder, _):  # as long as it does not share
         for entry in database.with_name("a.db.processes").iterdir():
             entry.unlink()  # an earlier release has none
-        with pytest.raises(DatabaseHeld, match=rf"process {holder.pid} \(countersign chat"), used(database):
+        line = json.dumps({"pid": holder.pid, "purpose": "countersign chat", "since": time.time()})
+        database.with_name("a.db.lock").write_text(line)
+        with pytest.raises(DatabaseHeld, match=rf"process {holder.pid} \(.+earlier release"), used(database):
             pytest.fail("both have it")
     with used(database):
         facts = json.loads(database.with_name("a.db.lock").read_text())  # what an earlier release tells of this one
         assert (facts["pid"], facts["purpose"]) == (os.getpid(), "countersign chat")
+
+
+def test_one_that_is_about_to_share_its_lock_does_not_lose_it(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.storage.lock_file.STARTING_SECONDS", 0.3)
+    with held(database, "between locks") as (holder, _):
+        with used(database) as use:
+            assert not use.is_alone
+        with pytest.raises(DatabaseHeld, match=f"process {holder.pid} "), used(database, alone=True):
+            pytest.fail("both have it")
 
 
 def test_one_process_receives_messages(database: Path) -> None:

@@ -83,6 +83,7 @@ async def test_everything_of_an_administrator_runs_while_a_chat_is_open(tmp_path
         await terminal.asks("hello")
         await terminal.shows("I am the demo model")
         for line in (
+            "chat --list",
             "servers list",
             "servers sync notes",
             "usage",
@@ -135,7 +136,7 @@ async def test_a_second_window_has_a_conversation_of_its_own_and_goes_on_when_th
 
 async def test_a_card_is_answered_in_any_window_and_from_a_script(tmp_path: Path) -> None:
     place = Installation(tmp_path)
-    async with place.terminal("--conversation", "c1") as first:
+    async with place.terminal("--new", "--conversation", "c1") as first:
         await first.asks("add a note: shared")
         await card(first, "shared")
         async with place.terminal("--conversation", "c1") as second:
