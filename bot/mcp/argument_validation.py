@@ -2,6 +2,8 @@
 
 Arguments are validated before a call is sent, so that the model can correct them. An invalid schema and one that takes
 too long accept all arguments: then the server decides.
+
+The library is loaded by the first validation, because a chat that calls nothing must not wait for it.
 """
 
 from __future__ import annotations
@@ -14,15 +16,12 @@ from dataclasses import dataclass
 from datetime import date, time
 from functools import cache, lru_cache
 from itertools import islice
-from typing import Any, Self
-
-# The library comes without type information.
-from jsonschema import FormatChecker, SchemaError  # type: ignore[import-untyped]
-from jsonschema.validators import Draft202012Validator, extend, validator_for  # type: ignore[import-untyped]
-from referencing import Registry
-from referencing.exceptions import Unresolvable
+from typing import TYPE_CHECKING, Any, Self
 
 from bot.domain.tools import ArgumentError, canonical_json
+
+if TYPE_CHECKING:
+    from jsonschema import FormatChecker  # type: ignore[import-untyped]
 
 # -------------------- flat schemas: a check of the most common kind, at a tenth of the library's cost
 
@@ -147,6 +146,9 @@ def _errors(schema: Mapping[str, Any], arguments: Mapping[str, Any], formats: Fo
     References outside the schema are never fetched (MCP specification 2026-07-28: MUST NOT). Regular expressions are
     never run and a check has at most ten thousand steps, because a server must not block the process.
     """
+    from jsonschema import SchemaError  # noqa: PLC0415 - see the module
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - see the module
+
     token = _steps.set(_Steps())
     try:
         rules = _rules(_Schema(schema))
@@ -163,6 +165,7 @@ def _errors(schema: Mapping[str, Any], arguments: Mapping[str, Any], formats: Fo
 @cache
 def _format_checker() -> FormatChecker:
     """Return a checker of the formats in `FORMATS`, which accepts all others."""
+    from jsonschema import FormatChecker  # noqa: PLC0415 - see the module
 
     def check(fits: Callable[[str], bool]) -> Callable[[Any], bool]:
         return lambda value: not isinstance(value, str) or fits(value)
@@ -206,6 +209,9 @@ def _rules(schema: _Schema) -> _Rules:
 
 @lru_cache(maxsize=512)
 def _compile(text: str) -> _Rules:
+    from jsonschema.validators import Draft202012Validator, validator_for  # type: ignore[import-untyped]  # noqa: PLC0415
+    from referencing import Registry  # noqa: PLC0415 - see the module
+
     schema = json.loads(text)
     # In both the library would go on with checks of its own: by other rules, and by regular expressions.
     if text.count('"$schema":"') > ("$schema" in schema) or '"patternProperties":' in text:
@@ -218,6 +224,8 @@ def _compile(text: str) -> _Rules:
 @cache
 def _bound_validator(kind: Any) -> Any:
     """Return a draft's validator class without regular expressions, each rule counted."""
+    from jsonschema.validators import extend  # noqa: PLC0415 - see the module
+
     rules = {name: _count_steps(rule) for name, rule in kind.VALIDATORS.items()}
     return extend(kind, {**rules, "pattern": lambda *_: None})
 

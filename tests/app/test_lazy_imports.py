@@ -60,19 +60,30 @@ def test_every_module_that_is_imported_by_name_exists() -> None:
     assert {(path, module) for path, module in imports if importlib.util.find_spec(module) is None} == set()
 
 
-def test_a_chat_loads_no_heavy_library_before_its_first_prompt() -> None:
+def _loaded_by(module: str) -> set[str]:
+    """Return the packages that a process has after the import of a module."""
     ended = subprocess.run(
-        [sys.executable, "-c", "import sys, bot.app.chat; print(*sys.modules)"],
+        [sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"],
         cwd=ROOT.parent,
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
-    imported = {module.partition(".")[0] for module in ended.stdout.split()}
-    heavy = {
-        "alembic", "anthropic", "cryptography", "discord", "fastapi", "httpx2", "jsonschema", "mcp", "openai",
-        "slack_bolt", "sqlalchemy", "starlette", "uvicorn",
-    }  # fmt: skip
+    return {name.partition(".")[0] for name in ended.stdout.split()}
+
+
+PLATFORMS_AND_SERVICES = {"aiohttp", "alembic", "anthropic", "discord", "fastapi", "jsonschema", "openai", "slack_bolt"}
+
+
+def test_a_chat_loads_no_heavy_library_before_its_first_prompt() -> None:
+    imported = _loaded_by("bot.app.chat")
+    others = {"cryptography", "httpx2", "mcp", "sqlalchemy", "starlette", "uvicorn"}
     assert {"bot", "prompt_toolkit"} <= imported
-    assert not imported & heavy
+    assert not imported & (PLATFORMS_AND_SERVICES | others)
+
+
+def test_a_runtime_loads_no_library_of_other_platforms_and_services() -> None:
+    imported = _loaded_by("bot.app.runtime")
+    assert {"mcp", "sqlalchemy"} <= imported
+    assert not imported & PLATFORMS_AND_SERVICES
