@@ -116,6 +116,14 @@ def test_a_wheel_has_every_file_of_the_packages_and_none_of_an_operator(wheel: W
         assert (wheel.site / "bot/defaults" / name).read_bytes() == (PROJECT / "config" / name).read_bytes()
 
 
+def test_a_wheel_has_the_guides_that_people_read(wheel: Wheel) -> None:
+    def guides(folder: Path) -> set[str]:
+        return {path.relative_to(folder).as_posix() for path in folder.rglob("*.md")}
+
+    wanted = {name for name in guides(PROJECT / "docs") if not name.startswith(("adr/", "pictures/"))}
+    assert guides(wheel.site / "mcp_servers/knowledge/guides") == wanted
+
+
 def test_the_first_start_puts_files_and_data_where_they_belong_says_so_once_and_answers(person: Person) -> None:
     # What lies about in a working folder is not what the bundled servers import.
     for name in ("mcp.py", "json.py", "mcp_servers.py"):
