@@ -175,7 +175,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/llm/models.py": frozenset({"window of {}"}),
     "bot/llm/provider_service.py": frozenset({"too deep", "too large", "{} at {}"}),
     "bot/llm/streaming.py": frozenset({"Waited", "what came in is larger than any reply"}),
-    "bot/platforms/console/cards.py": frozenset({"Enter"}),
+    "bot/platforms/console/cards.py": frozenset({"Enter", "{} · /mcp grants list"}),
     "bot/platforms/console/headless.py": frozenset({"countersign: {}\n"}),
     "bot/platforms/console/interactive.py": frozenset({"Enter"}),
     "bot/platforms/console/plain_output.py": frozenset({"countersign chat --conversation"}),
