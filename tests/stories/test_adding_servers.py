@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.fakes.package_runners import PackageRunners
 from tests.fakes.terminal import ProgramOnTerminal
-from tests.stories.installation import Installation, becomes
+from tests.stories.installation import Installation
 
 ADDING = ("servers", "add", "files", "--", "npx", "-y", "@modelcontextprotocol/server-filesystem@2026.8.31", "/srv")
 QUESTION = "Allow npx on this machine? [y/N]"
@@ -109,7 +110,11 @@ async def test_a_running_chat_asks_too_and_follows_what_is_allowed_beside_it(
         await chat.shows("clock is added")
         added = place.countersign("servers", "add", "--allow", *ADDING[2:])
         assert added.code == 0
-        await becomes(lambda: len(runners.starts("npx")) > 1, "the chat has connected to files")
+        # Its tools may be stored before the chat has seen it: then it starts when one of them is used.
+        while not re.search(r"^\S files ", chat.text, re.MULTILINE):
+            lists = chat.raw.count(b"MCP servers")
+            await chat.asks("/mcp list")
+            await chat.until(lambda lists=lists: chat.raw.count(b"MCP servers") > lists, "the list")  # type: ignore[misc]
         await chat.asks("look")
         await chat.shows("Look (files)?")
     assert runners.starts("uvx")[0] == "mcp-server-time@2026.10.19"
