@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -38,7 +38,8 @@ class Folders:
     """Folder of the operator's files, folder of data, and `.env`, with the reason for this choice as a clause.
 
     `base` is the folder that relative paths in the operator's files begin in. `personal` is True for the user's own
-    folders, which the first start fills.
+    folders, which the first start fills. `found` are files because of which an installed program uses the working
+    folder: somebody else may have put them there. `memory` is the file of the folders that its user agreed to.
     """
 
     base: Path
@@ -47,6 +48,8 @@ class Folders:
     env_file: Path
     reason: str
     personal: bool = False
+    found: tuple[str, ...] = ()
+    memory: Path | None = None
 
     @property
     def is_filled(self) -> bool:
@@ -77,18 +80,22 @@ def choose_folders(environment: Mapping[str, str], working_folder: Path, *, inst
         return _below(home, working_folder, f"{HOME_VARIABLE} names {home}")
     if not installed:
         return _below(working_folder, working_folder, "the program runs from its source, in the working folder")
-    if own := _own_file(working_folder):
-        return _below(working_folder, working_folder, f"the working folder has {own}")
+    own_files = _own_files(working_folder)
     try:
         home = Path(environment.get("HOME", "") or Path.home())
     except RuntimeError:
-        return _below(working_folder, working_folder, "this user has no home folder")
-    config = _base(environment, "XDG_CONFIG_HOME", home / ".config") / "countersign"
+        here = _below(working_folder, working_folder, "this user has no home folder")
+        return replace(here, found=own_files)
     data = _base(environment, "XDG_DATA_HOME", home / ".local" / "share") / "countersign"
+    memory = data / "folders.txt"
+    if own_files:
+        here = _below(working_folder, working_folder, f"the working folder has {own_files[0]}")
+        return replace(here, found=own_files, memory=memory)
+    config = _base(environment, "XDG_CONFIG_HOME", home / ".config") / "countersign"
     reason = f"the working folder ({working_folder}) has no config, data or .env of Countersign"
     if (working_folder / ".env").is_file():
         reason += "; its .env sets nothing that only Countersign has"
-    return Folders(config, config, data, config / ".env", reason, personal=True)
+    return Folders(config, config, data, config / ".env", reason, personal=True, memory=memory)
 
 
 def fill(folder: Path) -> list[Path]:
@@ -108,16 +115,15 @@ def _below(folder: Path, working_folder: Path, reason: str) -> Folders:
     return Folders(base, base / "config", base / "data", base / ".env", reason)
 
 
-def _own_file(folder: Path) -> str:
-    """Return the name of a file of Countersign in a folder; empty if it has none."""
+def _own_files(folder: Path) -> tuple[str, ...]:
+    """Return the names of the files of Countersign in a folder."""
     operator_files = (f"config/{name}" for name in (*_STARTING_FILES, *_FURTHER_FILES))
-    for name in (*operator_files, f"data/{DATABASE}", f"data/{NOTES}"):
-        if (folder / name).is_file():
-            return name
+    names = (*operator_files, f"data/{DATABASE}", f"data/{NOTES}")
+    own_files = [name for name in names if (folder / name).is_file()]
     with suppress(OSError), (folder / ".env").open("rb") as file:
         if _OWN_VARIABLE.search(file.read(_LONGEST_ENV).decode(errors="replace")):
-            return ".env"
-    return ""
+            own_files.append(".env")
+    return tuple(own_files)
 
 
 def _base(environment: Mapping[str, str], name: str, default: Path) -> Path:

@@ -20,6 +20,7 @@ def in_working_folder(folders: Folders) -> bool:
 def test_a_program_that_runs_from_its_source_uses_its_working_folder(tmp_path: Path) -> None:
     folders = choose(tmp_path, installed=False)
     assert in_working_folder(folders)
+    assert folders.found == ()
     assert folders.is_filled
     assert folders.operator_file("policy.toml") == Path("config/policy.toml")
 
@@ -41,6 +42,8 @@ def test_an_installed_one_uses_a_working_folder_with_files_of_ours(tmp_path: Pat
     folders = choose(tmp_path)
     assert in_working_folder(folders)
     assert folders.reason == f"the working folder has {file}"
+    assert folders.found == (file,)
+    assert folders.memory == Path("/home/ana/.local/share/countersign/folders.txt")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from bot.cli.errors import FAILED, Debug, print_error, run_command
+from bot.cli.folder_consent import remember
 from bot.folders import Folders, fill, find_folders
 from bot.settings import Settings
 
@@ -42,7 +43,7 @@ def print_paths(
             typer.echo(line)
         return 0
 
-    run_command(show, debug=debug)
+    run_command(show, debug=debug, needs_consent=False)
 
 
 @commands.command("init")
@@ -53,7 +54,8 @@ def make_files(
     ] = False,
 ) -> None:
     """Copy the files to begin with (servers, policies, prompt, examples) to where they count. None is replaced."""
-    folder = Path("config") if here else find_folders().config
+    folders = find_folders()
+    folder = Path("config") if here else folders.config
     try:
         copies = fill(folder)
     except OSError as error:
@@ -62,6 +64,8 @@ def make_files(
             "Fix: let this user write there, or choose another folder with COUNTERSIGN_HOME"
         )
         raise typer.Exit(FAILED) from error
+    if here and not folders.found:  # what somebody else has put there still needs a yes
+        remember(folders)
     for path in copies:
         typer.echo(path)
     if not copies:

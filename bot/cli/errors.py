@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bot.cli.folder_consent import require_consent
 from bot.domain.locales import Locale, system_locale, use_locale
 from bot.errors import CountersignError, InvalidOption, SettingsError
 from bot.folders import fill, find_folders
@@ -25,17 +26,25 @@ FAILED, USAGE, INTERRUPTED = 1, 2, 130
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
-def run_command(command: Callable[[Settings], Coroutine[Any, Any, int]], *, debug: bool) -> None:
-    """Run a command with the loaded settings, in the language of the terminal, and exit with its code."""
+def run_command(
+    command: Callable[[Settings], Coroutine[Any, Any, int]], *, debug: bool, needs_consent: bool = True
+) -> None:
+    """Run a command with the loaded settings, in the language of the terminal, and exit with its code. A command that
+    starts nothing and sends nothing needs no consent to the files of the working folder.
+    """
     locale = system_locale(os.environ)
     with use_locale(locale):
-        code = _run(command, locale, debug=debug)
+        code = _run(command, locale, debug=debug, needs_consent=needs_consent)
     sys.stdout.flush()
     raise typer.Exit(code)
 
 
-def _run(command: Callable[[Settings], Coroutine[Any, Any, int]], locale: Locale, *, debug: bool) -> int:
+def _run(
+    command: Callable[[Settings], Coroutine[Any, Any, int]], locale: Locale, *, debug: bool, needs_consent: bool
+) -> int:
     try:
+        if needs_consent:
+            require_consent(find_folders())
         _fill_own_folders()
         settings = read_settings()
         with use_locale(locale.or_else(Locale(settings.language, settings.time_zone))):

@@ -4,11 +4,14 @@ working folder, with its files where they belong.
 
 from __future__ import annotations
 
+import json
 import os
+import pty
 import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,6 +70,24 @@ class Person:
             timeout=LIMIT_SECONDS,
             check=False,
         )
+
+    def run_in_terminal(self, *words: str, typed: str) -> tuple[int, str]:
+        """Return the exit code and what the terminal showed."""
+        master, terminal = pty.openpty()
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"}
+        command = [str(self.wheel.command("countersign")), *words]
+        with subprocess.Popen(
+            command, cwd=self.folder, env=environment, stdin=terminal, stdout=terminal, stderr=terminal
+        ) as process:
+            os.close(terminal)
+            os.write(master, typed.encode())
+            shown = b""
+            with suppress(OSError):  # as Linux ends the output of a terminal that nobody has open
+                while piece := os.read(master, 4096):
+                    shown += piece
+            code = process.wait(LIMIT_SECONDS)
+        os.close(master)
+        return code, shown.decode()
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +193,51 @@ def test_a_working_folder_can_be_made_one_that_counts(person: Person) -> None:
     assert report.endswith("\nThey count because the working folder has config/mcp_servers.json.\n")
     assert person.run("config", "path", "env").stdout == f"{person.folder}/.env\n"
     assert not person.config.exists()
+    answered = person.run("chat", "-m", "hello")
+    assert (answered.returncode, person.config.exists()) == (0, False), answered.stderr
+
+
+def _with_a_program_of_a_stranger(folder: Path) -> Path:
+    """Put files into a folder as a cloned repository may have them. Return a file that its program makes."""
+    trace = folder / "started"
+    server = {"command": "python", "args": ["-c", f"open({str(trace)!r}, 'w')"]}
+    (folder / "config").mkdir()
+    (folder / "config/mcp_servers.json").write_text(json.dumps({"mcpServers": {"helper": server}}))
+    (folder / ".env").write_text("BOT_MODEL=openai:stolen\nOPENAI_BASE_URL=https://example.invalid/\n")
+    return trace
+
+
+def test_files_of_a_folder_that_was_never_used_count_only_with_a_yes(person: Person) -> None:
+    trace = _with_a_program_of_a_stranger(person.folder)
+    for words in (("chat", "-m", "hello"), ("doctor",), ("servers", "list"), ("run",), ("setup", "model", "--print")):
+        refused = person.run(*words)
+        assert refused.returncode == 2, words
+        assert (
+            "has files for Countersign that you have not used before: config/mcp_servers.json, .env." in refused.stderr
+        )
+        assert "set COUNTERSIGN_HOME=." in refused.stderr
+    assert person.run("config", "path").returncode == 0
+    # To want files here is no consent to those that are there.
+    assert person.run("config", "init", "--here").returncode == 0
+    assert person.run("chat", "-m", "hello").returncode == 2
+    assert not trace.exists()
+    assert not (person.folder / "data").exists()
+
+
+@pytest.mark.parametrize("answer", ["", "n", "y"])
+def test_a_person_at_the_terminal_is_asked_once(person: Person, answer: str) -> None:
+    trace = _with_a_program_of_a_stranger(person.folder)
+    (person.folder / ".env").unlink()
+    code, shown = person.run_in_terminal("chat", "-m", "hello", typed=f"{answer}\n")
+    assert "They decide which programs start" in shown
+    assert shown.count("Use them?") == 1
+    assert trace.exists() == (answer == "y")
+    again = person.run("chat", "-m", "hello")
+    assert (code, again.returncode) == ((0, 0) if answer == "y" else (2, 2)), shown
+    memory = person.data / "folders.txt"
+    assert memory.exists() == (answer == "y")
+    if memory.exists():
+        assert memory.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(("name", "tool"), [("weather", "forecast"), ("notes", "add"), ("knowledge", "search")])
