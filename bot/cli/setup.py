@@ -78,7 +78,7 @@ def setup(
         )
 
     async def guide(settings: Settings) -> int:
-        from bot.app.setup.options import SetupOptions  # noqa: PLC0415 - `--help` needs none of it
+        from bot.app.setup.values import SetupOptions  # noqa: PLC0415 - `--help` needs none of it
         from bot.app.setup.wizard import set_up  # noqa: PLC0415
 
         options = SetupOptions(

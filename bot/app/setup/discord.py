@@ -1,18 +1,15 @@
-"""The steps of `countersign setup discord`."""
+"""Steps of `countersign setup discord`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from time import monotonic
 
-from bot.app.setup.browser import can_open_browser, open_browser
-from bot.app.setup.options import WORKSPACE, SetupOptions
-from bot.app.setup.steps import OPEN, Step, StepState, StepStatus, done, form_error, wrong
-from bot.app.setup.values import Progress, SetupValues, env_file
-from bot.domain.locales import Locale, use_locale
+from bot.app.setup.platform_steps import PlatformAdminsStep, PlatformMessageStep, PlatformSetup, PlatformStep
+from bot.app.setup.steps import OPEN, Step, StepState, StepStatus, done_state, form_error, wrong_state
+from bot.app.setup.values import WORKSPACE, Progress, SetupOptions, SetupValues, env_file
 from bot.errors import CountersignError, NotFound, SettingsError
 from bot.platforms.console.prompts import SetupTerminal
 from bot.platforms.discord.diagnostics import invite_link
@@ -20,24 +17,23 @@ from bot.platforms.discord.rest import DiscordApiError, Identity, Rest
 from bot.platforms.discord.setup import (
     PORTAL,
     Channel,
-    Owner,
+    Member,
     Server,
-    application_owner,
+    fetch_owner,
     find_members,
-    joined_servers,
-    open_channels,
+    list_channels,
+    list_servers,
+    missing_permissions,
     post_first_message,
-    server_permissions,
 )
 
-LOOK_SECONDS = 2.0
-"""Seconds between two looks for a server."""
-SKIPPED = "skip"
+POLL_SECONDS = 2.0
+"""Seconds between two requests for the bot's servers."""
 _MEMBER_ID = "in Discord, Settings, Advanced, Developer Mode; then your name, Copy User ID"
 
 
 _FIND_TOKEN = "on the Bot page of the application press Reset Token, and copy what it shows"  # noqa: S105
-_NO_TOKENS = (
+_TOKEN_ERRORS = (
     ("", "Nothing was entered.", _FIND_TOKEN),
     ("[0-9]+", "That is an id, not a token.", _FIND_TOKEN),
     ("[0-9a-f]{64}", "That is the Public Key of the application, not the token of its bot.", _FIND_TOKEN),
@@ -52,23 +48,15 @@ _NO_TOKENS = (
 
 
 def token_error(token: str) -> SettingsError | None:
-    """Return what is wrong with a bot token by its looks, None if nothing is."""
-    return form_error(token, _NO_TOKENS)
+    """Return the error in the form of a bot token, None if it has the right one."""
+    return form_error(token, _TOKEN_ERRORS)
 
 
-@dataclass
-class DiscordSetup:
-    """What the steps share."""
+class DiscordSetup(PlatformSetup[Identity]):
+    """Setup of Discord, shared by its steps."""
 
-    values: SetupValues
-    progress: Progress
-    options: SetupOptions
-    checked: dict[str, Identity] = field(default_factory=dict)
-
-    @property
-    def token(self) -> str:
-        """The bot token; empty if there is none."""
-        return self.values.get("DISCORD_TOKEN")
+    subject = "discord"
+    token_name = "DISCORD_TOKEN"  # noqa: S105
 
     @property
     def server(self) -> str:
@@ -77,7 +65,7 @@ class DiscordSetup:
 
     @asynccontextmanager
     async def rest(self, token: str = "") -> AsyncIterator[Rest]:
-        """Open Discord with the bot token, or with another one. What Discord says is not from before."""
+        """Open Discord with the bot token, or with another one, and with an empty cache."""
         async with Rest(token or self.token, url=self.values.settings().discord_api_url) as rest:
             yield rest
 
@@ -96,39 +84,16 @@ class DiscordSetup:
                 ) from refused
         return self.checked[token]
 
-    async def require_token(self) -> Identity:
-        """Return the owner of the token. Raises SettingsError without one."""
-        if not self.token:
-            raise SettingsError("The bot token comes first.", "set DISCORD_TOKEN")
-        return self.checked.get(self.token) or await self.check(self.token)
 
+class DiscordStep(PlatformStep[DiscordSetup]):
+    """A step of Discord's setup."""
 
-class DiscordStep(Step):
-    """A step with what all share."""
-
-    def __init__(self, setup: DiscordSetup) -> None:
-        self._setup = setup
-        self._values = setup.values
-        self._progress = setup.progress
-        self._options = setup.options
-
-    async def _has_token(self) -> bool:
-        """Return True if the token works; the step of the token tells if not."""
-        try:
-            await self._setup.require_token()
-        except CountersignError:
-            return False
-        return True
-
-    async def _open(self, terminal: SetupTerminal, url: str, what: str) -> None:
+    async def _open(self, terminal: SetupTerminal, url: str, page: str) -> None:
         """Open a page in the browser, or print its address."""
-        opened = False
-        if self._options.browser and can_open_browser() and await terminal.confirm(f"Open {what} in your browser?"):
-            opened = open_browser(url)
-        if opened:
+        if await self._open_in_browser(terminal, url, page):
             terminal.say("It is open in your browser.")
         else:
-            terminal.say(f"Open {what}:")
+            terminal.say(f"Open {page}:")
             terminal.link(url)
 
 
@@ -137,16 +102,16 @@ class AppStep(DiscordStep):
 
     name, title = "app", "Create the application"
 
-    async def look(self) -> StepState:
-        """It is there if it has a token, or if it was said to be created."""
+    async def inspect(self) -> StepState:
+        """Return the token's origin. Without a token the step is done once the person has said so."""
         if self._setup.token:
-            return done(f"DISCORD_TOKEN is set in {self._values.origin('DISCORD_TOKEN')}.")
+            return done_state(f"DISCORD_TOKEN is set in {self._values.origin('DISCORD_TOKEN')}.")
         if self._progress.get("created"):
-            return done("You created it. To open the page again: --redo app")
+            return done_state("You created it. To open the page again: --redo app")
         return OPEN
 
     async def guide(self) -> Sequence[str]:
-        """Say where it is created."""
+        """Return the steps in the portal."""
         return [f"Open {PORTAL}?new_application=true", "Name it, such as Countersign, and press Create."]
 
     async def ask(self, terminal: SetupTerminal) -> None:
@@ -154,8 +119,8 @@ class AppStep(DiscordStep):
         await self._open(terminal, f"{PORTAL}?new_application=true", "Discord's developer portal")
         terminal.say("Press New Application, name it, such as Countersign, and press Create.")
         await terminal.wait_for_enter("Press Enter when it is created")
-        self._progress.note(created="yes")
-        terminal.done("The application is created.")
+        self._progress.save(created="yes")
+        terminal.report_done("The application is created.")
 
 
 class TokenStep(DiscordStep):
@@ -163,32 +128,32 @@ class TokenStep(DiscordStep):
 
     name, title = "token", "Bot token"
 
-    async def look(self) -> StepState:
+    async def inspect(self) -> StepState:
         """Check the token that is set."""
         if not self._setup.token:
             return OPEN
         identity = await self._setup.check(self._setup.token)
         before = self._progress.get("app")
         if before and before != identity.app:
-            return wrong(
+            return wrong_state(
                 f"The token is of application {identity.app}, not of the one that was set up ({before}).",
                 "set the token of that application, or go on with this one: --redo token",
             )
-        return done(f"{identity.name}, application {identity.app}.")
+        return done_state(f"{identity.name}, application {identity.app}.")
 
     async def is_confirmed(self) -> bool:
-        """A token that was not entered here may be of the wrong application."""
+        """Return False before the first token was accepted: one set elsewhere may be of the wrong application."""
         return bool(self._progress.get("app"))
 
     async def guide(self) -> Sequence[str]:
-        """Say where the token is."""
+        """Return the steps to the token."""
         return [
             f"Copy the token: {PORTAL}, the application, Bot, Reset Token.",
             f"Write to {env_file()}: DISCORD_TOKEN=…",
         ]
 
     async def apply(self) -> None:
-        """Save a token that was passed."""
+        """Save the token of standard input."""
         if not self._setup.token:
             return
         identity = await self._setup.check(self._setup.token)
@@ -207,20 +172,18 @@ class TokenStep(DiscordStep):
         identity = await self._setup.check(entered)
         if not await terminal.confirm(f"{identity.name}, application {identity.app}: is that the right one?"):
             raise SettingsError("The token is of another application.", "copy the token of the right one")
-        if current and current != entered:
-            origin = self._values.origin("DISCORD_TOKEN")
-            if not await terminal.confirm(f"Replace the DISCORD_TOKEN that {origin} has?"):
-                raise SettingsError("The old token was kept.", "use it, or replace it")
+        if not await self._may_replace(terminal, "DISCORD_TOKEN", entered):
+            raise SettingsError("The old token was kept.", "use it, or replace it")
         self._values.save({"DISCORD_TOKEN": entered})
         self._note(identity)
-        terminal.done(f"DISCORD_TOKEN is in {env_file()}, which only you can read.")
+        terminal.report_done(f"DISCORD_TOKEN is in {env_file()}, which only you can read.")
 
     async def _offer(self, terminal: SetupTerminal, current: str) -> Identity | None:
-        """Return the owner of the token that is set, if it works and the person wants it."""
+        """Return the owner of the token that is set if it works and is wanted."""
         try:
             identity = await self._setup.check(current)
         except CountersignError as error:
-            terminal.wrong(f"DISCORD_TOKEN does not work: {error.detailed_cause}", str(error.fix))
+            terminal.report_error(f"DISCORD_TOKEN does not work: {error.detailed_cause}", str(error.fix))
             return None
         origin = self._values.origin("DISCORD_TOKEN")
         wanted = await terminal.confirm(f"The DISCORD_TOKEN in {origin} is {identity.name} ({identity.app}). Use it?")
@@ -228,8 +191,8 @@ class TokenStep(DiscordStep):
 
     def _note(self, identity: Identity) -> None:
         if self._progress.get("app") not in ("", identity.app):
-            self._progress.note(server="", channel="", message="", admins="", intent="")
-        self._progress.note(app=identity.app)
+            self._progress.save(server="", channel="", message="", admins="", intent="")
+        self._progress.save(app=identity.app)
 
 
 class IntentStep(DiscordStep):
@@ -237,25 +200,25 @@ class IntentStep(DiscordStep):
 
     name, title = "intents", "Message Content Intent"
 
-    async def look(self) -> StepState:
-        """Ask Discord which switches are on."""
+    async def inspect(self) -> StepState:
+        """Return the switches, as Discord has them now."""
         if not self._setup.token:
             return OPEN
         identity = await self._setup.check(self._setup.token)
         if identity.endpoint:
-            return wrong(
+            return wrong_state(
                 f"Discord posts clicks and commands to {identity.endpoint} instead of handing them to the bot.",
                 f"clear Interactions Endpoint URL: {PORTAL}/{identity.app}/information",
             )
         if identity.reads_all:
-            return done("It is on: conversations go on in threads without a mention.")
+            return done_state("It is on: conversations go on in threads without a mention.")
         if self._progress.get("intent") == "off":
-            return done("It is off, as you chose: in threads the bot has to be mentioned each time.")
+            return done_state("It is off, as you chose: in threads the bot has to be mentioned each time.")
         return StepState(StepStatus.OPEN, "It is off: in threads the bot has to be mentioned each time.")
 
     async def guide(self) -> Sequence[str]:
-        """Say which switch it is."""
-        if not await self._has_token():
+        """Return the page with the switch."""
+        if not await self._setup.has_token():
             return ["On the Bot page of the application switch on Message Content Intent, and press Save Changes."]
         app = (await self._setup.require_token()).app
         return [
@@ -264,19 +227,19 @@ class IntentStep(DiscordStep):
         ]
 
     async def ask(self, terminal: SetupTerminal) -> None:
-        """Say which switch to press, and look again until it is on or not wanted."""
+        """Repeat the check until the intent is on or not wanted."""
         app = (await self._setup.require_token()).app
         await self._open(terminal, f"{PORTAL}/{app}/bot", "the Bot page of the application")
         while True:
             identity = await self._setup.check(self._setup.token)
             if identity.endpoint:
-                terminal.wrong(
+                terminal.report_error(
                     "Discord posts clicks and commands to an address instead of handing them to the bot.",
                     f"clear Interactions Endpoint URL: {PORTAL}/{app}/information",
                 )
             elif identity.reads_all:
-                self._progress.note(intent="")
-                terminal.done("It is on: conversations go on in threads without a mention.")
+                self._progress.save(intent="")
+                terminal.report_done("It is on: conversations go on in threads without a mention.")
                 return
             else:
                 terminal.say(
@@ -285,8 +248,8 @@ class IntentStep(DiscordStep):
                 )
             options = [("again", "It is done: look again"), ("off", "Go on without it")]
             if await terminal.choose("What now?", options[:1] if identity.endpoint else options) == "off":
-                self._progress.note(intent="off")
-                terminal.done("It stays off: in threads the bot has to be mentioned each time.")
+                self._progress.save(intent="off")
+                terminal.report_done("It stays off: in threads the bot has to be mentioned each time.")
                 return
 
 
@@ -295,29 +258,29 @@ class ServerStep(DiscordStep):
 
     name, title = "server", "Invite the bot to your server"
 
-    async def look(self) -> StepState:
-        """It is done while the bot is in the server, with all permissions."""
-        if not await self._has_token():
+    async def inspect(self) -> StepState:
+        """Return the server. The step is done while the bot is in it with all permissions."""
+        if not await self._setup.has_token():
             return OPEN
         async with self._setup.rest() as rest:
-            servers = await joined_servers(rest)
+            servers = await list_servers(rest)
             if not servers:
                 return StepState(StepStatus.OPEN, "The bot is in no server yet.")
             server = next((server for server in servers if server.id == self._setup.server), None)
             if server is None:
                 names = ", ".join(f"{server.name} ({server.id})" for server in servers)
                 return StepState(StepStatus.OPEN, f"The bot is in {names}; which one is meant was not said.")
-            lacking = await server_permissions(rest, server.id)
+            lacking = await missing_permissions(rest, server.id)
         if lacking:
-            return wrong(
+            return wrong_state(
                 f"In {server.name} the bot lacks {', '.join(lacking)}.",
                 f"invite it again: {invite_link((await self._setup.require_token()).app)}",
             )
-        return done(f"The bot is in {server.name} ({server.id}), with all permissions.")
+        return done_state(f"The bot is in {server.name} ({server.id}), with all permissions.")
 
     async def guide(self) -> Sequence[str]:
         """Return the invite link."""
-        if not await self._has_token():
+        if not await self._setup.has_token():
             return ["The invite link needs the application's id, which comes with the token."]
         app = (await self._setup.require_token()).app
         return [
@@ -329,10 +292,10 @@ class ServerStep(DiscordStep):
 
     async def apply(self) -> None:
         """Save the server of --server, or the only one."""
-        if not await self._has_token():
+        if not await self._setup.has_token():
             return
         async with self._setup.rest() as rest:
-            servers = await joined_servers(rest)
+            servers = await list_servers(rest)
         server = next((server for server in servers if server.id == self._options.server), None)
         if server is None and not self._options.server and len(servers) == 1:
             server = servers[0]
@@ -346,14 +309,14 @@ class ServerStep(DiscordStep):
         identity = await self._setup.require_token()
         link = invite_link(identity.app)
         async with self._setup.rest() as rest:
-            servers = await joined_servers(rest)
+            servers = await list_servers(rest)
             if not servers or self._options.redo == self.name:
                 await self._open(terminal, link, "the invite link")
                 terminal.say("Choose your server, Continue, and Authorize.")
                 servers = await self._wait(terminal, rest, {server.id for server in servers})
             server = await _choose_server(terminal, servers, self._setup.server)
-            while lacking := await server_permissions(rest, server.id):
-                terminal.wrong(f"In {server.name} the bot lacks {', '.join(lacking)}.", "invite it again:")
+            while lacking := await missing_permissions(rest, server.id):
+                terminal.report_error(f"In {server.name} the bot lacks {', '.join(lacking)}.", "invite it again:")
                 terminal.link(link)
                 if await terminal.choose("What now?", [("again", "Look again"), ("go on", "Go on")]) == "go on":
                     break
@@ -363,26 +326,28 @@ class ServerStep(DiscordStep):
             self._values.save({"DISCORD_SERVERS": server.id})
         elif served and server.id not in served:
             self._values.save({"DISCORD_SERVERS": self._values.with_names("DISCORD_SERVERS", [server.id])})
-        terminal.done(f"The bot is in {server.name}.")
+        terminal.report_done(f"The bot is in {server.name}.")
 
     async def _wait(self, terminal: SetupTerminal, rest: Rest, before: set[str]) -> Sequence[Server]:
-        """Wait until the bot is in a further server; while it is in one already, for some time at most."""
+        """Wait until the bot is in one more server. If it was in one `before`, give up after `options.wait` seconds."""
         while True:
             terminal.say(f"Waiting for it, {self._options.wait:.0f} seconds at most. Ctrl-C stops.")
             until = monotonic() + self._options.wait
             while monotonic() < until:
-                servers = await joined_servers(rest)
-                if further := [server for server in servers if server.id not in before]:
-                    return further
-                await asyncio.sleep(LOOK_SECONDS)
+                servers = await list_servers(rest)
+                if added := [server for server in servers if server.id not in before]:
+                    return added
+                await asyncio.sleep(POLL_SECONDS)
             if before:
-                return await joined_servers(rest)
-            terminal.wrong("The bot was not invited to a server so far.", "open the address above, and Authorize")
+                return await list_servers(rest)
+            terminal.report_error(
+                "The bot was not invited to a server so far.", "open the address above, and Authorize"
+            )
             await terminal.wait_for_enter("Press Enter to look again")
 
     def _note(self, server: Server) -> None:
         if server.id != self._progress.get("server"):
-            self._progress.note(server=server.id, server_name=server.name, channel="", message="")
+            self._progress.save(server=server.id, server_name=server.name, channel="", message="")
 
 
 async def _choose_server(terminal: SetupTerminal, servers: Sequence[Server], wanted: str) -> Server:
@@ -392,25 +357,14 @@ async def _choose_server(terminal: SetupTerminal, servers: Sequence[Server], wan
     return await terminal.choose("Which server?", [(server, server.name) for server in servers[:25]], default=default)
 
 
-class AdminsStep(DiscordStep):
+class AdminsStep(PlatformAdminsStep[DiscordSetup]):
     """Administrators."""
 
-    name, title = "admins", "Administrators and approvers"
-
-    async def look(self) -> StepState:
-        """They are chosen if ADMINS names somebody of Discord, or if that was left to the server."""
-        settings = self._values.settings()
-        admins = sorted(name for name in settings.admins if name.startswith("discord"))
-        if admins:
-            approvers = sorted(name for name in settings.approvers if name.startswith("discord"))
-            more = f" Approvers: {', '.join(approvers)}." if approvers else ""
-            return done(f"Administrators: {', '.join(admins)}.{more}")
-        if self._progress.get("admins") == "server":
-            return done(_nobody_named(settings.admins))
-        return OPEN
+    label = "Discord"
+    default_admins = "Members with Administrator or Manage Server administer and approve."
 
     async def guide(self) -> Sequence[str]:
-        """Say which variables name them."""
+        """Return the variables that name them."""
         return [
             f"Write to {env_file()}: ADMINS=discord:ID (your user id: {_MEMBER_ID}),",
             "and who else may approve: APPROVERS=discord:ID,discord-role:ID",
@@ -419,23 +373,23 @@ class AdminsStep(DiscordStep):
         ]
 
     async def apply(self) -> None:
-        """Save who was named by an option."""
+        """Save the users of --admin and --approver."""
         if not (self._options.admin or self._options.approvers) or not self._setup.server:
             return
         if self._options.admin == WORKSPACE:
-            self._progress.note(admins="server")
+            self._leave_to_platform()
         named = [self._options.admin] if self._options.admin not in ("", WORKSPACE) else []
         async with self._setup.rest() as rest:
-            admins = [f"discord:{(await _only(rest, self._setup.server, name)).id}" for name in named]
+            admins = [f"discord:{(await _find_member(rest, self._setup.server, name)).id}" for name in named]
             approvers = [
-                f"discord:{(await _only(rest, self._setup.server, name)).id}" for name in self._options.approvers
+                f"discord:{(await _find_member(rest, self._setup.server, name)).id}" for name in self._options.approvers
             ]
         self._save(admins, approvers)
 
     async def ask(self, terminal: SetupTerminal) -> None:
-        """Ask who administers: the owner of the application, unless said otherwise; and who else approves."""
+        """Ask for an administrator, by default the owner of the application, and for further approvers."""
         async with self._setup.rest() as rest:
-            owner, others = await application_owner(rest), self._values.settings().admins
+            owner, others = await fetch_owner(rest), self._values.settings().admins
             terminal.say("Administrators add servers and approve calls.")
             owns = [(owner, f"{owner.name} ({owner.id}), who owns the application")] if owner is not None else []
             chosen = await terminal.choose(
@@ -448,34 +402,23 @@ class AdminsStep(DiscordStep):
                 default=owner or "name",
             )
             if chosen == "server":
-                self._progress.note(admins="server")
-                terminal.done(_nobody_named(others))
+                self._leave_to_platform()
+                terminal.report_done(self._default_text(others))
                 return
-            if isinstance(chosen, Owner):
+            if isinstance(chosen, Member):
                 admin = chosen
             else:
-                admin = await _only(rest, self._setup.server, await terminal.ask("Name or id of the member"))
+                admin = await _find_member(rest, self._setup.server, await terminal.ask("Name or id of the member"))
             typed = await terminal.ask(
                 "Who else may approve calls? Names or ids, with commas", shown_default="nobody else"
             )
             words = [word for word in (part.strip() for part in typed.split(",")) if word]
-            approvers = [f"discord:{(await _only(rest, self._setup.server, word)).id}" for word in words]
+            approvers = [f"discord:{(await _find_member(rest, self._setup.server, word)).id}" for word in words]
         self._save([f"discord:{admin.id}"], approvers)
-        terminal.done(f"{admin.name} ({admin.id}) administers. It is in {env_file()}.")
-
-    def _save(self, admins: Sequence[str], approvers: Sequence[str]) -> None:
-        added = {"ADMINS": admins, "APPROVERS": approvers}
-        self._values.save({name: self._values.with_names(name, more) for name, more in added.items() if more})
+        terminal.report_done(f"{admin.name} ({admin.id}) administers. It is in {env_file()}.")
 
 
-def _nobody_named(admins: Collection[str]) -> str:
-    """Return who administers if ADMINS names nobody of Discord."""
-    if admins:
-        return f"ADMINS names nobody of Discord: only {', '.join(sorted(admins))} may administer."
-    return "Members with Administrator or Manage Server administer and approve."
-
-
-async def _only(rest: Rest, server: str, typed: str) -> Owner:
+async def _find_member(rest: Rest, server: str, typed: str) -> Member:
     try:
         members = await find_members(rest, server, typed) if typed.strip() else []
     except DiscordApiError as error:
@@ -495,99 +438,62 @@ class ChannelStep(DiscordStep):
 
     name, title = "channel", "Channel"
 
-    async def look(self) -> StepState:
-        """It is done while the bot may post in the channel of the setup, or in the one of --channel."""
+    async def inspect(self) -> StepState:
+        """Return the channel of --channel or of the setup. The step is done while the bot may post in it."""
         wanted = self._options.channel or self._progress.get("channel")
-        if not wanted or not self._setup.server or not await self._has_token():
+        if not wanted or not self._setup.server or not await self._setup.has_token():
             return OPEN
-        channel = _named(await self._channels(), wanted)
+        channel = _find_channel(await self._channels(), wanted)
         if channel is None:
-            return wrong(f"The bot may not post in {wanted}.", "let its role see the channel and send messages there")
-        return done(f"The bot may post in #{channel.name}.")
+            return wrong_state(
+                f"The bot may not post in {wanted}.", "let its role see the channel and send messages there"
+            )
+        return done_state(f"The bot may post in #{channel.name}.")
 
     async def guide(self) -> Sequence[str]:
-        """Name the channels."""
-        if not self._setup.server or not await self._has_token():
+        """Return the channels to choose from."""
+        if not self._setup.server or not await self._setup.has_token():
             return ["Say which it is: --channel #NAME or ID"]
         names = ", ".join(f"#{channel.name}" for channel in (await self._channels())[:10])
         return [f"Say which it is: --channel #NAME or ID. The bot may post in {names or 'none'}."]
 
     async def apply(self) -> None:
         """Note the channel of --channel."""
-        if not self._options.channel or not self._setup.server or not await self._has_token():
+        if not self._options.channel or not self._setup.server or not await self._setup.has_token():
             return
-        if (channel := _named(await self._channels(), self._options.channel)) is not None:
-            self._note(channel)
+        if (channel := _find_channel(await self._channels(), self._options.channel)) is not None:
+            self._save_channel(channel.id, channel.name)
 
     async def ask(self, terminal: SetupTerminal) -> None:
-        """Let the person choose a channel."""
+        """Offer the channels in which the bot may post."""
         if not self._setup.server:
             raise SettingsError("There is no server yet.", "countersign setup discord --redo server")
         channels = await self._channels()
         if not channels:
             await terminal.wait_for_enter("Give the bot's role a channel to see and to write in, then press Enter")
             raise SettingsError("The bot may post in no channel.", "let its role see one and send messages there")
-        default = _named(channels, self._options.channel or self._progress.get("channel")) or channels[0]
+        default = _find_channel(channels, self._options.channel or self._progress.get("channel")) or channels[0]
         shown = [(channel, f"#{channel.name}") for channel in channels[:25]]
-        self._note(channel := await terminal.choose("In which channel shall it introduce itself?", shown, default))
-        terminal.done(f"The bot may post in #{channel.name}.")
+        channel = await terminal.choose("In which channel shall it introduce itself?", shown, default)
+        self._save_channel(channel.id, channel.name)
+        terminal.report_done(f"The bot may post in #{channel.name}.")
 
     async def _channels(self) -> Sequence[Channel]:
         async with self._setup.rest() as rest:
-            return await open_channels(rest, self._setup.server)
-
-    def _note(self, channel: Channel) -> None:
-        changed = channel.id != self._progress.get("channel")
-        self._progress.note(channel=channel.id, channel_name=channel.name, **({"message": ""} if changed else {}))
+            return await list_channels(rest, self._setup.server)
 
 
-def _named(channels: Sequence[Channel], wanted: str) -> Channel | None:
+def _find_channel(channels: Sequence[Channel], wanted: str) -> Channel | None:
     word = wanted.lstrip("#").casefold()
     return next((channel for channel in channels if word and word in (channel.id, channel.name.casefold())), None)
 
 
-class MessageStep(DiscordStep):
+class MessageStep(PlatformMessageStep[DiscordSetup]):
     """The first message."""
 
-    name, title = "message", "First message"
-
-    async def look(self) -> StepState:
-        """It is posted once in the channel of the setup."""
-        if self._progress.get("message") == SKIPPED or not self._options.message:
-            return done("Nothing was posted, as you chose.")
-        if self._progress.get("message"):
-            return done(f"It is in #{self._progress.get('channel_name')}.")
-        return OPEN
-
-    async def guide(self) -> Sequence[str]:
-        """Say what it is for."""
-        return ["The bot introduces itself in the channel, with what to try. --write posts it."]
-
-    async def apply(self) -> None:
-        """Post it in the channel."""
-        is_open = self._options.message and not self._progress.get("message")
-        if is_open and self._progress.get("channel") and await self._has_token():
-            await self._post()
-
-    async def ask(self, terminal: SetupTerminal) -> None:
-        """Post it, unless the person does not want that."""
-        channel = self._progress.get("channel_name")
-        if not await terminal.confirm(f"Let the bot introduce itself in #{channel}?"):
-            self._progress.note(message=SKIPPED)
-            terminal.done("Nothing was posted.")
-            return
-        await self._post()
-        terminal.done(f"It is in #{channel}: it says what to try.")
-
-    async def _post(self) -> None:
-        settings = self._values.settings()
-        with use_locale(Locale(settings.language, settings.time_zone)):
-            await self._post_in_language()
-
-    async def _post_in_language(self) -> None:
+    async def _post_in(self, channel: str) -> str:
         async with self._setup.rest() as rest:
-            ref = await post_first_message(rest, self._setup.server, self._progress.get("channel"))
-        self._progress.note(message=ref)
+            return await post_first_message(rest, self._setup.server, channel)
 
 
 def steps(values: SetupValues, progress: Progress, options: SetupOptions) -> Sequence[Step]:

@@ -1,7 +1,7 @@
-"""Changes of `.env`: single values, with everything else in the file as it was.
+"""Changes of single values in `.env`. The rest of the file stays as it is.
 
 The file is replaced in one step and readable by its owner alone. Through a symbolic link its target is replaced, if it
-belongs to the user: a link that somebody else has put there gets no secrets.
+belongs to the user: the link of another user gets no secrets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def update_env_file(path: Path, values: Mapping[str, str]) -> None:
     text = _read(target)
     newline = "\r\n" if "\r\n" in text else "\n"
     for name, value in values.items():
-        text = _with_value(text, name, _quoted(name, value), newline)
+        text = _set_value(text, name, _quote(name, value), newline)
     if {**dotenv_values(stream=StringIO(text), interpolate=False)}.items() < values.items():
         raise SettingsError(f"{path} could not be changed.", "add the variables by hand")
     write_private(target, text)
@@ -67,22 +67,22 @@ def write_private(path: Path, text: str) -> None:
 
 
 def is_private(path: Path) -> bool:
-    """Return True if nobody but its owner may read the file."""
+    """Return True if only its owner may read the file, or if it is missing."""
     return not path.exists() or not stat.S_IMODE(path.stat().st_mode) & 0o077
 
 
 def _target(path: Path) -> Path:
-    """Return the file to replace: the path itself, or what a link of the same user points to. Raises SettingsError."""
+    """Return the file to replace: the path itself, or the target of a link. Raises SettingsError."""
     try:
         target = path.resolve(strict=True) if path.is_symlink() else path
         if not target.exists():
             return target
-        found = target.stat()
+        status = target.stat()
     except (OSError, RuntimeError):
         raise SettingsError(f"{path} is a link to nothing.", "remove the link, or create the file behind it") from None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise SettingsError(f"{path} is not a file.", "move it away")
-    if path.is_symlink() and found.st_uid != os.geteuid():
+    if path.is_symlink() and status.st_uid != os.geteuid():
         raise SettingsError(
             f"{path} is a link to a file of another user: no secret is written there.", "replace the link by a file"
         )
@@ -96,7 +96,7 @@ def _read(path: Path) -> str:
         raise SettingsError(f"{path} cannot be read.", "save it as UTF-8 text that your user may read") from error
 
 
-def _quoted(name: str, value: str) -> str:
+def _quote(name: str, value: str) -> str:
     if not value.isprintable() or "${" in value:
         raise SettingsError(f"The value for {name} has characters that .env cannot hold.", "copy it again")
     if not value or _PLAIN.fullmatch(value):
@@ -105,21 +105,19 @@ def _quoted(name: str, value: str) -> str:
     return f"'{escaped}'"
 
 
-def _with_value(text: str, name: str, value: str, newline: str) -> str:
-    """Return the text with the variable set where it counts: python-dotenv takes the last assignment of a name, in
-    any case of letters.
-    """
+def _set_value(text: str, name: str, value: str, newline: str) -> str:
+    """Replace the last assignment of a name, in any case of letters: the one that python-dotenv reads."""
     bindings = list(parse_stream(StringIO(text, newline="")))
     at = next((n for n in reversed(range(len(bindings))) if (bindings[n].key or "").lower() == name.lower()), None)
     if at is None:
         start = f"{text}{newline}" if text and not text.endswith(("\n", "\r")) else text
         return f"{start}{name}={value}{newline}"
     parts = [binding.original.string for binding in bindings]
-    parts[at] = _assigned(bindings[at], value, newline)
+    parts[at] = _replace_value(bindings[at], value, newline)
     return "".join(parts)
 
 
-def _assigned(binding: Binding, value: str, newline: str) -> str:
+def _replace_value(binding: Binding, value: str, newline: str) -> str:
     original = binding.original.string
     assignment = _ASSIGNMENT.fullmatch(original)
     if assignment is None:  # a name without a value

@@ -9,17 +9,16 @@ from dataclasses import replace
 
 from bot.app.doctor import check_service
 from bot.app.models import hosted_choice, is_demo, select_model
-from bot.app.setup.options import SetupOptions
-from bot.app.setup.steps import Step, StepState, StepStatus, done, form_error, wrong
-from bot.app.setup.values import Progress, SetupValues, env_file
+from bot.app.setup.steps import Step, StepState, StepStatus, done_state, form_error, wrong_state
+from bot.app.setup.values import Progress, SetupOptions, SetupValues, env_file
 from bot.domain.health import CheckStatus
 from bot.errors import SettingsError
 from bot.llm.models import ListsModels, ModelChoice
 from bot.llm.providers import PROVIDERS, Access, Key
 from bot.platforms.console.prompts import SetupTerminal
 
-MOST_LISTED = 15
-"""Models that are shown to choose from; of more the name is typed."""
+MAX_LISTED = 15
+"""Models of a list to choose from; with more of them, the name is typed."""
 _SERVER = "server"
 _CHOICES = (
     ("anthropic", "Anthropic"),
@@ -34,7 +33,7 @@ _KEY_PAGES = {
     "openai": "https://platform.openai.com/api-keys",
     "openrouter": "https://openrouter.ai/settings/keys",
 }
-_NO_KEYS = (
+_KEY_ERRORS = (
     ("", "Nothing was entered.", "copy the key from the page of the provider"),
     ("xox[a-z]-.*|xapp-.*", "That is a token of Slack, not the key of a model.", "copy the key of the provider"),
     ("(?![!-~]+$).*", "The key has characters that no key has.", "copy it again, whole"),
@@ -56,20 +55,20 @@ class ModelStep(Step):
         self._progress = progress
         self._options = options
 
-    async def look(self) -> StepState:
-        """Ask the service of the model that is set whether it has it and takes the key."""
+    async def inspect(self) -> StepState:
+        """Return the service's answer for the model that is set."""
         if is_demo(self._values.settings()) and not self._options.model:
             if self._values.get("BOT_MODEL") or self._progress.get("model") == "demo":
-                return done("The demo model answers. It needs no key, and no service.")
+                return done_state("The demo model answers. It needs no key, and no service.")
             return StepState(StepStatus.OPEN, "No model is set: the demo model answers.")
         choice = self._selected()
         check = await check_service(choice)
         if check.finding is CheckStatus.BROKEN:
-            return wrong(f"{choice.label}: {check.detail}", str(check.fix))
-        return done(f"{choice.label}: {check.detail}")
+            return wrong_state(f"{choice.label}: {check.detail}", str(check.fix))
+        return done_state(f"{choice.label}: {check.detail}")
 
     async def guide(self) -> Sequence[str]:
-        """Say which variables set it."""
+        """Return the variables that set the model."""
         return [
             f"Write to {env_file()} one of:",
             "  BOT_MODEL=anthropic:NAME    ANTHROPIC_API_KEY=…   (keys: " + _KEY_PAGES["anthropic"] + ")",
@@ -81,7 +80,7 @@ class ModelStep(Step):
         ]
 
     async def apply(self) -> None:
-        """Save the model of --model and the key that was passed, once the service takes them."""
+        """Save the model of --model and the key of standard input if the service accepts them."""
         keys = {name: value for name, value in self._values.given.items() if name.endswith(("_API_KEY", "_BASE_URL"))}
         if not self._options.model and not keys:
             return
@@ -96,8 +95,8 @@ class ModelStep(Step):
         chosen = await terminal.choose("Which provider shall answer?", _CHOICES, default)
         if chosen == "demo":
             self._values.save({"BOT_MODEL": "demo"})
-            self._progress.note(model="demo")
-            terminal.done("The demo model answers. `countersign setup model` connects another one later.")
+            self._progress.save(model="demo")
+            terminal.report_done("The demo model answers. `countersign setup model` connects another one later.")
             return
         label = "openai" if chosen == _SERVER else chosen
         prefix = PROVIDERS[label].variables
@@ -108,8 +107,8 @@ class ModelStep(Step):
         await self._require(hosted_choice(label, name, access, self._values.settings()))
         wanted = {"BOT_MODEL": f"{label}:{name}", f"{prefix}_API_KEY": key, f"{prefix}_BASE_URL": address or ""}
         self._values.save({variable: value for variable, value in wanted.items() if value})
-        self._progress.note(model="")
-        terminal.done(f"{label}:{name} answers. It is in {env_file()}.")
+        self._progress.save(model="")
+        terminal.report_done(f"{label}:{name} answers. It is in {env_file()}.")
 
     async def _ask_address(self, terminal: SetupTerminal, chosen: str, prefix: str) -> str | None:
         present = self._values.get(f"{prefix}_BASE_URL")
@@ -135,21 +134,21 @@ class ModelStep(Step):
             return await terminal.ask_secret("Key; Enter if the server needs none")
         terminal.say(f"Keys are made at {_KEY_PAGES[chosen]}")
         entered = await terminal.ask_secret(f"{dict(_CHOICES)[chosen]} key")
-        if (error := form_error(entered, _NO_KEYS)) is not None:
+        if (error := form_error(entered, _KEY_ERRORS)) is not None:
             raise error
         if present and not await terminal.confirm(f"Replace the {variable} that {self._values.origin(variable)} has?"):
             raise SettingsError("The old key was kept.", "use it, or replace it")
         return entered
 
     async def _ask_name(self, terminal: SetupTerminal, label: str, access: Access) -> str:
-        """Let the person choose among the service's models. Raises ModelError if it does not take the key."""
+        """Ask for one of the service's models. Raises ModelError if it does not accept the key."""
         provider = PROVIDERS[label]
         names = sorted(
             await self._names(hosted_choice(label, provider.model or "any", access, self._values.settings()))
         )
         present = self._values.settings().bot_model.partition(":")[2]
         default = next((name for name in (present, provider.model) if name in names), names[0] if names else "")
-        if names and len(names) <= MOST_LISTED:
+        if names and len(names) <= MAX_LISTED:
             return await terminal.choose("Which model?", [(name, name) for name in names], default)
         if names:
             terminal.say(f"The service has {len(names)} models.")
@@ -158,7 +157,9 @@ class ModelStep(Step):
             if typed and (not names or typed in names):
                 return typed
             close = ", ".join(difflib.get_close_matches(typed, names, 5, 0.4) or names[:5])
-            terminal.wrong(f"The service does not list {typed[:60]!r}.", f"write one of its names, such as {close}")
+            terminal.report_error(
+                f"The service does not list {typed[:60]!r}.", f"write one of its names, such as {close}"
+            )
             if await terminal.confirm("Use it all the same?", default=False):
                 return typed
 
@@ -184,7 +185,7 @@ class ModelStep(Step):
         return hosted_choice(label, name or provider.model, access, settings)
 
     async def _require(self, choice: ModelChoice) -> None:
-        """Raise SettingsError if the service does not have the model, or does not take the key."""
+        """Raise SettingsError if the service does not have the model, or does not accept the key."""
         check = await check_service(choice)
         if check.finding is CheckStatus.BROKEN:
             raise SettingsError(str(check.detail), str(check.fix))

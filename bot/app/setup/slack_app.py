@@ -1,18 +1,136 @@
-"""The first steps of `countersign setup slack`: the app, its bot token, and the way by which Slack reaches the bot."""
+"""First steps of `countersign setup slack`: the app, its bot token, and the connection."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from bot.app.setup.browser import can_open_browser, open_browser
-from bot.app.setup.slack_context import SECRET, BotToken, SlackStep, app_token_error
-from bot.app.setup.steps import OPEN, StepState, done, wrong
-from bot.app.setup.values import SetupValues, env_file
+from bot.app.setup.platform_steps import PlatformSetup, PlatformStep
+from bot.app.setup.steps import OPEN, StepState, done_state, form_error, wrong_state
+from bot.app.setup.values import env_file
 from bot.errors import CountersignError, SettingsError
 from bot.platforms.console.prompts import SetupTerminal
+from bot.platforms.slack.diagnostics import Scope, missing
 from bot.platforms.slack.listener import socket_url
 from bot.platforms.slack.manifest import CREATE_URL, FEATURES, build_manifest, creation_url, manifest_text
+from bot.platforms.slack.setup import find_app_id
+from bot.platforms.slack.web_api import Identity, SlackWebApiError, WebApi
+
+DEFAULT_NAME = "Countersign"
+SECRET = re.compile(r"[0-9a-f]{32}")
+MEMBER_ID = "in Slack, your profile picture, Profile, the three dots, Copy member ID"
+
+
+# -------------------- forms of tokens
+
+_FIND_TOKEN = "copy the Bot User OAuth Token (xoxb-…) from the page OAuth & Permissions of the app"  # noqa: S105
+_FIND_APP_TOKEN = "generate one under Basic Information, App-Level Tokens, with the scope connections:write"  # noqa: S105
+_WHOLE = "[!-~]+"
+"""Characters of a token, by which a damaged copy is recognized."""
+_BOT_TOKEN_ERRORS = (
+    ("", "Nothing was entered.", _FIND_TOKEN),
+    ("xapp-.*", "That is an app-level token. It is asked for in the next step.", _FIND_TOKEN),
+    ("xoxp-.*", "That is the token of a person (User OAuth Token), not of the bot.", _FIND_TOKEN),
+    (
+        r"xoxe[.-].*",
+        "That token expires: token rotation is on for the app.",
+        "create the app anew from the manifest, without token rotation, which cannot be turned off",
+    ),
+    (SECRET.pattern, "That is a secret of the app (Signing Secret or Client Secret), not a token.", _FIND_TOKEN),
+    ("(?!xoxb-).*", "That is not a bot token: those begin with xoxb-.", _FIND_TOKEN),
+    (f"(?!{_WHOLE}$).*", "The token has characters that no token has.", "copy it again, whole"),
+)
+_APP_TOKEN_ERRORS = (
+    ("", "Nothing was entered.", _FIND_APP_TOKEN),
+    ("xoxb-.*", "That is the bot token again. An app-level token begins with xapp-.", _FIND_APP_TOKEN),
+    ("(?!xapp-).*", "That is not an app-level token: those begin with xapp-.", _FIND_APP_TOKEN),
+    (f"(?!{_WHOLE}$).*", "The token has characters that no token has.", "copy it again, whole"),
+)
+
+
+def token_error(token: str) -> SettingsError | None:
+    """Return the error in the form of a bot token, None if it has the right one."""
+    return form_error(token, _BOT_TOKEN_ERRORS)
+
+
+def app_token_error(token: str) -> SettingsError | None:
+    """Return the error in the form of an app-level token, None if it has the right one."""
+    return form_error(token, _APP_TOKEN_ERRORS)
+
+
+@dataclass(frozen=True, slots=True)
+class BotToken:
+    """A token that Slack accepts, with its owner and the scopes that it lacks. `app` is empty if unknown."""
+
+    identity: Identity
+    app: str = ""
+    missing_scopes: tuple[Scope, ...] = ()
+    scopes_unknown: bool = False
+
+    @property
+    def label(self) -> str:
+        """The bot and its workspace, for people."""
+        return f"@{self.identity.name} in {urlsplit(self.identity.url).hostname or self.identity.team}"
+
+
+class SlackSetup(PlatformSetup[BotToken]):
+    """Setup of Slack, shared by its steps."""
+
+    subject = "slack"
+    token_name = "SLACK_BOT_TOKEN"  # noqa: S105
+
+    @property
+    def address(self) -> str:
+        """The public address for HTTP; empty for Socket Mode."""
+        return self.options.http or self.progress.get("http")
+
+    @property
+    def without(self) -> frozenset[str]:
+        """Features that the app is made without."""
+        return self.options.without or self.values.settings().slack_without
+
+    @property
+    def name(self) -> str:
+        """Name of the app."""
+        return self.options.name or self.progress.get("name") or DEFAULT_NAME
+
+    @asynccontextmanager
+    async def api(self, token: str = "") -> AsyncIterator[WebApi]:
+        """Open Slack with the bot token, or with another one."""
+        async with WebApi(token or self.token, url=self.values.settings().slack_api_url) as api:
+            yield api
+
+    async def check(self, token: str) -> BotToken:
+        """Check a bot token. Raises CountersignError with a cause and a fix."""
+        if (error := token_error(token)) is not None:
+            raise error
+        async with self.api(token) as api:
+            try:
+                identity, app = await api.identity(), await find_app_id(api)
+            except SlackWebApiError as refused:
+                if refused.code != "invalid_auth":
+                    raise
+                raise SettingsError(
+                    "Slack does not know the token.", "copy it again, whole; it begins with xoxb-"
+                ) from refused
+        if not identity.bot:
+            raise SettingsError("The token is a person's, not a bot's.", "copy the Bot User OAuth Token (xoxb-…)")
+        missing_scopes = missing(identity.scopes, self.without) if identity.scopes else ()
+        self.checked[token] = BotToken(identity, app, missing_scopes, scopes_unknown=not identity.scopes)
+        return self.checked[token]
+
+    def page(self, name: str) -> str:
+        """Return the address of a page of the app; that of the list of apps while its id is unknown."""
+        known = self.checked.get(self.token)
+        return f"{CREATE_URL}/{known.app}/{name}" if known is not None and known.app else CREATE_URL
+
+
+class SlackStep(PlatformStep[SlackSetup]):
+    """A step of Slack's setup."""
+
 
 # -------------------- the app
 
@@ -22,12 +140,12 @@ class AppStep(SlackStep):
 
     name, title = "app", "Create the app"
 
-    async def look(self) -> StepState:
-        """The app is there if it has a token, or if its page was opened before."""
+    async def inspect(self) -> StepState:
+        """Return the token's origin. Without a token the step is done once the person has said so."""
         if self._setup.token:
-            return done(f"SLACK_BOT_TOKEN is set in {self._values.origin('SLACK_BOT_TOKEN')}.")
+            return done_state(f"SLACK_BOT_TOKEN is set in {self._values.origin('SLACK_BOT_TOKEN')}.")
         if self._progress.get("created"):
-            return done(f"You created {self._setup.name}. To open the page again: --redo app")
+            return done_state(f"You created {self._setup.name}. To open the page again: --redo app")
         return OPEN
 
     async def guide(self) -> Sequence[str]:
@@ -48,7 +166,7 @@ class AppStep(SlackStep):
         ]
 
     async def apply(self) -> None:
-        """Save the features that were chosen by an option."""
+        """Save the features of --without."""
         if self._options.without:
             self._values.save({"SLACK_WITHOUT": ",".join(sorted(self._options.without))})
 
@@ -60,15 +178,15 @@ class AppStep(SlackStep):
         manifest = build_manifest(name, without, address)
         if without != self._values.settings().slack_without:
             self._values.save({"SLACK_WITHOUT": ",".join(sorted(without))})
-        self._progress.note(name=name, http=address)
+        self._progress.save(name=name, http=address)
         await self._open(terminal, creation_url(manifest), manifest_text(manifest))
         terminal.say(
             "On the page: choose the workspace, Next, Create. Then in the menu on the left Install App, Install to "
             "Workspace, and Allow.",
         )
         await terminal.wait_for_enter("Press Enter when the app is installed")
-        self._progress.note(created="yes")
-        terminal.done(f"{name} is created.")
+        self._progress.save(created="yes")
+        terminal.report_done(f"{name} is created.")
 
     async def _ask_features(self, terminal: SetupTerminal) -> frozenset[str]:
         everything = await terminal.choose(
@@ -103,7 +221,7 @@ class AppStep(SlackStep):
             address = await terminal.ask("Public https address of the bot", self._setup.address)
             if urlsplit(address).scheme == "https" and urlsplit(address).hostname:
                 return address.rstrip("/")
-            terminal.wrong("Slack calls https addresses only.", "write one such as https://bot.example.com")
+            terminal.report_error("Slack calls https addresses only.", "write one such as https://bot.example.com")
 
     async def _open(self, terminal: SetupTerminal, url: str, text: str) -> None:
         if not url:
@@ -112,10 +230,7 @@ class AppStep(SlackStep):
             )
             terminal.print(f"\n{text}\n")
             return
-        opened = False
-        if self._options.browser and can_open_browser() and await terminal.confirm("Open Slack in your browser?"):
-            opened = open_browser(url)
-        if opened:
+        if await self._open_in_browser(terminal, url, "Slack"):
             terminal.say("Slack's page is open in your browser, with the manifest filled in.")
         else:
             terminal.say("Open this address, with the manifest filled in:")
@@ -130,35 +245,35 @@ class TokenStep(SlackStep):
 
     name, title = "token", "Bot token"
 
-    async def look(self) -> StepState:
+    async def inspect(self) -> StepState:
         """Check the token that is set."""
         if not self._setup.token:
             return OPEN
         token = await self._setup.check(self._setup.token)
         before = self._progress.get("team")
         if before and before != token.identity.team:
-            return wrong(
+            return wrong_state(
                 f"The token is of {token.label}, not of the workspace that was set up ({before}).",
                 "set the token of that workspace, or go on with this one: --redo token",
             )
-        if token.lacking:
-            return wrong(f"{token.label}: {_lacking_text(token)}", _reinstall_text(token))
-        doubt = " Slack did not say its scopes." if token.scopes_unsaid else " It has all scopes."
-        return done(f"{token.label} ({token.identity.team}).{doubt}")
+        if token.missing_scopes:
+            return wrong_state(f"{token.label}: {_missing_scopes_text(token)}", _reinstall_text(token))
+        doubt = " Slack did not say its scopes." if token.scopes_unknown else " It has all scopes."
+        return done_state(f"{token.label} ({token.identity.team}).{doubt}")
 
     async def is_confirmed(self) -> bool:
-        """A token that was not entered here may be of the wrong workspace."""
+        """Return False before the first token was accepted: one set elsewhere may be of the wrong workspace."""
         return bool(self._progress.get("team"))
 
     async def guide(self) -> Sequence[str]:
-        """Say where the token is."""
+        """Return the steps to the token."""
         return [
             f"Copy the Bot User OAuth Token: {CREATE_URL}, the app, OAuth & Permissions.",
             f"Write to {env_file()}: SLACK_BOT_TOKEN=xoxb-…",
         ]
 
     async def apply(self) -> None:
-        """Save a token that was passed."""
+        """Save the token of standard input."""
         if not self._setup.token:
             return
         token = await self._setup.check(self._setup.token)
@@ -167,7 +282,7 @@ class TokenStep(SlackStep):
         self._note(token)
 
     async def ask(self, terminal: SetupTerminal) -> None:
-        """Offer the token that is set, or ask for one, until it is one of the right workspace with all scopes."""
+        """Offer the token that is set, or ask for another. Raises SettingsError for one of another workspace."""
         current = self._setup.token
         if current and (token := await self._offer(terminal, current)) is not None:
             self._note(token)
@@ -177,20 +292,18 @@ class TokenStep(SlackStep):
         token = await self._check_scopes(terminal, entered)
         if not await terminal.confirm(f"{token.label}: is this the right workspace?"):
             raise SettingsError("The token is of another workspace.", "copy the token of the app in the right one")
-        if current and current != entered:
-            origin = self._values.origin("SLACK_BOT_TOKEN")
-            if not await terminal.confirm(f"Replace the SLACK_BOT_TOKEN that {origin} has?"):
-                raise SettingsError("The old token was kept.", "use it, or replace it")
+        if not await self._may_replace(terminal, "SLACK_BOT_TOKEN", entered):
+            raise SettingsError("The old token was kept.", "use it, or replace it")
         self._values.save({"SLACK_BOT_TOKEN": entered})
         self._note(token)
-        terminal.done(f"SLACK_BOT_TOKEN is in {env_file()}, which only you can read.")
+        terminal.report_done(f"SLACK_BOT_TOKEN is in {env_file()}, which only you can read.")
 
     async def _offer(self, terminal: SetupTerminal, current: str) -> BotToken | None:
-        """Return the token that is set, if it works and the person wants it."""
+        """Return the token that is set if it works and is wanted."""
         try:
             token = await self._setup.check(current)
         except CountersignError as error:
-            terminal.wrong(f"SLACK_BOT_TOKEN does not work: {error.detailed_cause}", str(error.fix))
+            terminal.report_error(f"SLACK_BOT_TOKEN does not work: {error.detailed_cause}", str(error.fix))
             return None
         origin = self._values.origin("SLACK_BOT_TOKEN")
         if not await terminal.confirm(f"The SLACK_BOT_TOKEN in {origin} is {token.label}. Use it?"):
@@ -198,17 +311,17 @@ class TokenStep(SlackStep):
         return await self._check_scopes(terminal, current)
 
     async def _check_scopes(self, terminal: SetupTerminal, entered: str) -> BotToken:
-        """Return the token once it has all scopes, or once the person goes on without."""
+        """Return the token once it has all scopes, or once the missing ones are accepted."""
         while True:
             token = await self._setup.check(entered)
-            if token.scopes_unsaid:
+            if token.scopes_unknown:
                 terminal.warn("Slack did not say what the token may do.")
-            if not token.lacking:
-                terminal.done(f"{token.label}. It has all scopes.")
+            if not token.missing_scopes:
+                terminal.report_done(f"{token.label}. It has all scopes.")
                 return token
-            count = len(token.lacking)
-            terminal.wrong(f"{token.label}: {'1 scope is' if count == 1 else f'{count} scopes are'} missing.")
-            terminal.say(*(f"  {scope.name}: without it {scope.without}" for scope in token.lacking))
+            count = len(token.missing_scopes)
+            terminal.report_error(f"{token.label}: {'1 scope is' if count == 1 else f'{count} scopes are'} missing.")
+            terminal.say(*(f"  {scope.name}: without it {scope.without}" for scope in token.missing_scopes))
             where = f"{CREATE_URL}/{token.app}/oauth" if token.app else CREATE_URL
             terminal.say(f"Fix: {_reinstall_text(token)} ({where})")
             match await terminal.choose(
@@ -228,42 +341,44 @@ class TokenStep(SlackStep):
     def _note(self, token: BotToken) -> None:
         team = token.identity.team
         if self._progress.get("team") not in ("", team):
-            self._progress.note(channel="", message="", admins="")
-        self._progress.note(team=team)
+            self._progress.save(channel="", message="", admins="")
+        self._progress.save(team=team)
 
 
-def _lacking_text(token: BotToken) -> str:
-    lacking = "; ".join(f"{scope.name} (without it {scope.without})" for scope in token.lacking)
-    return f"it lacks {lacking}."
+def _missing_scopes_text(token: BotToken) -> str:
+    scopes = "; ".join(f"{scope.name} (without it {scope.without})" for scope in token.missing_scopes)
+    return f"it lacks {scopes}."
 
 
 def _reinstall_text(token: BotToken) -> str:
-    names = ", ".join(scope.name for scope in token.lacking)
+    names = ", ".join(scope.name for scope in token.missing_scopes)
     return f"under OAuth & Permissions add {names} to the Bot Token Scopes, then Reinstall to Workspace"
 
 
 class ConnectionStep(SlackStep):
-    """The way in: an app-level token, or the signing secret."""
+    """Connection of Slack to the bot: an app-level token, or the signing secret."""
 
     name, title = "connection", "Connection"
 
-    async def look(self) -> StepState:
+    async def inspect(self) -> StepState:
         """Check the app-level token; a signing secret can only be checked by its form."""
         token, secret = self._values.get("SLACK_APP_TOKEN"), self._values.get("SLACK_SIGNING_SECRET")
         if token and not self._setup.address:
             await self._check(token)
-            return done("Socket Mode: Slack offers a connection.")
+            return done_state("Socket Mode: Slack offers a connection.")
         if secret:
             if not SECRET.fullmatch(secret):
-                return wrong("SLACK_SIGNING_SECRET is not a signing secret.", "copy the 32 characters of the secret")
-            return done(f"HTTP: Slack calls {self._setup.address or 'the bot'}/slack/events.")
+                return wrong_state(
+                    "SLACK_SIGNING_SECRET is not a signing secret.", "copy the 32 characters of the secret"
+                )
+            return done_state(f"HTTP: Slack calls {self._setup.address or 'the bot'}/slack/events.")
         if token:
             await self._check(token)
-            return done("Socket Mode: Slack offers a connection.")
+            return done_state("Socket Mode: Slack offers a connection.")
         return OPEN
 
     async def guide(self) -> Sequence[str]:
-        """Say where the token or the secret is."""
+        """Return the steps to the token or the secret."""
         if self._setup.address:
             return [
                 f"Copy the Signing Secret: {self._setup.page('general')}, Basic Information, App Credentials.",
@@ -276,7 +391,7 @@ class ConnectionStep(SlackStep):
         ]
 
     async def apply(self) -> None:
-        """Save what was passed."""
+        """Save the token and the secret of standard input, and the address of --http."""
         token, secret = self._values.given.get("SLACK_APP_TOKEN"), self._values.given.get("SLACK_SIGNING_SECRET")
         if token:
             await self._check(token)
@@ -284,7 +399,7 @@ class ConnectionStep(SlackStep):
         if secret and SECRET.fullmatch(secret):
             self._values.save({"SLACK_SIGNING_SECRET": secret})
         if self._options.http:
-            self._progress.note(http=self._options.http)
+            self._progress.save(http=self._options.http)
 
     async def ask(self, terminal: SetupTerminal) -> None:
         """Ask for the token of Socket Mode, or for the signing secret of HTTP."""
@@ -297,9 +412,9 @@ class ConnectionStep(SlackStep):
         )
         entered = await terminal.ask_secret("App-level token, xapp-…")
         await self._check(entered)
-        if await _may_replace(terminal, self._values, "SLACK_APP_TOKEN", entered):
+        if await self._may_replace(terminal, "SLACK_APP_TOKEN", entered):
             self._values.save({"SLACK_APP_TOKEN": entered})
-        terminal.done(f"Slack offers a connection. SLACK_APP_TOKEN is in {env_file()}.")
+        terminal.report_done(f"Slack offers a connection. SLACK_APP_TOKEN is in {env_file()}.")
 
     async def _ask_secret(self, terminal: SetupTerminal) -> None:
         terminal.say(
@@ -312,29 +427,25 @@ class ConnectionStep(SlackStep):
                 "That is not a signing secret: it has 32 characters, 0 to 9 and a to f.",
                 "copy Signing Secret, not Client Secret or Verification Token",
             )
-        if await _may_replace(terminal, self._values, "SLACK_SIGNING_SECRET", entered):
+        if await self._may_replace(terminal, "SLACK_SIGNING_SECRET", entered):
             self._values.save({"SLACK_SIGNING_SECRET": entered})
         if not self._values.get("PUBLIC_URL"):
             self._values.save({"PUBLIC_URL": self._setup.address})
-        terminal.done(f"SLACK_SIGNING_SECRET is in {env_file()}. Whether it is the app's shows with the first request.")
+        terminal.report_done(
+            f"SLACK_SIGNING_SECRET is in {env_file()}. Whether it is the app's shows with the first request."
+        )
         terminal.say(f"A proxy has to hand {self._setup.address}/slack/events to the bot: docs/slack.md says how.")
 
     async def _check(self, token: str) -> None:
-        """Raise CountersignError for a token that opens no connection, or that is another app's."""
+        """Raise CountersignError for a token that opens no connection or belongs to another app."""
         if (error := app_token_error(token)) is not None:
             raise error
         async with self._setup.api(self._setup.token or token) as api:
             await socket_url(api, token)
-        app = (await self._setup.require_token()).app if await self._has_token() else ""
+        app = (await self._setup.require_token()).app if await self._setup.has_token() else ""
         other = token.split("-")[2] if token.count("-") >= 3 else ""
         if app and other.startswith("A") and other != app:
             raise SettingsError(
                 f"The app-level token is of app {other}, the bot token of app {app}.",
                 "generate it on the page of the app whose bot token you entered",
             )
-
-
-async def _may_replace(terminal: SetupTerminal, values: SetupValues, name: str, entered: str) -> bool:
-    """Return True if a value may be written: it is new, or the person lets it replace the old one."""
-    current = values.get(name)
-    return current in ("", entered) or await terminal.confirm(f"Replace the {name} that {values.origin(name)} has?")

@@ -1,4 +1,4 @@
-"""Steps of a setup: what each looks at, asks for and does, and how they are run with a person or without one."""
+"""Steps of a setup, and running them with a person at the terminal or for a script."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bot.errors import CountersignError, SettingsError
 from bot.platforms.console.prompts import SetupTerminal
 from bot.rendering.text_safety import single_line
 
-_LONGEST = 400
+_MAX_CHARACTERS = 400
 
 
 class StepStatus(Enum):
-    """What a look at a step finds."""
+    """Status of a step."""
 
     DONE = "done"
     OPEN = "open"
@@ -27,7 +27,7 @@ class StepStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """Result of a look: what is there, or what is wrong and how to correct it."""
+    """State of a step: `detail` says what is set up, or is the cause of an error with its `fix`."""
 
     status: StepStatus
     detail: str = ""
@@ -37,85 +37,85 @@ class StepState:
 OPEN = StepState(StepStatus.OPEN)
 
 
-def done(detail: str) -> StepState:
-    """Return the state of a step that needs nothing any more."""
+def done_state(detail: str) -> StepState:
+    """Return the state of a step that is set up."""
     return StepState(StepStatus.DONE, detail)
 
 
-def wrong(cause: str, fix: str = "") -> StepState:
+def wrong_state(cause: str, fix: str = "") -> StepState:
     """Return the state of a step whose values do not work."""
     return StepState(StepStatus.WRONG, cause, fix)
 
 
-def of_error(error: CountersignError) -> StepState:
-    """Return the state of a step whose look failed."""
-    return wrong(str(error.detailed_cause), str(error.fix))
+def error_state(error: CountersignError) -> StepState:
+    """Return the state of a step that could not be inspected."""
+    return wrong_state(str(error.detailed_cause), str(error.fix))
 
 
-def form_error(text: str, kinds: Iterable[tuple[str, str, str]]) -> SettingsError | None:
-    """Return the error of the first kind that a text has the form of, None if it has none. Each kind is a regular
+def form_error(text: str, forms: Iterable[tuple[str, str, str]]) -> SettingsError | None:
+    """Return the error of the first form that matches the text, None without a match. Each form is a regular
     expression, a cause and a fix.
     """
-    for pattern, cause, fix in kinds:
+    for pattern, cause, fix in forms:
         if re.fullmatch(pattern, text, re.DOTALL):
             return SettingsError(cause, fix)
     return None
 
 
 class Step(ABC):
-    """One step. `name` is what options call it, `title` what people read."""
+    """One step. `name` is its value of --redo, `title` its heading."""
 
     name: str
     title: str
 
     @abstractmethod
-    async def look(self) -> StepState:
-        """Return what is there. Changes and posts nothing."""
+    async def inspect(self) -> StepState:
+        """Return the state. Changes and posts nothing."""
 
     @abstractmethod
     async def guide(self) -> Sequence[str]:
-        """Return what is to be opened, done and set, as lines for `--print`."""
+        """Return instructions for `--print`: pages to open, variables to set."""
 
     @abstractmethod
     async def ask(self, terminal: SetupTerminal) -> None:
-        """Do the step with a person at the terminal. Raises CountersignError, which is told before it asks again."""
+        """Do the step with a person at the terminal. It is repeated after a CountersignError."""
 
     async def is_confirmed(self) -> bool:
-        """Return False if a person should look at what is there before it counts as done."""
+        """Return False if a person has to confirm the step although its state is DONE."""
         return True
 
     async def apply(self) -> None:
-        """Do what can be done without a person. Raises CountersignError."""
+        """Do the parts that need no person. Raises CountersignError."""
         return
 
 
-async def run_steps(terminal: SetupTerminal, steps: Sequence[Step], again: str, *, more: int = 1) -> bool:
-    """Run the steps with a person; the step that `again` names also if it is done. `more` steps follow. Return True if
-    anything was to do.
-    """
-    worked = False
+async def run_steps(terminal: SetupTerminal, steps: Sequence[Step], redo: str, *, more: int = 1) -> bool:
+    """Run the open steps and the step `redo` with a person; `more` steps follow. Return True if any ran."""
+    has_run = False
     for number, step in enumerate(steps, start=1):
         terminal.heading(number, len(steps) + more, step.title)
-        state = await _look(step)
-        if state.status is StepStatus.DONE and step.name != again and await step.is_confirmed():
-            terminal.done(single_line(state.detail, _LONGEST))
+        state = await _inspect(step)
+        if state.status is StepStatus.DONE and step.name != redo and await step.is_confirmed():
+            terminal.report_done(single_line(state.detail, _MAX_CHARACTERS))
             continue
         if state.status is StepStatus.WRONG:
-            terminal.wrong(single_line(state.detail, _LONGEST), single_line(state.fix, _LONGEST))
-        worked = True
-        await until_it_works(terminal, lambda step=step: step.ask(terminal))  # type: ignore[misc]
-    return worked
+            terminal.report_error(single_line(state.detail, _MAX_CHARACTERS), single_line(state.fix, _MAX_CHARACTERS))
+        has_run = True
+        await retry_until_done(terminal, lambda step=step: step.ask(terminal))  # type: ignore[misc]
+    return has_run
 
 
-async def until_it_works(terminal: SetupTerminal, action: Callable[[], Awaitable[None]]) -> None:
-    """Repeat an action until it raises no error; each error is told with its fix."""
+async def retry_until_done(terminal: SetupTerminal, action: Callable[[], Awaitable[None]]) -> None:
+    """Repeat an action until it raises no CountersignError. Each error is reported with its fix."""
     while True:
-        asked = terminal.questions
+        questions = terminal.questions
         try:
             await action()
         except CountersignError as error:
-            terminal.wrong(single_line(str(error.detailed_cause), _LONGEST), single_line(str(error.fix), _LONGEST))
-            if terminal.questions == asked:
+            terminal.report_error(
+                single_line(str(error.detailed_cause), _MAX_CHARACTERS), single_line(str(error.fix), _MAX_CHARACTERS)
+            )
+            if terminal.questions == questions:
                 await terminal.wait_for_enter("Press Enter to try again")
         else:
             return
@@ -123,7 +123,7 @@ async def until_it_works(terminal: SetupTerminal, action: Callable[[], Awaitable
 
 @dataclass(frozen=True, slots=True)
 class PrintedStep:
-    """Result of one step without a person."""
+    """A step as it is printed."""
 
     subject: str
     name: str
@@ -135,35 +135,33 @@ class PrintedStep:
 async def print_steps(
     out: TextIO, subject: str, steps: Sequence[Step], *, write: bool, as_json: bool
 ) -> Sequence[StepStatus]:
-    """Print every step with its state and what is to do; with `write`, do what can be done without a person first.
-    Return the states.
-    """
-    states = []
+    """Print every step with its state and instructions; with `write`, apply it first. Return the statuses."""
+    statuses = []
     for number, step in enumerate(steps, start=1):
-        state = await _look(step)
+        state = await _inspect(step)
         if write and state.status is not StepStatus.WRONG:
-            state = await _applied(step)
+            state = await _apply(step)
         guide = tuple(await step.guide()) if state.status is not StepStatus.DONE else ()
         printed = PrintedStep(subject, step.name, step.title, state, guide)
         out.write(f"{_as_json(printed) if as_json else _as_text(printed, number, len(steps) + 1)}\n")
         out.flush()
-        states.append(state.status)
-    return states
+        statuses.append(state.status)
+    return statuses
 
 
-async def _look(step: Step) -> StepState:
+async def _inspect(step: Step) -> StepState:
     try:
-        return await step.look()
+        return await step.inspect()
     except CountersignError as error:
-        return of_error(error)
+        return error_state(error)
 
 
-async def _applied(step: Step) -> StepState:
+async def _apply(step: Step) -> StepState:
     try:
         await step.apply()
-        return await step.look()
+        return await step.inspect()
     except CountersignError as error:
-        return of_error(error)
+        return error_state(error)
 
 
 def _as_json(step: PrintedStep) -> str:
@@ -173,8 +171,8 @@ def _as_json(step: PrintedStep) -> str:
             "step": step.name,
             "title": step.title,
             "status": step.state.status.value,
-            "detail": single_line(step.state.detail, _LONGEST),
-            "fix": single_line(step.state.fix, _LONGEST),
+            "detail": single_line(step.state.detail, _MAX_CHARACTERS),
+            "fix": single_line(step.state.fix, _MAX_CHARACTERS),
             "guide": [line for line in step.guide if line],
         },
         ensure_ascii=False,
@@ -183,7 +181,7 @@ def _as_json(step: PrintedStep) -> str:
 
 def _as_text(step: PrintedStep, number: int, count: int) -> str:
     lines = [f"[{number}/{count}] {step.title}"]
-    detail, fix = single_line(step.state.detail, _LONGEST), single_line(step.state.fix, _LONGEST)
+    detail, fix = single_line(step.state.detail, _MAX_CHARACTERS), single_line(step.state.fix, _MAX_CHARACTERS)
     match step.state.status:
         case StepStatus.DONE:
             lines.append(f"  ✓ {detail}")
@@ -195,8 +193,8 @@ def _as_text(step: PrintedStep, number: int, count: int) -> str:
     return "\n".join([*lines, ""])
 
 
-def exit_code(states: Sequence[StepStatus]) -> int:
+def exit_code(statuses: Sequence[StepStatus]) -> int:
     """Return 0 if everything is done, 1 if something is wrong, and 4 if steps are left."""
-    if StepStatus.WRONG in states:
+    if StepStatus.WRONG in statuses:
         return 1
-    return 4 if StepStatus.OPEN in states else 0
+    return 4 if StepStatus.OPEN in statuses else 0

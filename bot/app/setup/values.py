@@ -1,6 +1,6 @@
-"""Values of a setup: those that are in force, where each is from, and the file that new ones are written to.
+"""Options, values and progress of a setup.
 
-Beside them, `Progress` remembers what no setting says: the name of the app, the channel of the first message.
+Values are settings, saved in `.env`. `Progress` has the rest: the name of the app, the channel of the first message.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,43 @@ from bot.folders import find_folders
 from bot.settings import Settings, read_environment, read_settings
 from bot.storage.address import read_address
 
+WORKSPACE = "workspace"
+"""Value of `admin` for the platform's own admins."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetupOptions:
+    """Options of `countersign setup`, without secrets, because others can read the command line of a process.
+
+    `write` applies the steps that need no person. `redo` is the name of a step to repeat. `wait` is in seconds.
+    """
+
+    subject: str = ""
+    print_only: bool = False
+    write: bool = False
+    stdin: bool = False
+    as_json: bool = False
+    redo: str = ""
+    name: str = ""
+    without: frozenset[str] = frozenset()
+    http: str = ""
+    server: str = ""
+    channel: str = ""
+    admin: str = ""
+    approvers: tuple[str, ...] = field(default=())
+    model: str = ""
+    message: bool = True
+    browser: bool = True
+    wait: float = 180.0
+
 
 def env_file() -> Path:
-    """Return the file that values are written to."""
+    """Return the `.env` that the setup writes."""
     return find_folders().env_file
 
 
 class SetupValues:
-    """Settings by name. `given` are values that were passed for this run and are not saved yet."""
+    """Settings by name. `given` are the values of standard input, which are not saved yet."""
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
         self.given = {name: value.strip() for name, value in (given or {}).items() if value and value.strip()}
@@ -36,7 +66,7 @@ class SetupValues:
         return self.given.get(name) or read_environment().get(name, "").strip()
 
     def origin(self, name: str) -> str:
-        """Return where a value is from, for people; empty if it is not set."""
+        """Return the source of a value for messages; empty if it is not set."""
         if name in self.given:
             return "standard input"
         if os.environ.get(name, "").strip():
@@ -51,14 +81,12 @@ class SetupValues:
         return read_settings(**{**given, **overrides})
 
     def with_names(self, name: str, more: Sequence[str]) -> str:
-        """Return a comma-separated list of names with more of them at its end."""
+        """Return a comma-separated setting with names added at its end."""
         present = [word.strip() for word in self.get(name).split(",") if word.strip()]
         return ",".join(dict.fromkeys([*present, *more]))
 
     def save(self, values: Mapping[str, str]) -> None:
-        """Write values to `.env`. Raises SettingsError if one of them would not count, because the environment has
-        another.
-        """
+        """Write values to `.env`. Raises SettingsError if the environment overrides one of them."""
         for name, value in values.items():
             if os.environ.get(name, "").strip() not in ("", value):
                 raise SettingsError(
@@ -77,18 +105,18 @@ class SetupValues:
 
 
 class Progress:
-    """What a setup has done beside settings, in a file beside the database, without secrets."""
+    """Results of a setup that are no settings and no secrets, in `setup.json` beside the database."""
 
     def __init__(self, settings: Settings, subject: str) -> None:
         self._path = read_address(settings.database_url).folder / "setup.json"
         self._subject = subject
 
     def get(self, name: str) -> str:
-        """Return a noted value; empty if there is none."""
+        """Return a saved value; empty if there is none."""
         return str(self._read().get(self._subject, {}).get(name, ""))
 
-    def note(self, **values: str) -> None:
-        """Note values; an empty one is forgotten. Raises SettingsError."""
+    def save(self, **values: str) -> None:
+        """Save values; an empty one is removed. Raises SettingsError."""
         everything = self._read()
         own = {**everything.get(self._subject, {}), **values}
         everything[self._subject] = {name: value for name, value in own.items() if value}

@@ -15,9 +15,8 @@ from io import StringIO
 from dotenv import dotenv_values
 
 from bot.app.setup.env_file import is_private
-from bot.app.setup.options import SetupOptions
 from bot.app.setup.steps import Step, StepStatus, exit_code, print_steps, run_steps
-from bot.app.setup.values import Progress, SetupValues, env_file
+from bot.app.setup.values import Progress, SetupOptions, SetupValues, env_file
 from bot.domain.health import CheckStatus
 from bot.errors import CountersignError, SettingsError
 from bot.platforms.console.prompts import SetupTerminal, is_interactive, open_setup_terminal
@@ -25,12 +24,12 @@ from bot.settings import Settings
 
 SUBJECTS = {"slack": "Slack", "discord": "Discord", "model": "Language model"}
 INTERRUPTED = 130
-_LONGEST_INPUT = 100_000
+_MAX_INPUT = 100_000
 _TOKENS = {"slack": ("SLACK_BOT_TOKEN",), "discord": ("DISCORD_TOKEN",)}
 
 
 async def set_up(settings: Settings, options: SetupOptions) -> int:
-    """Set up a subject, or what the person wants, and return the exit code. Raises CountersignError."""
+    """Set up one subject, or those that the person chooses. Return the exit code. Raises CountersignError."""
     if options.redo and options.subject:
         names = [step.name for step in _steps(options.subject, settings, SetupValues(), options)]
         if options.redo not in names:
@@ -69,7 +68,7 @@ def _steps(subject: str, settings: Settings, values: SetupValues, options: Setup
 
 
 async def _guide(terminal: SetupTerminal, settings: Settings, options: SetupOptions) -> tuple[int, bool]:
-    """Guide a person through one subject or several. Return the exit code, and True if the bot is to be started."""
+    """Guide a person through one subject or several. Return the exit code, and True to start the bot."""
     values = SetupValues()
     if not is_private(env_file()):
         terminal.warn(f"Others on this machine can read {env_file()}. The setup makes it yours alone when it writes.")
@@ -102,9 +101,9 @@ async def _guide_subject(
     name = options.subject
     steps = _steps(name, settings, values, options)
     terminal.print(f"Countersign setup: {SUBJECTS[name]}. Ctrl-C stops; what is done is kept.")
-    worked = await run_steps(terminal, steps, options.redo)
+    has_run = await run_steps(terminal, steps, options.redo)
     terminal.heading(len(steps) + 1, len(steps) + 1, "Check")
-    if not worked:
+    if not has_run:
         terminal.say(f"Everything was done before. To change a step: --redo {'|'.join(step.name for step in steps)}")
     return await _finish(terminal, values, list(dict.fromkeys([name, "model"])))
 
@@ -130,7 +129,7 @@ async def _check(terminal: SetupTerminal, values: SetupValues, subjects: Sequenc
     try:
         worst = await examine_subjects(values.settings(), subjects, as_json=False, prefix="  ")
     except CountersignError as error:
-        terminal.wrong(str(error.detailed_cause), str(error.fix))
+        terminal.report_error(str(error.detailed_cause), str(error.fix))
         return 1
     return 1 if worst is CheckStatus.BROKEN else 0
 
@@ -215,7 +214,7 @@ def _read_stdin() -> dict[str, str]:
     """Return the variables of standard input, which are lines of `.env`. Raises SettingsError."""
     if sys.stdin.isatty():
         raise SettingsError("--stdin reads NAME=VALUE lines, and standard input is a terminal.", "pass them by a pipe")
-    given = dotenv_values(stream=StringIO(sys.stdin.read(_LONGEST_INPUT)), interpolate=False)
+    given = dotenv_values(stream=StringIO(sys.stdin.read(_MAX_INPUT)), interpolate=False)
     known = {name: value for name, value in given.items() if value}
     unknown = [name for name in known if not name.isupper() or not name.isidentifier()]
     if unknown:

@@ -1,6 +1,6 @@
-"""Questions of a guided setup at a terminal: text, secrets, choices, yes or no, and what was done.
+"""Questions and progress of a guided setup at a terminal: text, secrets, choices, yes or no.
 
-While the setup runs the terminal echoes nothing by itself, so that a secret that is pasted too early is not shown.
+While the setup runs the terminal does not echo, so that a secret that is pasted too early is not shown.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ _STYLE = Style.from_dict({"selected-option": "bold ansicyan", "number": "", "opt
 
 
 class SetupTerminal:
-    """A person's terminal. Interrupting a question raises KeyboardInterrupt, ending the input EOFError."""
+    """The terminal of the setup. Interrupting a question raises KeyboardInterrupt, ending the input EOFError."""
 
     def __init__(self, out: TextIO, theme: ConsoleTheme) -> None:
         self._out = out
         self._theme = theme
         self.questions = 0
-        """Questions so far."""
+        """Number of questions so far."""
 
     def print(self, text: str = "") -> None:
-        """Print lines as they are, so that addresses can be copied whole."""
+        """Print lines without wrapping, so that addresses can be copied whole."""
         self._out.write(f"{self._theme.own_text(text)}\n")
         self._out.flush()
 
     def heading(self, number: int, count: int, title: str) -> None:
-        """Begin a step."""
+        """Print the heading of a step."""
         self.print(f"\n{self._theme.accent(f'[{number}/{count}]')} {self._theme.bold(title)}")
 
-    def done(self, text: str) -> None:
-        """Say what is done."""
+    def report_done(self, text: str) -> None:
+        """Report a result."""
         self._marked(self._theme.success("✓"), text)
 
     def warn(self, text: str) -> None:
-        """Say what may be meant otherwise."""
+        """Print a doubt that does not stop the setup."""
         self._marked(self._theme.warn("!"), text)
 
-    def wrong(self, cause: str, fix: str = "") -> None:
-        """Say what failed, and how to correct it."""
+    def report_error(self, cause: str, fix: str = "") -> None:
+        """Report an error and its fix."""
         self._marked(self._theme.error("✗"), cause)
         if fix:
             self._wrapped(f"Fix: {fix}", "    ")
@@ -95,7 +95,7 @@ class SetupTerminal:
         return (await self._read(f"{question}{f' [{hint}]' if hint else ''}")).strip() or default
 
     async def ask_secret(self, question: str) -> str:
-        """Return a typed or pasted secret, of which each character is shown as a star."""
+        """Return a typed or pasted secret. Each character is shown as a star."""
         return (await self._read(f"{question} (hidden)", secret=True)).strip()
 
     async def confirm(self, question: str, *, default: bool = True) -> bool:
@@ -104,7 +104,7 @@ class SetupTerminal:
             answer = (await self._read(f"{question} [{'Y/n' if default else 'y/N'}]")).strip().lower()
             if answer in ("", "y", "yes", "n", "no"):
                 return answer.startswith("y") if answer else default
-            self.wrong("That is neither yes nor no.", "type y or n, or press Enter for the one in capitals")
+            self.report_error("That is neither yes nor no.", "type y or n, or press Enter for the one in capitals")
 
     async def choose(self, question: str, options: Sequence[tuple[T, str]], default: T | None = None) -> T:
         """Return one of several values, by its number or with the arrow keys."""
@@ -119,7 +119,7 @@ class SetupTerminal:
         return await prompt.prompt_async()
 
     async def wait_for_enter(self, text: str = "Press Enter to go on") -> None:
-        """Wait until the person goes on."""
+        """Wait for Enter."""
         await self._read(text)
 
     async def _read(self, question: str, *, secret: bool = False) -> str:
@@ -130,7 +130,7 @@ class SetupTerminal:
 
 
 def is_interactive() -> bool:
-    """Return True if a person can be asked and can read."""
+    """Return True if input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 

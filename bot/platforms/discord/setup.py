@@ -1,4 +1,4 @@
-"""What `countersign setup discord` asks Discord: the application, servers and channels, and the first message."""
+"""Requests of `countersign setup discord`: the application, servers and channels, and the first message."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.sending import DiscordMessages
 
 PORTAL = "https://discord.com/developers/applications"
-_TO_POST = PERMISSIONS[0].value | PERMISSIONS[1].value
-_MOST = 100
+_POST_PERMISSIONS = PERMISSIONS[0].value | PERMISSIONS[1].value
+_MAX_SERVERS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +38,20 @@ class Channel:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """A person who owns the application."""
+class Member:
+    """A member of a server, or the owner of the application."""
 
     id: str
     name: str
 
 
-async def joined_servers(rest: Rest) -> Sequence[Server]:
-    """Return the servers that the bot is in, not from a cache. Raises DeliveryFailed."""
+async def list_servers(rest: Rest) -> Sequence[Server]:
+    """Return the servers of the bot, past any cache. Raises DeliveryFailed."""
     async with rest.request("list its servers") as client:
-        return [Server(str(guild.id), guild.name) async for guild in client.fetch_guilds(limit=_MOST)]
+        return [Server(str(guild.id), guild.name) async for guild in client.fetch_guilds(limit=_MAX_SERVERS)]
 
 
-async def server_permissions(rest: Rest, server: str) -> Sequence[str]:
+async def missing_permissions(rest: Rest, server: str) -> Sequence[str]:
     """Return the names of the permissions that the bot lacks in a server. Raises DeliveryFailed."""
     identity = await rest.identity()
     async with rest.request("look at the bot's own rights") as client:
@@ -60,7 +60,7 @@ async def server_permissions(rest: Rest, server: str) -> Sequence[str]:
     return [str(permission.name) for permission in missing(me.guild_permissions.value)]
 
 
-async def open_channels(rest: Rest, server: str) -> Sequence[Channel]:
+async def list_channels(rest: Rest, server: str) -> Sequence[Channel]:
     """Return the text channels in which the bot may post, in their order. Raises DeliveryFailed."""
     identity = await rest.identity()
     async with rest.request("list the channels") as client:
@@ -71,35 +71,37 @@ async def open_channels(rest: Rest, server: str) -> Sequence[Channel]:
         Channel(str(channel.id), channel.name)
         for channel in sorted(channels, key=lambda channel: (channel.position, channel.id))
         if isinstance(channel, discord.TextChannel)
-        and (channel.permissions_for(me).value & _TO_POST == _TO_POST or me.guild_permissions.administrator)
+        and (
+            channel.permissions_for(me).value & _POST_PERMISSIONS == _POST_PERMISSIONS
+            or me.guild_permissions.administrator
+        )
     ]
 
 
-async def application_owner(rest: Rest) -> Owner | None:
-    """Return the person who owns the application; None for a team. Raises DeliveryFailed."""
+async def fetch_owner(rest: Rest) -> Member | None:
+    """Return the owner of the application, None for a team. Raises DeliveryFailed."""
     async with rest.request("look at the application") as client:
         info = await client.application_info()
-    return None if info.team is not None else Owner(str(info.owner.id), info.owner.display_name)
+    return None if info.team is not None else Member(str(info.owner.id), info.owner.display_name)
 
 
-async def find_members(rest: Rest, server: str, text: str) -> Sequence[Owner]:
-    """Return the members of a server that an id or the beginning of a name means. Raises DeliveryFailed."""
+async def find_members(rest: Rest, server: str, text: str) -> Sequence[Member]:
+    """Return the members of a server with an id or a prefix of their names. Raises DeliveryFailed."""
     word = text.strip().lstrip("@").strip("<!@>")
     async with rest.request("look up a member") as client:
         guild = await client.fetch_guild(int(server), with_counts=False)
         if word.isdecimal():
-            found = [await guild.fetch_member(int(word))]
-        else:
-            members = await client.http.request(
-                discord.http.Route("GET", "/guilds/{guild_id}/members/search", guild_id=int(server)),
-                params={"query": word, "limit": 10},
-            )
-            return [
-                Owner(str(member["user"]["id"]), member.get("nick") or member["user"]["username"])
-                for member in members
-                if not member["user"].get("bot")
-            ]
-    return [Owner(str(member.id), member.display_name) for member in found if not member.bot]
+            member = await guild.fetch_member(int(word))
+            return [] if member.bot else [Member(str(member.id), member.display_name)]
+        members = await client.http.request(
+            discord.http.Route("GET", "/guilds/{guild_id}/members/search", guild_id=int(server)),
+            params={"query": word, "limit": 10},
+        )
+    return [
+        Member(str(member["user"]["id"]), member.get("nick") or member["user"]["username"])
+        for member in members
+        if not member["user"].get("bot")
+    ]
 
 
 async def post_first_message(rest: Rest, server: str, channel: str) -> str:

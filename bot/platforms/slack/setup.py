@@ -1,4 +1,4 @@
-"""What `countersign setup slack` asks Slack: the owner of a token, people, channels, and the first message."""
+"""Requests of `countersign setup slack`: the owner of a token, users, channels, and the first message."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from bot.platforms.slack.message_blocks import outgoing_message
 from bot.platforms.slack.sending import SlackMessages
 from bot.platforms.slack.web_api import SlackWebApiError, WebApi
 
-PAGE = 200
-PAGES = 20
-"""Pages of a list that are read: four thousand people or channels."""
+PAGE_SIZE = 200
+MAX_PAGES = 20
+"""Pages of a list that are read: four thousand users or channels."""
 _CHANNEL_ID = re.compile(r"[CG][A-Z0-9]{7,}")
 _CHANNEL_LINK = re.compile(r"/archives/([CG][A-Z0-9]{7,})")
 _USER_ID = re.compile(r"[UW][A-Z0-9]{7,}")
@@ -37,15 +37,15 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A person of the workspace."""
+    """A user of the workspace."""
 
     id: str
     name: str
     role: str
-    """What Slack says of the account: owner, admin, member."""
+    """`owner`, `admin`, `member` or `guest`, as Slack reports it."""
 
 
-async def app_of(api: WebApi) -> str:
+async def find_app_id(api: WebApi) -> str:
     """Return the id of the app that a bot token belongs to; empty if Slack does not say."""
     identity = await api.identity()
     try:
@@ -56,14 +56,14 @@ async def app_of(api: WebApi) -> str:
 
 
 async def find_users(api: WebApi, text: str) -> Sequence[User]:
-    """Return the people that a member id, an e-mail address or a name means. Raises DeliveryFailed; for an e-mail
-    address SlackWebApiError with the code missing_scope if the app may not look it up.
+    """Return the users with a member id, an e-mail address or a name. Raises DeliveryFailed; for an e-mail address
+    SlackWebApiError with the code missing_scope if the app may not look it up.
     """
     word = text.strip().strip("<>").lstrip("@")
     if _USER_ID.fullmatch(word):
-        return [_user(await api.read("users.info", user=word), "user")]
+        return [_require_user(await api.read("users.info", user=word), "user")]
     if _EMAIL.fullmatch(word):
-        return [_user(await api.read("users.lookupByEmail", email=word), "user")]
+        return [_require_user(await api.read("users.lookupByEmail", email=word), "user")]
     wanted = word.casefold()
     return [
         _read_user(account)
@@ -82,8 +82,8 @@ async def find_group(api: WebApi, handle: str) -> str:
     return ""
 
 
-async def joined_channels(api: WebApi) -> Sequence[Channel]:
-    """Return the channels that the bot is in. Raises DeliveryFailed."""
+async def list_joined_channels(api: WebApi) -> Sequence[Channel]:
+    """Return the channels of the bot. Raises DeliveryFailed."""
     scopes = (await api.identity()).scopes
     wanted = (("public_channel", "channels:read"), ("private_channel", "groups:read"))
     kinds = ",".join(kind for kind, scope in wanted if scope in scopes or not scopes)
@@ -94,9 +94,7 @@ async def joined_channels(api: WebApi) -> Sequence[Channel]:
 
 
 async def find_channel(api: WebApi, text: str) -> Channel | None:
-    """Return the channel that an id, a link or a #name means; None for one that the bot cannot see. Raises
-    DeliveryFailed.
-    """
+    """Return the channel with an id, a link or a #name; None if the bot cannot see it. Raises DeliveryFailed."""
     word = text.strip()
     link = _CHANNEL_LINK.search(word)
     channel_id = link[1] if link else word
@@ -109,7 +107,7 @@ async def find_channel(api: WebApi, text: str) -> Channel | None:
             return None
         return _read_channel(info) if isinstance(info, dict) else None
     name = word.lstrip("#").casefold()
-    joined = next((channel for channel in await joined_channels(api) if channel.name.casefold() == name), None)
+    joined = next((channel for channel in await list_joined_channels(api) if channel.name.casefold() == name), None)
     if joined is not None:
         return joined
     async for channel in _pages(api, "conversations.list", "channels", types="public_channel", exclude_archived="true"):
@@ -141,13 +139,13 @@ async def post_first_message(api: WebApi, channel: str, *, commands: bool) -> st
 
 async def _pages(api: WebApi, method: str, key: str, **arguments: Any) -> AsyncIterator[Mapping[str, Any]]:
     cursor: str | None = None
-    for _page in range(PAGES):
-        answer = await api.read(method, limit=PAGE, cursor=cursor, **arguments)
-        entries = answer.get(key)
+    for _page in range(MAX_PAGES):
+        response = await api.read(method, limit=PAGE_SIZE, cursor=cursor, **arguments)
+        entries = response.get(key)
         for entry in entries if isinstance(entries, list) else ():
             if isinstance(entry, dict):
                 yield entry
-        metadata = answer.get("response_metadata")
+        metadata = response.get("response_metadata")
         cursor = str(metadata.get("next_cursor") or "") if isinstance(metadata, dict) else ""
         if not cursor:
             return
@@ -162,8 +160,8 @@ def _read_channel(channel: Mapping[str, Any]) -> Channel:
     )
 
 
-def _user(answer: Mapping[str, Any], key: str) -> User:
-    account = answer.get(key)
+def _require_user(response: Mapping[str, Any], key: str) -> User:
+    account = response.get(key)
     if not isinstance(account, dict) or account.get("deleted") or account.get("is_bot"):
         raise NotFound("That is no person who uses this workspace.", "name a member of it")
     return _read_user(account)
