@@ -81,7 +81,7 @@ async def test_a_readable_result_alone_is_shown_as_it_is_and_the_first_answer_ha
 @pytest.mark.parametrize(
     ("arguments", "heading"),
     [
-        ({"place": "Osaka", "days": 4}, "**Weather forecast** (weather) for Osaka (days 4):"),
+        ({"place": "Osaka", "days": 4}, "**Weather forecast** (weather) for Osaka, days 4:"),
         ({"place": "Osaka"}, "**Weather forecast** (weather) for Osaka:"),
         ({"days": 4}, "**Weather forecast** (weather) for days 4:"),
         ({"place": "x" * 80}, "**Weather forecast** (weather) for " + "x" * 59 + "…:"),
@@ -144,21 +144,18 @@ async def test_with_tools_forbidden_the_answer_is_written_from_the_transcript() 
 
 
 DATA: list[tuple[Any, str]] = [
-    (
-        [{"id": 1, "text": "milk"}, {"id": 2, "text": "a|b"}],
-        "| id | text |\n| --- | --- |\n| 1 | milk |\n| 2 | a\\|b |",
-    ),
-    ({"result": [{"id": 1, "text": "milk"}]}, "- id: 1, text: milk"),
+    ([{"id": 1, "text": "milk"}, {"id": 2, "text": "a|b"}], "- **id**: 1, **text**: milk\n- **id**: 2, **text**: a|b"),
+    ({"result": [{"id": 1, "text": "milk"}]}, "- **id**: 1, **text**: milk"),
     ({"result": []}, "(an empty list)"),
     ({"result": 7}, "7"),
     ({"city_name": "Tokyo", "dry": True, "wind": None}, "- **city name**: Tokyo\n- **dry**: yes\n- **wind**: -"),
-    ({"a": {"b": [1, 2]}, "c": 3}, "- **a**: \n  - **b**: \n    - 1\n    - 2\n- **c**: 3"),
+    ({"a": {"b": [1]}, "c": 3}, '```json\n{\n  "a": {\n    "b": [\n      1\n    ]\n  },\n  "c": 3\n}\n```'),
     (list(range(14)), "- 9\n- … and 4 more"),
 ]
 
 
 @pytest.mark.parametrize(("data", "shown"), DATA)
-async def test_data_becomes_a_table_or_a_list(data: Any, shown: str) -> None:
+async def test_data_becomes_a_list_and_nested_data_json(data: Any, shown: str) -> None:
     text = (await reply(answered("x", "notes__list_notes", structured=data))).text
     assert shown in text
 

@@ -61,8 +61,7 @@ _SMALL_TALK = [
 ]
 
 _MOST_CHARACTERS, _MOST_LINES = 1500, 40
-_MOST_ROWS, _MOST_PAIRS, _MOST_COLUMNS, _LONGEST_CELL = 10, 20, 6, 60
-_DEEPEST = 3
+_MOST_ROWS, _MOST_FIELDS, _LONGEST_CELL = 10, 6, 60
 _MOST_SERVERS, _MOST_TOOLS, _MOST_EXAMPLES = 12, 8, 3
 _MOST_SHOWN = 20
 _ENOUGH = 0.5
@@ -86,34 +85,30 @@ def help_text(opening: str, tools: Sequence[Tool], today: date) -> str:
     servers: dict[str, list[str]] = {}
     for tool in tools:
         servers.setdefault(_line(tool.server, 40) or "tools", []).append(_title(tool))
-    lines = [
-        f"- **{server}**: {' · '.join([*titles[:_MOST_TOOLS], *_more(titles, _MOST_TOOLS)])}"
-        for server, titles in islice(servers.items(), _MOST_SERVERS)
-    ]
+    lines = [f"- **{server}**: {' · '.join(_first(titles, _MOST_TOOLS))}" for server, titles in servers.items()]
     more = len(servers) - _MOST_SERVERS
-    lines += ["- " + ngettext("… and {n} more server", "… and {n} more servers", more)] if more > 0 else []
-    phrases = " · ".join(f"`{example}`" for example in examples(tools, today))
+    lines[_MOST_SERVERS:] = (
+        ["- " + ngettext("… and {n} more server", "… and {n} more servers", more)] if more > 0 else []
+    )
+    phrases = " · ".join(f"`{example}`" for example in _examples(tools, today))
     reach = _("What I can reach:") + "\n\n" + "\n".join(lines)
     parts = [str(opening), reach, _("For example: {examples}", examples=phrases) if phrases else "", real]
     return "\n\n".join(filter(None, parts))
 
 
-def examples(tools: Sequence[Tool], today: date) -> list[str]:
+def _examples(tools: Sequence[Tool], today: date) -> list[str]:
     """Return a few messages that are sure to work, at most one for each server: each has been tried."""
-    endings = {("place",): " in Tokyo", ("text",): ": hello", (): ""}
-    candidates: list[tuple[int, int, str]] = []
-    for n, tool in enumerate(tools):
-        needs = tuple(parameter.kind for parameter in parameters(tool.input_schema) if parameter.required)
-        title = _title(tool).lower()
-        is_adding = any("add" in VERBS.get(term, ()) for term in terms(title)[:1])
-        if needs in endings and is_adding is (needs == ("text",)):
-            is_aid = any("search" in VERBS.get(term, ()) for term in terms(title)[:1])  # `Find an area`
-            candidates.append((list(endings).index(needs) + is_aid * len(endings), n, title + endings[needs]))
-    by_server: dict[str, str] = {}
     planner = Planner(tools, today)
-    for _rank, n, example in sorted(candidates)[: 2 * _MOST_EXAMPLES]:
-        if [(step.tool, step.missing) for step in planner.plan(example).steps] == [(tools[n], ())]:
-            by_server.setdefault(tools[n].server, example)
+    by_server: dict[str, str] = {}
+    for needs, ending in ((["place"], " in Tokyo"), (["text"], ": hello"), ([], "")):
+        for tool in tools:
+            title, required = _title(tool).lower(), [other for other in parameters(tool.input_schema) if other.required]
+            actions = VERBS.get(next(iter(terms(title)), ""), frozenset())
+            if [other.kind for other in required] != needs or ("add" in actions) is not (needs == ["text"]):
+                continue
+            is_sure = [(step.tool, step.missing) for step in planner.plan(title + ending).steps] == [(tool, ())]
+            if is_sure and "search" not in actions:
+                by_server.setdefault(tool.server, title + ending)
     return list(by_server.values())[:_MOST_EXAMPLES]
 
 
@@ -122,13 +117,12 @@ def examples(tools: Sequence[Tool], today: date) -> list[str]:
 
 def ask_for_missing(step: Step) -> str:
     """Return the question for the missing arguments, in the words of the schema."""
-    tool = _named(step.tool)
+    tool, first = _named(step.tool), step.missing[0]
     if len(step.missing) == 1:
-        argument = _described(step.missing[0])
-        return _("To use {tool} I still need {argument}. What should it be?", tool=tool, argument=argument)
+        return _("To use {tool} I still need {argument}. What should it be?", tool=tool, argument=_described(first))
     lead = _("To use {tool} I still need:", tool=tool)
     lines = "\n".join(f"- {_described(parameter)}" for parameter in step.missing[:_MOST_TOOLS])
-    advice = _("Name each of them in your answer, such as `{name}: …`.", name=step.missing[0].name)
+    advice = _("Name each of them in your answer, such as `{name}: …`.", name=first.name)
     return f"{lead}\n\n{lines}\n\n{advice}"
 
 
@@ -153,8 +147,7 @@ def ask_which_result(step: Step, result: ToolResult) -> str:
 def _described(parameter: Parameter) -> str:
     description = _line(parameter.description, 160).rstrip(".")
     choices = ", ".join(_line(str(choice), 40) for choice in parameter.schema.get("enum", ())[:_MOST_TOOLS])
-    explained = f" ({description})" if description else ""
-    described = f"**{_line(parameter.name)}**{explained}"
+    described = f"**{_line(parameter.name)}**" + (f" ({description})" if description else "")
     return _("{argument}, one of {choices}", argument=described, choices=choices) if choices else described
 
 
@@ -170,48 +163,41 @@ def format_result(call: ToolCall, result: ToolResult | None, tool: Tool | None, 
         return _("{tool} has given no result.", tool=name)
     if result.is_error:
         reason = _truncate(re.sub(r"^Error executing tool \S{1,200}: ", "", result.text.strip()))
-        reason = reason or _("it did not say why.")
-        return _("{tool} brought no result: {reason}", tool=name, reason=reason)
+        return _("{tool} brought no result: {reason}", tool=name, reason=reason or _("it did not say why."))
     text = _result_text(result)
     if not text:
         return _("{tool} is done; it returned nothing to show.", tool=name)
-    if alone and len(text.split()) > 2 and text[0] not in "|-":
+    if alone and len(text.split()) > 2 and not text.startswith(("- ", "```")):
         return text
-    values = ", ".join(_line(value) for value in call.arguments.values() if isinstance(value, str))
     items = call.arguments.items()
-    if numbers := ", ".join(
-        f"{_line(plain_name(key))} {value}" for key, value in items if isinstance(value, int | float)
-    ):
-        values = f"{values} ({numbers})" if values else numbers
-    is_short = 0 < len(values) <= 60
-    heading = _("{tool} for {values}:", tool=name, values=values) if is_short else _("{tool}:", tool=name)
+    values = [_line(value) for _name, value in items if isinstance(value, str)]
+    values += [f"{_line(plain_name(key))} {value}" for key, value in items if isinstance(value, int | float)]
+    listed = ", ".join(values)
+    is_short = 0 < len(listed) <= _LONGEST_CELL
+    heading = _("{tool} for {values}:", tool=name, values=listed) if is_short else _("{tool}:", tool=name)
     return f"{heading}\n\n{text}"
 
 
 def passage(question: str, result: ToolResult) -> str:
-    """Return the passage of a search's results that answers a question, with its headings and its source, and the
-    sources of the next ones; empty if none has enough of the question's words. Words of headings count more, verbs
-    less, and the search's order a little.
+    """Return the passage of a search's results that answers a question, with its headings and its source; empty if none
+    has enough of the question's words. Words of headings count more, verbs less, and the search's order a little.
     """
     weights = {term: 0.5 if term in VERBS else 1.0 for term in terms(question, content=True)}
     # Documents may be in English or in the language of the question.
     languages = [{term for term in weights if term.isascii() is is_english} for is_english in (True, False)]
-    passages: list[tuple[float, str, str]] = []
+    passages: list[tuple[float, str]] = []
     for n, row in enumerate(_rows(result)):
-        values = [value for value in row.values() if isinstance(value, str)]
-        body = max((value for value in values if " " in value or not value.isascii()), key=len, default="")
-        source = next((value for value in values if value != body and not re.search(r"\s", value)), "")
+        *short, body = sorted((value for value in row.values() if isinstance(value, str)), key=len) or [""]
         headings = next((list(map(str, value)) for value in row.values() if isinstance(value, list)), [])
-        above = " ".join([*headings, *(value for value in values if value != body)])
+        above = " ".join([*headings, *short])
         worth = {term: weight * max(_has(above, term), 0.8 * _has(body, term)) for term, weight in weights.items()}
         shares = [sum(map(worth.__getitem__, some)) / sum(map(weights.__getitem__, some)) for some in languages if some]
         if (share := max(shares, default=0.0)) >= _ENOUGH:
-            text = re.sub(r"!?\[([^\]\n]*)\]\((?!https?:)[^)\n]*\)", r"\1", body)
             heading = " > ".join(_line(heading, 80) for heading in headings)
-            passages.append((0.05 * n - share, f"`{source}`", f"**{heading}** (`{source}`)\n\n{_truncate(text)}"))
-    best, *others = [text for _score, _source, text in sorted(passages)] or [""]
-    sources = ", ".join(dict.fromkeys([source for _score, source, _text in sorted(passages)][1:3]))
-    return best + ("\n\n" + _("See also {sources}.", sources=sources) if others else "")
+            source = next((text for text in reversed(short) if not re.search(r"\s", text)), "")
+            text = re.sub(r"!?\[([^\]\n]*)\]\((?!https?:)[^)\n]*\)", r"\1", body)  # links within the documents
+            passages.append((0.05 * n - share, f"**{heading}** (`{source}`)\n\n{_truncate(text)}"))
+    return min(passages, default=(0.0, ""))[1]
 
 
 def _has(text: str, term: str) -> bool:
@@ -223,7 +209,7 @@ def shown_values(result: ToolResult) -> dict[str, list[Any]]:
     """Return the short values in the rows of a result, by their fields and in their order."""
     columns: dict[str, list[Any]] = {}
     for row in _rows(result)[:_MOST_SHOWN]:
-        for name, value in islice(row.items(), _MOST_COLUMNS):
+        for name, value in islice(row.items(), _MOST_FIELDS):
             if isinstance(value, int | str) and len(str(value)) <= _LONGEST_CELL:
                 columns.setdefault(str(name), []).append(value)
     return columns
@@ -235,9 +221,9 @@ def traces(checked: CheckedCall, results: Sequence[ToolResult]) -> str:
     texts = sought_texts(checked)
     if not read or not texts:
         return ""
-    spelled = [rf"(?<!\w){re.escape(text.casefold())}(?!\w)" for text in texts]
     named = ", ".join(f"“{text}”" for text in texts)
-    if all(any(re.search(text, result) for result in read) for text in spelled):
+    patterns = [re.compile(rf"(?<!\w){re.escape(text.casefold())}(?!\w)") for text in texts]
+    if all(any(map(pattern.search, read)) for pattern in patterns):
         return _("I looked: {texts} is there.", texts=named)
     return _("I looked: {texts} is not there.", texts=named)
 
@@ -250,24 +236,44 @@ def _rows(result: ToolResult) -> list[Mapping[str, Any]]:
 
 
 def _result_text(result: ToolResult) -> str:
-    """Return a result's text, or its data as a table or a list; empty if the tool returned nothing."""
+    """Return a result's text, or its data as a list; empty if the tool returned nothing."""
     texts = [part.text for part in result.parts if isinstance(part, TextPart)]
     if result.structured is not None:  # the same data as text is for models
-        texts = [text for text in texts if _parse(text.strip()) != result.structured] or texts
+        texts = [text for text in texts if _parse(text) is None]
     text = "\n".join(texts).strip()
-    data = _parse(text)
-    if result.structured is not None and (not text or data is not None or text[0] in "[{"):
-        data = result.structured
-    if isinstance(data, Mapping) and len(data) == 1:
-        (key, inner), *_others = data.items()
-        data = inner if isinstance(inner, Mapping | list) or key == "result" else data
+    data = _parse(text) if text else result.structured
+    if isinstance(data, Mapping) and list(data) == ["result"]:
+        data = data["result"]
+    is_data = data is not None or (not text and result.structured is not None)
     files = [part for part in result.parts if isinstance(part, ImagePart | FilePart)][:_MOST_ROWS]
     names = [_line(part.name, 80) if isinstance(part, FilePart) else "image" for part in files]
     about = [
-        f"({name}, {_line(file.mime_type)}, {len(file.data):,} bytes)" for name, file in zip(names, files, strict=True)
+        f"({name}, {_line(part.mime_type)}, {len(part.data):,} bytes)" for name, part in zip(names, files, strict=True)
     ]
-    is_data = data is not None or (not text and result.structured is not None)
-    return "\n\n".join(filter(None, [_truncate(_table(data) or _list(data) if is_data else text), *about]))
+    return "\n\n".join(filter(None, [_truncate(_data_text(data) if is_data else text), *about]))
+
+
+def _data_text(data: Any) -> str:
+    """Return data as a list with a line for each field or row; as JSON if it is nested deeper."""
+    rows = [{name: value} for name, value in data.items()] if isinstance(data, Mapping) else data
+    if not isinstance(rows, list) or not rows:
+        return _("(an empty list)") if isinstance(rows, list) else _scalar(data)
+    fields = [list(row.items()) if isinstance(row, Mapping) else [("", row)] for row in rows]
+    if any(isinstance(value, Mapping | list) for row in fields for _name, value in row):
+        with suppress(RecursionError):
+            return f"```json\n{json.dumps(data, ensure_ascii=False, indent=2)}\n```"
+        return "…"
+    lines = [
+        ", ".join(f"**{_line(name)}**: {_scalar(value)}" if name else _scalar(value) for name, value in row)
+        for row in fields
+    ]
+    return "\n".join(f"- {line}" for line in _first(lines, _MOST_ROWS))
+
+
+def _scalar(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return "-" if value is None else _("yes") if value else _("no")
+    return _cut(" ".join(str(value).split()), 300)
 
 
 def _truncate(text: str) -> str:
@@ -283,68 +289,12 @@ def _truncate(text: str) -> str:
 
 def _parse(text: str) -> Any:
     with suppress(ValueError, RecursionError):
-        return json.loads(text) if text[:1] in ("[", "{") else None
+        return json.loads(text) if text.lstrip()[:1] in ("[", "{") else None
     return None
 
 
-def _list(data: Any, depth: int = 0) -> str:
-    """Return data as a Markdown list with nested lists."""
-    is_nested = isinstance(data, Mapping | list) and (data or not depth)
-    if not is_nested:
-        return _scalar(data)
-    is_object, most = isinstance(data, Mapping), _MOST_PAIRS if isinstance(data, Mapping) else _MOST_ROWS
-    pairs = (
-        [(f"**{_line(str(key))}**: ", value) for key, value in data.items()]
-        if is_object
-        else [("", row) for row in data]
-    )
-    lines = [
-        name
-        + (
-            _scalar(value)
-            if depth >= _DEEPEST or (not is_object and isinstance(value, Mapping))
-            else _list(value, depth + 1)
-        )
-        for name, value in pairs[:most]
-    ]
-    text = "\n".join(f"{'  ' * depth}- {line}" for line in [*lines, *_more(pairs, most)]) or _("(an empty list)")
-    return f"\n{text}" if depth else text
-
-
-def _table(rows: Any) -> str:
-    """Return rows of the same few, short columns as a table; empty for any others."""
-    if not isinstance(rows, list) or len(rows) < 2 or not all(isinstance(row, Mapping) for row in rows):
-        return ""
-    columns, cells = list(rows[0]), [cell for row in rows for cell in row.values()]
-    is_narrow = 1 < len(columns) <= _MOST_COLUMNS and all(len(str(cell)) <= _LONGEST_CELL for cell in cells)
-    if (
-        not is_narrow
-        or any(list(row) != columns for row in rows)
-        or any(isinstance(cell, Mapping | list) for cell in cells)
-    ):
-        return ""
-    lines = [[_line(str(column)) or " " for column in columns], ["---"] * len(columns)]
-    lines += [[_scalar(cell).replace("|", "\\|") for cell in row.values()] for row in rows[:_MOST_ROWS]]
-    return "\n".join([f"| {' | '.join(line)} |" for line in lines] + ["", *_more(rows, _MOST_ROWS)]).rstrip()
-
-
-def _more(items: Sequence[Any], most: int) -> list[str]:
-    return [_("… and {n} more", n=len(items) - most)] if len(items) > most else []
-
-
-def _scalar(value: Any) -> str:
-    match value:
-        case None:
-            return "-"
-        case bool():
-            return _("yes") if value else _("no")
-        case Mapping():
-            pairs = (f"{_line(str(key))}: {_scalar(item)}" for key, item in islice(value.items(), _MOST_COLUMNS))
-            return ", ".join(pairs) or _("(nothing)")
-        case list():
-            return "…"
-        case _:
-            return _cut(" ".join(str(value).split()), 300)
+def _first(lines: Sequence[str], most: int) -> list[str]:
+    return [*lines[:most], *([_("… and {n} more", n=len(lines) - most)] if len(lines) > most else [])]
 
 
 def _line(text: str, longest: int = _LONGEST_CELL) -> str:
