@@ -21,7 +21,7 @@ from typing import Any
 
 from bot.app.file_changes import FileChange, difference
 from bot.app.file_watch import MISSING, FilesOnDisk, FileWatch, changed_paths
-from bot.app.operator_files import OperatorFiles, holds_variables
+from bot.app.operator_files import OperatorFiles, holds_variables, unusable_file
 from bot.commands.dependencies import ConfigDiff
 from bot.domain.agents import AgentRef, Agents
 from bot.domain.approval_requirements import ApprovalRequirements
@@ -273,7 +273,7 @@ class ConfigReloader:
                 before, on_disk = on_disk, await self._look()
                 if before != on_disk:
                     continue
-                read = await asyncio.to_thread(self._read_files)
+                read = await asyncio.to_thread(self._read_files, on_disk)
                 before, on_disk = on_disk, await self._look()
                 if before == on_disk:
                     await self._judge(on_disk, read)
@@ -284,7 +284,9 @@ class ConfigReloader:
         emptied = any(not state.size and used.get(path, MISSING).size for path, state in on_disk.items())
         return EMPTY_SETTLE_SECONDS if emptied else SETTLE_SECONDS
 
-    def _read_files(self) -> OperatorFiles | SettingsError:
+    def _read_files(self, on_disk: FilesOnDisk) -> OperatorFiles | SettingsError:
+        if (reason := self._reason_against(on_disk)) is not None:
+            return reason
         try:
             files = self.read_files()
             self.programs.check()
@@ -295,13 +297,12 @@ class ConfigReloader:
 
     async def _judge(self, on_disk: FilesOnDisk, read: OperatorFiles | SettingsError) -> None:
         """Apply or reject the files. Raises DatabaseError."""
-        result = self._reason_against(on_disk) or read
-        if isinstance(result, OperatorFiles):
-            await self._apply(result)
+        if isinstance(read, OperatorFiles):
+            await self._apply(read)
         else:
-            self.rejected = result
+            self.rejected = read
             if on_disk != self._rejected_files:
-                self._untold.put_nowait(_Told(result))
+                self._untold.put_nowait(_Told(read))
             self._rejected_files = on_disk
         self._judged = on_disk
 
@@ -314,6 +315,8 @@ class ConfigReloader:
                     gettext_lazy("{file} is gone.", file=path),
                     gettext_lazy("bring it back, or save an empty file if that is meant"),
                 )
+            if state.unusable:
+                return unusable_file(path, state.unusable)
             if state.is_open_to_all:
                 return SettingsError(
                     gettext_lazy("Every user of this machine may write to {file}.", file=path),

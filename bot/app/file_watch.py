@@ -12,23 +12,34 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 RACY_SECONDS = 2.0
 """Age of a change below which an equal stamp proves nothing: a second save within one tick of the clock leaves it as it
 is. The coarsest file systems count in two seconds.
 """
+LARGEST_BYTES = 16 * 1024 * 1024
+"""A larger file is none that somebody wrote for this program."""
+
+
+class Unusable(Enum):
+    """Why the content of a file is not read."""
+
+    KIND = "not a regular file"
+    SIZE = "too large"
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
     """One file: the digest of its content, empty if it is missing. `is_open_to_all` is True if every user of the
-    machine may write to it. `owner` is the id of its owner.
+    machine may write to it. `owner` is the id of its owner. `unusable` says why its content is not read.
     """
 
     digest: str = ""
     size: int = 0
     is_open_to_all: bool = False
+    unusable: Unusable | None = None
     owner: int = field(default=-1, compare=False)
 
 
@@ -91,8 +102,10 @@ def _stamp(status: os.stat_result) -> tuple[int, ...]:
 
 def _read(path: Path, status: os.stat_result) -> FileState:
     if not stat.S_ISREG(status.st_mode):
-        return FileState("not a regular file")  # reading a pipe would take its content away
+        # Reading a pipe would wait, and take its content away.
+        return FileState("not a regular file", unusable=Unusable.KIND)
+    if status.st_size > LARGEST_BYTES:
+        return FileState(f"{status.st_size} bytes", status.st_size, unusable=Unusable.SIZE)
     content = path.read_bytes()
-    return FileState(
-        hashlib.sha256(content).hexdigest(), len(content), bool(status.st_mode & stat.S_IWOTH), status.st_uid
-    )
+    is_open_to_all = bool(status.st_mode & stat.S_IWOTH)
+    return FileState(hashlib.sha256(content).hexdigest(), len(content), is_open_to_all, owner=status.st_uid)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bot.app.file_watch import FilesOnDisk, FileWatch
+from bot.app.file_watch import LARGEST_BYTES, FilesOnDisk, FileWatch, Unusable
 from bot.app.models import is_demo
 from bot.domain.completions import Usage
 from bot.domain.policies import Rule
@@ -20,6 +20,7 @@ from bot.engine.config_files import read_limits, read_policies, read_prices, rea
 from bot.engine.policy.rules import Policies, undeliverable_targets, unknown_servers
 from bot.errors import SettingsError
 from bot.folders import NOTES, find_folders
+from bot.i18n import gettext_lazy
 from bot.mcp.config.file import ServersFile, load_servers
 from bot.mcp.config.templates import TemplatesFile, load_templates
 from bot.settings import Settings, read_environment
@@ -132,6 +133,9 @@ def _variable_files(folder: Path | None) -> list[Path]:
 def read_operator_files(settings: Settings) -> OperatorFiles:
     """Read all files; a missing file counts as empty. Raises SettingsError."""
     on_disk = watch_files(settings).look()
+    for path, state in on_disk.items():
+        if state.unusable and not holds_variables(path, settings):  # an .env may be a pipe, of a program for passwords
+            raise unusable_file(path, state.unusable)
     for name in ("prices_file", "limits_file", "mcp_secret_grants_file"):
         _must_exist_if_named(settings, name)
     prices = read_prices(_text(settings.prices_file, "PRICES_FILE"), str(settings.prices_file))
@@ -147,6 +151,16 @@ def read_operator_files(settings: Settings) -> OperatorFiles:
         ),
         on_disk,
     )
+
+
+def unusable_file(path: Path, why: Unusable) -> SettingsError:
+    """Return the error of a file whose content is not read."""
+    match why:
+        case Unusable.KIND:
+            cause = gettext_lazy("{file} is not a regular file.", file=path)
+        case Unusable.SIZE:
+            cause = gettext_lazy("{file} is larger than {size} MiB.", file=path, size=LARGEST_BYTES >> 20)
+    return SettingsError(cause, gettext_lazy("replace it by the right file, or set another path"))
 
 
 def _servers(settings: Settings) -> ServersFile:

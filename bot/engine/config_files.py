@@ -153,7 +153,7 @@ def read_entries(
     """Parse a file. `parse_float` parses numbers with a point. Raises SettingsError."""
     try:
         return Entries(tomllib.loads(text, parse_float=parse_float), source, line_numbers(text))
-    except (tomllib.TOMLDecodeError, ArithmeticError) as error:
+    except (ValueError, ArithmeticError, RecursionError) as error:
         raise SettingsError(
             f"{source} cannot be read: {_with_line(error, text)}.", f"correct the file or {setting}"
         ) from error
@@ -277,7 +277,7 @@ def read_secret_grants(text: str, source: str) -> SecretGrants:
     """Parse the file. A file that is not TOML grants nothing."""
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         match = _LINE.search(_with_line(error, text))
         problem = GrantProblem(int(match[1]) if match else 0, f"The file is not TOML: {error}.", "correct that line")
         return SecretGrants(problems=(problem,), source=source)

@@ -8,9 +8,12 @@ other containers on the same machine too. An earlier release locks `<database>.l
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import re
+import stat
 import time
 import uuid
 from collections.abc import Iterable, Sequence
@@ -25,6 +28,8 @@ SETTLING_SECONDS = 1.0
 STARTING_SECONDS = 30.0
 """Longest wait for one that creates or upgrades the schema."""
 _PAUSE_SECONDS = 0.05
+_NAME = re.compile(r"\d+-[0-9a-f]{8}")
+"""Name of the file of a process: its id, and letters that no other has."""
 _FIX = "close it first, or use another database: DATABASE_URL=sqlite:///other.db"
 _EARLIER_FIX = "close it first: an earlier release uses the file alone"
 _BOT_FIX = "end it first, or use PostgreSQL, on which several may run"
@@ -209,12 +214,16 @@ def _lock(file: int, kind: int) -> bool:
 
 
 def _read_living(path: Path) -> Process | None:
-    """Return the process of a file. That of an ended one is removed."""
+    """Return the process of a file. That of an ended one is removed; what is no such file is left alone."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would be waited for
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):  # gone, a link, a socket
+            return None
+        raise
     try:
+        if not (stat.S_ISREG(os.fstat(file).st_mode) and _NAME.fullmatch(path.name)):
+            return None
         if _lock(file, fcntl.LOCK_SH):  # a living process has locked it
             path.unlink(missing_ok=True)
             return None

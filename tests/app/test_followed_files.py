@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -354,6 +356,51 @@ async def test_a_file_that_everybody_may_write_to_is_not_followed(folder: Path) 
         (folder / POLICY).chmod(0o644)
         await here.asked()
         assert here.policy() is ApprovalPolicy.ALWAYS_ALLOW
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "endless", "huge"])
+@pytest.mark.parametrize("name", [POLICY, SERVERS, "config/limits.toml", "config/allowed_commands.txt"])
+async def test_what_is_no_file_to_be_read_is_told_and_not_waited_for(folder: Path, kind: str, name: str) -> None:
+    async with following(folder, MCP_ALLOWED_COMMANDS_FILE="config/allowed_commands.txt") as here:
+        path = folder / name
+        path.unlink(missing_ok=True)
+        match kind:
+            case "pipe":
+                os.mkfifo(path)
+            case "folder":
+                path.mkdir()
+            case "endless":
+                path.symlink_to("/dev/zero")
+            case _:
+                with path.open("wb") as file:
+                    file.truncate(1 << 40)
+        async with asyncio.timeout(5):
+            await here.asked()
+        reason = "is larger than 16 MiB." if kind == "huge" else "is not a regular file."
+        assert f"{path.name} {reason} Fix: replace it by the right file" in here.services.administration.files_rejection
+        async with asyncio.timeout(5):
+            with pytest.raises(SettingsError, match=re.escape(reason)):
+                await here.services.administration.difference()
+        await here.asked()
+        assert len(here.told) == 1
+
+
+@pytest.mark.parametrize("text", [f"a = {'9' * 5000}", f"a = {'[' * 3000}"])
+@pytest.mark.parametrize("name", [POLICY, "config/limits.toml", "config/prices.toml", "config/launch_templates.toml"])
+async def test_toml_beyond_the_limits_of_its_parser_is_invalid(folder: Path, name: str, text: str) -> None:
+    async with following(folder) as here:
+        here.save(name, text)
+        await here.asked()
+        assert f"{Path(name).name} cannot be read" in here.services.administration.files_rejection
+
+
+async def test_json_beyond_the_limits_of_its_parser_is_invalid(folder: Path) -> None:
+    async with following(folder) as here:
+        here.save(SERVERS, '{"mcpServers": {"dice": {"command": "x", "connect_timeout": %s}}}' % ("9" * 5000))
+        await here.asked()
+        assert (
+            "mcp_servers.json has a number that is too long to be read." in here.services.administration.files_rejection
+        )
 
 
 async def test_a_file_that_is_written_without_end_does_not_hold_a_question_up(folder: Path) -> None:

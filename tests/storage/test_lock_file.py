@@ -164,3 +164,22 @@ def test_a_line_that_is_not_whole_yet_hides_none_before_it(database: Path) -> No
         with entry.open("a") as file:
             file.write('{"pid": 1, "purp')
         assert [other.pid for other in use.others()] == [holder.pid]
+
+
+def test_what_is_no_file_of_a_process_is_neither_waited_for_nor_taken_for_one(database: Path, tmp_path: Path) -> None:
+    with used(database) as first:
+        first.share()
+        processes = database.with_name("a.db.processes")
+        os.mkfifo(processes / "1-00000000")
+        (processes / "2-00000000").mkdir()
+        precious = tmp_path / "precious"
+        precious.write_text("{}")
+        (processes / "3-00000000").symlink_to(precious)
+        (processes / "nonsense").write_text("{}")
+        (processes / "4-00000000").write_text("")
+        assert first.others() == []
+        with used(database) as second:
+            assert [process.pid for process in second.others()] == [os.getpid()]
+        assert precious.exists()
+        assert sorted(path.name[1:] for path in processes.iterdir() if path.name[1] == "-") == ["-00000000"] * 3
+        assert (processes / "nonsense").exists()

@@ -12,7 +12,7 @@ from typing import TextIO
 
 from bot.errors import CountersignError, SettingsError
 from bot.platforms.console.prompts import SetupTerminal
-from bot.rendering.text_safety import single_line
+from bot.rendering.text_safety import single_line, strip_control
 
 _MAX_CHARACTERS = 400
 
@@ -141,7 +141,7 @@ async def print_steps(
         state = await _inspect(step)
         if write and state.status is not StepStatus.WRONG:
             state = await _apply(step)
-        guide = tuple(await step.guide()) if state.status is not StepStatus.DONE else ()
+        guide = tuple(map(strip_control, await step.guide())) if state.status is not StepStatus.DONE else ()
         printed = PrintedStep(subject, step.name, step.title, state, guide)
         out.write(f"{_as_json(printed) if as_json else _as_text(printed, number, len(steps) + 1)}\n")
         out.flush()

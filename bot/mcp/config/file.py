@@ -553,6 +553,11 @@ def _parse_json(path: Path, text: str, warnings: list[str]) -> Any:
         raise SettingsError(
             gettext_lazy("{path} is nested too deeply to be read.", path=path), gettext_lazy("Correct the file.")
         ) from error
+    except ValueError as error:  # Python reads no number of thousands of digits
+        raise SettingsError(
+            gettext_lazy("{path} has a number that is too long to be read.", path=path),
+            gettext_lazy("Correct the file."),
+        ) from error
 
 
 def _repeated_keys(pairs: list[tuple[str, Any]]) -> Iterator[str]:

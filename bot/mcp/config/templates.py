@@ -73,7 +73,7 @@ def load_templates(path: Path) -> TemplatesFile:
         document = tomllib.loads(text)
     except FileNotFoundError:
         return TemplatesFile()
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(
             gettext_lazy("{path} cannot be read: {error}.", path=path, error=str(error)),
             gettext_lazy("correct the file or MCP_LAUNCH_TEMPLATES_FILE"),

@@ -24,6 +24,7 @@ from prompt_toolkit.shortcuts.choice_input import ChoiceInput
 from prompt_toolkit.styles import Style
 
 from bot.platforms.console.theme import ConsoleTheme
+from bot.rendering.text_safety import strip_control
 
 T = TypeVar("T")
 _STYLE = Style.from_dict({"selected-option": "bold ansicyan", "number": "", "option": ""})
@@ -40,12 +41,11 @@ class SetupTerminal:
 
     def print(self, text: str = "") -> None:
         """Print lines without wrapping, so that addresses can be copied whole."""
-        self._out.write(f"{self._theme.own_text(text)}\n")
-        self._out.flush()
+        self._write(self._shown(text))
 
     def heading(self, number: int, count: int, title: str) -> None:
         """Print the heading of a step."""
-        self.print(f"\n{self._theme.accent(f'[{number}/{count}]')} {self._theme.bold(title)}")
+        self._write(f"\n{self._theme.accent(f'[{number}/{count}]')} {self._theme.bold(self._shown(title))}")
 
     def report_done(self, text: str) -> None:
         """Report a result."""
@@ -68,12 +68,24 @@ class SetupTerminal:
 
     def _marked(self, mark: str, text: str) -> None:
         first, *others = self._lines(text, "    ") or [""]
-        self.print("\n".join([f"  {mark} {first.strip()}", *others]))
+        self._write("\n".join([f"  {mark} {first.strip()}", *others]))
 
     def _wrapped(self, text: str, indent: str) -> None:
-        self.print("\n".join(self._lines(text, indent)))
+        self._write("\n".join(self._lines(text, indent)))
+
+    def _write(self, text: str) -> None:
+        self._out.write(f"{self._theme.own_text(text)}\n")
+        self._out.flush()
+
+    def _shown(self, text: str) -> str:
+        """Return a text without control characters, which names from a platform may have."""
+        return self._theme.own_text(strip_control(text))
+
+    def _on_a_line(self, text: str) -> str:
+        return self._shown(text).replace("\n", " ")
 
     def _lines(self, text: str, indent: str) -> list[str]:
+        text = self._shown(text)
         width = max(shutil.get_terminal_size().columns - 1, 40)
         indent += " " * (len(text) - len(text.lstrip()))
         return textwrap.wrap(
@@ -87,7 +99,7 @@ class SetupTerminal:
 
     def link(self, url: str) -> None:
         """Print an address on a line of its own."""
-        self.print(f"\n{self._theme.accent(url)}\n")
+        self._write(f"\n{self._theme.accent(self._shown(url))}\n")
 
     async def ask(self, question: str, default: str = "", *, shown_default: str = "") -> str:
         """Return a typed line, or the default for an empty one. `shown_default` describes an empty default."""
@@ -110,8 +122,8 @@ class SetupTerminal:
         """Return one of several values, by its number or with the arrow keys."""
         self.questions += 1
         prompt = ChoiceInput(
-            message=ANSI(f" {self._theme.accent('?')} {self._theme.bold(question)}"),
-            options=[(value, self._theme.own_text(label)) for value, label in options],
+            message=ANSI(f" {self._theme.accent('?')} {self._theme.bold(self._on_a_line(question))}"),
+            options=[(value, self._on_a_line(label)) for value, label in options],
             default=default,
             symbol=">",
             style=_STYLE,
@@ -125,7 +137,7 @@ class SetupTerminal:
     async def _read(self, question: str, *, secret: bool = False) -> str:
         self.questions += 1
         session: PromptSession[str] = PromptSession(history=DummyHistory(), enable_history_search=False)
-        message = ANSI(f"  {self._theme.accent('?')} {self._theme.bold(self._theme.own_text(question))}: ")
+        message = ANSI(f"  {self._theme.accent('?')} {self._theme.bold(self._on_a_line(question))}: ")
         return await session.prompt_async(message, is_password=secret)
 
 
