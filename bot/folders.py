@@ -1,7 +1,7 @@
-"""Folders of this installation: where settings, the operator's files and data are found, and why there.
+"""Folders of this installation: settings, the operator's files, and data.
 
-`find_folders()` says so for this process. COUNTERSIGN_HOME decides; else the working folder, if the program runs from
-its source or if the folder has files of Countersign; else the user's own folders, `~/.config/countersign` and
+`find_folders()` returns those of this process. COUNTERSIGN_HOME decides; else the working folder, if the program runs
+from its source or if the folder has files of Countersign; else the user's own folders, `~/.config/countersign` and
 `~/.local/share/countersign`.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 
 HOME_VARIABLE = "COUNTERSIGN_HOME"
 DEFAULTS = Path(__file__).with_name("defaults")
-"""Operator's files as they come with the program."""
+"""Operator's files that come with the program."""
 DATABASE = "countersign.db"
 NOTES = "notes.json"
 
@@ -28,8 +28,8 @@ _STARTING_FILES = ("mcp_servers.json", "policy.toml", "system_prompt.md")
 _FURTHER_FILES = ("allowed_commands.txt", "launch_templates.toml", "limits.toml", "prices.toml", "secret_grants.toml")
 """Files that an operator may add."""
 _OWN_VARIABLE = re.compile(r"^\s*(?:export\s+)?(?:BOT_MODEL|MCP_[A-Z_]+|ADMIN_API_TOKEN)\s*=", re.MULTILINE)
-"""Line of an `.env` that no other program has: others have names such as DATABASE_URL, too."""
-_LONGEST_ENV = 1 << 20
+"""Line of an `.env` that only this program has: others also have names such as DATABASE_URL."""
+_MAX_ENV_BYTES = 1 << 20
 _PRIVATE = 0o700
 
 
@@ -38,8 +38,8 @@ class Folders:
     """Folder of the operator's files, folder of data, and `.env`, with the reason for this choice as a clause.
 
     `base` is the folder that relative paths in the operator's files begin in. `personal` is True for the user's own
-    folders, which the first start fills. `found` are files because of which an installed program uses the working
-    folder: somebody else may have put them there. `memory` is the file of the folders that its user agreed to.
+    folders, which the first start fills. `own_files` are files because of which an installed program uses the
+    working folder: another user may have put them there. `memory` is the file of the folders that its user agreed to.
     """
 
     base: Path
@@ -48,7 +48,7 @@ class Folders:
     env_file: Path
     reason: str
     personal: bool = False
-    found: tuple[str, ...] = ()
+    own_files: tuple[str, ...] = ()
     memory: Path | None = None
 
     @property
@@ -77,29 +77,29 @@ def choose_folders(environment: Mapping[str, str], working_folder: Path, *, inst
     """Choose the folders. `installed` is False for a program that runs from its source."""
     if named := environment.get(HOME_VARIABLE, "").strip():
         home = Path(os.path.normpath(working_folder / Path(named).expanduser()))
-        return _below(home, working_folder, f"{HOME_VARIABLE} names {home}")
+        return _folders_below(home, working_folder, f"{HOME_VARIABLE} names {home}")
     if not installed:
-        return _below(working_folder, working_folder, "the program runs from its source, in the working folder")
+        return _folders_below(working_folder, working_folder, "the program runs from its source, in the working folder")
     own_files = _own_files(working_folder)
     try:
         home = Path(environment.get("HOME", "") or Path.home())
     except RuntimeError:
-        here = _below(working_folder, working_folder, "this user has no home folder")
-        return replace(here, found=own_files)
-    data = _base(environment, "XDG_DATA_HOME", home / ".local" / "share") / "countersign"
+        here = _folders_below(working_folder, working_folder, "this user has no home folder")
+        return replace(here, own_files=own_files)
+    data = _xdg_folder(environment, "XDG_DATA_HOME", home / ".local" / "share") / "countersign"
     memory = data / "folders.txt"
     if own_files:
-        here = _below(working_folder, working_folder, f"the working folder has {own_files[0]}")
-        return replace(here, found=own_files, memory=memory)
-    config = _base(environment, "XDG_CONFIG_HOME", home / ".config") / "countersign"
+        here = _folders_below(working_folder, working_folder, f"the working folder has {own_files[0]}")
+        return replace(here, own_files=own_files, memory=memory)
+    config = _xdg_folder(environment, "XDG_CONFIG_HOME", home / ".config") / "countersign"
     reason = f"the working folder ({working_folder}) has no config, data or .env of Countersign"
     if (working_folder / ".env").is_file():
         reason += "; its .env sets nothing that only Countersign has"
     return Folders(config, config, data, config / ".env", reason, personal=True, memory=memory)
 
 
-def fill(folder: Path) -> list[Path]:
-    """Copy the program's own files into a folder, except those that are there. Return the copies. Raises OSError."""
+def copy_defaults(folder: Path) -> list[Path]:
+    """Copy the default files that a folder lacks. Return the copies. Raises OSError."""
     folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
     sources = sorted(path for path in DEFAULTS.iterdir() if path.name not in _FURTHER_FILES)
     return [path for source in sources if (path := _copy(source, folder)) is not None]
@@ -109,7 +109,7 @@ def _is_installed() -> bool:
     return not Path(__file__).parents[1].joinpath("pyproject.toml").exists()
 
 
-def _below(folder: Path, working_folder: Path, reason: str) -> Folders:
+def _folders_below(folder: Path, working_folder: Path, reason: str) -> Folders:
     # Paths in the working folder are short in messages.
     base = Path() if folder == working_folder else folder
     return Folders(base, base / "config", base / "data", base / ".env", reason)
@@ -121,19 +121,19 @@ def _own_files(folder: Path) -> tuple[str, ...]:
     names = (*operator_files, f"data/{DATABASE}", f"data/{NOTES}")
     own_files = [name for name in names if (folder / name).is_file()]
     with suppress(OSError), (folder / ".env").open("rb") as file:
-        if _OWN_VARIABLE.search(file.read(_LONGEST_ENV).decode(errors="replace")):
+        if _OWN_VARIABLE.search(file.read(_MAX_ENV_BYTES).decode(errors="replace")):
             own_files.append(".env")
     return tuple(own_files)
 
 
-def _base(environment: Mapping[str, str], name: str, default: Path) -> Path:
-    """Return a base folder of the XDG specification, by which relative ones do not count."""
+def _xdg_folder(environment: Mapping[str, str], name: str, default: Path) -> Path:
+    """Return a base folder of the XDG specification, which ignores relative paths."""
     path = Path(environment.get(name, ""))
     return path if path.is_absolute() else default
 
 
 def _copy(source: Path, folder: Path) -> Path | None:
-    """Copy a file whole or not at all; None if there is one of its name."""
+    """Copy a file whole or not at all. Return None if the name is taken."""
     path = folder / source.name
     if path.exists():
         return None

@@ -293,7 +293,7 @@ def _data_folder() -> Path:
 
 
 def _operator_file(name: str) -> Any:
-    """Return a field whose default is an operator's file in the folder that counts for this process."""
+    """Return a field whose default is a file in the configuration folder of this process."""
     return Field(default_factory=lambda: find_folders().operator_file(name))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.folders import DEFAULTS, Folders, choose_folders, fill
+from bot.folders import DEFAULTS, Folders, choose_folders, copy_defaults
 
 
 def choose(working_folder: Path, *, installed: bool = True, **environment: str) -> Folders:
@@ -20,7 +20,7 @@ def in_working_folder(folders: Folders) -> bool:
 def test_a_program_that_runs_from_its_source_uses_its_working_folder(tmp_path: Path) -> None:
     folders = choose(tmp_path, installed=False)
     assert in_working_folder(folders)
-    assert folders.found == ()
+    assert folders.own_files == ()
     assert folders.is_filled
     assert folders.operator_file("policy.toml") == Path("config/policy.toml")
 
@@ -42,7 +42,7 @@ def test_an_installed_one_uses_a_working_folder_with_files_of_ours(tmp_path: Pat
     folders = choose(tmp_path)
     assert in_working_folder(folders)
     assert folders.reason == f"the working folder has {file}"
-    assert folders.found == (file,)
+    assert folders.own_files == (file,)
     assert folders.memory == Path("/home/ana/.local/share/countersign/folders.txt")
 
 
@@ -92,7 +92,7 @@ def test_until_the_users_folder_is_filled_the_programs_own_files_count(tmp_path:
     folders.config.mkdir(parents=True)
     (folders.config / ".env").write_text("BOT_MODEL=demo")
     assert folders.operator_file("policy.toml") == DEFAULTS / "policy.toml"
-    fill(folders.config)
+    copy_defaults(folders.config)
     assert folders.operator_file("policy.toml") == folders.config / "policy.toml"
     # What its user has taken away stays away.
     (folders.config / "policy.toml").unlink()
@@ -104,8 +104,8 @@ def test_filling_leaves_what_is_there_and_nothing_half(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "config"
     folder.mkdir(parents=True)
     (folder / "limits.example.toml").write_text("# mine")
-    names = {path.name for path in fill(folder)}
+    names = {path.name for path in copy_defaults(folder)}
     assert {"mcp_servers.json", "policy.toml", "system_prompt.md", "slack_manifest.yaml"} <= names
     assert (folder / "limits.example.toml").read_text() == "# mine"
     assert {path.name for path in folder.iterdir()} == names | {"limits.example.toml"}
-    assert fill(folder) == []
+    assert copy_defaults(folder) == []

@@ -4,8 +4,8 @@
     chat            `countersign chat`                  administration  `countersign servers`, `usage` and `tokens`
     doctor          `countersign doctor`                audit           `countersign audit`
     operator_files  the operator's files                models          the choice of language models
-    database        locked, opened, migrated            config_reload   configuration and files, kept in force
-    file_watch      the files on disk                   file_changes    what a change of them changes
+    database        locked, opened, migrated            config_reload   configuration and files, applied
+    file_watch      the files on disk                   file_changes    the effects of their changes
 
 Everything is built here and nowhere else; components get plain values and each other. Libraries that load slowly are
 loaded when their user is built.

@@ -106,7 +106,7 @@ class _Approvers:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What the terminal waits for while the runtime is built."""
+    """Results of the start, for which the terminal waits."""
 
     engine: asyncio.Future[Engine]
     commands: asyncio.Future[Commands]
@@ -199,13 +199,13 @@ class _Session:
                 future.cancel()
 
     def _announce(self, engine: Engine, conversations: Sequence[ConversationKey]) -> None:
-        """Tell the other processes and the engine which conversations are this terminal's."""
+        """Publish the conversations of this terminal to the other processes and the engine."""
         if self.use is not None:
             self.use.open_conversations(map(str, conversations))
         engine.poll()
 
     async def _greet(self, runtime: Runtime, welcome: asyncio.Future[Welcome]) -> None:
-        """Publish what is connected, once the servers have had time to answer."""
+        """Publish the connected servers, once they have had time to answer."""
         if not self._interactive:
             return
         services, key = runtime.services, self.person.key("")

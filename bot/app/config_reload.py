@@ -56,7 +56,7 @@ from bot.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 SETTLE_SECONDS = 0.1
 """Seconds without a change after which a saved file counts as whole: programs write in pieces."""
 EMPTY_SETTLE_SECONDS = 0.5
@@ -68,7 +68,7 @@ _NOWHERE = ConversationKey("", "", "", "")
 
 
 @dataclass(frozen=True, slots=True)
-class _OnDisk:
+class _Stored:
     """Configuration of admins at one moment."""
 
     revision: int
@@ -82,10 +82,10 @@ class _OnDisk:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What users are still to be told: a change that was applied, or a reason why files are not in use."""
+class _FileNews:
+    """A change of the files that was applied, or the reason why changed files are not in use."""
 
-    news: FileChange | SettingsError
+    result: FileChange | SettingsError
     is_correction: bool = False
     """True if the files before could not be used."""
 
@@ -94,7 +94,7 @@ class _Told:
 class ConfigReloader:
     """Keeps the toolbox and the rules of this process in line with the database and with the operator's files.
 
-    `files` are those in use; `read_files` reads them again, and `watch` tells if they were changed. `record` writes an
+    `files` are those in use; `read_files` reads them again, and `watch` detects changes. `record` writes an
     applied change into the audit, `on_files` passes the new contents on. `notify` takes a line for each change, and for
     each reason why files cannot be used. `pause` waits so many seconds.
     """
@@ -118,38 +118,38 @@ class ConfigReloader:
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
     rejected: SettingsError | None = None
     """Reason why the files on disk are not in use; None if they are."""
-    _judged: FilesOnDisk | None = None
+    _handled_files: FilesOnDisk | None = None
     """The files that were applied or rejected last."""
     _rejected_files: FilesOnDisk | None = None
-    """The files whose rejection was told last."""
-    _following: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _disk: asyncio.Future[FilesOnDisk] | None = None
-    """The last look at the files, which may be running."""
+    """The files whose rejection was reported last."""
+    _applying: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _reading: asyncio.Future[FilesOnDisk] | None = None
+    """The last read of the files' states, which may be running."""
     _has_disk: bool = True
-    _untold: asyncio.Queue[_Told] = field(default_factory=asyncio.Queue)
-    _seen: int = -1
-    _warned_of: list[Rule] = field(default_factory=list)
-    _looking: asyncio.Event = field(default_factory=asyncio.Event)
+    _unreported: asyncio.Queue[_FileNews] = field(default_factory=asyncio.Queue)
+    _applied_revision: int = -1
+    _warned_rules: list[Rule] = field(default_factory=list)
+    _wakeup: asyncio.Event = field(default_factory=asyncio.Event)
     _refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        self._judged = self.files.on_disk
+        self._handled_files = self.files.on_disk
 
     def wake(self) -> None:
         """Poll now: the configuration may have changed."""
-        self._looking.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
-        """Follow the database and the files, and tell of their changes, until cancelled."""
+        """Apply and report changes of the database and the files, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._tell_changes(), name="told changes of files")
+            group.create_task(self._report_changes(), name="reported changes of files")
             group.create_task(self._run(), name="configuration")
 
     async def _run(self) -> None:
         while True:
-            self._looking.clear()
+            self._wakeup.clear()
             try:
-                if await self.servers.revision() != self._seen:
+                if await self.servers.revision() != self._applied_revision:
                     await self.refresh()
             except DatabaseError:
                 pass  # the database logs its own outages
@@ -158,8 +158,8 @@ class ConfigReloader:
             await self.follow()
             with suppress(TimeoutError):
                 # Jitter keeps many processes from asking in step; it is no secret.
-                async with asyncio.timeout(LOOK_SECONDS * random.uniform(0.8, 1)):  # noqa: S311
-                    await self._looking.wait()
+                async with asyncio.timeout(POLL_SECONDS * random.uniform(0.8, 1)):  # noqa: S311
+                    await self._wakeup.wait()
 
     async def refresh(self) -> None:
         """Read the stores and apply changes now."""
@@ -170,7 +170,7 @@ class ConfigReloader:
             self.rules.amend(stored.rules, stored.profiles, stored.bindings)
             await self.toolbox.reconcile(await self._entries(stored))
             self._warn_of_idle_rules()
-            self._seen = stored.revision
+            self._applied_revision = stored.revision
 
     async def _read_programs(self) -> None:
         """Read the allowed programs again: the operator allows one just before adding its server."""
@@ -182,8 +182,8 @@ class ConfigReloader:
     def _warn_of_idle_rules(self) -> None:
         """Log each rule of the operator that names a tool missing from its server, once."""
         for rule in unmatched_rules(self.files.policies.all_rules, self._known_tools()):
-            if rule not in self._warned_of:
-                self._warned_of.append(rule)
+            if rule not in self._warned_rules:
+                self._warned_rules.append(rule)
                 log.warning("%s (%s) matches no tool of its server", rule.id, describe_rule(rule))
 
     def _known_tools(self) -> list[Tool]:
@@ -193,13 +193,13 @@ class ConfigReloader:
             for tool in (*self.toolbox.capabilities(state.config.id).tools, *self.toolbox.requests(state.config.id))
         ]
 
-    async def _read(self) -> _OnDisk:
+    async def _read(self) -> _Stored:
         """Read everything, again if a change was made meanwhile: a server must not be applied without its rules. If
         changes are faster than reads, the next poll finds the rest.
         """
         for _reading in range(_READINGS):
             # The revision is read before the rows, and bindings before the profiles that they name.
-            stored = _OnDisk(
+            stored = _Stored(
                 await self.servers.revision(),
                 await self.pins.pinned_definitions(),
                 await self.policies.rules(),
@@ -217,7 +217,7 @@ class ConfigReloader:
 
     @property
     def files_rejection(self) -> str:
-        """Return why the operator's files on disk are not in use, with the fix; empty if they are."""
+        """Reason why the operator's files on disk are not in use, with the fix; empty if they are."""
         return "" if self.rejected is None else str(self.rejected)
 
     async def difference(self) -> ConfigDiff:
@@ -229,54 +229,54 @@ class ConfigReloader:
         Raises SettingsError.
         """
         before = self.files
-        self._judged = None
-        await self._follow()
+        self._handled_files = None
+        await self._apply_changes()
         if self.rejected is not None:
             raise self.rejected
         return difference(before, self.files)
 
     async def follow(self) -> None:
-        """Apply the operator's files if they were saved since the last look. Never raises."""
+        """Apply the operator's files if they were saved since the last call. Never raises."""
         try:
-            if await self._look() != self._judged:
-                await self._follow()
+            if await self._read_states() != self._handled_files:
+                await self._apply_changes()
             self._has_disk = True
         except TimeoutError:
             if self._has_disk:
-                log.warning("the operator's files cannot be looked at, because their disk does not answer")
+                log.warning("the operator's files cannot be checked, because their disk does not answer")
             self._has_disk = False
         except DatabaseError:
-            pass  # the database logs its own outages; the next look finds the files still to be applied
+            pass  # the database logs its own outages; the next poll finds the files still to be applied
         except Exception:  # a turn and later changes must go on
-            log.exception("the operator's files could not be followed, next try at the next poll")
+            log.exception("the operator's files could not be applied, next try at the next poll")
 
-    async def _look(self) -> FilesOnDisk:
-        """Return the files as they are now. Raises TimeoutError if the disk does not answer; one thread waits then."""
-        while self._disk is not None and not self._disk.done():
-            # A look that began earlier may have missed the change that this one is for.
-            await self._wait_for_disk(self._disk)
-        self._disk = asyncio.ensure_future(asyncio.to_thread(self.watch.look))
-        return await self._wait_for_disk(self._disk)
+    async def _read_states(self) -> FilesOnDisk:
+        """Return the present states of the files. Raises TimeoutError if the disk hangs; one thread waits then."""
+        while self._reading is not None and not self._reading.done():
+            # A read that began earlier may have missed the change that this one is for.
+            await self._wait_for_disk(self._reading)
+        self._reading = asyncio.ensure_future(asyncio.to_thread(self.watch.look))
+        return await self._wait_for_disk(self._reading)
 
     async def _wait_for_disk(self, disk: asyncio.Future[FilesOnDisk]) -> FilesOnDisk:
         async with asyncio.timeout(DISK_SECONDS):
             return await asyncio.shield(disk)
 
-    async def _follow(self) -> None:
-        """Apply or reject the files once nobody writes to them. Raises DatabaseError and TimeoutError."""
-        async with self._following:
-            on_disk = await self._look()
+    async def _apply_changes(self) -> None:
+        """Apply or reject the files once they have stopped changing. Raises DatabaseError and TimeoutError."""
+        async with self._applying:
+            on_disk = await self._read_states()
             for _reading in range(_READINGS):
-                if on_disk == self._judged:
+                if on_disk == self._handled_files:
                     return
                 await self.pause(self._settle_seconds(on_disk))
-                before, on_disk = on_disk, await self._look()
+                before, on_disk = on_disk, await self._read_states()
                 if before != on_disk:
                     continue
                 read = await asyncio.to_thread(self._read_files, on_disk)
-                before, on_disk = on_disk, await self._look()
+                before, on_disk = on_disk, await self._read_states()
                 if before == on_disk:
-                    await self._judge(on_disk, read)
+                    await self._apply_or_reject(on_disk, read)
                     return
 
     def _settle_seconds(self, on_disk: FilesOnDisk) -> float:
@@ -285,7 +285,7 @@ class ConfigReloader:
         return EMPTY_SETTLE_SECONDS if emptied else SETTLE_SECONDS
 
     def _read_files(self, on_disk: FilesOnDisk) -> OperatorFiles | SettingsError:
-        if (reason := self._reason_against(on_disk)) is not None:
+        if (reason := self._rejection_of(on_disk)) is not None:
             return reason
         try:
             files = self.read_files()
@@ -295,19 +295,19 @@ class ConfigReloader:
         known = self.files.problems
         return next((problem for key, problem in files.problems.items() if key not in known), files)
 
-    async def _judge(self, on_disk: FilesOnDisk, read: OperatorFiles | SettingsError) -> None:
+    async def _apply_or_reject(self, on_disk: FilesOnDisk, read: OperatorFiles | SettingsError) -> None:
         """Apply or reject the files. Raises DatabaseError."""
         if isinstance(read, OperatorFiles):
             await self._apply(read)
         else:
             self.rejected = read
             if on_disk != self._rejected_files:
-                self._untold.put_nowait(_Told(read))
+                self._unreported.put_nowait(_FileNews(read))
             self._rejected_files = on_disk
-        self._judged = on_disk
+        self._handled_files = on_disk
 
-    def _reason_against(self, on_disk: FilesOnDisk) -> SettingsError | None:
-        """Return a reason to reject changed files, whatever is in them."""
+    def _rejection_of(self, on_disk: FilesOnDisk) -> SettingsError | None:
+        """Return a reason to reject changed files unread, None if there is none."""
         for path in changed_paths(self.files.on_disk, on_disk):
             state = on_disk.get(path, MISSING)
             if state.digest == MISSING.digest:
@@ -333,7 +333,7 @@ class ConfigReloader:
         self.files = files
         self.on_files(files)
         # If the refresh fails, the next poll applies the files.
-        self._seen = -1
+        self._applied_revision = -1
         try:
             await self.refresh()
         finally:
@@ -345,32 +345,32 @@ class ConfigReloader:
                 self._known_tools(),
                 self.programs.allowed - programs,
             )
-            self._untold.put_nowait(_Told(change, is_correction=was_rejected))
+            self._unreported.put_nowait(_FileNews(change, is_correction=was_rejected))
 
-    async def _tell_changes(self) -> None:
+    async def _report_changes(self) -> None:
         """Log each change of the files and notify of it, in the language of this task."""
         while True:
-            told = await self._untold.get()
+            news = await self._unreported.get()
             try:
-                if isinstance(told.news, FileChange) and told.news.added_servers:
+                if isinstance(news.result, FileChange) and news.result.added_servers:
                     await self.toolbox.wait_ready()
                 with use_language(DEFAULT_LANGUAGE):
-                    for line in self._lines(told):
-                        log.log(logging.ERROR if isinstance(told.news, SettingsError) else logging.INFO, "%s", line)
-                for line in self._lines(told):
+                    for line in self._lines(news):
+                        log.log(logging.ERROR if isinstance(news.result, SettingsError) else logging.INFO, "%s", line)
+                for line in self._lines(news):
                     self.notify(line)
             except Exception:
-                log.exception("a change of the operator's files could not be told")
+                log.exception("a change of the operator's files could not be reported")
 
-    def _lines(self, told: _Told) -> list[str]:
-        match told.news:
+    def _lines(self, news: _FileNews) -> list[str]:
+        match news.result:
             case SettingsError() as error:
                 problem = f"{str(error).rstrip('.')}."
                 return [_("{problem} Nothing has changed: the previous files stay in use.", problem=problem)]
             case change:
                 known = change.before.warnings(self.settings)
                 warnings = [warning for warning in change.after.warnings(self.settings) if warning not in known]
-                corrected = [_("The operator's files can be used again.")] if told.is_correction else []
+                corrected = [_("The operator's files can be used again.")] if news.is_correction else []
                 states = [state for name in change.added_servers if (state := self._state(name)) is not None]
                 problems = [str(state.own_problem) for state in states if state.own_problem]
                 return [*corrected, *change.sentences(self._describe_server), *problems, *warnings]
@@ -456,14 +456,14 @@ class ConfigReloader:
         rules = self.rules.rules(conversation, agent)
         return rules.approvers.format_requirements(rules.restrict(terms))
 
-    async def _entries(self, stored: _OnDisk) -> Sequence[DesiredServer]:
+    async def _entries(self, stored: _Stored) -> Sequence[DesiredServer]:
         of_file = [_with_memory(entry, stored) for entry in self.files.servers.entries]
         names = {entry.config.name for entry in of_file}
         # In parallel: one file on an unavailable disk must not delay the others.
         of_admins = await asyncio.gather(*(self._entry(record, stored, names) for record in stored.records))
         return [*of_file, *of_admins]
 
-    async def _entry(self, record: ServerRecord, stored: _OnDisk, names_of_file: set[str]) -> DesiredServer:
+    async def _entry(self, record: ServerRecord, stored: _Stored, names_of_file: set[str]) -> DesiredServer:
         config, problem, secrets = record.config, "", frozenset[str]()
         try:
             values = await self.servers.read_secrets(record)
@@ -486,7 +486,7 @@ class ConfigReloader:
         return _with_memory(DesiredServer(config, record.enablement, secrets=secrets, problem=problem), stored)
 
 
-def _with_memory(entry: DesiredServer, stored: _OnDisk) -> DesiredServer:
+def _with_memory(entry: DesiredServer, stored: _Stored) -> DesiredServer:
     """Return the server with its stored capabilities and pins."""
     server_id = entry.config.id
     return replace(

@@ -116,7 +116,7 @@ def watch_files(settings: Settings) -> FileWatch:
 
 
 def holds_variables(path: Path, settings: Settings) -> bool:
-    """Return True for a file of variables, whose content may be one short secret."""
+    """Return True for a file of variables."""
     return path == find_folders().env_file or path.parent == settings.settings_folder
 
 
@@ -180,7 +180,7 @@ def _started_in(folder: str, entry: DesiredServer) -> DesiredServer:
 
 
 def _as_servers_see(path: Path) -> Path:
-    """Return a path that is right wherever servers start."""
+    """Return a path that holds in the folder in which servers start."""
     return path.absolute() if find_folders().base.is_absolute() else path
 
 

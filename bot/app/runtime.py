@@ -122,11 +122,11 @@ NO_PLATFORM = "; no chat platform is configured"
 
 WatchLog = Callable[[TurnLog], TurnLog]
 Notify = Callable[[str], None]
-"""Tell the users of this process a line."""
+"""Show a line to the users of this process."""
 
 
-def tell_nobody(_line: str) -> None:
-    """Leave it to the log."""
+def notify_nobody(_line: str) -> None:
+    """Discard the line, which is in the log."""
 
 
 PLATFORM_HINTS = {
@@ -225,7 +225,7 @@ async def open_services(
     known_for: float = 0.0,
     observe: MetricSink = null_sink,
     use: FileUse | None = None,
-    notify: Notify = tell_nobody,
+    notify: Notify = notify_nobody,
 ) -> AsyncIterator[AppServices]:
     """Build the services, apply the stored configuration, and connect the servers in `connect`, without those whose
     tools were listed less than `known_for` seconds ago. Commands in a shell and the doctor use them without an engine.
@@ -361,7 +361,7 @@ async def open_runtime(
     watch_log: WatchLog = lambda turn_log: turn_log,
     observe: MetricSink = null_sink,
     channels: Mapping[str, ChannelMessages] | None = None,
-    notify: Notify = tell_nobody,
+    notify: Notify = notify_nobody,
 ) -> AsyncIterator[Runtime]:
     """Build the components and run them while the block runs. `use` is the use of a SQLite file, which others may use
     once its schema is there; None if no other process can.
@@ -402,7 +402,7 @@ async def open_runtime(
         await models.get("")
         embedder = await _load_embedder(settings.tool_search_embeddings)
         if isinstance(read_address(settings.database_url), SqliteFile):
-            await services.turn_log.adopt_orphans(use.lives if use is not None else lambda _owner: False)
+            await services.turn_log.adopt_orphans(use.is_alive if use is not None else lambda _owner: False)
         turn_log = watch_log(services.turn_log)
         jobs = [
             retention(turn_log, settings.retention_days or WITHOUT_CONTENT_DAYS),

@@ -1,4 +1,4 @@
-"""The first message of the bot in a channel: who it is, and what to try. `countersign setup` posts it."""
+"""The first message of the bot in a channel: its introduction and things to try. `countersign setup` posts it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class FirstMessageOwner:
 
 
 def first_message(name: str, *, commands: bool) -> Message:
-    """Return the message of a bot with this name; `commands` is True if it has slash commands there."""
+    """Return the message of a bot with this name. `commands` is True if it has slash commands."""
     tries = [
         _("Mention me with a question: `@{name} what can you do?`", name=name),
         _("Go on in the thread of my answer, without a mention."),

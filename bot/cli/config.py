@@ -1,4 +1,4 @@
-"""`config`: which files and folders are in use, and the files of a new installation."""
+"""`config`: files and folders in use, and the files of a new installation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from bot.cli.errors import FAILED, Debug, print_error, run_command
 from bot.cli.folder_consent import remember
-from bot.folders import Folders, fill, find_folders
+from bot.folders import Folders, copy_defaults, find_folders
 from bot.settings import Settings
 
 commands = typer.Typer(help="Files and folders: which are in use, and the files to begin with.", rich_markup_mode=None)
@@ -57,14 +57,14 @@ def make_files(
     folders = find_folders()
     folder = Path("config") if here else folders.config
     try:
-        copies = fill(folder)
+        copies = copy_defaults(folder)
     except OSError as error:
         print_error(
             f"{error.filename or folder} cannot be written: {error.strerror}. "
             "Fix: let this user write there, or choose another folder with COUNTERSIGN_HOME"
         )
         raise typer.Exit(FAILED) from error
-    if here and not folders.found:  # what somebody else has put there still needs a yes
+    if here and not folders.own_files:  # files of another user still need a consent
         remember(folders)
     for path in copies:
         typer.echo(path)
@@ -100,6 +100,6 @@ def _report(folders: Folders, settings: Settings) -> list[str]:
     for label, (path, field) in files.items():
         notes = [f"set by {field.upper()}"] if field in settings.model_fields_set else []
         notes += [] if path.exists() else ["not there"]
-        remark = f"  ({', '.join(notes)})" if notes else ""
-        lines.append(f"{label:<10} {path.absolute()}{remark}")
+        note_text = f"  ({', '.join(notes)})" if notes else ""
+        lines.append(f"{label:<10} {path.absolute()}{note_text}")
     return [*lines, "", f"They count because {folders.reason}."]

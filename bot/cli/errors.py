@@ -18,7 +18,7 @@ import typer
 from bot.cli.folder_consent import require_consent
 from bot.domain.locales import Locale, system_locale, use_locale
 from bot.errors import CountersignError, InvalidOption, SettingsError
-from bot.folders import fill, find_folders
+from bot.folders import copy_defaults, find_folders
 from bot.settings import Settings, read_settings
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -74,7 +74,7 @@ def _fill_own_folders() -> None:
     if folders.is_filled:
         return
     with suppress(OSError):  # as in a read-only home: the program's own files count
-        fill(folders.config)
+        copy_defaults(folders.config)
         folders.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         print_error(
             f"your servers, policies and prompt are in {folders.config}, your data is in {folders.data}. "

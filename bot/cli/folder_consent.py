@@ -23,10 +23,10 @@ def require_consent(folders: Folders) -> None:
     """Ask the person at the terminal if the files of a working folder count that was never used before. Raises
     SettingsError if they do not, or if nobody can be asked.
     """
-    if not folders.found or _is_known(folders):
+    if not folders.own_files or _is_known(folders):
         return
     folder = Path.cwd()
-    cause = f"{str(folder)!r} has files for Countersign that you have not used before: {', '.join(folders.found)}."
+    cause = f"{str(folder)!r} has files for Countersign that you have not used before: {', '.join(folders.own_files)}."
     fix = (
         f"if they are yours, run countersign there in a terminal and answer yes, or set {HOME_VARIABLE}=. ; "
         "if not, run it in another folder"

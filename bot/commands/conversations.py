@@ -390,9 +390,7 @@ def conversations_command(dependencies: CommandDependencies) -> Command:
 
 
 async def find_conversations(archive: ReportingStore, beginning: ConversationKey) -> Sequence[ConversationKey]:
-    """Return the conversations whose thread begins with that of a key, newest first, at most MOST_MATCHES; one alone if
-    its thread is the same.
-    """
+    """Return up to MOST_MATCHES conversations whose thread has this prefix, newest first; a full match comes alone."""
     if await archive.summary(beginning) is not None:
         return (beginning,)
     summaries, _count = await archive.conversations(str(beginning), "", MOST_MATCHES, 0)

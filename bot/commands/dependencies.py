@@ -68,7 +68,7 @@ class Administration(Protocol):
         """Why the operator's files on disk are not in use, with the fix; empty if they are. The previous ones are."""
 
     async def difference(self) -> ConfigDiff:
-        """Return what the operator's files on disk would change now. Raises SettingsError."""
+        """Return the changes that a reload of the operator's files would make. Raises SettingsError."""
 
     async def reload(self) -> ConfigDiff:
         """Apply the operator's files now, which happens by itself within a second of saving them. Return the

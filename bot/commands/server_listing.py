@@ -567,7 +567,7 @@ def _next_step(server: VisibleServer) -> ReplyAction:
 
 
 def _idle_note(server: VisibleServer) -> str:
-    """Return what happens to a server that is not connected although nothing is wrong; empty for all others."""
+    """Return the reason why a working server is not connected; empty for all others."""
     return _("idle: it starts when one of its tools is used") if server.status is ServerStatus.IDLE else ""
 
 

@@ -111,8 +111,8 @@ class Approval:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """Decision of one user on one revision of an approval. The model sees the `reason` of a denial. `is_automatic` is
-    True for a denial that no user made, because there was nobody to ask: `by` is the user in whose name the program may
-    deny, and is not recorded as the one who did.
+    True for a denial by the program, because there was no user to ask: `by` is the user in whose name it may deny, and
+    is not recorded as the decider.
     """
 
     approval_id: str

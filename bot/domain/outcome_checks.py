@@ -1,7 +1,7 @@
 """Questions that ask a model if a call of unknown outcome has run, and the tools for the answer.
 
-The question is a message of its conversation, so that everybody there sees what is asked. A user who writes the same
-text gets no more by it: tools are only left out.
+The question is a message of its conversation, so that all users there see it. Writing the same text by hand gives no
+additional rights: it only removes tools.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _QUESTION = re.compile(rf"{_PREFIX}(\S{{1,200}}) with (.*){re.escape(_SUFFIX)}",
 
 @dataclass(frozen=True, slots=True)
 class CheckedCall:
-    """A call of unknown outcome: the tool's offered name, and the arguments, masked. They are empty if unreadable."""
+    """A call of unknown outcome: the tool's offered name, and the arguments, masked. Unreadable arguments are empty."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -47,8 +47,8 @@ def parse_check_question(question: str) -> CheckedCall | None:
     return CheckedCall(match[1], arguments if isinstance(arguments, dict) else {})
 
 
-def checking_tools(offered: ToolSet, checked: CheckedCall) -> ToolSet:
-    """Return the tools without the checked one and those that say that they change something."""
+def tools_for_check(offered: ToolSet, checked: CheckedCall) -> ToolSet:
+    """Return the tools without the checked one and without those whose hints say that they change data."""
 
     def allowed(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         return tuple(tool for tool in tools if tool.name != checked.name and not _changes(tool))
@@ -58,6 +58,6 @@ def checking_tools(offered: ToolSet, checked: CheckedCall) -> ToolSet:
 
 
 def _changes(tool: Tool) -> bool:
-    """Return True if the hints of a tool say that it changes something; without hints, the rules decide."""
+    """Return True if the hints of a tool say that it changes data; without hints, the rules decide."""
     hints = tool.annotations
     return tool.kind is ToolKind.CALL and (hints.read_only is False or bool(hints.destructive and not hints.read_only))

@@ -42,7 +42,7 @@ from bot.engine.prompt.builder import NO_INSTRUCTIONS, PromptParts, SystemPrompt
 from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget
 from bot.engine.prompt.tool_selection import RefusedTools
 from bot.engine.scheduler import Job, Scheduler
-from bot.engine.turn_runner import EARLY_SECONDS, TurnParts, TurnRunner, nothing_to_prepare
+from bot.engine.turn_runner import EARLY_SECONDS, TurnParts, TurnRunner, skip_preparation
 from bot.engine.usage import Estimates, UsageMeters, no_limits
 from bot.engine.view_delivery import MemberLookup, ViewDelivery, key_prefixes, surface_for
 from bot.engine.worker import MOST_TURNS, Capacity, Worker
@@ -97,7 +97,7 @@ class Engine:
         jobs: Sequence[Job] = (),
         observe: MetricSink = null_sink,
         allow: Callable[[Turn], Awaitable[None]] = no_limits,
-        prepare: Callable[[], Awaitable[None]] = nothing_to_prepare,
+        prepare: Callable[[], Awaitable[None]] = skip_preparation,
         keeps_content: bool = True,
         most_turns: int = MOST_TURNS,
         early_seconds: float = EARLY_SECONDS,

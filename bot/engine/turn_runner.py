@@ -17,7 +17,7 @@ from bot.domain.completions import Completion, StopReason
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.flows import Sources
 from bot.domain.messages import Message, MessageRole, TextPart, ToolCall
-from bot.domain.outcome_checks import CheckedCall, checking_tools, parse_check_question
+from bot.domain.outcome_checks import CheckedCall, parse_check_question, tools_for_check
 from bot.domain.policies import TaintMode
 from bot.domain.tools import INVALID_ARGUMENTS, ToolSearch, ToolSet
 from bot.domain.turns import (
@@ -85,8 +85,8 @@ def _is_invalid(step: ToolStep) -> bool:
     return step.result is not None and step.result.text.startswith(INVALID_ARGUMENTS)
 
 
-async def nothing_to_prepare() -> None:
-    """Let turns begin at once."""
+async def skip_preparation() -> None:
+    """Begin turns without a preparation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class TurnParts:
     resolve_approvers: Callable[[ToolStep, Rules], Awaitable[ToolStep]]
     taint: TaintMode = TaintMode.OFF
     allow: Callable[[Turn], Awaitable[None]] = no_limits
-    prepare: Callable[[], Awaitable[None]] = nothing_to_prepare
+    prepare: Callable[[], Awaitable[None]] = skip_preparation
     tool_search: ToolSearch = ToolSearch.AUTO
     tool_names_tokens: int = TOOL_NAMES_TOKENS
     tool_indexes: ToolIndexes = field(default_factory=ToolIndexes)
@@ -258,13 +258,13 @@ class TurnRunner:
         return self._enable(await self._offer())
 
     def _enable(self, offered: ToolSet) -> ToolSet:
-        """Return the tools that the model may use: those of the profile, and for a check only those that may look."""
+        """Return the tools that the model may use: those of the profile, and for a check only those that read."""
         enabled = self._rules.enabled_tools(offered)
-        return enabled if self._checked is None else checking_tools(enabled, self._checked)
+        return enabled if self._checked_call is None else tools_for_check(enabled, self._checked_call)
 
     @cached_property
-    def _checked(self) -> CheckedCall | None:
-        """The call that the question asks about."""
+    def _checked_call(self) -> CheckedCall | None:
+        """The call of unknown outcome that the question is about; None for other questions."""
         return parse_check_question(self._record.turn.question.text)
 
     async def _offer(self) -> ToolSet:
@@ -412,7 +412,7 @@ class TurnRunner:
             authorizer = await self._authorizer(self._taint(sources, offered))
 
             def authorize(i: int, call: ToolCall) -> ToolStep:
-                if self._checked is not None and enabled.find(call.name) is None and offered.find(call.name):
+                if self._checked_call is not None and enabled.find(call.name) is None and offered.find(call.name):
                     return reject_while_checking(i, call)
                 return authorizer.authorize(i, call, offered, author)
 

@@ -34,7 +34,7 @@ def key_prefixes(surfaces: Sequence[Surface]) -> tuple[str, ...]:
 
 
 def surface_for(surfaces: Sequence[Surface], conversation: ConversationKey) -> Surface | None:
-    """Return the surface one of whose key prefixes matches now; prefixes may change."""
+    """Return the surface with a matching key prefix. Prefixes may change."""
     key = f"{conversation}:"
     return next((surface for surface in surfaces if key.startswith(surface.key_prefixes)), None)
 

@@ -105,7 +105,7 @@ def failed_resource(config: ServerConfig, error: Exception, redact: Redaction) -
 
 
 def failed_prompt(config: ServerConfig, error: Exception, redact: Redaction) -> tuple[LazyText, LazyText]:
-    """Return cause and fix for a prompt that could not be had."""
+    """Return cause and fix for a prompt that could not be fetched."""
     if isinstance(error, TimeoutError):
         cause = gettext_lazy(
             "Server {server} did not give the prompt within {seconds} s.",

@@ -139,7 +139,7 @@ class ServerRegistry:
         return self._servers.get(server_id)
 
     def start(self) -> None:
-        """Connect to the enabled servers that need not wait for a use, and to new ones from now on."""
+        """Connect to the enabled servers that connect before their first use, and to new ones from now on."""
         self._started = True
         for managed in self:
             self._start_connection(managed)
@@ -218,8 +218,8 @@ class ServerRegistry:
 
 
 def _known_age(entry: DesiredServer) -> float:
-    """Return the age in seconds of the server's stored tools; infinite if they may not be those of its definition now,
-    or if connecting it may need a person.
+    """Return the age in seconds of the server's stored tools; infinite if they may be those of an earlier definition,
+    or if connecting may need a sign-in.
     """
     known, config = entry.synced, entry.config
     waits_for_person = config.sign_in is not None and not entry.signed_in

@@ -1,5 +1,5 @@
-"""Events of a turn for programs, over HTTP and as lines of `--json`: the differences between what a client has and the
-current view.
+"""Events of a turn for programs, over HTTP and as lines of `--json`: differences between the client's view and the
+current one.
 
     event                 data
     init                  the response and its state (`OpeningShape`)
@@ -67,7 +67,7 @@ REMEMBERED = 16
 """Number of latest elicitations of a call that a cursor tracks."""
 _BITS = (1 << REMEMBERED) - 1
 _NUMBERED = re.compile(r"([b-vx-z])([0-9]+)_([0-9]+)")
-"""Codes with counts. The other letters are codes of pending calls, whose numbers differ in meaning."""
+"""Codes with counts. The other letters are codes of pending calls with other numbers."""
 
 
 @dataclass(frozen=True, slots=True)

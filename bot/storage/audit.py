@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 _LOCK = 0x436F756E
 """Writers of the chain take turns: an advisory lock, held until the end of their transaction."""
 NOBODY = "countersign"
-"""Actor of what no user did: expiries, crash recovery, denials because nobody could be asked."""
+"""Actor of events without a user: expiries, crash recovery, denials because no user could be asked."""
 _NO_KEYS = AuditKeys()
 
 _lock = sa.select(sa.func.pg_advisory_xact_lock(_LOCK))

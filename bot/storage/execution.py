@@ -405,7 +405,7 @@ def _close_unanswered(connection: sa.Connection, claim: Claim, unanswered: Mappi
         return
     for step in read_record(connection, claim.turn_id).ready_calls:
         if step.repeatable and (step.n in unanswered or claim.recoveries):
-            # What only reads has changed nothing; the rest may have run.
+            # A call that only reads has changed nothing; the others may have run.
             status = StepStatus.CANCELLED if step.only_reads else StepStatus.UNKNOWN
             seconds = unanswered.get(step.n, 0.0)
             connection.execute(_break_off, {"t": claim.turn_id, "i": step.n, "to": status, "seconds": seconds})

@@ -24,9 +24,9 @@ from typing import Self
 from bot.errors import DatabaseHeld
 
 SETTLING_SECONDS = 1.0
-"""A process that has just locked the file may not have said yet who it is."""
+"""Seconds after which a process that has locked the file has written its line."""
 STARTING_SECONDS = 30.0
-"""Longest wait for one that creates or upgrades the schema."""
+"""Longest wait for a process that creates or upgrades the schema."""
 _PAUSE_SECONDS = 0.05
 _NAME = re.compile(r"\d+-[0-9a-f]{8}")
 """Name of the file of a process: its id, and letters that no other has."""
@@ -37,8 +37,8 @@ _BOT_FIX = "end it first, or use PostgreSQL, on which several may run"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that uses the file. `since` is in epoch seconds; `alone` is True while it works on the schema.
-    `conversations` are the keys of those that it has open.
+    """A process that uses the file. `since` is in epoch seconds. `alone` is True while it works on the schema.
+    `conversations` are the keys of its open conversations.
     """
 
     pid: int
@@ -52,13 +52,13 @@ class Process:
 
     @property
     def line(self) -> bytes:
-        """Return its line in a file."""
+        """The process as a line of a file."""
         facts = {"pid": self.pid, "purpose": self.purpose, "since": self.since, "alone": self.alone}
         return json.dumps({**facts, "conversations": self.conversations}).encode() + b"\n"
 
     @classmethod
-    def read(cls, text: str) -> Self | None:
-        """Return the process of the last whole line, None if there is none."""
+    def parse(cls, text: str) -> Self | None:
+        """Return the process of the last complete line, None if there is none."""
         lines = text[: text.rfind("\n") + 1].splitlines() or [text]
         with contextlib.suppress(ValueError, KeyError, TypeError):
             facts = json.loads(lines[-1])
@@ -107,11 +107,11 @@ class FileUse:
         lock = _open(self._database.with_name(f"{self._database.name}.bot.lock"))
         self._locks.append(lock)
         if not _lock(lock, fcntl.LOCK_EX):
-            raise self._held([Process.read(_read(lock))], _BOT_FIX)
+            raise self._held([Process.parse(_read(lock))], _BOT_FIX)
         _write_whole(lock, self._this.line)
 
     def share(self) -> None:
-        """Let other processes use the file, too. Raises DatabaseHeld if one takes it for itself at that moment."""
+        """Let other processes use the file, too. Raises DatabaseHeld if one of them locks it alone at that moment."""
         if not self._this.alone:
             return
         deadline = time.monotonic() + STARTING_SECONDS
@@ -123,7 +123,7 @@ class FileUse:
         self._save()
 
     def open_conversations(self, keys: Iterable[str]) -> None:
-        """Tell the others which conversations are open here."""
+        """Publish the open conversations of this process."""
         self._this = replace(self._this, conversations=tuple(keys))
         with contextlib.suppress(OSError):  # the others need not know; a full disk is reported elsewhere
             self._save()
@@ -134,10 +134,10 @@ class FileUse:
             paths = sorted(self._folder.iterdir())
         except FileNotFoundError:
             return ()
-        found = (_read_living(path) for path in paths if path != self._file)
-        return [process for process in found if process is not None]
+        processes = (_read_living(path) for path in paths if path != self._file)
+        return [process for process in processes if process is not None]
 
-    def lives(self, name: str) -> bool:
+    def is_alive(self, name: str) -> bool:
         """Return True if the process with this name of claims uses the file now."""
         match name.rsplit(":", 2):
             case [_, pid, token]:
@@ -162,17 +162,17 @@ class FileUse:
             if _lock(lock, fcntl.LOCK_EX):
                 if not self.others():
                     return True
-                fcntl.flock(lock, fcntl.LOCK_UN)  # it is of one that is about to share it
+                fcntl.flock(lock, fcntl.LOCK_UN)  # its owner is about to share it
             if not alone and _lock(lock, fcntl.LOCK_SH):
                 return False
             self._check_holders(lock, time.monotonic() - began, alone=alone)
             time.sleep(_PAUSE_SECONDS)
 
     def _check_holders(self, lock: int, waited: float, *, alone: bool) -> None:
-        """Raise DatabaseHeld if there is no reason to wait any longer for those that hold the lock."""
+        """Raise DatabaseHeld if waiting for the holders of the lock has no purpose."""
         others = self.others()
         working = [process for process in others if not process.alone]
-        last = Process.read(_read(lock))
+        last = Process.parse(_read(lock))
         is_starting = bool(others) or (last is not None and last.alone)
         if alone and working:
             raise self._held(working, _FIX)
@@ -228,7 +228,7 @@ def _read_living(path: Path) -> Process | None:
             path.unlink(missing_ok=True)
             return None
         # Without a line it has just begun.
-        return Process.read(_read(file)) or Process(int(path.name.partition("-")[0]), "countersign", time.time(), True)
+        return Process.parse(_read(file)) or Process(int(path.name.partition("-")[0]), "countersign", time.time(), True)
     finally:
         os.close(file)
 

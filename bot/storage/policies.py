@@ -30,7 +30,7 @@ from bot.storage.turn_records import UNREADABLE, read_record
 log = logging.getLogger(__name__)
 
 OPERATOR = "operator"
-"""Actor of changes in the operator's files: who may write them is a matter of the machine."""
+"""Actor of changes in the operator's files, whose authors only the machine knows."""
 
 _MOST_CALLS = 20
 _SHORTEST_ID = 8

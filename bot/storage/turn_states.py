@@ -333,7 +333,7 @@ class SqlClaims:
 
     @transaction
     def adopt_orphans(self, connection: sa.Connection, lives: Callable[[str], bool] = lambda _owner: False) -> None:
-        """Release all turns and deliveries of owners that do not live any more."""
+        """Release all turns and deliveries of owners whose processes have ended."""
         for owner in connection.execute(_owners).scalars().all():
             if not lives(owner):
                 connection.execute(_release_turns, {"dead": owner})

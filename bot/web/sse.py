@@ -41,7 +41,7 @@ class ServerEvent:
 
 
 def stream_description(events: Sequence[Mapping[str, Any]]) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI description of a stream of these events, whose `data` is JSON."""
+    """Return the OpenAPI description of a stream of these events. Their `data` is JSON."""
     schema = {"oneOf": list(events)}
     return {200: {"content": {"text/event-stream": {"schema": schema}}, "description": "A stream of events."}}
 

@@ -116,7 +116,7 @@ async def test_what_another_process_pins_is_followed() -> None:
 
 @pytest.mark.usefixtures("folder")
 async def test_a_look_that_is_asked_for_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bot.app.config_reload.LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("bot.app.config_reload.POLL_SECONDS", 3600.0)
     async with office() as (here, there):
         await there.servers.add(record(), {}, ANA)
         task = asyncio.create_task(here.administration.run())

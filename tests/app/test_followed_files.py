@@ -75,7 +75,7 @@ class Followed:
 
 @pytest.fixture(autouse=True)
 def rare_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bot.app.config_reload.LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("bot.app.config_reload.POLL_SECONDS", 3600.0)
 
 
 @asynccontextmanager
@@ -85,7 +85,7 @@ async def following(folder: Path, **environment: Any) -> AsyncIterator[Followed]
         services.administration.pause = followed.pause
         services.administration.notify = followed.told.append
         running = asyncio.create_task(services.administration.run())
-        await until(lambda: services.administration._seen != -1)
+        await until(lambda: services.administration._applied_revision != -1)
         try:
             yield followed
         finally:

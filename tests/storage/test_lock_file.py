@@ -69,17 +69,17 @@ def test_processes_use_the_file_together_and_know_of_each_other_until_kill_9(dat
             "countersign chat",
             ("console:local:ana:c1",),
         )
-        assert use.lives(name)
-        assert use.lives(use.name)
+        assert use.is_alive(name)
+        assert use.is_alive(use.name)
         holder.kill()
         holder.wait()
         assert not use.others()
-        assert not use.lives(name)
+        assert not use.is_alive(name)
         assert not use.is_alone  # another may begin at any time
     with used(database) as use:
         assert use.is_alone
-        assert not use.lives("an-older-release:123:abcd")
-        assert not use.lives("nothing")
+        assert not use.is_alive("an-older-release:123:abcd")
+        assert not use.is_alive("nothing")
     assert sorted(path.name for path in database.parent.iterdir()) == ["a.db.lock"]
 
 

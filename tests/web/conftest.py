@@ -33,7 +33,7 @@ def _quick_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def rare_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bots that start after this poll once an hour."""
-    monkeypatch.setattr("bot.app.config_reload.LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("bot.app.config_reload.POLL_SECONDS", 3600.0)
 
 
 @pytest.fixture

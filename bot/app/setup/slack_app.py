@@ -201,7 +201,8 @@ class AppStep(SlackStep):
                 feature.name
                 for feature in FEATURES
                 if not await terminal.confirm(
-                    f"{feature.what[0].upper()}{feature.what[1:]}?", default=feature.name not in self._setup.without
+                    f"{feature.description[0].upper()}{feature.description[1:]}?",
+                    default=feature.name not in self._setup.without,
                 )
             ]
         )

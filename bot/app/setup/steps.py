@@ -14,7 +14,7 @@ from bot.errors import CountersignError, SettingsError
 from bot.platforms.console.prompts import SetupTerminal
 from bot.rendering.text_safety import single_line, strip_control
 
-_MAX_CHARACTERS = 400
+_LONGEST = 400
 
 
 class StepStatus(Enum):
@@ -96,10 +96,10 @@ async def run_steps(terminal: SetupTerminal, steps: Sequence[Step], redo: str, *
         terminal.heading(number, len(steps) + more, step.title)
         state = await _inspect(step)
         if state.status is StepStatus.DONE and step.name != redo and await step.is_confirmed():
-            terminal.report_done(single_line(state.detail, _MAX_CHARACTERS))
+            terminal.report_done(single_line(state.detail, _LONGEST))
             continue
         if state.status is StepStatus.WRONG:
-            terminal.report_error(single_line(state.detail, _MAX_CHARACTERS), single_line(state.fix, _MAX_CHARACTERS))
+            terminal.report_error(single_line(state.detail, _LONGEST), single_line(state.fix, _LONGEST))
         has_run = True
         await retry_until_done(terminal, lambda step=step: step.ask(terminal))  # type: ignore[misc]
     return has_run
@@ -113,7 +113,7 @@ async def retry_until_done(terminal: SetupTerminal, action: Callable[[], Awaitab
             await action()
         except CountersignError as error:
             terminal.report_error(
-                single_line(str(error.detailed_cause), _MAX_CHARACTERS), single_line(str(error.fix), _MAX_CHARACTERS)
+                single_line(str(error.detailed_cause), _LONGEST), single_line(str(error.fix), _LONGEST)
             )
             if terminal.questions == questions:
                 await terminal.wait_for_enter("Press Enter to try again")
@@ -171,8 +171,8 @@ def _as_json(step: PrintedStep) -> str:
             "step": step.name,
             "title": step.title,
             "status": step.state.status.value,
-            "detail": single_line(step.state.detail, _MAX_CHARACTERS),
-            "fix": single_line(step.state.fix, _MAX_CHARACTERS),
+            "detail": single_line(step.state.detail, _LONGEST),
+            "fix": single_line(step.state.fix, _LONGEST),
             "guide": [line for line in step.guide if line],
         },
         ensure_ascii=False,
@@ -181,7 +181,7 @@ def _as_json(step: PrintedStep) -> str:
 
 def _as_text(step: PrintedStep, number: int, count: int) -> str:
     lines = [f"[{number}/{count}] {step.title}"]
-    detail, fix = single_line(step.state.detail, _MAX_CHARACTERS), single_line(step.state.fix, _MAX_CHARACTERS)
+    detail, fix = single_line(step.state.detail, _LONGEST), single_line(step.state.fix, _LONGEST)
     match step.state.status:
         case StepStatus.DONE:
             lines.append(f"  ✓ {detail}")

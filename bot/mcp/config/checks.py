@@ -369,8 +369,8 @@ def endpoint_fingerprint(config: ServerConfig) -> str:
 
 
 def definition_fingerprint(config: ServerConfig) -> str:
-    """Return a digest of what decides which tools a server lists: its place, the names of its variables or headers, and
-    how it is spoken to. Values are left out, because they may be secrets.
+    """Return a digest of the fields that decide which tools a server lists: endpoint, names of variables or headers,
+    and protocol. Values are left out, because they may be secrets.
     """
     match config.transport:
         case HttpTransport(headers=values) | StdioTransport(env=values):

@@ -24,7 +24,7 @@ from bot.platforms.slack.web_api import WebApi
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 10.0
+POLL_SECONDS = 10.0
 OPEN_SECONDS = 3600.0
 MOST = 25
 """Number of tabs that are refreshed, the most recently opened ones."""
@@ -88,7 +88,7 @@ class HomeRefresher:
     async def run(self) -> None:
         """Refresh the open tabs until cancelled."""
         while True:
-            await self._pause(LOOK_SECONDS)
+            await self._pause(POLL_SECONDS)
             await self.refresh()
 
     async def refresh(self) -> None:

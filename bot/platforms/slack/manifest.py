@@ -1,6 +1,6 @@
-"""The manifest of the Slack app: the one in config/slack_manifest.yaml, with a name, chosen features, and a transport.
+"""The manifest of the Slack app: config/slack_manifest.yaml with a name, chosen features, and a transport.
 
-A feature that is left out takes its scopes and events with it, so that nobody grants what is not used.
+A feature that is left out takes its scopes and events with it, so that the app asks for no right without a use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bot.folders import DEFAULTS
 
 CREATE_URL = "https://api.slack.com/apps"
 LONGEST_URL = 8_000
-"""Characters of an address that browsers and the proxies on the way are sure to take."""
+"""Characters of an address that all browsers and proxies accept."""
 LONGEST_NAME = 35
 """Characters of an app's name, as Slack counts them."""
 _FILE = DEFAULTS / "slack_manifest.yaml"
@@ -26,10 +26,10 @@ _FILE = DEFAULTS / "slack_manifest.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A part of the app that may be left out: its name in SLACK_WITHOUT, what it is, its scopes and its events."""
+    """A part of the app that may be left out: its name in SLACK_WITHOUT, a description, its scopes and its events."""
 
     name: str
-    what: str
+    description: str
     scopes: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
 
@@ -45,7 +45,7 @@ FEATURES = (
     ),
     Feature("home", "the Home tab: what waits for you, your questions, the servers", (), ("app_home_opened",)),
 )
-"""Features by their names, in the order in which they are asked for."""
+"""Features in the order of their questions."""
 
 
 def scopes_without(features: Collection[str]) -> frozenset[str]:
@@ -54,8 +54,8 @@ def scopes_without(features: Collection[str]) -> frozenset[str]:
 
 
 def build_manifest(name: str = "", without: Collection[str] = (), address: str = "") -> dict[str, Any]:
-    """Return the manifest with another name, without features, and for HTTP at a public address; without one it is for
-    Socket Mode. Raises SettingsError for a name that Slack does not take.
+    """Return the manifest with this name, without these features, for HTTP at a public address or for Socket Mode.
+    Raises SettingsError for a name that Slack does not accept.
     """
     manifest: dict[str, Any] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
     if name:
@@ -110,7 +110,7 @@ def _leave_out(manifest: dict[str, Any], names: Collection[str]) -> None:
 
 
 def _receive_at(manifest: dict[str, Any], url: str) -> None:
-    """Let Slack post to a URL instead of a socket. Raises SettingsError if Slack would not."""
+    """Let Slack post to a URL instead of a socket. Raises SettingsError for a URL without https."""
     if urlsplit(url).scheme != "https":
         raise SettingsError("Slack calls https addresses only.", "name the bot's public https address")
     settings = manifest["settings"]

@@ -34,7 +34,7 @@ from bot.web.sse import EventStream, ServerEvent
 
 # -------------------- events
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 
 
 async def stream_status(
@@ -48,7 +48,7 @@ async def stream_status(
     current = _snapshot(servers, server.id)
     yield _event("status_update", server, serializer)
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
         before, current = current, _snapshot(servers, server.id)
         if before == current:
             continue

@@ -63,7 +63,7 @@ def shown(place: ConnectedBot, user: User) -> str:
 
 
 async def test_a_tab_that_is_open_shows_what_begins_to_wait_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bot.platforms.slack.home.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("bot.platforms.slack.home.POLL_SECONDS", 0.02)
     records = Records()
     async with connected_bot(records=SlackLookups(build_home=records.home)) as place:
         place.slack.open_home(place.priya)
