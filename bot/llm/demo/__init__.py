@@ -39,16 +39,11 @@ _MOST_ANSWERS = 3
 _LONGEST_QUESTION = 20_000
 
 
-def local_today() -> date:
-    """Return the day where this process runs."""
-    return datetime.now().astimezone().date()
-
-
 @dataclass(frozen=True, slots=True)
 class Config:
     """The demo's only setting: the day from which "tomorrow" is counted if the prompt tells none."""
 
-    today: Callable[[], date] = local_today
+    today: Callable[[], date] = lambda: datetime.now().astimezone().date()
 
 
 def create(config: Config) -> DemoModel:
@@ -91,17 +86,17 @@ class _Turn:
         self._today = today
         self._tools = {tool.name: tool for tool in request.tools if not tool.is_builtin}
         messages = request.messages
-        last = max((at for at, message in enumerate(messages) if message.role is MessageRole.USER), default=-1)
-        texts = [part.text for part in messages[last].parts if isinstance(part, TextPart)] if last >= 0 else []
+        last = max((n for n, message in enumerate(messages) if message.role is MessageRole.USER), default=0)
+        asked, turn = messages[last : last + 1], messages[last + 1 :]
+        texts = [part.text for message in asked for part in message.parts if isinstance(part, TextPart)]
         self._question = texts[-1].strip() if texts else ""  # the author's name comes before it
         self._checked = parse_check_question(self._question)
-        earlier = [message for message in messages[: max(last, 0)] if message.role is MessageRole.ASSISTANT]
-        self._is_first = not earlier
-        self._earlier = [message.provider_metadata.get("demo") for message in reversed(earlier[-_MOST_ANSWERS:])]
-        rounds = [message.tool_calls for message in messages[last + 1 :] if message.tool_calls]
+        earlier = [message for message in messages[:last] if message.role is MessageRole.ASSISTANT]
+        self._earlier = [message.provider_metadata.get("demo") for message in reversed(earlier)]
+        rounds = [message.tool_calls for message in turn if message.tool_calls]
         self._calls = [call for calls in rounds for call in calls]
-        parts = [part for message in messages[last + 1 :] for part in message.parts]
-        self._results = {part.call_id: part for part in parts if isinstance(part, ToolResult)}
+        results = (part for message in turn for part in message.parts if isinstance(part, ToolResult))
+        self._results = {result.call_id: result for result in results}
         ids = [_CALL_ID.fullmatch(call.id) for message in messages for call in message.tool_calls]
         self._next_id = max((int(match[1]) for match in ids if match), default=0) + 1
         self._has_called = any(_CALL_ID.fullmatch(call.id) for call in self._calls)
@@ -147,7 +142,7 @@ class _Turn:
         """Return the last call of the previous answers, True if the last one asks for its missing arguments, and the
         values that were shown. The call is None if its tool is not offered any more.
         """
-        for n, metadata in enumerate(self._earlier):
+        for n, metadata in enumerate(self._earlier[:_MOST_ANSWERS]):
             match metadata:
                 case {"tool": str(name), "arguments": Mapping() as arguments, "asks": bool(asks), **rest}:
                     shown = rest.get("shown")
@@ -207,7 +202,7 @@ class _Turn:
         self, text: str, step: Step | None = None, result: ToolResult | None = None, *, asks: bool = False
     ) -> Message:
         """Return an answer that remembers a call and what was shown. The first in a conversation has a note."""
-        text = f"{text}\n\n{answers.NOTE}" if self._is_first else str(text)
+        text = f"{text}\n\n{answers.NOTE}" if not self._earlier else str(text)
         if step is None:
             return Message(MessageRole.ASSISTANT, (TextPart(text),))
         shown = answers.shown_values(result) if result else {}

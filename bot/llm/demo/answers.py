@@ -18,7 +18,7 @@ from bot.domain.outcome_checks import CheckedCall
 from bot.domain.tools import Tool
 from bot.i18n import _, gettext_lazy, ngettext
 from bot.llm.demo.language import PHRASES, VERBS, plain_name, terms
-from bot.llm.demo.planning import Parameter, Planner, Step, parameters, sought_texts
+from bot.llm.demo.planning import Parameter, Planner, Step, parameters, sought_text
 
 KEYS = gettext_lazy(
     "set `OPENAI_API_KEY` or `ANTHROPIC_API_KEY` in the environment or in `.env`, "
@@ -98,17 +98,15 @@ def help_text(opening: str, tools: Sequence[Tool], today: date) -> str:
 
 def _examples(tools: Sequence[Tool], today: date) -> list[str]:
     """Return a few messages that are sure to work, at most one for each server: each has been tried."""
+    endings = {"place": " in Tokyo", "text": ": hello"}
     planner = Planner(tools, today)
     by_server: dict[str, str] = {}
-    for needs, ending in ((["place"], " in Tokyo"), (["text"], ": hello"), ([], "")):
-        for tool in tools:
-            title, required = _title(tool).lower(), [other for other in parameters(tool.input_schema) if other.required]
-            actions = VERBS.get(next(iter(terms(title)), ""), frozenset())
-            if [other.kind for other in required] != needs or ("add" in actions) is not (needs == ["text"]):
-                continue
-            is_sure = [(step.tool, step.missing) for step in planner.plan(title + ending).steps] == [(tool, ())]
-            if is_sure and "search" not in actions:
-                by_server.setdefault(tool.server, title + ending)
+    for tool in tools:
+        title, required = _title(tool).lower(), [other for other in parameters(tool.input_schema) if other.required]
+        example = title + "".join(endings.get(parameter.kind, "") for parameter in required[:1])
+        is_search = any("search" in VERBS.get(term, ()) for term in terms(title)[:1])  # `Find an area`
+        if not is_search and [(step.tool, step.missing) for step in planner.plan(example).steps] == [(tool, ())]:
+            by_server.setdefault(tool.server, example)
     return list(by_server.values())[:_MOST_EXAMPLES]
 
 
@@ -190,7 +188,8 @@ def passage(question: str, result: ToolResult) -> str:
         *short, body = sorted((value for value in row.values() if isinstance(value, str)), key=len) or [""]
         headings = next((list(map(str, value)) for value in row.values() if isinstance(value, list)), [])
         above = " ".join([*headings, *short])
-        worth = {term: weight * max(_has(above, term), 0.8 * _has(body, term)) for term, weight in weights.items()}
+        has = {term: re.compile(rf"(?i)(?<![a-z]){re.escape(term)}").search for term in weights}
+        worth = {term: weights[term] * (1.0 if has[term](above) else 0.8 * bool(has[term](body))) for term in weights}
         shares = [sum(map(worth.__getitem__, some)) / sum(map(weights.__getitem__, some)) for some in languages if some]
         if (share := max(shares, default=0.0)) >= _ENOUGH:
             heading = " > ".join(_line(heading, 80) for heading in headings)
@@ -198,11 +197,6 @@ def passage(question: str, result: ToolResult) -> str:
             text = re.sub(r"!?\[([^\]\n]*)\]\((?!https?:)[^)\n]*\)", r"\1", body)  # links within the documents
             passages.append((0.05 * n - share, f"**{heading}** (`{source}`)\n\n{_truncate(text)}"))
     return min(passages, default=(0.0, ""))[1]
-
-
-def _has(text: str, term: str) -> bool:
-    """Return True if a text has a word that begins with a term."""
-    return re.search(rf"(?<![a-z]){re.escape(term)}", text.lower()) is not None
 
 
 def shown_values(result: ToolResult) -> dict[str, list[Any]]:
@@ -218,14 +212,12 @@ def shown_values(result: ToolResult) -> dict[str, list[Any]]:
 def traces(checked: CheckedCall, results: Sequence[ToolResult]) -> str:
     """Return a sentence that says if the texts of the checked call are in what was read; empty if it cannot be said."""
     read = [" ".join(result.text.split()).casefold() for result in results if not result.is_error]
-    texts = sought_texts(checked)
-    if not read or not texts:
+    text = sought_text(checked)
+    if not read or not text:
         return ""
-    named = ", ".join(f"“{text}”" for text in texts)
-    patterns = [re.compile(rf"(?<!\w){re.escape(text.casefold())}(?!\w)") for text in texts]
-    if all(any(map(pattern.search, read)) for pattern in patterns):
-        return _("I looked: {texts} is there.", texts=named)
-    return _("I looked: {texts} is not there.", texts=named)
+    if any(re.search(rf"(?<!\w){re.escape(text.casefold())}(?!\w)", result) for result in read):
+        return _("I looked: {texts} is there.", texts=f"“{text}”")
+    return _("I looked: {texts} is not there.", texts=f"“{text}”")
 
 
 def _rows(result: ToolResult) -> list[Mapping[str, Any]]:

@@ -67,18 +67,18 @@ _KNOWN = _any_of(word for word in _UNSPACED if len(word) > 1 or word in RELATED)
 # -------------------- words
 
 
-def terms(text: str, *, foreign: bool = False, content: bool = False) -> list[str]:
+def terms(text: str, *, content: bool = False) -> list[str]:
     """Return the terms of a text or an identifier in order: stems; of unspaced scripts, the English of known words and
-    pairs of characters. With `foreign`, all words are read as words of other languages, too; with `content`, stop words
-    are left out.
+    pairs of characters. With `content`, stop words are left out.
     """
-    listed = words(split_identifier(text))
-    return [term for word in listed if not (content and word.is_stop_word) for term in _terms(word, foreign=foreign)]
+    return [
+        term for word in words(split_identifier(text)) if not (content and word.is_stop_word) for term in _terms(word)
+    ]
 
 
-def _terms(word: Word, *, foreign: bool = False) -> list[str]:
+def _terms(word: Word) -> list[str]:
     if not word.is_unspaced:
-        return [word.stem, *(translate(word) if foreign else ())]
+        return [word.stem]
     related = [term for known in _RELATED_UNSPACED.findall(word.text) for term in sorted(RELATED[known])]
     pairs = [term for term in word.terms if len(term) > 1 and not "\u3040" <= term[0] <= "\u309f"]
     return list(dict.fromkeys([*translate(word), *related, *pairs]))
@@ -103,32 +103,19 @@ def rewrite(wish: str) -> str:
     return wish
 
 
-def in_english(wish: str, known: frozenset[str]) -> str:
-    """Return a wish whose first word is in English, if it was a verb of another language."""
-    first = next(words(wish), None)
-    if first is None or first.is_unspaced or first.is_stop_word or {first.base, first.stem} & known:
-        return wish
-    verb = next((term for term in translate(first) if term in VERBS), first.text)
-    return wish[: first.start] + verb + wish[first.end :]
-
-
-def correct_spelling(text: str, choices: Iterable[str], right: frozenset[str], most: int) -> str:
-    """Return a text with typing errors in its first words replaced by choices with the same first letter. Words that
-    are `right`, names and times stay.
+def in_known_words(text: str, known: frozenset[str], most: int) -> str:
+    """Return a text with typing errors and words of other languages in its first words replaced by known words. Names,
+    times and words that are known stay.
     """
-    choices = sorted(word for word in choices if len(word) > 3)
     for word in reversed(list(words(Request(text).head))[:most]):
-        is_name = word.text[:1].isupper() and word.start > 0
-        if (
-            len(word.base) < (4 if most == 1 else 5)
-            or is_name
-            or word.is_stop_word
-            or is_time(word.base)
-            or {word.base, word.stem} & right
-        ):
+        if word.is_stop_word or word.is_unspaced or is_time(word.base) or {word.base, word.stem} & known:
             continue
-        close = get_close_matches(word.base, [other for other in choices if other[0] == word.base[0]], 1, 0.75)
-        text = text[: word.start] + (close[0] if close else word.text) + text[word.end :]
+        english = set(translate(word))
+        meant = [other for other in sorted(known) if stem(other) in english] if english else []
+        if not meant and len(word.base) > (3 if most == 1 else 4) and not (word.text[:1].isupper() and word.start):
+            alike = sorted(other for other in known if len(other) > 3 and other[0] == word.base[0])
+            meant = get_close_matches(word.base, alike, 1, 0.75)
+        text = text[: word.start] + (meant[0] if meant else word.text) + text[word.end :]
     return text
 
 
@@ -159,28 +146,26 @@ DAY = re.compile(
     rf"|(?P<month>{'|'.join(_MONTHS)})[a-z]{{0,6}}\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
     r"|(?P<iso>\d{4}-\d{2}-\d{2}))(?!\w)"
     rf"|(?P<ja>{_any_of(PHRASES['days'])}|今?週末|来週(?:の?週末|の?[月火水木金土日](?:曜日?)?|の)?|[月火水木金土日]曜日?)"
-    r"|(?P<ja_month>\d{1,2})月(?P<ja_day>\d{1,2})日"
 )
 
 
-def _dates(match: re.Match[str], today: date) -> tuple[date, date]:
-    """Return the first and the last day of a match of DAY. A weekday or a month is the next one to come."""
+def _date(match: re.Match[str], today: date) -> date:
+    """Return the last day of a match of DAY. A weekday or a month is the next one to come."""
     if match["iso"]:
-        return (date.fromisoformat(match["iso"]),) * 2
-    if month := match["month"] or match["ja_month"]:
-        number = _MONTHS.index(month.lower()) + 1 if match["month"] else int(month)
-        day = date(today.year, number, int(match["day"] or match["ja_day"]))
-        return (day if day >= today else day.replace(year=today.year + 1),) * 2
+        return date.fromisoformat(match["iso"])
+    if match["month"]:
+        day = date(today.year, _MONTHS.index(match["month"].lower()) + 1, int(match["day"]))
+        return day if day >= today else day.replace(year=today.year + 1)
     name = (match["name"] or match["ja"]).lower()
     if name in PHRASES["days"]:
-        return (today + timedelta(days=PHRASES["days"][name]),) * 2
+        return today + timedelta(days=PHRASES["days"][name])
     is_next_week, rest = name.startswith("来週"), name.removeprefix("来週").removeprefix("の")
-    monday = today - timedelta(days=today.weekday() - 7 * is_next_week)
-    if rest == "weekend" or rest.endswith("週末"):
-        return max(today, monday + timedelta(days=5)), monday + timedelta(days=6)
-    weekday = _WEEKDAYS.index(rest) if rest in _WEEKDAYS else "月火水木金土日".find(rest[:1] or "日")
-    ahead = weekday - today.weekday() + 7 if is_next_week else (weekday - today.weekday() - 1) % 7 + 1
-    return (today + timedelta(days=ahead),) * 2
+    is_weekend = rest == "weekend" or rest.endswith("週末")
+    weekday = (
+        6 if is_weekend else _WEEKDAYS.index(rest) if rest in _WEEKDAYS else "月火水木金土日".find(rest[:1] or "日")
+    )
+    ahead = weekday - today.weekday()
+    return today + timedelta(days=ahead + 7 if is_next_week or ahead < (not is_weekend) else ahead)
 
 
 # -------------------- a text whose words are used up
@@ -248,10 +233,10 @@ class Request:
         """Return quoted text, the text after the colon, or the rest: the first that there is."""
         return self.quoted() or self.payload() or self.rest()
 
-    def day(self, today: date) -> tuple[str, date, date] | None:
-        """Return the next day that is named: its words, its first and its last date."""
+    def day(self, today: date) -> tuple[str, date] | None:
+        """Return the words for the next day that is named, and its date."""
         try:
-            return (match["name"] or match.group(), *_dates(match, today)) if (match := self.take(DAY)) else None
+            return (match["name"] or match.group(), _date(match, today)) if (match := self.take(DAY)) else None
         except (ValueError, OverflowError):  # such as 30 February
             return None
 
@@ -264,15 +249,14 @@ class Request:
         ranks: list[int] = []
         before = ""
         for word in islice(words(_UNSPACED_IDLE.sub(_blanks, DAY.sub(_blanks, head))), _MOST_WORDS):
-            is_known = self._is_idle(word) or word.stem in VERBS or is_time(word.base)
-            if not (is_known or word.base in _PREPOSITIONS or word.text[0].isdigit()):
+            is_known = self._is_idle(word) or word.stem in VERBS or is_time(word.base) or word.base in _PREPOSITIONS
+            if not (is_known or word.text[0].isdigit()):
                 if runs and re.fullmatch(r"[ '-]*", head[runs[-1][-1].end : word.start]):
                     runs[-1].append(word)
                 else:
                     runs.append([word])
-                    is_name = word.text[:1].isupper()
-                    is_certain = word.is_unspaced or (is_name and before in _PLACE_PREPOSITIONS)
-                    ranks.append(0 if is_certain else 1 if is_name else 2 if before in _PLACE_PREPOSITIONS else 3)
+                    rank = 3 - 2 * word.text[:1].isupper() - (before in _PLACE_PREPOSITIONS)
+                    ranks.append(0 if word.is_unspaced else rank)
             before = before if word.base == "the" else word.base
         best = min(ranks, default=9)
         if best > (2 if sure else 3):

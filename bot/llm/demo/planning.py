@@ -48,11 +48,7 @@ class Parameter:
     schema: Mapping[str, Any]
     required: bool
     kind: str
-
-    @property
-    def description(self) -> str:
-        """The description; empty if there is none."""
-        return str(self.schema.get("description", ""))
+    description: str = ""
 
     def accepts(self, value: Any) -> bool:
         """Return True if a value fits the parameter's schema."""
@@ -66,7 +62,11 @@ def parameters(schema: Mapping[str, Any]) -> tuple[Parameter, ...]:
     simple = tool_schema(schema, re.compile(r"(?s).*"))
     properties, required = simple["properties"], simple.get("required", ())
     names = dict.fromkeys([*required, *properties])
-    return tuple(Parameter(name, properties[name], name in required, _kind(name, properties[name])) for name in names)
+    return tuple(
+        Parameter(name, schema, name in required, _kind(name, schema), str(schema.get("description", "")))
+        for name in names
+        for schema in [properties[name]]
+    )
 
 
 def _kind(name: str, schema: Mapping[str, Any]) -> str:
@@ -110,7 +110,9 @@ class _Filling:
             elif parameter.kind == "number" and not parameter.required:
                 self._put(parameter, self._implied_number(parameter))
             elif parameter.required or parameter.kind in ("date", "email") or _is_telling(parameter):
-                self._put(parameter, None if parameter.kind == "place" else self._value(parameter))
+                self._put(
+                    parameter, None if parameter.kind == "place" else _value(parameter, self._request, self._today)
+                )
         self._take_texts(verbatim=verbatim)
         return tuple({**self._arguments, **listed} for listed in several) or (self._arguments,)
 
@@ -121,30 +123,29 @@ class _Filling:
         if value not in (None, "") and parameter.accepts(value):
             self._arguments[parameter.name] = value
 
-    def _value(self, parameter: Parameter, request: Request | None = None) -> Any:
-        return _value(parameter, request or self._request, self._today)
-
     def _take_named(self) -> None:
         """Take the arguments that the text names: `title: Shopping`, `limit=5`, `limit 5`, `5 days`."""
         request = self._request
-        patterns = {parameter: _name_pattern(parameter.name) for parameter in self._wanted}
-        by_group = {f"name_{n}": parameter for n, parameter in enumerate(patterns) if patterns[parameter]}
-        names = "|".join(f"(?P<{group}>{patterns[parameter]})" for group, parameter in by_group.items())
+        patterns = {f"name_{n}": _name_pattern(parameter.name) for n, parameter in enumerate(self._wanted)}
+        by_group = {
+            group: parameter for group, parameter in zip(patterns, self._wanted, strict=True) if patterns[group]
+        }
+        names = "|".join(f"(?P<{group}>{patterns[group]})" for group in by_group)
         marks = list(re.finditer(rf"(?i)(?:{names})\s*[:=\uff1a](?!//)\s*", request.left)) if names else []
         for mark in reversed(marks[:20]):  # what follows the last one is used up first
             parameter = by_group[mark.lastgroup or ""]
             answer = Request(request.left[mark.end() :].strip(" \t\r\n,;"), answer=True)
-            self._put(parameter, self._value(parameter, answer))
+            self._put(parameter, _value(parameter, answer, self._today))
             if parameter.name in self._arguments:
                 request.blank(mark.start(), len(request.left))
-        number = r"([-+]?\d{1,15}(?:\.\d{1,6})?)(?![\w.]*\d)"
-        for parameter in by_group.values():
+        number = r"([-+]?\d{1,15}(?:\.\d{1,6})?)"
+        for group, parameter in by_group.items():
             if parameter.kind == "number" and parameter.name not in self._arguments:
-                name = patterns[parameter]
-                after = rf"{name}\s+(?:of|is|to|number|no\.?)?\s*#?{number}"
+                name = patterns[group]
+                after = rf"{name}\s+(?:of|is|to|number|no\.?)?\s*#?{number}(?![\w.]*\d)"
                 before = rf"(?<![\w.-]){number}(?:[\s-]+{name}|日(?:間|分))"
-                if match := request.take(re.compile(f"(?i){after}")) or request.take(re.compile(f"(?i){before}")):
-                    self._put(parameter, _as_number(parameter, match[1]))
+                if match := request.take(re.compile(f"(?i){after}|{before}")):
+                    self._put(parameter, _as_number(parameter, match[1] or match[2]))
 
     def _listed(self, parameter: Parameter) -> list[Any]:
         """Return the places for a parameter, or the numbers that are listed for the only one that is required."""
@@ -168,7 +169,7 @@ class _Filling:
         if self._request.take(pattern("week")):
             return 7
         day = self._request.day(self._today)
-        count = (day[2] - self._today).days + 1 if day else 0
+        count = (day[1] - self._today).days + 1 if day else 0
         usual = parameter.schema.get("default")
         return count if count > max(2, usual if isinstance(usual, int) else 0) else None
 
@@ -180,11 +181,8 @@ class _Filling:
         left = [parameter for parameter in self._wanted if parameter.name not in self._arguments]
         due = [parameter for parameter in left if parameter.required and parameter.kind in _SPOKEN]
         optional = [parameter for parameter in left if not parameter.required and parameter.kind == "text"]
-        if len(due or optional) == 1:
-            texts = [text for text in [request.payload() or request.quoted()] if text]
-            due = due or (optional if texts else [])
-        else:
-            texts = [*iter(request.quoted, ""), *filter(None, [request.payload()])]
+        texts = [text for text in [request.payload() or request.quoted()] if text]
+        due = due or (optional[:1] if texts else [])
         if len(texts) < len(due) and due[0].kind != "place" and (rest := request.rest(verbatim=verbatim)):
             texts.insert(0, rest)
         for parameter, text in zip(due, texts, strict=False):
@@ -363,11 +361,10 @@ def _pointed_at(request: Request, values: Sequence[Any]) -> Any:
     return values[at] if at is not None and at < len(values) else None
 
 
-def sought_texts(checked: CheckedCall) -> list[str]:
-    """Return the arguments of a call of unknown outcome that can be looked for, the longest first."""
-    values = [str(value) for value in checked.arguments.values() if isinstance(value, str | int) and value is not True]
-    lines = [" ".join(value.split())[:200] for value in values if value.strip()]
-    return sorted([line for line in lines if len(line) > 1] or lines, key=len, reverse=True)[:3]
+def sought_text(checked: CheckedCall) -> str:
+    """Return the longest argument of a call of unknown outcome, which can be looked for; empty if there is none."""
+    values = (str(value) for value in checked.arguments.values() if isinstance(value, str | int))
+    return max((" ".join(value.split())[:200] for value in values), key=len, default="")
 
 
 def _distinct(steps: Iterable[Step]) -> tuple[Step, ...]:
@@ -396,12 +393,10 @@ class Planner:
         if language.WANTS.search(request) and not any(nouns & other.claimed for other in self._candidates):
             return self._look_up(request)
         plan = self._plan_wish(request)
-        is_question = (language.QUESTION.search(request) or language.ASKS.search(request)) is not None
-        topics = [
-            term for term in nouns if not (term.isdecimal() or language.is_time(term) or language.QUESTION.match(term))
-        ]
-        is_about_something = bool(topics) or len(content) - len(nouns) > 1
-        return self._look_up(request) if plan == Plan() and is_question and is_about_something else plan
+        is_question = language.QUESTION.search(request) or language.ASKS.search(request)
+        subjects = [noun for noun in nouns if not re.fullmatch(r"\d+|wh\w+", noun) and not language.is_time(noun)]
+        has_subject = bool(subjects) or len(content) - len(nouns) > 1
+        return self._look_up(request) if plan == Plan() and is_question and has_subject else plan
 
     def follow_up(self, request: str, previous: Call, plan: Plan, *, is_last: bool) -> Plan:
         """Return the plan for a request that no tool fits, or whose arguments are missing, after a `previous` call:
@@ -420,8 +415,7 @@ class Planner:
         if not (is_same_tool or is_same_subject or is_short) or not (candidate.is_reading or re.search(r"\d", text)):
             return plan
         steps = candidate.steps(Request(text, candidate.claimed), self._today, previous[1], {})
-        is_same = all(step.arguments == previous[1] for step in steps) and not is_same_tool
-        return plan if steps[0].missing or (is_same and not language.DAY.search(text)) else Plan(steps)
+        return plan if steps[0].missing else Plan(steps)
 
     def resume(self, call: Call, answer: str) -> Plan:
         """Return the plan for a tool after the answer to a question about its missing arguments."""
@@ -435,11 +429,10 @@ class Planner:
         """
         server = checked.name.partition("__")[0]
         reads = [other for other in self._candidates if other.tool.annotations.read_only and other.server == server]
-        lists = sorted((other for other in reads if not other.required), key=lambda other: "list" not in other.actions)
-        steps = [Step(other.tool, {}) for other in lists]
-        for other in (other for other in reads if len(other.required) == 1):
-            texts = filter(other.required[0].accepts, sought_texts(checked))
-            steps += [Step(other.tool, {other.required[0].name: text}) for text in texts]
+        reads.sort(key=lambda other: "list" not in other.actions)
+        text = sought_text(checked)
+        steps = [Step(other.tool, {}) for other in reads if not other.required]
+        steps += [Step(other.tool, {other.required[0].name: text}) for other in reads if other.accepts_text(text)]
         return Plan(tuple(steps[:1]))
 
     def _are_apart(self, plans: Sequence[Plan], wishes: Sequence[str], *, boldly: bool) -> bool:
@@ -449,25 +442,23 @@ class Planner:
         if not all(plan.is_clear for plan in plans) or any(step.finder for plan in plans[1:] for step in plan.steps):
             return False
         tools = [plan.steps[0].tool for plan in plans]
-        later = zip(map(_Candidate, tools[1:]), wishes[1:], strict=True)
-        are_different = len({tool.server for tool in tools}) == len(tools)
-        return not boldly or (are_different and all(other.is_reading and other.is_named(wish) for other, wish in later))
+        later = zip(plans[1:], tools[1:], wishes[1:], strict=True)
+        are_reads = all(not plan.steps[0].changes and _Candidate(tool).is_named(wish) for plan, tool, wish in later)
+        return not boldly or (are_reads and len({tool.server for tool in tools}) == len(tools))
 
     def _plan_wish(self, wish: str) -> Plan:
         if language.HOW_TO.search(wish):
             return self._look_up(wish)
         if language.PROHIBITION.search(wish):
             return Plan()
-        wish = language.in_english(language.rewrite(wish), self._known)
-        wish = language.correct_spelling(wish, VERBS.keys() - language.VAGUE, self._known, 1)
+        wish = language.in_known_words(language.rewrite(wish), self._known, 1)
         plan = self._best(wish)
-        corrected = language.correct_spelling(wish, self._known, self._known, _MOST_WORDS) if plan == Plan() else wish
-        return plan if plan != Plan() else self._best(corrected, foreign=True)
+        return plan if plan != Plan() else self._best(language.in_known_words(wish, self._known, _MOST_WORDS))
 
-    def _best(self, wish: str, *, foreign: bool = False) -> Plan:
+    def _best(self, wish: str) -> Plan:
         is_question = (language.QUESTION.match(wish) or language.ASKS.search(wish)) is not None
         candidates = [other for other in self._candidates if other.is_reading or not is_question]
-        scores = _Scores(wish, candidates, foreign=foreign).scores
+        scores = _Wish(wish).scores(candidates)
         enough = max(_ENOUGH, _CLOSE * max(scores, default=0.0))
         matches = [
             (score, candidate, candidate.steps(Request(wish, candidate.claimed), self._today, {}, self._shown))
@@ -515,18 +506,16 @@ def _rank(score: float, candidate: _Candidate, steps: Sequence[Step]) -> tuple[A
     return (bool(steps[0].missing), -score, not candidate.is_reading, is_destructive, candidate.tool.name)
 
 
-class _Scores:
-    """How well tools fit a wish."""
+class _Wish:
+    """What the words of a wish ask for."""
 
-    def __init__(self, wish: str, candidates: Sequence[_Candidate], *, foreign: bool) -> None:
-        head = Request(wish).head
-        asked = list(dict.fromkeys(terms(head, foreign=foreign)))
-        # Text in quotes or after the colon is mostly something to be written down: it says little about the tool.
-        self._weights = dict.fromkeys(terms(wish, content=True), 0.25 if asked else 1.0)
-        self._weights |= dict.fromkeys(terms(head, foreign=foreign, content=True), 1.0)
+    def __init__(self, text: str) -> None:
+        head = Request(text).head
+        asked = list(dict.fromkeys(terms(head)))
+        self._weights = dict.fromkeys(terms(text, content=True), 1.0)
         for related in (related for term in asked for related in RELATED.get(term, ())):
             self._weights.setdefault(related, 0.8)
-        self._particles = [(first.stem, second.stem) for first, second in pairwise(words(head)) if second.is_stop_word]
+        self._particles = {(verb.stem, last.stem): 2.0 for verb, last in pairwise(words(head)) if last.is_stop_word}
         self._hints = {kind: worth for kind, (hint, worth) in _HINTS.items() if hint.search(head)}
         verbs = [term for term in asked if term in VERBS]
         self._deletes = any("delete" in VERBS[term] for term in verbs)
@@ -534,29 +523,32 @@ class _Scores:
         if any(word.is_unspaced for word in words(head)):
             clear.reverse()  # the verb comes last in Japanese
         self._verb = next(iter(clear or [term for term in verbs if term != "what"] or verbs), "")
-        unspoken = frozenset({"list", "get"}) if head.strip() == wish.strip() else frozenset({"add"})
-        self._wanted = VERBS.get(self._verb, unspoken)
-        if language.INVENTORY.match(wish) and not self._wanted & READING:
-            self._verb, self._wanted = "", unspoken
-        every = {*self._weights, *(particle for _, particle in self._particles)}
-        self._rarities = {term: self._rarity(other.match(term) > 0 for other in candidates) for term in every}
-        self._rarity_of_action = self._rarity(bool(self._wanted & other.actions) for other in candidates)
-        self.scores = [self._score(candidate) for candidate in candidates]
+        unspoken = frozenset({"list", "get"}) if head.strip() == text.strip() else frozenset({"add"})
+        self._actions = VERBS.get(self._verb, unspoken)
+        if language.INVENTORY.match(text) and not self._actions & READING:
+            self._verb, self._actions = "", unspoken
 
-    def _score(self, candidate: _Candidate) -> float:
-        points = sum(weight * self._rarities[term] * candidate.match(term) for term, weight in self._weights.items())
-        points += sum(2.0 * self._rarities[last] for verb, last in self._particles if {verb, last} <= candidate.name)
+    def scores(self, candidates: Sequence[_Candidate]) -> list[float]:
+        """Return how well these tools fit the wish. What many of them have counts little."""
+
+        def rarity(fits: Iterable[object]) -> float:
+            return 1 / math.sqrt(max(1, sum(map(bool, fits))))
+
+        for term in self._weights:
+            self._weights[term] *= rarity(candidate.match(term) for candidate in candidates)
+        for verb, particle in self._particles:
+            self._particles[verb, particle] = 2 * rarity(candidate.match(particle) for candidate in candidates)
+        rarity_of_action = rarity(self._actions & candidate.actions for candidate in candidates)
+        return [self._score(candidate, rarity_of_action) for candidate in candidates]
+
+    def _score(self, candidate: _Candidate, rarity_of_action: float) -> float:
+        points = sum(weight * candidate.match(term) for term, weight in self._weights.items())
+        points += sum(worth for pair, worth in self._particles.items() if candidate.name.issuperset(pair))
         points += sum(self._hints.get(kind, 0.0) for kind in {parameter.kind for parameter in candidate.parameters})
         if "delete" in candidate.actions and not self._deletes:
             return points - 10.0  # nothing is removed without a request
-        if self._wanted & candidate.actions:
-            is_clear = self._verb and self._verb not in language.VAGUE
-            strength = 0.0 if self._verb in candidate.name else 2.4 if is_clear else 0.8
-            return points + strength * self._rarity_of_action
-        is_harmless = not candidate.actions or (candidate.actions & READING and self._wanted & READING)
+        if self._actions & candidate.actions:
+            strength = 0.0 if self._verb in candidate.name else 0.8 if self._verb in {"", *language.VAGUE} else 2.4
+            return points + strength * rarity_of_action
+        is_harmless = not candidate.actions or (candidate.actions & READING and self._actions & READING)
         return points if is_harmless else points - 1.5
-
-    def _rarity(self, having: Iterable[bool]) -> float:
-        """Return 1 for what a single tool has, less if more of the tools share it."""
-        marks = list(having)
-        return math.log(1 + len(marks) / max(sum(marks), 1)) / math.log(1 + len(marks)) if marks else 0.0
