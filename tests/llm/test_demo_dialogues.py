@@ -293,6 +293,12 @@ NOTE_WISHES: list[Dialogue] = [
     [("todo: call the bank", add("call the bank"))],
     [("remember: standup moved to 9:30", add("standup moved to 9:30"))],
     [("jot down: 2 tickets, row 5", add("2 tickets, row 5"))],
+    [("can you book a flight to Paris", NO_TOOL)],
+    [("Could you please create a jira ticket for the login bug?", NO_TOOL)],
+    [("book a table for two", NO_TOOL)],
+    [("write a poem about notes", NO_TOOL)],
+    [("ok, open a pull request", NO_TOOL)],
+    [("make a reminder to call mum", add("call mum"))],
     [
         (
             "Please note: "

@@ -45,7 +45,7 @@ _PLACE_PREPOSITIONS = frozenset(PHRASES["place_prepositions"].split())
 _PREPOSITIONS = _PLACE_PREPOSITIONS | frozenset(PHRASES["prepositions"].split())
 
 HOW_TO, QUESTION, INVENTORY, PROHIBITION = map(pattern, ("how_to", "question", "inventory", "prohibition"))
-ASKS, PERSONAL, WANTS = map(pattern, ("asks", "personal", "wants"))
+ASKS, PERSONAL, WANTS, ORDERS = map(pattern, ("asks", "personal", "wants", "orders"))
 _CUT = pattern("cut")
 _FOLLOWS, _POLITE = PHRASES["patterns"]["follows"], PHRASES["patterns"]["polite"]
 LEAD = re.compile(rf"(?i)^\W*(?:(?:{_FOLLOWS}|{_POLITE})[\s,:!.、]*)+")

@@ -388,6 +388,8 @@ class Planner:
             plans = [self._plan_wish(wish) for wish in wishes] if 1 < len(wishes) <= _MOST_WISHES else []
             if plans and self._are_apart(plans, wishes, boldly=boldly):
                 return Plan(_distinct(step for plan in plans for step in plan.steps)[: 2 * _MOST_WISHES])
+        if self._is_foreign_order(request):
+            return Plan()
         content = terms(request, content=True)
         nouns = set(content) - VERBS.keys()
         if language.WANTS.search(request) and not any(nouns & other.claimed for other in self._candidates):
@@ -397,6 +399,15 @@ class Planner:
         subjects = [noun for noun in nouns if not re.fullmatch(r"\d+|wh\w+", noun) and not language.is_time(noun)]
         has_subject = bool(subjects) or len(content) - len(nouns) > 1
         return self._look_up(request) if plan == Plan() and is_question and has_subject else plan
+
+    def _is_foreign_order(self, request: str) -> bool:
+        """Return True for `book a flight`, if no tool has a word for the thing: it is no note for a tool that adds."""
+        order = language.ORDERS.match(language.LEAD.sub("", request, count=1))
+        if order is None:
+            return False
+        things = terms(order["thing"], content=True)
+        meant = {*things, *(related for thing in things for related in RELATED.get(thing, ()))}
+        return bool(things) and not any(other.match(word) > 0 for other in self._candidates for word in meant)
 
     def follow_up(self, request: str, previous: Call, plan: Plan, *, is_last: bool) -> Plan:
         """Return the plan for a request that no tool fits, or whose arguments are missing, after a `previous` call:
