@@ -202,7 +202,7 @@ def _messages_path(title: str, headings: list[str]) -> str:
 GUIDES = Path(__file__).parent / "guides"
 """Folder that is searched by default: a link to `docs/` in the sources, and a copy of it in a wheel."""
 NO_GUIDES = frozenset({"adr", "pictures"})
-"""Subfolders of `docs/` that tell nobody how to use the program."""
+"""Subfolders of `docs/` without guides for users."""
 
 
 class InvalidSetting(Exception):
