@@ -78,7 +78,8 @@ from bot.mcp.config.catalog import Catalog
 from bot.mcp.config.checks import AllowedTargets, resolve_host
 from bot.mcp.config.programs import AllowedPrograms
 from bot.mcp.hosts import read_hosts
-from bot.mcp.oauth import ClientIdentity, OAuthDependencies, OAuthSignIns, TokenProviders
+from bot.mcp.oauth.http import OAuthDependencies
+from bot.mcp.oauth.tokens import TokenProviders
 from bot.mcp.public_registry import PublicRegistry
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.server.retry import ConnectionTiming
@@ -109,6 +110,7 @@ from bot.storage.usage import SqlUsageStore
 from bot.storage.user_locales import SqlLocaleStore
 
 if TYPE_CHECKING:
+    from bot.mcp.oauth.sign_ins import OAuthSignIns
     from bot.platforms.discord.app import DiscordApp
     from bot.platforms.slack.app import SlackApp
     from bot.web.application import Hook, Page
@@ -320,7 +322,7 @@ async def open_services(
         admits=targets.allows_slug,
         links=links,
         # The callback of a sign-in needs a public address.
-        sign_ins=OAuthSignIns(toolbox, tokens, partial(ClientIdentity.from_address, links.address)) if links else None,
+        sign_ins=_sign_ins(toolbox, tokens, links.address) if links else None,
         templates=targets.templates,
         servers_enabled=settings.mcp_servers_enabled,
     )
@@ -527,6 +529,13 @@ def model_limits(settings: Settings) -> ModelLimits:
         idle_seconds=settings.model_idle_timeout,
         total_seconds=settings.model_total_timeout,
     )
+
+
+def _sign_ins(toolbox: McpToolbox, tokens: TokenProviders, address: str) -> OAuthSignIns:
+    from bot.mcp.oauth.client import ClientIdentity  # noqa: PLC0415 - it loads the MCP library
+    from bot.mcp.oauth.sign_ins import OAuthSignIns  # noqa: PLC0415 - it loads the MCP library
+
+    return OAuthSignIns(toolbox, tokens, partial(ClientIdentity.from_address, address))
 
 
 async def _load_embedder(folder: Path | None) -> TextEmbedder | None:

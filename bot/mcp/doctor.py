@@ -18,7 +18,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
-from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from bot.domain.flows import NO_FLOWS, Sends, Words
 from bot.domain.health import Check, CheckStatus
@@ -40,7 +39,6 @@ from bot.domain.servers import (
 from bot.domain.tools import Tool, ToolKind
 from bot.errors import ServerTrouble
 from bot.i18n import _, gettext_lazy, ngettext, pgettext_lazy
-from bot.mcp import sdk
 from bot.mcp.config.checks import (
     AllowedTargets,
     check_definition,
@@ -51,17 +49,16 @@ from bot.mcp.config.checks import (
     resolve_allowed,
     resolve_host,
 )
-from bot.mcp.errors import InvalidDefinition, cause_and_fix, split_fix
-from bot.mcp.failures import status_phrase
+from bot.mcp.errors import InvalidDefinition, cause_and_fix, split_fix, status_phrase
 from bot.mcp.redaction import USER_NAME, Redaction, public_address
 from bot.mcp.registry import ManagedServer
+from bot.mcp.request_context import record_request
 from bot.mcp.server.connection import Connection
+from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.output import ServerLog, StrayLineCounter
 from bot.mcp.server.retry import StartLimiter
-from bot.mcp.server.session import ConnectionDependencies
 from bot.mcp.server.status import ASK_FIX, ServerStatusTracker, SyncNotifier
 from bot.mcp.transports.http import http_client
-from bot.mcp.transports.open import build_network, child_environment
 
 _ADDRESS = pgettext_lazy("check", "address")
 _AUTHENTICATION = pgettext_lazy("check", "authentication")
@@ -230,7 +227,9 @@ class NetworkProbes:
 
     async def http(self) -> Check:
         """Check that a web server answers, and its status."""
-        with sdk.record_request() as attempt:
+        from bot.mcp.transports.open import build_network  # noqa: PLC0415 - it loads the MCP library
+
+        with record_request() as attempt:
             below = build_network(
                 self._config, self._allowances, self._shared.resolve, self._shared.token_provider(self._config)
             )
@@ -512,6 +511,8 @@ class ServerDiagnostics:
 
     def _check_command(self, config: ServerConfig, process: StdioTransport) -> Check:
         """Check the program of a server without starting it."""
+        from bot.mcp.transports.open import child_environment  # noqa: PLC0415 - it loads the MCP library
+
         try:
             check_definition(config, self._shared.allowances)
             check_paths(config, self._shared.allowances.templates())
@@ -730,6 +731,8 @@ def _check_names(collisions: Sequence[str]) -> Iterator[Check]:
 def _check_sessions(tracker: ServerStatusTracker) -> Iterator[Check]:
     """Yield a check if conversations or users are to be apart at a server whose protocol has no sessions."""
     config, protocol = tracker.config, tracker.synced.capabilities.protocol
+    from mcp.types.version import MODERN_PROTOCOL_VERSIONS  # noqa: PLC0415 - loaded with the first connection
+
     has_none = kind_of(config.transport) == HttpKind.JSONRPC or protocol in MODERN_PROTOCOL_VERSIONS
     if config.sessions is not SessionScope.SHARED and isinstance(config.transport, HttpTransport) and has_none:
         cause = _("{protocol} over HTTP has no sessions, so what the server keeps is shared by all.", protocol=protocol)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import cast
 
+from bot.errors import ServerTrouble
 from bot.i18n import LazyText, gettext_lazy, join_lazy
 
 LARGEST_ANSWER = 8 * 1024 * 1024
@@ -122,3 +124,16 @@ class InvalidDefinition(Exception):
 def header_fits(name: str, value: str) -> bool:
     """Return True if the header can be sent unchanged. A line break would inject another header."""
     return bool(_HEADER_NAME.fullmatch(name)) and value.isascii() and value.isprintable()
+
+
+def error_message(sentence: str) -> ServerTrouble:
+    """Return the error for a sentence with cause and fix."""
+    return ServerTrouble(*split_fix(sentence))
+
+
+def status_phrase(status: int) -> str:
+    """Return `500 Internal Server Error`, or the number alone if it has no name."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)

@@ -6,7 +6,6 @@ Texts may hold secrets: the connection redacts them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from http import HTTPStatus
 
 import httpx2
 from mcp import MCPError
@@ -15,11 +14,19 @@ from pydantic import BaseModel, ValidationError
 
 from bot.domain.servers import HttpTransport, Protocol, ServerConfig, StdioTransport
 from bot.i18n import LazyText, gettext_lazy, join_lazy
-from bot.mcp import sdk
-from bot.mcp.errors import CONNECTION_BROKE, UNREADABLE, InvalidDefinition, Problem, cause_and_fix, split_fix
+from bot.mcp.errors import (
+    CONNECTION_BROKE,
+    UNREADABLE,
+    InvalidDefinition,
+    Problem,
+    cause_and_fix,
+    split_fix,
+    status_phrase,
+)
 from bot.mcp.redaction import Redaction, public_address
+from bot.mcp.request_context import RequestContext, current_request
 from bot.mcp.results import error_text
-from bot.mcp.sdk import RequestContext, http_error_stand_in, unsupported_version
+from bot.mcp.sdk import http_error_stand_in, unsupported_version
 
 _QUOTED_LINES = 3
 _LONGEST_QUOTE = 500
@@ -33,14 +40,6 @@ def root_cause(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def status_phrase(status: int) -> str:
-    """Return `500 Internal Server Error`, or the number alone if it has no name."""
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return str(status)
 
 
 def refused_status(server: str, status: int) -> LazyText:
@@ -271,7 +270,7 @@ def http_error_response(response: httpx2.Response | None) -> ErrorData | None:
     """Return the error of a response, or None if it succeeded. A JSON-RPC error takes precedence over its HTTP status.
     A missing response is a broken connection.
     """
-    attempt = sdk.current_request()
+    attempt = current_request()
     if response is None or attempt.failure:
         return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure or CONNECTION_BROKE)
     if response.is_success:

@@ -37,7 +37,7 @@ from bot.mcp.errors import InvalidDefinition
 from bot.mcp.redaction import Redaction
 from bot.mcp.review import name_at_server, offered_name
 from bot.mcp.server.connection import Connection
-from bot.mcp.server.session import ConnectionDependencies
+from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.session_pool import SessionPool
 
 log = logging.getLogger(__name__)

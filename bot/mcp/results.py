@@ -13,10 +13,8 @@ import math
 import mimetypes
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
-
-from mcp import Client, MCPError, types
 
 from bot.domain.capabilities import BlobContents, CompletionTarget, Piece, TextContents
 from bot.domain.characters import visible
@@ -26,6 +24,9 @@ from bot.domain.tools import Tool
 from bot.i18n import english
 from bot.mcp.argument_validation import validate
 from bot.mcp.redaction import Redaction
+
+if TYPE_CHECKING:
+    from mcp import Client, MCPError, types
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _DESCRIBING = ("title", "description")
@@ -93,6 +94,8 @@ def _cleaned_entry(key: str, value: Any, clean: Callable[[str], str]) -> Any:
 
 def to_parts(block: types.ContentBlock, redact: Redaction) -> Iterator[ResultPart]:
     """Yield the parts of a content block, redacted."""
+    from mcp import types  # noqa: PLC0415 - loaded with the first connection
+
     readers = _readers(block)
     match block:
         case types.TextContent(text=text):
@@ -324,6 +327,8 @@ async def complete(client: Client, of: CompletionTarget, given: Mapping[str, str
     """
     if client.server_capabilities.completions is None:
         return ()
+    from mcp import types  # noqa: PLC0415 - loaded with the first connection
+
     reference = types.ResourceTemplateReference(uri=of.name) if of.is_template else types.PromptReference(name=of.name)
     argument = {"name": of.argument, "value": of.value}
     answer = await client.complete(reference, argument, dict(given) or None)
@@ -332,6 +337,8 @@ async def complete(client: Client, of: CompletionTarget, given: Mapping[str, str
 
 
 def _content(content: types.TextResourceContents | types.BlobResourceContents, redact: Redaction) -> Piece:
+    from mcp import types  # noqa: PLC0415 - loaded with the first connection
+
     heading, mime_type = redact(visible(content.uri)), redact(visible(content.mime_type or ""))
     if isinstance(content, types.TextResourceContents):
         return _text_contents(heading, content.text, redact, mime_type)
@@ -339,6 +346,8 @@ def _content(content: types.TextResourceContents | types.BlobResourceContents, r
 
 
 def _message(message: types.PromptMessage, redact: Redaction) -> Piece:
+    from mcp import types  # noqa: PLC0415 - loaded with the first connection
+
     role = str(message.role)
     match message.content:
         case types.TextContent(text=text):

@@ -14,14 +14,18 @@ import json
 import logging
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
-
-from mcp import types
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from bot.domain.characters import visible
 from bot.domain.pins import Pinned, ReviewPolicy, ReviewStatus, first_pins, review_status
+from bot.domain.servers import HttpKind, ServerConfig, ToolNaming, kind_of
 from bot.domain.tools import OWN_SERVER, Tool, ToolKind
 from bot.i18n import gettext_lazy
+from bot.mcp.config.checks import endpoint_fingerprint
+
+if TYPE_CHECKING:
+    from mcp import types
 
 log = logging.getLogger(__name__)
 
@@ -289,3 +293,26 @@ def _valid(plain: str, marked: list[str], *, clear: bool) -> str:
         return plain
     mark = "_" + hashlib.sha256(json.dumps(marked).encode()).hexdigest()[:8]
     return stem[: _LONGEST_NAME - len(mark)] + mark
+
+
+def model_name(config: ServerConfig, tool: str) -> str:
+    """Return the name that a model knows a tool by. Servers of one fallback group have the same for the same tool."""
+    prefix = config.fallback_group or config.name
+    return plain_name(prefix, tool) if config.tool_names is ToolNaming.PLAIN else offered_name(prefix, tool)
+
+
+def apply_definition(tool: Tool, config: ServerConfig) -> Tool:
+    """Return a tool as this definition of its server offers it. The stored tool may be of an older definition."""
+    if tool.kind is ToolKind.INSTRUCTIONS:
+        return replace(tool, server=config.name, server_id=config.id)
+    generic = kind_of(config.transport) == HttpKind.JSONRPC
+    name = generic_name(config.name) if generic else model_name(config, tool.original_name)
+    return replace(
+        tool,
+        name=name,
+        server=config.name,
+        server_id=config.id,
+        trusted=config.trusted,
+        place=endpoint_fingerprint(config),
+        flow=config.flows.flow_of(tool.original_name),
+    )

@@ -3,20 +3,11 @@
 The library hides HTTP errors, broken streams and foreign protocol versions behind texts. Only this module knows them.
 They may change with each minor version: `pyproject.toml` pins it to `PINNED_VERSION`, and a test looks for the texts in
 the installed library.
-
-`RequestContext` has the facts about one request: delivery, HTTP status, connection error. Streams and HTTP client write
-them into the context of the requesting task. The library runs each message in its sender's context, so a context
-variable separates concurrent requests.
 """
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -32,15 +23,12 @@ from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE
 __all__ = [
     "ELICITATION",
     "HTTP_ERROR",
-    "LOGGERS",
     "PINNED_VERSION",
     "WHOLE_MESSAGES",
     "OutgoingStream",
     "ReadStream",
-    "RequestContext",
     "TransportStreams",
     "WriteStream",
-    "current_request",
     "get_default_environment",
     "http_error_stand_in",
     "is_elicitation_impossible",
@@ -49,7 +37,6 @@ __all__ = [
     "is_stream_end",
     "is_unparsable_response",
     "is_without_answer",
-    "record_request",
     "request_within_origin",
     "sse_within_origin",
     "terminate_posix_process_tree",
@@ -63,8 +50,6 @@ ELICITATION = "elicitation/create"
 """Method by which a server of the older era asks the user during a call."""
 _NO_BACK_CHANNEL = "no back-channel"
 """Part of the library's own server's error in the newer protocol, which has no such requests."""
-LOGGERS = ("mcp", "client")
-"""Names of the library's loggers."""
 WHOLE_MESSAGES = ("Sending client message: ", "SSE message: ", "Received server message: ")
 """Beginnings of log lines with whole messages, which may hold users' answers to elicitations."""
 
@@ -155,59 +140,3 @@ class OutgoingStream(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-@dataclass(slots=True)
-class RequestContext:
-    """Context of one request.
-
-    `sent`: the request may have left the process. `status`: HTTP status. `failure`: connection error. `quotes`:
-    `failure` may quote the server. `refusal`: reason of a rejected sign-in, for users. `retry_after`: seconds that the
-    server asks to wait. `error_body`: beginning of the body of an HTTP error, unredacted. `open_elicitations`: their
-    number. `asked_until`: end of the last one, in seconds of a clock. The server may be silent during them.
-    """
-
-    sent: bool = False
-    status: int | None = None
-    failure: str = ""
-    quotes: bool = False
-    refusal: str = ""
-    retry_after: float | None = None
-    error_body: str = ""
-    open_elicitations: int = 0
-    asked_until: float = 0.0
-
-    @contextmanager
-    def count_elicitation(self) -> Iterator[None]:
-        """Count an open elicitation within the block."""
-        self.open_elicitations += 1
-        try:
-            yield
-        finally:
-            self.open_elicitations -= 1
-            self.asked_until = time.monotonic()
-
-    def quiet_since(self, moment: float) -> float:
-        """Return the time since which the server is silent, if its last message came at `moment`. Elicitations do
-        not count.
-        """
-        return time.monotonic() if self.open_elicitations else max(moment, self.asked_until)
-
-
-_current_request: ContextVar[RequestContext | None] = ContextVar("mcp_attempt", default=None)
-
-
-@contextmanager
-def record_request() -> Iterator[RequestContext]:
-    """Record the requests made in this block."""
-    attempt = RequestContext()
-    token = _current_request.set(attempt)
-    try:
-        yield attempt
-    finally:
-        _current_request.reset(token)
-
-
-def current_request() -> RequestContext:
-    """Return the context of the current request, or an unused one."""
-    return _current_request.get() or RequestContext()

@@ -9,10 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
-
-from mcp import types
-from mcp.shared.uri_template import UriTemplate
+from typing import TYPE_CHECKING, Any
 
 from bot.domain.capabilities import MOST_RESOURCES, Resource, ResourceTemplate, ServerCapabilities, find_resources
 from bot.domain.flows import Sends
@@ -23,6 +20,9 @@ from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.redaction import Redaction
 from bot.mcp.results import TEXT_LIMIT, failed_result, limit_files, to_parts, truncate_parts
 from bot.mcp.review import offered_name
+
+if TYPE_CHECKING:
+    from mcp import types
 
 PAGE = 50
 """Resources of one page of a list."""
@@ -101,6 +101,8 @@ def _request_tool(config: ServerConfig, kind: ToolKind) -> Tool:
 
 def request_of(tool: Tool, call: ToolCall) -> types.ReadResourceRequest | types.GetPromptRequest:
     """Return the request of a call of `READ_RESOURCE` or `GET_PROMPT`."""
+    from mcp import types  # noqa: PLC0415 - loaded with the first connection
+
     if tool.kind is ToolKind.GET_PROMPT:
         arguments = {name: str(value) for name, value in call.arguments.get("arguments", {}).items()}
         params = types.GetPromptRequestParams(name=call.arguments["name"], arguments=arguments)
@@ -136,6 +138,8 @@ def uri_of(call: ToolCall) -> str:
     uri, values = call.arguments["uri"], call.arguments.get("values") or {}
     if not values:
         return str(uri)
+    from mcp.shared.uri_template import UriTemplate  # noqa: PLC0415 - only templates need the library
+
     template = UriTemplate.parse(uri)
     if unknown := sorted(values.keys() - set(template.variable_names)):
         raise ValueError(f"it has no {', '.join(unknown)[:_LONGEST_DESCRIPTION]}.")
@@ -152,6 +156,8 @@ def result_of(
     """Return the contents of a resource, or the messages of a prompt, bounded like the result of a tool to `limit`
     characters. That of a prompt has the role of each part as structured content.
     """
+    from mcp import types  # noqa: PLC0415 - loaded with the first connection
+
     if isinstance(answer, types.GetPromptResult):
         return _prompt_result(call, tool, answer, redact, limit)
     if not answer.contents:

@@ -42,24 +42,26 @@ from bot.domain.tools import (
 )
 from bot.errors import NotFound, ServerTrouble
 from bot.i18n import gettext_lazy, join_lazy, ngettext_lazy
-from bot.mcp import sdk
 from bot.mcp.argument_validation import group_by_argument, validate
 from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_host
 from bot.mcp.doctor import RefusedBy, ServerDiagnostics, never_refused
-from bot.mcp.errors import cause_and_fix
+from bot.mcp.errors import cause_and_fix, error_message
 from bot.mcp.oauth.tokens import TokenProviders, no_token_provider
 from bot.mcp.redaction import KnownSecrets, redacted_snapshot
 from bot.mcp.registry import ManagedServer, ServerRegistry, choose_tools, named_by_server, stand_in
 from bot.mcp.results import failed_result
 from bot.mcp.review import is_distinctive
-from bot.mcp.server.connection import Connection, error_message
+from bot.mcp.server.connection import Connection
+from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.retry import ConnectionTiming, StartLimiter
-from bot.mcp.server.session import ConnectionDependencies
 from bot.mcp.server.status import OnSynced, OnSyncFailed, SyncNotifier
 from bot.mcp.server_requests import request_tools, template_error
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
+
+LIBRARY_LOGGERS = ("mcp", "client")
+"""Names of the MCP library's loggers."""
 
 _TARGET = logging.getLogger(f"{__name__}.mcp")
 _AT_ONCE = 4
@@ -83,8 +85,10 @@ class _DemotingFilter(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if not _TARGET.isEnabledFor(logging.DEBUG):
             return
+        from bot.mcp.sdk import WHOLE_MESSAGES  # noqa: PLC0415 - a chat without connections never loads the library
+
         text = record.getMessage()
-        if not text.startswith(sdk.WHOLE_MESSAGES):
+        if not text.startswith(WHOLE_MESSAGES):
             # Redact before the cut, because a part of a secret would not be recognized.
             _TARGET.debug("%s: %.500s", record.name, self._redact(text))
 
@@ -93,7 +97,7 @@ def contain_library_logs(redact: Callable[[str], str]) -> None:
     """Turn every log line of the MCP library into a redacted debug line. The library logs tracebacks for stray
     output, and whole messages. A second call replaces `redact`.
     """
-    for name in sdk.LOGGERS:
+    for name in LIBRARY_LOGGERS:
         logger = logging.getLogger(name)
         for handler in [item for item in logger.handlers if isinstance(item, _DemotingFilter)]:
             logger.removeHandler(handler)

@@ -14,7 +14,10 @@ import httpx2
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.servers import DesiredServer, ServerConfig, ServerSnapshot, ServerStatus
 from bot.errors import CountersignError
-from bot.mcp.oauth import ClientIdentity, OAuthDependencies, OAuthSignIns, TokenProviders
+from bot.mcp.oauth.client import ClientIdentity
+from bot.mcp.oauth.http import OAuthDependencies
+from bot.mcp.oauth.sign_ins import OAuthSignIns
+from bot.mcp.oauth.tokens import TokenProviders
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import AuthorizationResponse, SignedIn

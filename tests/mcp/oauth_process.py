@@ -17,7 +17,10 @@ from bot.domain.servers import AuthenticationKind, HttpTransport, OAuthTerms, Se
 from bot.domain.sign_ins import CALLBACK_PATH, callback_path
 from bot.errors import ServerTrouble
 from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_host
-from bot.mcp.oauth import ClientIdentity, OAuthDependencies, OAuthSignIns, TokenProviders
+from bot.mcp.oauth.client import ClientIdentity
+from bot.mcp.oauth.http import OAuthDependencies
+from bot.mcp.oauth.sign_ins import OAuthSignIns
+from bot.mcp.oauth.tokens import TokenProviders
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import AuthorizationResponse, SignedIn, SignInStore

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from bot.mcp.server.activity import ActivityTracker
 from bot.mcp.server.retry import AT_ONCE, BreakerSettings, CircuitBreaker, ConnectionTiming, ReconnectBackoff
-from bot.mcp.server.session import ActivityTracker
 
 
 class Clock:

@@ -12,7 +12,7 @@ import pytest
 
 from bot.domain.sign_ins import Registration, SignIn, SignInKey
 from bot.mcp.config.checks import endpoint_fingerprint
-from bot.mcp.oauth import OAuthDependencies
+from bot.mcp.oauth.http import OAuthDependencies
 from bot.mcp.oauth.tokens import SignInCache
 from bot.mcp.redaction import KnownSecrets
 from bot.ports import SignInStore

@@ -21,7 +21,7 @@ from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, KNOWN_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 from bot.domain.servers import LAST_HANDSHAKE_VERSION, Protocol
-from bot.mcp import sdk
+from bot.mcp import sdk, toolbox
 
 HTTP, SESSION = mcp.client.streamable_http, mcp.client.session
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -77,7 +77,9 @@ def test_a_server_can_be_spoken_to_in_each_version_of_the_library() -> None:
 
 
 def test_the_library_logs_under_the_known_names() -> None:
-    assert {session.logger.name.partition(".")[0], streamable_http.logger.name.partition(".")[0]} == set(sdk.LOGGERS)
+    assert {session.logger.name.partition(".")[0], streamable_http.logger.name.partition(".")[0]} == set(
+        toolbox.LIBRARY_LOGGERS
+    )
 
 
 def test_errors_are_recognized_by_their_texts() -> None:

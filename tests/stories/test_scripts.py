@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import pytest
 
 from bot.platforms.console.lines import cells
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Rule, Say, Status
+from tests.fakes.programs import python
 from tests.fakes.terminal import PATIENCE
-from tests.stories.installation import Installation, ScriptedServer, a_tool, scripted
+from tests.stories.installation import CHAT, Installation, ScriptedServer, a_tool, scripted
 from tests.turn_events import checked, joined
 
 READ, WRITE = Call("desk__look", {"at": "shelf"}), Call("desk__file", {"paper": "A4"})
@@ -62,6 +64,41 @@ def test_a_server_with_known_tools_is_started_by_a_call_alone(tmp_path: Path) ->
         assert len(server.pids) == 1, "its tools are stored"
         assert place.chat("-m", "go", "--approve", "all").out == "Let me see.\n\n2 of 2 ran.\n"
         assert len(server.pids) == 2
+
+
+def test_a_question_without_a_call_loads_neither_the_mcp_library_nor_that_of_the_terminal(tmp_path: Path) -> None:
+    server = desk(tmp_path)
+    with FakeLanguageModel("openai", rule=answering({"hello": Say("Hello.")})) as model:
+        place = Installation(tmp_path, {"desk": server.entry}, model=model)
+        first, second = imported_by_a_question(place), imported_by_a_question(place)
+    assert "mcp" in first, "it lists the tools"
+    assert not second & {
+        "mcp",
+        "mcp_types",
+        "alembic",
+        "anthropic",
+        "cryptography",
+        "discord",
+        "prompt_toolkit",
+        "rich",
+    }
+
+
+def imported_by_a_question(place: Installation) -> set[str]:
+    """Return the packages that `chat -m hello` imports, in a process of its own."""
+    ended = subprocess.run(
+        [python(), "-X", "importtime", "-m", *CHAT, "-m", "hello"],
+        cwd=place.folder,
+        env=place.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+        check=True,
+    )
+    assert ended.stdout == "Hello.\n"
+    lines = [line for line in ended.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
 
 
 def test_every_line_of_standard_input_is_a_message_and_reads_can_be_approved_alone(tmp_path: Path) -> None:

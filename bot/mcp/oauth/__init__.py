@@ -6,10 +6,3 @@ requests.
 
 The MCP library's pure functions are used. Its provider is not, because its lock serializes all requests.
 """
-
-from bot.mcp.oauth.client import ClientIdentity
-from bot.mcp.oauth.http import OAuthDependencies
-from bot.mcp.oauth.sign_ins import OAuthSignIns
-from bot.mcp.oauth.tokens import TokenProviders
-
-__all__ = ["ClientIdentity", "OAuthDependencies", "OAuthSignIns", "TokenProviders"]

@@ -31,7 +31,7 @@ from bot.domain.servers import OAuthTerms
 from bot.domain.sign_ins import PendingSignIn, Registration, SignIn, callback_path, client_path
 from bot.errors import ServerTrouble
 from bot.i18n import gettext_lazy
-from bot.mcp.oauth.http import AuthServerClient, validate_url
+from bot.mcp.oauth.http import AuthServerClient, TokenRequestRejected, validate_url
 
 NAME = "Countersign"
 GRANTS = ("authorization_code", "refresh_token")
@@ -202,19 +202,6 @@ _CODE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e ]{1,60}")
 """Error code (RFC 6749 5.2)."""
 _LONGEST_QUOTE = 200
 _LATER = frozenset(("temporarily_unavailable", "server_error", "slow_down"))
-
-
-class TokenRequestRejected(ServerTrouble):
-    """The authorization server rejects the request for good. `error` is its error code."""
-
-    def __init__(self, cause: str, fix: str, error: str) -> None:
-        super().__init__(cause, fix)
-        self.error = error
-
-    @property
-    def is_unknown_client(self) -> bool:
-        """True if the client is unknown."""
-        return self.error in ("invalid_client", "unauthorized_client")
 
 
 async def exchange_code(under_way: PendingSignIn, code: str, auth_server: AuthServerClient, now: float) -> SignIn:

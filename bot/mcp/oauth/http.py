@@ -36,6 +36,19 @@ _LARGEST = 256 * 1024
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
+class TokenRequestRejected(ServerTrouble):
+    """The authorization server rejects the request for good. `error` is its error code."""
+
+    def __init__(self, cause: str, fix: str, error: str) -> None:
+        super().__init__(cause, fix)
+        self.error = error
+
+    @property
+    def is_unknown_client(self) -> bool:
+        """True if the client is unknown."""
+        return self.error in ("invalid_client", "unauthorized_client")
+
+
 class AuthServerClient:
     """Client for the requests of one sign-in or refresh."""
 

@@ -12,6 +12,7 @@ import math
 import uuid
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import httpx2
@@ -21,17 +22,13 @@ from bot.domain.servers import AuthenticationKind, HttpTransport, OAuthTerms, Se
 from bot.domain.sign_ins import SignIn, SignInKey
 from bot.errors import CountersignError, DatabaseError, ServerTrouble
 from bot.i18n import gettext_lazy, join_lazy
-from bot.mcp import sdk
 from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.errors import cause_and_fix
-from bot.mcp.oauth.client import (
-    TokenRequestRejected,
-    client_credentials_grant,
-    exchange_refresh_token,
-    manual_registration,
-)
-from bot.mcp.oauth.discovery import Challenge, discover, wanted_scope
-from bot.mcp.oauth.http import AuthServerClient, OAuthDependencies
+from bot.mcp.oauth.http import AuthServerClient, OAuthDependencies, TokenRequestRejected
+
+if TYPE_CHECKING:
+    from bot.mcp.oauth.discovery import Challenge
+from bot.mcp.request_context import current_request
 
 log = logging.getLogger(__name__)
 
@@ -289,6 +286,8 @@ class TokenRefresh:
 
     async def _request_tokens(self, sign_in: SignIn | None, auth_server: AuthServerClient) -> SignIn:
         """Return the sign-in with other tokens. Raises ServerTrouble."""
+        from bot.mcp.oauth.client import client_credentials_grant, exchange_refresh_token  # noqa: PLC0415 - it loads the MCP library
+
         now = self._dependencies.clock()
         if sign_in is not None and not self._is_client_credentials:
             return await exchange_refresh_token(sign_in, auth_server, now)
@@ -301,6 +300,9 @@ class TokenRefresh:
 
     async def _request_credentials(self, sign_in: SignIn | None, auth_server: AuthServerClient) -> SignIn:
         """Request client credentials at the discovered authorization server."""
+        from bot.mcp.oauth.client import manual_registration  # noqa: PLC0415 - it loads the MCP library
+        from bot.mcp.oauth.discovery import Challenge, discover, wanted_scope  # noqa: PLC0415 - it loads the MCP library
+
         challenge, terms = self.challenge or Challenge(), self._cache.terms
         where = await discover(self._url, challenge, auth_server)
         scope = wanted_scope(where, challenge, terms, sign_in.scope if sign_in else "", ())
@@ -541,6 +543,8 @@ class AuthTransport(httpx2.AsyncBaseTransport):
         """Send a request; send it again with another token if it was rejected, because then it had no effect.
         Raises ConnectError if the sign-in cannot be used now.
         """
+        from bot.mcp.oauth.discovery import Challenge  # noqa: PLC0415 - it loads the MCP library
+
         if _origin(request.url) != self._origin:
             return await self._inner.handle_async_request(request)
         token_provider = self._token_provider
@@ -558,12 +562,12 @@ class AuthTransport(httpx2.AsyncBaseTransport):
                 response = await self._send(request, other)
                 challenge = Challenge.from_response(response)
         except CountersignError as error:
-            sdk.current_request().refusal = token_provider.unusable_text(error)
+            current_request().refusal = token_provider.unusable_text(error)
             raise httpx2.ConnectError(gettext_lazy("there is no token for it now"), request=request) from error
         if response.status_code == 401:
-            sdk.current_request().refusal = token_provider.record_rejection(challenge)
+            current_request().refusal = token_provider.record_rejection(challenge)
         elif challenge.wider:
-            sdk.current_request().refusal = token_provider.needs_wider_scope(challenge)
+            current_request().refusal = token_provider.needs_wider_scope(challenge)
         elif response.status_code < 300:
             token_provider.record_acceptance()
         return response

@@ -28,13 +28,12 @@ from bot.domain.capabilities import (
     ServerCapabilities,
 )
 from bot.domain.characters import visible
-from bot.domain.servers import HttpKind, ServerConfig, ToolNaming, kind_of
+from bot.domain.servers import ServerConfig
 from bot.domain.tools import Annotations, Tool, ToolKind
 from bot.i18n import gettext_lazy
-from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.redaction import Redaction
 from bot.mcp.results import clean_schema
-from bot.mcp.review import generic_name, offered_name, plain_name, scan_definition
+from bot.mcp.review import apply_definition, scan_definition
 from bot.mcp.transports.repair import LEFT_OUT
 
 log = logging.getLogger(__name__)
@@ -307,29 +306,6 @@ class ListingSchedule:
             self._on_due()
         else:
             self._start_timer()
-
-
-def model_name(config: ServerConfig, tool: str) -> str:
-    """Return the name that a model knows a tool by. Servers of one fallback group have the same for the same tool."""
-    prefix = config.fallback_group or config.name
-    return plain_name(prefix, tool) if config.tool_names is ToolNaming.PLAIN else offered_name(prefix, tool)
-
-
-def apply_definition(tool: Tool, config: ServerConfig) -> Tool:
-    """Return a tool as this definition of its server offers it. The stored tool may be of an older definition."""
-    if tool.kind is ToolKind.INSTRUCTIONS:
-        return replace(tool, server=config.name, server_id=config.id)
-    generic = kind_of(config.transport) == HttpKind.JSONRPC
-    name = generic_name(config.name) if generic else model_name(config, tool.original_name)
-    return replace(
-        tool,
-        name=name,
-        server=config.name,
-        server_id=config.id,
-        trusted=config.trusted,
-        place=endpoint_fingerprint(config),
-        flow=config.flows.flow_of(tool.original_name),
-    )
 
 
 async def _all_pages(

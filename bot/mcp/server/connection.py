@@ -10,10 +10,11 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -25,25 +26,15 @@ from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool
 from bot.errors import ServerTrouble
 from bot.i18n import gettext_lazy
 from bot.logs import out_of_context
-from bot.mcp import calls, results, sdk
-from bot.mcp.calls import ActiveCall, ActiveCalls
-from bot.mcp.errors import Problem, cause_and_fix, split_fix, with_lead
-from bot.mcp.failures import (
-    DescribeFailure,
-    connect_failure,
-    connection_lost,
-    failed_listing,
-    failed_prompt,
-    failed_resource,
-    timeout_message,
-)
-from bot.mcp.oauth.tokens import TokenProvider
+from bot.mcp.active_calls import ActiveCall, ActiveCalls, CallLimits, Deadline, NoResponse, RequestNotSent
+from bot.mcp.errors import Problem, cause_and_fix, error_message, with_lead
 from bot.mcp.redaction import Redaction
+from bot.mcp.request_context import record_request
 from bot.mcp.review import ToolPinning
-from bot.mcp.sdk import RequestContext
+from bot.mcp.server.activity import ActivityTracker
+from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.output import ServerLog, StrayLineCounter
 from bot.mcp.server.retry import CircuitBreaker, ReconnectBackoff, SessionBreaker
-from bot.mcp.server.session import ActivityTracker, ConnectionDependencies, ProtocolNegotiation, Session
 from bot.mcp.server.state import (
     ESTABLISHED,
     Event,
@@ -55,91 +46,23 @@ from bot.mcp.server.state import (
     was_lost,
 )
 from bot.mcp.server.status import ServerStatusTracker, SyncListener
-from bot.mcp.server_requests import list_resources, uri_of
+from bot.mcp.server_requests import list_resources
 from bot.ports import CallContext
+
+if TYPE_CHECKING:
+    from bot.mcp.server.session import ProtocolNegotiation, Session
+    from bot.mcp.server.session_end import Ended
 
 log = logging.getLogger(__name__)
 
 _COMPLETION_SECONDS = 1.5
 """Limit of suggestions: a form waits for them, and platforms give a form three seconds."""
 
-_REFUSED = frozenset((401, 403))
 _FORCED_SECONDS = 8.0
 """The library needs up to six seconds to end a process that ignores a closed input and SIGTERM."""
 _REMEMBERED_CALLS = 200
 _FIRST_RETRY_PAUSE = 0.1
 """Seconds before the first of `connect_retries`; each further pause is twice as long."""
-_LONGEST_WAIT = 10.0
-"""Seconds that a call waits before it is sent again to a server that asks for a pause."""
-_LONGEST_RETRY_AFTER = 900.0
-"""Seconds for which a server is left alone at most because it asks for that when it is connected."""
-_Answer = TypeVar("_Answer")
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """End of a session: the problem, the new server status, and True if it had worked. `retry_after`: seconds that the
-    server asks to wait.
-    """
-
-    problem: Problem
-    status: ServerStatus
-    worked: bool
-    retry_after: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class DisconnectReason:
-    """Facts about the end of a session.
-
-    `error` ended it. `attempt` is its last request. `words` are the last lines of the process's stderr. `lost`: the
-    other side closed the connection. `limit` is the connect timeout in seconds.
-    """
-
-    error: BaseException | None
-    attempt: RequestContext
-    stderr_lines: tuple[str, ...]
-    limit: float
-    worked: bool
-    lost: bool
-
-    def classify(self, config: ServerConfig, token_provider: TokenProvider | None, redact: Redaction) -> Ended:
-        """Return the problem and the server's new status. A server that needs a sign-in has not failed; it is not
-        retried before a sign-in.
-        """
-        refused = not self.worked and self.attempt.status in _REFUSED
-        if wanted := _sign_in_problem(token_provider, worked=self.worked) or (
-            self._refusal(config) if refused else None
-        ):
-            return Ended(wanted, ServerStatus.AUTH_REQUIRED, worked=False)
-        problem = self._refusal(config) or self._problem(config, redact)
-        retry_after = 0.0 if self.worked else min(self.attempt.retry_after or 0.0, _LONGEST_RETRY_AFTER)
-        status = ServerStatus.AUTH_REQUIRED if refused else ServerStatus.FAILED
-        return Ended(problem, status, self.worked, retry_after)
-
-    def _refusal(self, config: ServerConfig) -> Problem | None:
-        """Return the reason of a rejected sign-in, or None. It may quote the authorization server."""
-        if not self.attempt.refusal:
-            return None
-        own = gettext_lazy("Server {server} does not let the bot in.", server=config.name)
-        fix = gettext_lazy("`/mcp show {server}` says why", server=config.name)
-        return Problem(self.attempt.refusal, cause_and_fix(own, fix))
-
-    def _problem(self, config: ServerConfig, redact: Redaction) -> Problem:
-        if self.worked and (self.lost or self.error is None):
-            return connection_lost(config, self.stderr_lines)
-        if self.error is None:
-            return timeout_message(config, self.stderr_lines, self.limit)
-        return connect_failure(config, self.error, self.attempt, self.stderr_lines, redact=redact, limit=self.limit)
-
-
-def _sign_in_problem(token_provider: TokenProvider | None, *, worked: bool) -> Problem | None:
-    """Return the reason of a rejected sign-in, or None. A server may have rejected the token during negotiation and
-    then failed to speak an older protocol.
-    """
-    if token_provider is None or not (token_provider.out or (token_provider.rejected_bot and not worked)):
-        return None
-    return Problem(token_provider.problem, token_provider.own_problem) if token_provider.problem else None
 
 
 class Connection:
@@ -193,9 +116,14 @@ class Connection:
         self._failed_attempts = 0
         self._failed_at = -math.inf
         self._hangs = False
-        known = synced.capabilities
-        self._negotiation = ProtocolNegotiation(config, known.handshake, version=known.server_version)
         self._token_provider = shared.token_provider(config)
+
+    @cached_property
+    def _negotiation(self) -> ProtocolNegotiation:
+        from bot.mcp.server.session import ProtocolNegotiation  # noqa: PLC0415 - see _run_session
+
+        known = self.tracker.synced.capabilities
+        return ProtocolNegotiation(self.config, known.handshake, version=known.server_version)
 
     @property
     def started(self) -> bool:
@@ -304,12 +232,10 @@ class Connection:
         """
         since = self._shared.clock()
         with self._activity.track_user():
-            session = await self._call_session(calls.Deadline(None))
+            session = await self._call_session(Deadline(None))
             if session is None:
                 return self.why_not()
-            try:
-                await session.confirm(since)
-            except (*calls.BROKEN, TimeoutError):
+            if not await session.confirm(since):
                 return gettext_lazy(
                     "Server {server} did not confirm in time that its tools are still the ones that were approved, so "
                     "nothing was sent. Ask again later to get a new approval.",
@@ -325,17 +251,12 @@ class Connection:
             if tool.kind is ToolKind.LIST_RESOURCES:
                 return await self._list_resources(tool, call)
             outcome = await self._call(tool, call, context)
-            match outcome:
-                case CallOutcomeUnknown():
-                    self._activity.mark_unresponsive()
-                case CallReturned(result) if result.is_error and sdk.is_elicitation_impossible(result.text):
-                    self.tracker.record_older_elicitation()
-                case _:
-                    pass
+            if isinstance(outcome, CallOutcomeUnknown):
+                self._activity.mark_unresponsive()
             return outcome
 
     async def _call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
-        deadline = calls.Deadline(context.deadline)
+        deadline = Deadline(context.deadline)
         if await self._call_session(deadline) is None:
             return CallNotSent(self.why_not())
         try:
@@ -350,16 +271,16 @@ class Connection:
 
     async def _list_resources(self, tool: Tool, call: ToolCall) -> ToolOutcome:
         """Return the resources that the server has listed. Without a connection nothing would tell of changes."""
-        if await self._call_session(calls.Deadline(None)) is None:
+        if await self._call_session(Deadline(None)) is None:
             return CallNotSent(self.why_not())
         return CallReturned(list_resources(call, tool, self.tracker.synced.capabilities, self._redact))
 
-    async def _send(self, tool: Tool, call: ToolCall, active_call: ActiveCall, deadline: calls.Deadline) -> ToolOutcome:
+    async def _send(self, tool: Tool, call: ToolCall, active_call: ActiveCall, deadline: Deadline) -> ToolOutcome:
         reason = ""
         unknown: CallOutcomeUnknown | None = None
         for _ in range(2):
             session = await self._call_session(deadline)
-            limits = calls.CallLimits.for_tool(self.config, tool, deadline)
+            limits = CallLimits.for_tool(self.config, tool, deadline)
             if session is None:
                 break
             if limits.silence <= 0:
@@ -370,16 +291,16 @@ class Connection:
                 # An idle server may have changed since its tools were offered.
                 return unknown or CallNotSent(objection)
             began = asyncio.get_running_loop().time()
-            outcome = await self._send_patiently(session, tool, call, active_call, limits)
+            outcome = await session.send(tool, call, active_call, limits)
             if self._token_provider is not None and self._token_provider.out:
                 session.report(Event.CONNECTION_LOST)
             match outcome:
-                case calls.RequestNotSent(reason, connection_lost):
+                case RequestNotSent(reason, connection_lost):
                     session.report(Event.CONNECTION_LOST if connection_lost else Event.REQUEST_FAILED)
-                case calls.NoResponse() if tool.repeatable:
+                case NoResponse() if tool.repeatable:
                     unknown = CallOutcomeUnknown(outcome.reason)
                     session.report(Event.REQUEST_FAILED)
-                case calls.NoResponse():
+                case NoResponse():
                     return CallOutcomeUnknown(outcome.reason)
                 case CallReturned():
                     self.durations.append(asyncio.get_running_loop().time() - began - active_call.seconds_asked)
@@ -388,55 +309,21 @@ class Connection:
                     return outcome
         return unknown or CallNotSent(self.why_not(reason))
 
-    async def _send_patiently(
-        self, session: Session, tool: Tool, call: ToolCall, active_call: ActiveCall, limits: calls.CallLimits
-    ) -> ToolOutcome | calls.RequestNotSent | calls.NoResponse:
-        """Send a call; once more after the pause that the server asks for, if it is short. A resource that the server
-        would tell about is not read again.
-        """
-        keep, uri = None, _resource_uri(tool, call)
-        if uri:
-            if (known := session.resources.get(uri)) is not None:
-                return CallReturned(replace(known, call_id=call.id))
-            keep = session.resources.reading(uri)
-        outcome = await calls.send_call(
-            session.client, tool, call, active_call, limits=limits, redact=self._redact, folders=self.config.roots
-        )
-        if isinstance(outcome, calls.RetryLater) and outcome.seconds < min(_LONGEST_WAIT, limits.whole):
-            await asyncio.sleep(outcome.seconds)
-            outcome = await calls.send_call(
-                session.client, tool, call, active_call, limits=limits, redact=self._redact, folders=self.config.roots
-            )
-        if isinstance(outcome, calls.RetryLater):
-            return CallReturned(results.failed_result(call.id, outcome.reason))
-        if keep is not None and isinstance(outcome, CallReturned):
-            keep(outcome.result)
-        return outcome
-
     async def sync(self) -> ServerCapabilities:
         """Fetch all capabilities of the server; connect if needed. Raises ServerTrouble."""
         with self._activity.track_internal():
             session = await self._admin_session()
-            try:
-                return await session.sync()
-            except (*calls.BROKEN, TimeoutError) as error:
-                problem = self._sign_in_problem or failed_listing(self.config, error, self._redact)
-                raise error_message(self._redact.clean(problem)) from error
+            return await session.sync()
 
     async def read_resource(self, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises ServerTrouble."""
         with self._activity.track_user():
-            session = await self._admin_session()
-            with self._calls.other_request():
-                return await self._request(failed_resource, results.format_resource(session.client, uri, self._redact))
+            return await (await self._admin_session()).read_resource(uri)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Get a prompt. Raises ServerTrouble."""
         with self._activity.track_user():
-            session = await self._admin_session()
-            request = results.format_prompt(session.client, name, arguments, self._redact)
-            with self._calls.other_request():
-                return await self._request(failed_prompt, request)
+            return await (await self._admin_session()).get_prompt(name, arguments)
 
     async def complete(self, of: CompletionTarget, given: Mapping[str, str]) -> Sequence[str]:
         """Return the server's suggestions for a value; none if it has none, or no answer in time."""
@@ -445,27 +332,10 @@ class Connection:
         with self._activity.track_user():
             try:
                 async with asyncio.timeout(_COMPLETION_SECONDS):
-                    session = await self._admin_session()
-                    with self._calls.other_request():
-                        return await results.complete(session.client, of, given, self._redact)
-            except (*calls.BROKEN, ServerTrouble, TimeoutError) as error:
+                    return await (await self._admin_session()).complete(of, given)
+            except (ServerTrouble, TimeoutError) as error:
                 log.debug("MCP server %s: no suggestions for %s: %s", self.config.name, of.argument, error)
                 return ()
-
-    async def _request(self, describe: DescribeFailure, request: Awaitable[_Answer]) -> _Answer:
-        try:
-            async with asyncio.timeout(self.config.tool_timeout):
-                return await request
-        except (*calls.BROKEN, TimeoutError) as error:
-            if self._sign_in_problem:
-                raise error_message(self._redact.clean(self._sign_in_problem)) from error
-            cause, fix = describe(self.config, error, self._redact)
-            raise ServerTrouble(self._redact.clean(cause), fix) from error
-
-    @property
-    def _sign_in_problem(self) -> str:
-        """Reason of a rejected sign-in, else empty."""
-        return self._token_provider.problem if self._token_provider is not None and self._token_provider.out else ""
 
     async def _admin_session(self) -> Session:
         """Return a session for a request of an admin; wait for a connection at most the connect timeout. Raises
@@ -495,7 +365,7 @@ class Connection:
             self.start()
             await self._usable_session(self.tracker.connect_limit + self._shared.timing.call_wait)
 
-    async def _call_session(self, deadline: calls.Deadline) -> Session | None:
+    async def _call_session(self, deadline: Deadline) -> Session | None:
         """Return a session for a call, or None. An idle server is connected, within the connect timeout. A failing one,
         or one that needs a sign-in, is not.
         """
@@ -643,6 +513,10 @@ class Connection:
         """Run one session that has to connect within these seconds. Return the reason of its end, None if it was
         idle.
         """
+        # They load the MCP library, which takes half a second of the processor: many chats use no server.
+        from bot.mcp.server.session import Session  # noqa: PLC0415 - see above
+        from bot.mcp.server.session_end import DisconnectReason  # noqa: PLC0415 - see above
+
         self._retry_now.clear()
         session = self._session = Session(
             self.tracker,
@@ -658,7 +532,7 @@ class Connection:
         )
         error: BaseException | None = None
         limit = self.tracker.connect_limit
-        with sdk.record_request() as attempt:
+        with record_request() as attempt:
             try:
                 with anyio.CancelScope() as self._scope:
                     await session.live(self._scope)
@@ -682,17 +556,7 @@ class Connection:
         return replace(ending, problem=Problem(text, own))
 
 
-def _resource_uri(tool: Tool, call: ToolCall) -> str:
-    """Return the address of the resource that a call reads; empty for all others."""
-    return uri_of(call) if tool.kind is ToolKind.READ_RESOURCE else ""
-
-
 def _failure_event(status: ServerStatus, pause: float | None) -> Event:
     if status is ServerStatus.AUTH_REQUIRED:
         return Event.SIGN_IN_REJECTED
     return Event.RETRIES_EXHAUSTED if pause is None else Event.RETRY_PLANNED
-
-
-def error_message(sentence: str) -> ServerTrouble:
-    """Return the error for a sentence with cause and fix."""
-    return ServerTrouble(*split_fix(sentence))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeVar
 
 import anyio
 from mcp import Client, MCPError, types
@@ -28,31 +28,33 @@ from mcp.types import (
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 import bot
-from bot.domain.capabilities import Handshake, ServerCapabilities
-from bot.domain.metrics import CacheUsed, MetricSink, null_sink
-from bot.domain.pins import ReviewPolicy
+from bot.domain.capabilities import CompletionTarget, Handshake, Piece, ServerCapabilities
+from bot.domain.messages import ToolCall
+from bot.domain.metrics import CacheUsed
 from bot.domain.servers import HttpKind, HttpTransport, Protocol, ServerConfig, SyncStatus, kind_of
+from bot.domain.tools import CallReturned, Tool, ToolKind, ToolOutcome
+from bot.errors import ServerTrouble
 from bot.i18n import gettext_lazy
-from bot.mcp import sdk
-from bot.mcp.calls import BROKEN, ActiveCalls, list_folders
+from bot.mcp import results, sdk
+from bot.mcp.active_calls import ActiveCall, ActiveCalls, CallLimits, NoResponse, RequestNotSent, RetryLater
+from bot.mcp.calls import BROKEN, list_folders, send_call
 from bot.mcp.config.checks import (
-    AllowedTargets,
-    Resolve,
     definition_fingerprint,
     endpoint_fingerprint,
-    resolve_host,
 )
-from bot.mcp.errors import InvalidDefinition
-from bot.mcp.failures import failed_listing, root_cause
-from bot.mcp.oauth.tokens import TokenProvider, no_token_provider
-from bot.mcp.redaction import KnownSecrets, Redaction
-from bot.mcp.sdk import RequestContext
+from bot.mcp.errors import InvalidDefinition, error_message
+from bot.mcp.failures import DescribeFailure, failed_listing, failed_prompt, failed_resource, root_cause
+from bot.mcp.redaction import Redaction
+from bot.mcp.request_context import RequestContext, record_request
+from bot.mcp.server.activity import ActivityTracker
 from bot.mcp.server.capabilities import CapabilityFetcher, ListingSchedule
+from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.output import LEVEL, StderrTail, StrayLine
 from bot.mcp.server.resource_cache import ResourceCache
-from bot.mcp.server.retry import ConnectionTiming, StartLimiter
+from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.server.state import Event, State, is_serving
-from bot.mcp.server.status import ServerStatusTracker, SyncNotifier
+from bot.mcp.server.status import ServerStatusTracker
+from bot.mcp.server_requests import uri_of
 from bot.mcp.transports.open import open_transport
 
 log = logging.getLogger(__name__)
@@ -63,6 +65,9 @@ _MODERN = frozenset((HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPP
 _GOODBYE_SECONDS = 3.0
 _MOST_LEFT_OUT = 50
 """Maximum number of stored reasons why a tool is left out."""
+_LONGEST_WAIT = 10.0
+"""Seconds that a call waits before it is sent again to a server that asks for a pause."""
+_Answer = TypeVar("_Answer")
 _ONLY_CALLS = "it asks for more, which people are asked for only when they call a tool"
 _CHANGES = (
     types.ToolListChangedNotification,
@@ -168,53 +173,6 @@ def _is_sse_server(error: BaseException | None, attempt: RequestContext) -> bool
     return attempt.status in _NOT_STREAMABLE and not attempt.failure and not modern
 
 
-class ActivityTracker:
-    """Tracker of the use of one server. `clock` is in seconds; `on_end` is called after each request.
-
-    `unresponsive` is set when a call has ended without an answer and no other request is running: the server should be
-    pinged.
-    """
-
-    def __init__(self, clock: Callable[[], float], on_end: Callable[[], None]) -> None:
-        self.running = 0
-        self.unresponsive = asyncio.Event()
-        self._clock = clock
-        self._on_end = on_end
-        self._last = clock()
-        self._call_timed_out = False
-
-    @contextmanager
-    def track_user(self) -> Iterator[None]:
-        """Count a request of a user within the block."""
-        with self.track_internal():
-            try:
-                yield
-            finally:
-                self._last = self._clock()
-
-    @contextmanager
-    def track_internal(self) -> Iterator[None]:
-        """Count an internal request within the block. It does not keep the connection open."""
-        self.running += 1
-        try:
-            yield
-        finally:
-            self.running -= 1
-            if self._call_timed_out and not self.running:
-                self._call_timed_out = False
-                self.unresponsive.set()
-            self._on_end()
-
-    def mark_unresponsive(self) -> None:
-        """Record that the server did not answer in time."""
-        self._call_timed_out = True
-
-    @property
-    def unused_since(self) -> float:
-        """Clock time of the last use, or now while a request is running."""
-        return self._clock() if self.running else self._last
-
-
 async def monitor(
     client: Client,
     report: Callable[[Event], None],
@@ -254,7 +212,7 @@ async def _is_alive(client: Client, limit: float) -> bool:
     """Return True if the server answers. The newer protocol has no ping, so discovery is requested (MCP
     specification 2026-07-28, changelog).
     """
-    with sdk.record_request() as attempt:
+    with record_request() as attempt:
         try:
             async with asyncio.timeout(limit):
                 if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -267,29 +225,6 @@ async def _is_alive(client: Client, limit: float) -> bool:
         except (*BROKEN, TimeoutError):
             return False
     return True
-
-
-def no_names(config: ServerConfig) -> frozenset[str]:  # noqa: ARG001 - see ConnectionDependencies
-    """Return no names, for a server without others."""
-    return frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionDependencies:
-    """Dependencies of all connections. `clock` is in seconds. `names_beside` returns other servers' tool names."""
-
-    start_limiter: StartLimiter
-    secrets: KnownSecrets = field(default_factory=KnownSecrets)
-    timing: ConnectionTiming = ConnectionTiming()
-    chance: Callable[[], float] = random.random
-    allowances: AllowedTargets = AllowedTargets()
-    resolve: Resolve = resolve_host
-    sync_notifier: SyncNotifier = field(default_factory=SyncNotifier)
-    observe: MetricSink = null_sink
-    review: ReviewPolicy = ReviewPolicy.CHANGED
-    names_beside: Callable[[ServerConfig], frozenset[str]] = no_names
-    clock: Callable[[], float] = time.monotonic
-    token_provider: Callable[[ServerConfig], TokenProvider | None] = no_token_provider
 
 
 class Session:
@@ -403,23 +338,90 @@ class Session:
             )
 
     async def sync(self) -> ServerCapabilities:
-        """Fetch all capabilities, from any task. Raises TimeoutError and `calls.BROKEN`."""
-        known = await self._fetch()
+        """Fetch all capabilities, from any task. Raises ServerTrouble."""
+        try:
+            known = await self._fetch()
+        except (*BROKEN, TimeoutError) as error:
+            problem = self._sign_in_problem or failed_listing(self._config, error, self._redact)
+            raise error_message(self._redact.clean(problem)) from error
         self._tracker.sync_succeeded(known)
         return known
 
-    async def confirm(self, since: float) -> None:
-        """Make sure that the tools were fetched at `since` (clock seconds) or later, or are within the server's
-        cache lifetime.
+    async def send(
+        self, tool: Tool, call: ToolCall, active_call: ActiveCall, limits: CallLimits
+    ) -> ToolOutcome | RequestNotSent | NoResponse:
+        """Send a call; once more after the pause that the server asks for, if it is short. A resource that the server
+        would tell about is not read again.
+        """
+        keep, uri = None, _resource_uri(tool, call)
+        if uri:
+            if (known := self.resources.get(uri)) is not None:
+                return CallReturned(replace(known, call_id=call.id))
+            keep = self.resources.reading(uri)
+        outcome = await self._send(tool, call, active_call, limits)
+        if isinstance(outcome, RetryLater) and outcome.seconds < min(_LONGEST_WAIT, limits.whole):
+            await asyncio.sleep(outcome.seconds)
+            outcome = await self._send(tool, call, active_call, limits)
+        if isinstance(outcome, RetryLater):
+            return CallReturned(results.failed_result(call.id, outcome.reason))
+        if isinstance(outcome, CallReturned):
+            if keep is not None:
+                keep(outcome.result)
+            if outcome.result.is_error and sdk.is_elicitation_impossible(outcome.result.text):
+                self._tracker.record_older_elicitation()
+        return outcome
 
-        Concurrent calls share one listing, or wait for one that begins after them. Raises TimeoutError and
-        `calls.BROKEN`.
+    async def _send(
+        self, tool: Tool, call: ToolCall, active_call: ActiveCall, limits: CallLimits
+    ) -> ToolOutcome | RequestNotSent | RetryLater | NoResponse:
+        return await send_call(
+            self.client, tool, call, active_call, limits=limits, redact=self._redact, folders=self._config.roots
+        )
+
+    async def read_resource(self, uri: str) -> Sequence[Piece]:
+        """Read a resource. Raises ServerTrouble."""
+        return await self._request(failed_resource, results.format_resource(self.client, uri, self._redact))
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
+        """Get a prompt. Raises ServerTrouble."""
+        return await self._request(failed_prompt, results.format_prompt(self.client, name, arguments, self._redact))
+
+    async def complete(self, of: CompletionTarget, given: Mapping[str, str]) -> Sequence[str]:
+        """Return the server's suggestions for a value; none if the request fails. Raises TimeoutError."""
+        with self._calls.other_request():
+            try:
+                return await results.complete(self.client, of, given, self._redact)
+            except BROKEN as error:
+                log.debug("MCP server %s: no suggestions for %s: %s", self._config.name, of.argument, error)
+                return ()
+
+    async def _request(self, describe: DescribeFailure, request: Awaitable[_Answer]) -> _Answer:
+        try:
+            with self._calls.other_request():
+                async with asyncio.timeout(self._config.tool_timeout):
+                    return await request
+        except (*BROKEN, TimeoutError) as error:
+            if self._sign_in_problem:
+                raise error_message(self._redact.clean(self._sign_in_problem)) from error
+            cause, fix = describe(self._config, error, self._redact)
+            raise ServerTrouble(self._redact.clean(cause), fix) from error
+
+    @property
+    def _sign_in_problem(self) -> str:
+        """Reason of a rejected sign-in, else empty."""
+        return self._token_provider.problem if self._token_provider is not None and self._token_provider.out else ""
+
+    async def confirm(self, since: float) -> bool:
+        """Make sure that the tools were fetched at `since` (clock seconds) or later, or are within the server's
+        cache lifetime. Return False if that fails.
+
+        Concurrent calls share one listing, or wait for one that begins after them.
         """
         client, before = self.client, self._known.definitions
         try:
             async with asyncio.timeout(self._shared.timing.confirm), self._listing:
                 if self._is_fresh(since):
-                    return
+                    return True
                 try:
                     self._known = await self._list(client)
                 except asyncio.CancelledError:
@@ -428,10 +430,13 @@ class Session:
                 self._tracker.tools_listed(self._known)
         except BROKEN as error:
             self._on_sync_failed(error)
-            raise
+            return False
+        except TimeoutError:
+            return False
         if self._known.definitions != before:
             # The owner task stores changes and notifies others.
             self.listings.mark_changed()
+        return True
 
     def _is_fresh(self, since: float) -> bool:
         return not self.listings.stale and (self._listed_at >= since or self._shared.clock() < self._fresh_until)
@@ -614,3 +619,8 @@ def _change_notifications(client: Client) -> tuple[bool, bool, bool]:
         offered.resources is not None and bool(offered.resources.list_changed),
         offered.prompts is not None and bool(offered.prompts.list_changed),
     )
+
+
+def _resource_uri(tool: Tool, call: ToolCall) -> str:
+    """Return the address of the resource that a call reads; empty for all others."""
+    return uri_of(call) if tool.kind is ToolKind.READ_RESOURCE else ""

@@ -22,11 +22,11 @@ from bot.domain.pins import Pinned, first_pins
 from bot.domain.servers import CachedCapabilities, ServerConfig, ServerSnapshot, SessionScope, SessionSnapshot
 from bot.domain.tools import CallNotSent, CallReturned, Tool, ToolOutcome
 from bot.i18n import gettext_lazy
-from bot.mcp.calls import Deadline
+from bot.mcp.active_calls import Deadline
 from bot.mcp.errors import cause_and_fix
 from bot.mcp.redaction import Redaction
 from bot.mcp.server.connection import Connection
-from bot.mcp.server.session import ConnectionDependencies
+from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.state import can_connect_for_call, has_session
 from bot.ports import CallContext
 

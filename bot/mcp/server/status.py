@@ -24,8 +24,7 @@ from bot.domain.tools import Tool, ToolKind
 from bot.i18n import gettext_lazy
 from bot.mcp.config.checks import definition_fingerprint
 from bot.mcp.errors import NO_PROBLEM, Problem
-from bot.mcp.review import ToolPinning
-from bot.mcp.server.capabilities import apply_definition
+from bot.mcp.review import ToolPinning, apply_definition
 from bot.mcp.server.output import ServerLog, StrayLineCounter
 from bot.mcp.server.retry import CircuitBreaker
 from bot.mcp.server.state import (

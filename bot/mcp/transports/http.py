@@ -18,13 +18,11 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache
 
 import httpx2
-from mcp.types import CONNECTION_CLOSED
 
 from bot.i18n import gettext_lazy
-from bot.mcp import sdk
 from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_allowed
 from bot.mcp.errors import COMPRESSED, LARGEST_ANSWER, TOO_LARGE, InvalidDefinition, lazy_reason, without_stop
-from bot.mcp.sdk import RequestContext
+from bot.mcp.request_context import RequestContext, current_request
 
 KEPT_SECONDS = 1.5
 """Seconds until an unused connection is closed. Servers close theirs after two (gunicorn) or five seconds (uvicorn,
@@ -199,7 +197,7 @@ class _ErrorIsolatingTransport(httpx2.AsyncBaseTransport):
         self._inner = inner
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        attempt = sdk.current_request()
+        attempt = current_request()
         attempt.status, attempt.failure, attempt.quotes, attempt.refusal = None, "", False, ""
         attempt.retry_after, attempt.error_body = None, ""
         silence = ReadTimeout.take_from(request, attempt)
@@ -273,6 +271,8 @@ class _Body(httpx2.AsyncByteStream):
 
 
 def _stand_in(request: httpx2.Request, attempt: RequestContext, error: httpx2.TransportError) -> httpx2.Response:
+    from mcp.types import CONNECTION_CLOSED  # noqa: PLC0415 - other HTTP clients than servers' use this transport, too
+
     _note(attempt, error)
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": CONNECTION_CLOSED, "message": attempt.failure}}
     return httpx2.Response(503, json=body, request=request)

@@ -33,8 +33,8 @@ from mcp.types.version import LATEST_MODERN_VERSION
 from pydantic import BaseModel, ValidationError
 
 from bot.domain.servers import ServerConfig
-from bot.mcp import sdk
 from bot.mcp.errors import CONNECTION_BROKE, NOT_RPC
+from bot.mcp.request_context import current_request
 from bot.mcp.results import error_text
 from bot.mcp.review import generic_name
 from bot.mcp.sdk import HTTP_ERROR, OutgoingStream, TransportStreams, request_within_origin
@@ -155,7 +155,7 @@ class _Outgoing(OutgoingStream):
         request = {"jsonrpc": "2.0", "id": request_id, "method": arguments.get("method")}
         if arguments.get("params") is not None:
             request["params"] = arguments["params"]
-        attempt = sdk.current_request()
+        attempt = current_request()
         try:
             response = await request_within_origin(self._client, "POST", self._url, json=request, headers=_ACCEPTED)
         except (httpx2.HTTPError, httpx2.StreamError) as error:

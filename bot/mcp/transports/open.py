@@ -32,10 +32,10 @@ from mcp.types import (
 from mcp.types.jsonrpc import RequestId
 
 from bot.domain.servers import HttpKind, HttpTransport, Protocol, ServerConfig, StdioTransport
-from bot.mcp import sdk
 from bot.mcp.config.checks import AllowedTargets, Resolve, check_start
 from bot.mcp.errors import TOO_DEEP, WITHOUT_ID
 from bot.mcp.oauth.tokens import AuthTransport, TokenProvider
+from bot.mcp.request_context import current_request, record_request
 from bot.mcp.sdk import ReadStream, TransportStreams, WriteStream
 from bot.mcp.server.output import StderrTail, StrayLine
 from bot.mcp.transports.http import GuardedTransport, http_client, pool
@@ -205,13 +205,13 @@ class _Outgoing:
             case JSONRPCResponse() | JSONRPCError():
                 # Answers to the server's elicitations run in the context of their call, whose record they must not
                 # change.
-                with sdk.record_request():
+                with record_request():
                     await self._inner.send(item)
             case _:
                 await self._inner.send(item)
 
     async def _send_request(self, item: SessionMessage) -> None:
-        attempt = sdk.current_request()
+        attempt = current_request()
         # Marked before the write, because a cancelled write may have reached the server.
         attempt.sent = True
         try:

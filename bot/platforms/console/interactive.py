@@ -36,11 +36,11 @@ from bot.platforms.console.slash import (
     Quit,
     RunAgain,
     Say,
-    SlashCompleter,
     StopTurn,
     UnknownCommand,
     parse,
 )
+from bot.platforms.console.slash_completion import SlashCompleter
 from bot.platforms.console.theme import PROMPT, ConsoleTheme
 from bot.platforms.console.transcript import LazyRenderer, Piece, PieceKind, TranscriptView
 from bot.platforms.console.turn_tracker import StartState, TurnTracker, Welcome, await_ready, error_code
