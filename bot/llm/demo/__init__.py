@@ -86,7 +86,7 @@ class _Turn:
         self._today = today
         self._tools = {tool.name: tool for tool in request.tools if not tool.is_builtin}
         messages = request.messages
-        last = max((n for n, message in enumerate(messages) if message.role is MessageRole.USER), default=0)
+        last = max((n for n, message in enumerate(messages) if message.role is MessageRole.USER), default=len(messages))
         asked, turn = messages[last : last + 1], messages[last + 1 :]
         texts = [part.text for message in asked for part in message.parts if isinstance(part, TextPart)]
         self._question = texts[-1].strip() if texts else ""  # the author's name comes before it
@@ -161,7 +161,7 @@ class _Turn:
             is_begun = step.finder or any(self._made((other.tool, other.arguments)) for other in plan.steps[:n])
             if step.tool.server in changed and not step.changes:
                 break
-            if not self._made(call) and (is_begun or not self._has_called):
+            if call not in calls and not self._made(call) and (is_begun or not self._has_called):
                 calls.append(call)
                 changed |= {step.tool.server} if step.changes else set()
         return calls

@@ -118,17 +118,15 @@ def ask_for_missing(step: Step) -> str:
     tool, first = _named(step.tool), step.missing[0]
     if len(step.missing) == 1:
         return _("To use {tool} I still need {argument}. What should it be?", tool=tool, argument=_described(first))
-    lead = _("To use {tool} I still need:", tool=tool)
-    lines = "\n".join(f"- {_described(parameter)}" for parameter in step.missing[:_MOST_TOOLS])
+    lines = [f"- {_described(parameter)}" for parameter in step.missing[:_MOST_TOOLS]]
     advice = _("Name each of them in your answer, such as `{name}: …`.", name=first.name)
-    return f"{lead}\n\n{lines}\n\n{advice}"
+    return "\n\n".join([_("To use {tool} I still need:", tool=tool), "\n".join(lines), advice])
 
 
 def ask_which(rivals: Sequence[Tool]) -> str:
     """Return the question which of several tools is meant."""
-    lines = "\n".join(f"- {_named(tool)}" for tool in rivals)
-    lead, advice = _("Several tools fit your message equally well:"), _("Please say it again with more of its words.")
-    return f"{lead}\n\n{lines}\n\n{advice}"
+    lines = [_("Several tools fit your message equally well:"), "", *(f"- {_named(tool)}" for tool in rivals), ""]
+    return "\n".join([*lines, _("Please say it again with more of its words.")])
 
 
 def ask_which_result(step: Step, result: ToolResult) -> str:

@@ -124,16 +124,18 @@ def split_wishes(text: str, *, boldly: bool) -> list[str]:
     before the first colon wherever a verb follows a comma, a full stop or an `and`; `boldly`, without a verb, too.
     """
     head = len(Request(text).head)
-    cuts = [cut for cut in _CUT.finditer(text) if cut["strong"] or cut.end() <= head]
-    cuts = [cut for cut in cuts if boldly or cut["strong"] or _opens(text[cut.end() : cut.end() + 40])]
+    cuts = [
+        cut
+        for cut in _CUT.finditer(text)
+        if cut["strong"] or (cut.end() <= head and (boldly or _opens(text[cut.end() : cut.end() + 40])))
+    ]
     starts, ends = [0, *(cut.end() for cut in cuts)], [*(cut.start() for cut in cuts), len(text)]
     return [text[start:end] for start, end in zip(starts, ends, strict=True) if text[start:end].strip()]
 
 
 def _opens(text: str) -> bool:
     word = next(words(text), None)
-    is_verb = word is not None and not VERBS.keys().isdisjoint(_terms(word))
-    return is_verb or QUESTION.match(text) is not None or text.startswith("please")
+    return word is not None and not VERBS.keys().isdisjoint(_terms(word))
 
 
 # -------------------- days
@@ -222,10 +224,7 @@ class Request:
 
     def payload(self) -> str:
         """Return the text after the colon; empty if there is none."""
-        payload = self.blank(self._payload_start, len(self.text))
-        if payload != self.text[self._payload_start :]:
-            payload = re.sub(r" {2,}", " ", payload)
-        payload = payload.strip(" \t\r\n,;")
+        payload = self.blank(self._payload_start, len(self.text)).strip(" \t\r\n,;")
         quotation = _QUOTED.fullmatch(payload)
         return next(filter(None, quotation.groups())) if quotation else payload
 
@@ -246,7 +245,7 @@ class Request:
         """
         head = self.head
         runs: list[list[Word]] = []
-        ranks: list[int] = []
+        ranks: list[int] = []  # how likely each run is a place: 0 is the best
         before = ""
         for word in islice(words(_UNSPACED_IDLE.sub(_blanks, DAY.sub(_blanks, head))), _MOST_WORDS):
             is_known = self._is_idle(word) or word.stem in VERBS or is_time(word.base) or word.base in _PREPOSITIONS
@@ -258,10 +257,9 @@ class Request:
                     rank = 3 - 2 * word.text[:1].isupper() - (before in _PLACE_PREPOSITIONS)
                     ranks.append(0 if word.is_unspaced else rank)
             before = before if word.base == "the" else word.base
-        best = min(ranks, default=9)
-        if best > (2 if sure else 3):
+        if not runs or (sure and min(ranks) == 3):
             return []
-        first = last = ranks.index(best)
+        first = last = ranks.index(min(ranks))
         while last + 1 < len(runs) and _LINK.fullmatch(head[runs[last][-1].end : runs[last + 1][0].start]):
             last += 1
         return list(dict.fromkeys(self.blank(run[0].start, run[-1].end) for run in runs[first : last + 1]))[:4]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any
 
 from bot.domain.outcome_checks import CheckedCall
@@ -33,8 +33,9 @@ _SPOKEN = ("text", "place", "path", "from", "to")
 _NAMES = {kind: stems(names) for kind, names in PHRASES["kinds"].items()}
 _TYPES = {"boolean": "flag", "integer": "number", "number": "number", "array": "list"}
 _FORMATS = {"date": "date", "date-time": "other", "email": "email"}
-_PATTERNS = {kind: pattern(kind) for kind in ("email", "path", "id", "from", "to", "number")}
-_HINTS = {"place": (pattern("somewhere"), 0.5), "path": (_PATTERNS["path"], 1.5)}
+_PATTERNS = {kind: [pattern(name) for name in names.split()] for kind, names in PHRASES["values"].items()}
+"""Patterns of values by the kind of parameter that takes them: the first that fits counts."""
+_HINTS = {"place": (pattern("somewhere"), 0.5), "path": (pattern("path"), 1.5)}
 """Words that make a kind of parameter likely, and what they are worth."""
 _LIMITS = stems("limit count max maximum top most size")
 _ORDINALS: Mapping[str, int] = PHRASES["ordinals"]
@@ -126,22 +127,19 @@ class _Filling:
     def _take_named(self) -> None:
         """Take the arguments that the text names: `title: Shopping`, `limit=5`, `limit 5`, `5 days`."""
         request = self._request
-        patterns = {f"name_{n}": _name_pattern(parameter.name) for n, parameter in enumerate(self._wanted)}
-        by_group = {
-            group: parameter for group, parameter in zip(patterns, self._wanted, strict=True) if patterns[group]
-        }
-        names = "|".join(f"(?P<{group}>{patterns[group]})" for group in by_group)
+        named = [parameter for parameter in self._wanted if _name_pattern(parameter.name)]
+        names = "|".join(f"(?P<name_{n}>{_name_pattern(parameter.name)})" for n, parameter in enumerate(named))
         marks = list(re.finditer(rf"(?i)(?:{names})\s*[:=\uff1a](?!//)\s*", request.left)) if names else []
         for mark in reversed(marks[:20]):  # what follows the last one is used up first
-            parameter = by_group[mark.lastgroup or ""]
+            parameter = named[int((mark.lastgroup or "").removeprefix("name_"))]
             answer = Request(request.left[mark.end() :].strip(" \t\r\n,;"), answer=True)
             self._put(parameter, _value(parameter, answer, self._today))
             if parameter.name in self._arguments:
                 request.blank(mark.start(), len(request.left))
         number = r"([-+]?\d{1,15}(?:\.\d{1,6})?)"
-        for group, parameter in by_group.items():
+        for parameter in named:
             if parameter.kind == "number" and parameter.name not in self._arguments:
-                name = patterns[group]
+                name = _name_pattern(parameter.name)
                 after = rf"{name}\s+(?:of|is|to|number|no\.?)?\s*#?{number}(?![\w.]*\d)"
                 before = rf"(?<![\w.-]){number}(?:[\s-]+{name}|日(?:間|分))"
                 if match := request.take(re.compile(f"(?i){after}|{before}")):
@@ -212,15 +210,10 @@ def _value(parameter: Parameter, request: Request, today: date) -> Any:  # noqa:
             if day := request.day(today):
                 return day[0] if day[0] in parameter.description.lower() else day[1].isoformat()
             return request.payload() if request.is_answer and "format" not in parameter.schema else None
-        case "number":
-            if match := request.take(_PATTERNS["number"]):
-                return _as_number(parameter, match[1])
-            match = request.take(pattern("spelled_number"))
-            return PHRASES["numbers"].split().index(match[1].lower()) if match else None
-        case "email" | "id" | "from" | "to" | "path" as kind:
-            if match := request.take(_PATTERNS[kind]) or (request.take(_PATTERNS["path"]) if kind == "from" else None):
-                return match[1]
-            return request.payload() if request.is_answer and kind != "email" else None
+        case kind if kind in _PATTERNS:
+            if match := next(filter(None, map(request.take, _PATTERNS[kind])), None):
+                return _as_number(parameter, match[1]) if kind == "number" else match[1]
+            return request.payload() if request.is_answer and kind not in ("number", "email") else None
         case _:
             return request.spoken()
 
@@ -236,6 +229,8 @@ def _choice(choices: Sequence[Any], request: Request) -> Any:
 
 
 def _as_number(parameter: Parameter, digits: str) -> float | int:
+    if digits.isalpha():
+        return int(PHRASES["numbers"].split().index(digits.lower()))
     number = float(digits.replace(",", ""))
     whole = "." not in digits or ("integer" in str(parameter.schema.get("type")) and number.is_integer())
     return int(number) if whole else number
@@ -330,11 +325,8 @@ class _Candidate:
     def steps(self, request: Request, today: date, known: Mapping[str, Any], shown: Shown) -> tuple[Step, ...]:
         """Return the calls that a request asks for; arguments that it does not name are the known ones."""
         known = {parameter.name: known[parameter.name] for parameter in self.parameters if parameter.name in known}
-        wanted = [
-            other
-            for other in self.parameters
-            if not (request.is_answer and (other.name in known or not other.required))
-        ]
+        open_ones = [parameter for parameter in self.required if parameter.name not in known]
+        wanted = open_ones if request.is_answer else self.parameters
         for parameter in self.required:
             default = parameter.schema.get("default")
             if default is not None and parameter.accepts(default):
@@ -344,8 +336,8 @@ class _Candidate:
         fills = _Filling(wanted, request, today).fill(verbatim=not self.is_reading)
         filled = [{**known, **arguments} for arguments in fills]
         missing = tuple(parameter for parameter in self.required if parameter.name not in filled[0])
-        steps = (Step(self.tool, arguments, missing, changes=not self.is_reading) for arguments in filled)
-        return _distinct(islice(steps, 1 if missing else None))
+        filled = filled[:1] if missing else filled
+        return tuple(Step(self.tool, arguments, missing, changes=not self.is_reading) for arguments in filled)
 
     def accepts_text(self, text: str) -> bool:
         """Return True if a text is all that the tool needs."""
@@ -355,21 +347,16 @@ class _Candidate:
 def _pointed_at(request: Request, values: Sequence[Any]) -> Any:
     """Return the value that `the second one` or `it` means among those that were shown; None if there is none."""
     match = pattern("reference").search(request.head) if values else None
-    at = (
-        _ORDINALS[match["ordinal"].lower()] if match and match["ordinal"] else 0 if match and len(values) == 1 else None
-    )
-    return values[at] if at is not None and at < len(values) else None
+    if match is None or not (match["ordinal"] or len(values) == 1):
+        return None
+    at = _ORDINALS[match["ordinal"].lower()] if match["ordinal"] else 0
+    return values[at] if at < len(values) else None
 
 
 def sought_text(checked: CheckedCall) -> str:
     """Return the longest argument of a call of unknown outcome, which can be looked for; empty if there is none."""
     values = (str(value) for value in checked.arguments.values() if isinstance(value, str | int))
     return max((" ".join(value.split())[:200] for value in values), key=len, default="")
-
-
-def _distinct(steps: Iterable[Step]) -> tuple[Step, ...]:
-    listed = list(steps)
-    return tuple(step for n, step in enumerate(listed) if step not in listed[:n])
 
 
 class Planner:
@@ -387,7 +374,7 @@ class Planner:
             wishes = language.split_wishes(request, boldly=boldly)
             plans = [self._plan_wish(wish) for wish in wishes] if 1 < len(wishes) <= _MOST_WISHES else []
             if plans and self._are_apart(plans, wishes, boldly=boldly):
-                return Plan(_distinct(step for plan in plans for step in plan.steps)[: 2 * _MOST_WISHES])
+                return Plan(tuple(step for plan in plans for step in plan.steps)[: 2 * _MOST_WISHES])
         if self._is_foreign_order(request):
             return Plan()
         content = terms(request, content=True)
@@ -403,11 +390,9 @@ class Planner:
     def _is_foreign_order(self, request: str) -> bool:
         """Return True for `book a flight`, if no tool has a word for the thing: it is no note for a tool that adds."""
         order = language.ORDERS.match(language.LEAD.sub("", request, count=1))
-        if order is None:
-            return False
-        things = terms(order["thing"], content=True)
+        things = terms(order["thing"], content=True) if order else []
         meant = {*things, *(related for thing in things for related in RELATED.get(thing, ()))}
-        return bool(things) and not any(other.match(word) > 0 for other in self._candidates for word in meant)
+        return bool(things) and not any(other.match(word) for other in self._candidates for word in meant)
 
     def follow_up(self, request: str, previous: Call, plan: Plan, *, is_last: bool) -> Plan:
         """Return the plan for a request that no tool fits, or whose arguments are missing, after a `previous` call:
