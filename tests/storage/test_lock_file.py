@@ -183,3 +183,14 @@ def test_what_is_no_file_of_a_process_is_neither_waited_for_nor_taken_for_one(da
         assert precious.exists()
         assert sorted(path.name[1:] for path in processes.iterdir() if path.name[1] == "-") == ["-00000000"] * 3
         assert (processes / "nonsense").exists()
+
+
+@pytest.mark.parametrize("ending", ["lock", "bot.lock"])
+def test_a_link_in_the_place_of_a_lock_empties_no_other_file(database: Path, tmp_path: Path, ending: str) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    database.parent.mkdir()
+    database.with_name(f"a.db.{ending}").symlink_to(precious)
+    with pytest.raises(OSError, match="symbolic links"), used(database) as use:
+        use.begin_as_bot()
+    assert precious.read_text() == "mine"
