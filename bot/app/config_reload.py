@@ -500,7 +500,7 @@ def _with_memory(entry: DesiredServer, stored: _Stored) -> DesiredServer:
 def _audit_facts(
     paths: Sequence[Path], before: OperatorFiles, after: OperatorFiles, settings: Settings
 ) -> Mapping[str, object]:
-    """Return what changed: fingerprints of the files, and the servers. Those with variables have none, because they
+    """Return the changes: fingerprints of the files, and the servers. Those with variables have none, because they
     may hold nothing but one short secret.
     """
     with use_language(DEFAULT_LANGUAGE):

@@ -1,4 +1,4 @@
-"""What a change of the operator's files changes, in short sentences and as a difference for commands.
+"""Effects of a change of the operator's files, in short sentences and as a difference for commands.
 
 No text has a value of a server's entry, because it may be a secret.
 """
@@ -32,7 +32,9 @@ def difference(before: OperatorFiles, after: OperatorFiles) -> ConfigDiff:
     changed = [(name, changed_fields(old[name], new[name])) for name in old.keys() & new.keys()]
     return ConfigDiff(
         added=tuple(sorted(new.keys() - old.keys())),
-        changed=tuple(sorted([(name, what) for name, what in changed if what] + list(_other_changes(before, after)))),
+        changed=tuple(
+            sorted([(name, names) for name, names in changed if names] + list(_other_changes(before, after)))
+        ),
         removed=tuple(sorted(old.keys() - new.keys())),
         problems=tuple(map(str, after.problems.values())),
     )

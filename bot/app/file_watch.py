@@ -20,7 +20,7 @@ RACY_SECONDS = 2.0
 is. The coarsest file systems count in two seconds.
 """
 LARGEST_BYTES = 16 * 1024 * 1024
-"""A larger file is none that somebody wrote for this program."""
+"""Size of the largest file that is read: a larger one was not written for this program."""
 
 
 class Unusable(Enum):

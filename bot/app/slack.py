@@ -58,7 +58,7 @@ def serves_installations(settings: Settings) -> bool:
 
 
 def check_settings(settings: Settings) -> None:
-    """Raise SettingsError for a client id without its secret, and for names that could be somebody else's in another
+    """Raise SettingsError for a client id without its secret, and for names that could be another user's in another
     workspace.
     """
     if serves_installations(settings) != (settings.slack_client_secret is not None):

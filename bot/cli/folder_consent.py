@@ -1,8 +1,7 @@
 """Consent to the files of a working folder, once for each folder: a cloned repository may have files that start
 programs and send questions elsewhere.
 
-Only an installed program asks, because whoever runs one from its source has chosen the folder by that. COUNTERSIGN_HOME
-is a choice, too.
+Only an installed program asks: running it from its source, or setting COUNTERSIGN_HOME, is a choice of the folder.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ _PRIVATE_FILE, _PRIVATE_FOLDER = 0o600, 0o700
 
 
 def require_consent(folders: Folders) -> None:
-    """Ask the person at the terminal if the files of a working folder count that was never used before. Raises
-    SettingsError if they do not, or if nobody can be asked.
+    """Ask at the terminal for consent to the files of a working folder that was never used before. Raises SettingsError
+    without consent, and without a terminal.
     """
     if not folders.own_files or _is_known(folders):
         return

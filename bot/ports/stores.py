@@ -212,17 +212,17 @@ class LocaleStore(Protocol):
     """Languages and time zones of users, by principal. Personal data: changes leave no audit entry."""
 
     async def find(self, principal: str) -> UserLocale:
-        """Return what is stored of a user."""
+        """Return the stored values of a user."""
         ...
 
     async def choose(self, principal: str, locale: Locale) -> None:
-        """Store what a user has chosen; empty values choose nothing."""
+        """Store a user's choice; empty values choose nothing."""
 
     async def remember(self, principal: str, language: str) -> None:
         """Store the language that a user's client has told."""
 
     async def delete_old(self, seconds: float, limit: int) -> int:
-        """Delete what clients told more than `seconds` ago about users who have chosen nothing. Return the number."""
+        """Delete values that clients reported more than `seconds` ago for users without a choice. Return the number."""
         ...
 
 

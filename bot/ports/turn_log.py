@@ -90,7 +90,7 @@ class TurnQueue(Protocol):
     async def edit_question(
         self, keys: Sequence[str], text: str, by: Author, agent: AgentRef | None = None
     ) -> EditedQuestion | None:
-        """See `EngineApi.edit_question`. A turn that has ended some time ago, or is somebody else's, is not changed."""
+        """See `EngineApi.edit_question`. A turn that ended some time ago, or of another user, is not changed."""
 
     async def move_keys(self, turn_id: str, to: str) -> None:
         """Let the keys of a turn's message belong to another turn, so that a further edit of the message finds it."""
@@ -339,7 +339,7 @@ class TurnRetention(Protocol):
         """
 
     async def delete_content(self, limit: int, *, fetch_seconds: float, undelivered_seconds: float) -> int:
-        """Delete what was asked, answered and returned in up to `limit` ended turns whose answer is out: their end was
+        """Delete questions, answers and results of up to `limit` ended turns whose answer is out: their end was
         delivered, over HTTP `fetch_seconds` ago, or they ended `undelivered_seconds` ago. Return their number. Rows
         without content stay until `delete_old`.
         """

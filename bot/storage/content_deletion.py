@@ -1,4 +1,4 @@
-"""Deletion of the content of ended turns: what people and models said, and what tools returned.
+"""Deletion of the content of ended turns: messages, answers, and results of tools.
 
 Ids, names, times, statuses, fingerprints and counts of tokens stay, until retention deletes the rows: redelivered
 messages are still recognized, buttons below old messages still answered, and lists of calls still name the tool, its

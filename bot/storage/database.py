@@ -204,7 +204,7 @@ class Database(ABC):
             raise self._unwritable_error(self._unwritable)
 
     async def purge_files(self, *, whole: bool) -> bool:  # noqa: ARG002 - a server has no files here
-        """Remove what was deleted from the files, as far as this process can: from a write-ahead log, and from the
+        """Remove deleted rows from the files, as far as this process can: from a write-ahead log, and from the
         whole file if `whole` is True. Return False if a reader prevented it for now. Raises errors as `run` does.
         """
         return True

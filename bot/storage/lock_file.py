@@ -215,7 +215,7 @@ def _lock(file: int, kind: int) -> bool:
 
 
 def _read_living(path: Path) -> Process | None:
-    """Return the process of a file. That of an ended one is removed; what is no such file is left alone."""
+    """Return the process of a file. That of an ended one is removed, any other file is left alone."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would be waited for
     except OSError as error:

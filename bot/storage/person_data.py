@@ -1,4 +1,4 @@
-"""Data of one person: its export, and the deletion of what identifies the person or what the person said.
+"""Data of one person: its export, and the deletion of identifying data and of messages.
 
 A person is found by their principal (`slack:U123`). What other people wrote about them, or quoted, is not found. The
 audit is not changed: it holds ids and no texts.
@@ -127,7 +127,7 @@ class SqlPersonData:
         }
 
     async def forget(self, principal: str, by: str) -> ForgetResult:
-        """Delete what a person said, what was answered and returned to them, their names, feedback and sign-ins, and
+        """Delete a person's messages, the answers and results for them, their names, feedback and sign-ins, and
         the grants for their calls. Usage is counted on without them. Turns that run or wait stay as they are. Safe to
         repeat; `by` is the principal that asks for it.
         """

@@ -116,7 +116,7 @@ class SqliteDatabase(Database):
         return await future
 
     async def purge_files(self, *, whole: bool) -> bool:
-        """Empty the write-ahead log into the file, in which `secure_delete` has overwritten what was deleted. If
+        """Empty the write-ahead log into the file, in which `secure_delete` has overwritten deleted rows. If
         `whole` is True, write the file anew before: its free pages may be older than that setting. Return False if a
         reader or a backup prevented it for now.
         """

@@ -50,7 +50,7 @@ class SqlLocaleStore:
 
     @report
     def find(self, connection: sa.Connection, principal: str) -> UserLocale:
-        """Return what is stored of a user."""
+        """Return the stored values of a user."""
         row = connection.execute(_of_user, {"who": principal}).first()
         if row is None:
             return UserLocale()
@@ -58,7 +58,7 @@ class SqlLocaleStore:
 
     @transaction
     def choose(self, connection: sa.Connection, principal: str, locale: Locale) -> None:
-        """Store what a user has chosen; empty values choose nothing."""
+        """Store a user's choice; empty values choose nothing."""
         chosen = {"who": principal, "tag": locale.language, "zone": locale.time_zone}
         connection.execute(_choose.on(connection), chosen)
         connection.execute(_delete_empty, {"who": principal})
@@ -70,5 +70,5 @@ class SqlLocaleStore:
 
     @transaction
     def delete_old(self, connection: sa.Connection, seconds: float, limit: int) -> int:
-        """Delete what clients told more than `seconds` ago about users who have chosen nothing. Return the number."""
+        """Delete values that clients reported more than `seconds` ago for users without a choice. Return the number."""
         return connection.execute(_delete_old, {"seconds": seconds, "limit": limit}).rowcount

@@ -1,9 +1,9 @@
-"""The model for use without any key: deterministic, it picks tools by the words of a message, and says so.
+"""The model for use without a key: deterministic, it matches the words of a message to tools, and says so.
 
-`planning` understands a message with what `language` knows of words, and `answers` has the texts. No tool or server is
+`planning` plans the calls of a message, `language` parses its words, and `answers` has the texts. No tool or server is
 known by name, and there is no state: replies depend only on the request and the day. The reply's `provider_metadata`
-carries its last call, complete or not, and what it showed, so that "3" can answer "which note?", and "and on Sunday?"
-can follow a forecast.
+has its last call, complete or not, and the values shown, so that "3" can answer "which note?", and "and on Sunday?" can
+follow a forecast.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _DATE = re.compile(r"^Today is [A-Z][a-z]+, ([0-9]{4}-[0-9]{2}-[0-9]{2}) \(", re
 _PIECE = re.compile(r"\s*\S{1,16}|\s+")
 _MOST_ROUNDS = 3
 _MOST_ANSWERS = 3
-"""Answers back to which a follow-up may refer."""
+"""Number of latest answers to which a follow-up may refer."""
 _LONGEST_QUESTION = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The demo's only setting: the day from which "tomorrow" is counted if the prompt tells none."""
+    """The demo's only setting: the day before "tomorrow" if the prompt has no date."""
 
     today: Callable[[], date] = lambda: datetime.now().astimezone().date()
 
@@ -73,7 +73,7 @@ class DemoModel:
 
 
 def _date_of(request: ModelRequest) -> date | None:
-    """Return the date that the prompt tells, which is the asker's; None if it tells none."""
+    """Return the date in the prompt, which is the asker's; None if it has none."""
     texts = (message.text for message in request.messages if message.role is MessageRole.SYSTEM)
     dates = [match[1] for text in texts for match in _DATE.finditer(text)]
     return date.fromisoformat(dates[-1]) if dates else None
@@ -113,8 +113,8 @@ class _Turn:
             return self._show_results(plan)
         if not self._may_call:
             return self._help(answers.NO_TOOLS_ALLOWED)
-        if lacking := [step for step in plan.steps if step.missing]:
-            return self._answer(answers.ask_for_missing(lacking[0]), lacking[0], asks=True)
+        if incomplete := [step for step in plan.steps if step.missing]:
+            return self._answer(answers.ask_for_missing(incomplete[0]), incomplete[0], asks=True)
         if opening:
             return self._help(opening) if needs_help else self._answer(opening)
         if plan.rivals or self._checked:
@@ -151,40 +151,42 @@ class _Turn:
         return None, False, {}
 
     def _next_calls(self, plan: Plan) -> list[Call]:
-        """Return the calls of a plan that are to be made now: what reads from a server waits for the changes before it.
-        After the first round only what waited is called: for a change, or for a search that finds its argument.
+        """Return the calls of the next round. A call that reads waits for earlier changes of its server. After the
+        first round, only calls that waited are made: for a change, or for the search for an argument.
         """
         calls: list[Call] = []
         changed: set[str] = set()
         for n, step in enumerate(plan.steps):
-            call = self._found(step) or step.finder or (step.tool, step.arguments)
-            is_begun = step.finder or any(self._made((other.tool, other.arguments)) for other in plan.steps[:n])
+            call = self._completed_call(step) or step.finder or (step.tool, step.arguments)
+            is_begun = step.finder or any(
+                self._matching_calls((other.tool, other.arguments)) for other in plan.steps[:n]
+            )
             if step.tool.server in changed and not step.changes:
                 break
-            if call not in calls and not self._made(call) and (is_begun or not self._has_called):
+            if call not in calls and not self._matching_calls(call) and (is_begun or not self._has_called):
                 calls.append(call)
                 changed |= {step.tool.server} if step.changes else set()
         return calls
 
-    def _made(self, call: Call) -> list[ToolCall]:
+    def _matching_calls(self, call: Call) -> list[ToolCall]:
         wanted = (call[0].name, dict(call[1]))
         return [made for made in self._calls if (made.name, dict(made.arguments)) == wanted]
 
-    def _found(self, step: Step) -> Call | None:
+    def _completed_call(self, step: Step) -> Call | None:
         """Return the call of a step whose search found exactly one value for the missing argument."""
-        made = self._made(step.finder) if step.finder else []
+        made = self._matching_calls(step.finder) if step.finder else []
         result = self._results.get(made[-1].id) if made else None
         values = answers.shown_values(result).get(step.missing[0].name, []) if result else []
         is_fit = len(values) == 1 and step.missing[0].accepts(values[0])
         return (step.tool, {**step.arguments, step.missing[0].name: values[0]}) if is_fit else None
 
     def _show_results(self, plan: Plan) -> Message:
-        searches = {made.id: step for step in plan.steps if step.finder for made in self._made(step.finder)}
+        searches = {made.id: step for step in plan.steps if step.finder for made in self._matching_calls(step.finder)}
         for call_id, search in searches.items():
-            if self._found(search) is None and (result := self._results.get(call_id)):
+            if self._completed_call(search) is None and (result := self._results.get(call_id)):
                 return self._answer(answers.ask_which_result(search, result), search, result, asks=True)
         calls = [call for call in self._calls if call.id not in searches]
-        texts = [answers.traces(self._checked, list(self._results.values()))] if self._checked else []
+        texts = [answers.trace_text(self._checked, list(self._results.values()))] if self._checked else []
         for call in calls:
             result = self._results.get(call.id)
             if plan.is_lookup and result and not result.is_error and call.id.startswith("demo_"):
@@ -201,7 +203,7 @@ class _Turn:
     def _answer(
         self, text: str, step: Step | None = None, result: ToolResult | None = None, *, asks: bool = False
     ) -> Message:
-        """Return an answer that remembers a call and what was shown. The first in a conversation has a note."""
+        """Return an answer with a call and the shown values in its metadata. The first of a conversation has a note."""
         text = f"{text}\n\n{answers.NOTE}" if not self._earlier else str(text)
         if step is None:
             return Message(MessageRole.ASSISTANT, (TextPart(text),))

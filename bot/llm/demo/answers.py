@@ -55,7 +55,7 @@ _ANSWERS = {
     "abilities": (_HELLO, True),
     "model": (gettext_lazy("For a real model, {keys}.", keys=KEYS), False),
 }
-"""Answers to small talk, and True if the help belongs to it."""
+"""Answers to small talk, and True if the help follows."""
 _SMALL_TALK = [
     (re.compile("|".join(talk["patterns"]), re.IGNORECASE), talk["answer"]) for talk in PHRASES["small_talk"]
 ]
@@ -69,7 +69,7 @@ _ENOUGH = 0.5
 
 
 def small_talk(text: str) -> tuple[str, bool]:
-    """Return the answer to a greeting, thanks, `never mind` or a question about the demo, and True if the help belongs
+    """Return the answer to a greeting, thanks, `never mind` or a question about the demo, and True if the help follows
     to it. The answer is empty for any other text.
     """
     fitting = (answer for talk, answer in _SMALL_TALK if len(text) < 200 and talk.search(text))
@@ -117,8 +117,8 @@ def ask_for_missing(step: Step) -> str:
     """Return the question for the missing arguments, in the words of the schema."""
     tool, first = _named(step.tool), step.missing[0]
     if len(step.missing) == 1:
-        return _("To use {tool} I still need {argument}. What should it be?", tool=tool, argument=_described(first))
-    lines = [f"- {_described(parameter)}" for parameter in step.missing[:_MOST_TOOLS]]
+        return _("To use {tool} I still need {argument}. What should it be?", tool=tool, argument=_describe(first))
+    lines = [f"- {_describe(parameter)}" for parameter in step.missing[:_MOST_TOOLS]]
     advice = _("Name each of them in your answer, such as `{name}: …`.", name=first.name)
     return "\n\n".join([_("To use {tool} I still need:", tool=tool), "\n".join(lines), advice])
 
@@ -140,7 +140,7 @@ def ask_which_result(step: Step, result: ToolResult) -> str:
     return f"{lead}\n\n{_result_text(result)}"
 
 
-def _described(parameter: Parameter) -> str:
+def _describe(parameter: Parameter) -> str:
     description = _line(parameter.description, 160).rstrip(".")
     choices = ", ".join(_line(str(choice), 40) for choice in parameter.schema.get("enum", ())[:_MOST_TOOLS])
     described = f"**{_line(parameter.name)}**" + (f" ({description})" if description else "")
@@ -207,8 +207,8 @@ def shown_values(result: ToolResult) -> dict[str, list[Any]]:
     return columns
 
 
-def traces(checked: CheckedCall, results: Sequence[ToolResult]) -> str:
-    """Return a sentence that says if the texts of the checked call are in what was read; empty if it cannot be said."""
+def trace_text(checked: CheckedCall, results: Sequence[ToolResult]) -> str:
+    """Return a sentence that says if the results have the texts of the checked call; empty if that is unknown."""
     read = [" ".join(result.text.split()).casefold() for result in results if not result.is_error]
     text = sought_text(checked)
     if not read or not text:

@@ -212,7 +212,7 @@ class Request:
         return match
 
     def blank(self, start: int, end: int) -> str:
-        """Use up a range of the text, and return what stood there."""
+        """Use up a range of the text, and return it."""
         text = self.left[start:end]
         self.left = self.left[:start] + " " * (end - start) + self.left[end:]
         return text
@@ -229,7 +229,7 @@ class Request:
         return next(filter(None, quotation.groups())) if quotation else payload
 
     def spoken(self) -> str:
-        """Return quoted text, the text after the colon, or the rest: the first that there is."""
+        """Return quoted text, else the text after the colon, else the rest."""
         return self.quoted() or self.payload() or self.rest()
 
     def day(self, today: date) -> tuple[str, date] | None:

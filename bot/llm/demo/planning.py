@@ -36,7 +36,7 @@ _FORMATS = {"date": "date", "date-time": "other", "email": "email"}
 _PATTERNS = {kind: [pattern(name) for name in names.split()] for kind, names in PHRASES["values"].items()}
 """Patterns of values by the kind of parameter that takes them: the first that fits counts."""
 _HINTS = {"place": (pattern("somewhere"), 0.5), "path": (pattern("path"), 1.5)}
-"""Words that make a kind of parameter likely, and what they are worth."""
+"""Words that make a kind of parameter likely, and their weights."""
 _LIMITS = stems("limit count max maximum top most size")
 _ORDINALS: Mapping[str, int] = PHRASES["ordinals"]
 
@@ -110,7 +110,7 @@ class _Filling:
                 self._arguments |= several[0]
             elif parameter.kind == "number" and not parameter.required:
                 self._put(parameter, self._implied_number(parameter))
-            elif parameter.required or parameter.kind in ("date", "email") or _is_telling(parameter):
+            elif parameter.required or parameter.kind in ("date", "email") or _is_unambiguous(parameter):
                 self._put(
                     parameter, None if parameter.kind == "place" else _value(parameter, self._request, self._today)
                 )
@@ -187,7 +187,7 @@ class _Filling:
             self._put(parameter, text)
 
 
-def _is_telling(parameter: Parameter) -> bool:
+def _is_unambiguous(parameter: Parameter) -> bool:
     """Return True for choices among words, which cannot mean anything else."""
     return all(isinstance(choice, str | None) for choice in parameter.schema.get("enum", [0]))
 
@@ -254,8 +254,8 @@ Shown = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A call that the user wants. With `missing` it lacks these arguments. `finder` is then a call whose results may
-    have the only one. `changes` is True unless the tool only reads, `is_lookup` for the search of documents
+    """A call that the user wants. `missing` are its missing arguments. `finder` is a call whose results may have the
+    only one. `changes` is True unless the tool only reads, `is_lookup` for the search of documents
     that may answer a question.
     """
 
@@ -373,7 +373,7 @@ class Planner:
         for boldly in (True, False):
             wishes = language.split_wishes(request, boldly=boldly)
             plans = [self._plan_wish(wish) for wish in wishes] if 1 < len(wishes) <= _MOST_WISHES else []
-            if plans and self._are_apart(plans, wishes, boldly=boldly):
+            if plans and self._are_separate(plans, wishes, boldly=boldly):
                 return Plan(tuple(step for plan in plans for step in plan.steps)[: 2 * _MOST_WISHES])
         if self._is_foreign_order(request):
             return Plan()
@@ -417,11 +417,11 @@ class Planner:
         """Return the plan for a tool after the answer to a question about its missing arguments."""
         candidate = _Candidate(call[0])
         steps = candidate.steps(Request(answer, answer=True), self._today, call[1], self._shown)
-        return Plan(tuple(self._with_finder(step, candidate, answer) for step in steps))
+        return Plan(tuple(self._add_finder(step, candidate, answer) for step in steps))
 
     def check(self, checked: CheckedCall) -> Plan:
-        """Return the call that looks for what a call of unknown outcome does: a list of its server, else a search for
-        its text. It never is the call itself.
+        """Return the call that looks for the effect of a call of unknown outcome: a list of its server, else a search
+        for its text. It is never the call itself.
         """
         server = checked.name.partition("__")[0]
         reads = [other for other in self._candidates if other.tool.annotations.read_only and other.server == server]
@@ -431,9 +431,9 @@ class Planner:
         steps += [Step(other.tool, {other.required[0].name: text}) for other in reads if other.accepts_text(text)]
         return Plan(tuple(steps[:1]))
 
-    def _are_apart(self, plans: Sequence[Plan], wishes: Sequence[str], *, boldly: bool) -> bool:
-        """Return True if the parts of a request are wishes of their own. Without a verb only what names the subject of
-        another server's tool that reads is one.
+    def _are_separate(self, plans: Sequence[Plan], wishes: Sequence[str], *, boldly: bool) -> bool:
+        """Return True if the parts of a request are separate wishes. Without a verb, a part is one only if it names the
+        subject of another server's tool that reads.
         """
         if not all(plan.is_clear for plan in plans) or any(step.finder for plan in plans[1:] for step in plan.steps):
             return False
@@ -467,9 +467,9 @@ class Planner:
         rivals = [match.tool for other, match, others in matches if not others[0].missing and other > 0.98 * score]
         if len(rivals) > 1 and not steps[0].missing and not best.is_reading:
             return Plan(rivals=tuple(rivals[:_MOST_WISHES]))
-        return Plan(tuple(self._with_finder(step, best, wish) for step in steps))
+        return Plan(tuple(self._add_finder(step, best, wish) for step in steps))
 
-    def _with_finder(self, step: Step, candidate: _Candidate, text: str) -> Step:
+    def _add_finder(self, step: Step, candidate: _Candidate, text: str) -> Step:
         """Return a step that lacks nothing but an id with the search that may find it: `the note about milk`."""
         is_meant = not candidate.is_reading or candidate.is_named(text)
         if not is_meant or [parameter.kind in ("number", "id") for parameter in step.missing] != [True]:
@@ -503,7 +503,7 @@ def _rank(score: float, candidate: _Candidate, steps: Sequence[Step]) -> tuple[A
 
 
 class _Wish:
-    """What the words of a wish ask for."""
+    """Words of a wish, by their meaning."""
 
     def __init__(self, text: str) -> None:
         head = Request(text).head
@@ -525,7 +525,7 @@ class _Wish:
             self._verb, self._actions = "", unspoken
 
     def scores(self, candidates: Sequence[_Candidate]) -> list[float]:
-        """Return how well these tools fit the wish. What many of them have counts little."""
+        """Return the scores of tools for the wish. A feature of many tools counts little."""
 
         def rarity(fits: Iterable[object]) -> float:
             return 1 / math.sqrt(max(1, sum(map(bool, fits))))

@@ -59,11 +59,11 @@ class ApproveMode(StrEnum):
 
 
 class RuleResult(Enum):
-    """What the rule of `--approve` did with a call."""
+    """Effect of the rule of `--approve` on a call."""
 
     SETTLED = auto()
     WAITS = auto()
-    """Approved, as far as this user can: it waits for another approver."""
+    """Approved by this user, and waiting for another approver."""
     LEFT_TO_USER = auto()
 
 

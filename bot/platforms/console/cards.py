@@ -364,12 +364,12 @@ def _format_grant(scope: Scope) -> str:
     """Return the text of a grant, which is for a conversation where other platforms have threads."""
     match scope:
         case ThreadScope():
-            what = _("allowed in this conversation until it was not used for an hour")
+            text = _("allowed in this conversation until it was not used for an hour")
         case ArgumentsScope():
-            what = _("this very call allowed in this conversation until it was not used for an hour")
+            text = _("this very call allowed in this conversation until it was not used for an hour")
         case _:
             return format_grant(scope)
-    return f"{what} · /mcp grants list"
+    return f"{text} · /mcp grants list"
 
 
 def _calls(view: TurnView) -> tuple[ToolStep, ...]:

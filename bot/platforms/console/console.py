@@ -130,9 +130,9 @@ class ConsoleSurface:
         """Key prefixes of the conversations of this terminal, because others show their own."""
         return tuple(f"{self._user.key(conversation)}:" for conversation in self._tracker.conversations)
 
-    def on_open(self, tell: Callable[[Sequence[ConversationKey]], None]) -> None:
-        """Let `tell` know of the conversations of this terminal whenever they change."""
-        self._tracker.on_open = lambda names: tell([self._user.key(name) for name in names])
+    def on_open(self, notify: Callable[[Sequence[ConversationKey]], None]) -> None:
+        """Call `notify` with the conversations of this terminal whenever they change."""
+        self._tracker.on_open = lambda names: notify([self._user.key(name) for name in names])
 
     @property
     def min_interval(self) -> float:

@@ -263,7 +263,7 @@ class HeadlessChat:
         self._commands: Awaitable[Commands]
         self._turn = ""
         self._is_waiting = False
-        """True if the last turn was left, because a call waits for an approver who is not here."""
+        """True if the last turn was left, because a call waits for another approver."""
         self._interrupted = asyncio.Event()
 
     def interrupt(self) -> None:

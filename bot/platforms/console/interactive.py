@@ -73,7 +73,7 @@ class ChatChrome:
         self._transcript.print_pieces(Piece(PieceKind.TEXT, self._theme.dim(between).join(words)))
 
     def welcome(self, welcome: Welcome) -> None:
-        """Print what is connected and what can be tried."""
+        """Print the connected servers and messages to try."""
         tools, names = sum(welcome.servers.values()), [*map(str, welcome.servers)]
         servers = format_enumeration([*names[:WELCOMED_SERVERS], *(["…"] if len(names) > WELCOMED_SERVERS else [])])
         connected = ngettext("{servers} · {n} tool", "{servers} · {n} tools", tools, servers=servers)
@@ -103,7 +103,7 @@ class ChatChrome:
         self._transcript.print_pieces(Piece(PieceKind.REMARK, "\n".join(lines)))
 
     def remind(self, start: StartState) -> None:
-        """Print the resumed conversation and its last turns on two lines each, or why another one is begun."""
+        """Print the resumed conversation and its last turns on two lines each, or the reason for a new one."""
         if start.elsewhere:
             elsewhere = safe_lines(single_line(start.elsewhere, 60))
             text = _("{conversation} is open elsewhere. This is a new conversation.", conversation=elsewhere)
@@ -131,7 +131,7 @@ class ChatChrome:
         rows.append(("Enter", _("sends; \\ and Enter, or Ctrl-J, begins a new line")))
         rows.append(("Ctrl-C", _("stops what runs; twice leaves")))
         rows.append(("Ctrl-R", _("searches what was typed before")))
-        self._print_rows([(name, [does]) for name, does in rows])
+        self._print_rows([(name, [purpose]) for name, purpose in rows])
 
     def echo(self, text: str) -> None:
         """Print a sent line above its result."""
@@ -186,7 +186,7 @@ class InteractiveChat:
         self._nothing_sent = False
         """True if the current task can be cancelled without a trace, because the engine has not received it."""
         self._opened = False
-        """True once the conversation is known, and what is to be said of it is printed."""
+        """True once the conversation is known and its reminder is printed."""
         self._busy = False
         self._stopping = False
         self._leaving = False

@@ -1,5 +1,5 @@
-"""Output for programs (`--json`): the events of the HTTP API as lines of JSON on standard output. All that is not
-about a turn of this terminal goes to standard error.
+"""Output for programs (`--json`): the events of the HTTP API as lines of JSON on standard output. All other output
+goes to standard error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PIECE_SECONDS = 0.1
 
 
 class JsonLines:
-    """Writes every event of our turns as one JSON object a line. `signed_by` names the approvers of a call. Text that
+    """Writes the events of this terminal's turns as lines of JSON. `signed_by` names the approvers of a call. Text that
     follows the last piece within PIECE_SECONDS is in the next one.
     """
 

@@ -394,15 +394,15 @@ class Screen:
         self.listener.line(text)
 
     def _complete(self, event: KeyPressEvent) -> None:
-        """Complete as far as there is one way to, then go through the menu. Not in a task of the library, which is late
-        if the menu is about to open.
+        """Complete the common prefix, then go through the menu. The library would do it in a task, too late for a menu
+        that is about to open.
         """
         buffer = event.current_buffer
         if buffer.complete_state is not None and buffer.complete_state.complete_index is not None:
             buffer.complete_next()
             return
-        asked = CompleteEvent(completion_requested=True)
-        completions = list(buffer.completer.get_completions(buffer.document, asked))
+        request = CompleteEvent(completion_requested=True)
+        completions = list(buffer.completer.get_completions(buffer.document, request))
         if len(completions) == 1:
             buffer.apply_completion(completions[0])
         elif suffix := get_common_complete_suffix(buffer.document, completions):

@@ -69,8 +69,8 @@ async def stop(engine: EngineApi, user: LocalUser, conversation: ConversationKey
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """What a new conversation begins with: the servers that offer tools, with the number of these; the servers in
-    trouble; messages to try. `is_demo` is True if no language model answers.
+    """Start of a new conversation: servers with the number of their tools, failed servers, and messages to try.
+    `is_demo` is True if no language model answers.
     """
 
     servers: Mapping[str, int]
@@ -131,7 +131,7 @@ class TurnTracker:
         return self.conversations[-1] if self.conversations else ""
 
     def begin(self, start: StartState) -> None:
-        """Open the conversation to talk in. Those that ended processes left come with it."""
+        """Open the conversation of the start, with those that ended processes left."""
         self._earlier.update(view.turn.id for view in start.earlier)
         self.conversations = tuple(start.left)
         self.open(start.conversation)
@@ -206,8 +206,8 @@ class TurnTracker:
             end.set_result(view)
 
     async def end_turn(self, turn_id: str, engine: EngineApi) -> TurnView:
-        """Return the last view of a turn after its rendering, or its present view once it only waits for users who are
-        not here (`leave_waiting`). It is polled every `POLL_SECONDS`, because another process may run it.
+        """Return the last view of a turn after its rendering, or its present view once it only waits for other users
+        (`leave_waiting`). It is polled every `POLL_SECONDS`, because another process may run it.
         Raises NotFound if it was deleted.
         """
         end = self._ends[turn_id]
@@ -220,7 +220,7 @@ class TurnTracker:
         return view
 
     def leave_waiting(self, approval_id: str) -> None:
-        """Note that an approval waits for users who are not here. A turn in which all open calls do is left."""
+        """Note that an approval waits for other users. A turn is left if all its open calls do."""
         self._others_approvals.add(approval_id)
         for view in list(self._newest.values()):
             self._check_left(view)

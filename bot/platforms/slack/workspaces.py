@@ -82,7 +82,7 @@ class InstalledWorkspaces:
         self._renew_after: dict[str, float] = {}
         self._refreshing = asyncio.Lock()
         self.changed = asyncio.Event()
-        """Set after a change of the workspaces; whoever follows them clears it."""
+        """Set after a change of the workspaces; its reader clears it."""
 
     def attach(self, store: InstallationStore, renewal: TokenRenewal) -> None:
         """Read installations from now on. Lookups wait for this."""
