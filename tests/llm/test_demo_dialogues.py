@@ -212,6 +212,7 @@ JAPANESE: list[Dialogue] = [
     [("明後日の京都の天気", forecast("京都"))],
     [("来週の土曜の福岡の天気は\uff1f", forecast("福岡", days=8))],
     [("今日の東京は暑い\uff1f", forecast("東京"))],
+    [("3月7日の東京の天気", forecast("東京", days=4))],
     [("天気教えて", asks("area")), ("那覇", forecast("那覇"))],
     [("東京の天気は\uff1f", forecast("東京")), ("明日は\uff1f", forecast("東京")), ("大阪は\uff1f", forecast("大阪"))],
     [("東京の天気は\uff1f", forecast("東京")), ("日曜日は\uff1f", forecast("東京", days=5))],
@@ -343,6 +344,8 @@ NOTE_WISHES: list[Dialogue] = [
         )
     ],
     [("show my notes and the weather in Tokyo", [*listed(), *forecast("Tokyo")])],
+    [("show my notes. Is it sunny in Kobe?", [*listed(), *forecast("Kobe")])],
+    [("note: search the documents for the weather forecast", add("search the documents for the weather forecast"))],
     [("weather in Kobe and remember to pack an umbrella", [*forecast("Kobe"), *add("pack an umbrella")])],
     [("zeig mir meine Notizen", listed())],
     [("borra la nota 3", delete(3))],

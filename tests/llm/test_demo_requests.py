@@ -329,3 +329,9 @@ async def test_the_searched_thing_is_found_before_it_is_changed() -> None:
     last = await reply([question, first, found, second, denied], NOTES)
     assert last.tool_calls == ()
     assert "Denied by ana." in last.text
+
+
+@pytest.mark.parametrize("question", ['send a mail "Lunch" "At noon"', 'send a mail "Lunch": At noon'])
+async def test_several_texts_are_taken_in_the_order_of_the_sentence(question: str) -> None:
+    mail = tool("post__send_mail", "Send a mail", "", {"subject": TEXT, "body": TEXT}, "subject", "body")
+    assert await calls(question, [mail]) == [("post__send_mail", {"subject": "Lunch", "body": "At noon"})]

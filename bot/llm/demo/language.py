@@ -135,7 +135,8 @@ def split_wishes(text: str, *, boldly: bool) -> list[str]:
 
 def _opens(text: str) -> bool:
     word = next(words(text), None)
-    return word is not None and not VERBS.keys().isdisjoint(_terms(word))
+    is_verb = word is not None and not VERBS.keys().isdisjoint(_terms(word))
+    return is_verb or QUESTION.match(text) is not None
 
 
 # -------------------- days
@@ -148,6 +149,7 @@ DAY = re.compile(
     rf"|(?P<month>{'|'.join(_MONTHS)})[a-z]{{0,6}}\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
     r"|(?P<iso>\d{4}-\d{2}-\d{2}))(?!\w)"
     rf"|(?P<ja>{_any_of(PHRASES['days'])}|今?週末|来週(?:の?週末|の?[月火水木金土日](?:曜日?)?|の)?|[月火水木金土日]曜日?)"
+    r"|(?P<ja_month>\d{1,2})月(?P<ja_day>\d{1,2})日"
 )
 
 
@@ -155,8 +157,9 @@ def _date(match: re.Match[str], today: date) -> date:
     """Return the last day of a match of DAY. A weekday or a month is the next one to come."""
     if match["iso"]:
         return date.fromisoformat(match["iso"])
-    if match["month"]:
-        day = date(today.year, _MONTHS.index(match["month"].lower()) + 1, int(match["day"]))
+    if month := match["month"] or match["ja_month"]:
+        number = _MONTHS.index(month.lower()) + 1 if match["month"] else int(month)
+        day = date(today.year, number, int(match["day"] or match["ja_day"]))
         return day if day >= today else day.replace(year=today.year + 1)
     name = (match["name"] or match["ja"]).lower()
     if name in PHRASES["days"]:

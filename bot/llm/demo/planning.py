@@ -179,8 +179,11 @@ class _Filling:
         left = [parameter for parameter in self._wanted if parameter.name not in self._arguments]
         due = [parameter for parameter in left if parameter.required and parameter.kind in _SPOKEN]
         optional = [parameter for parameter in left if not parameter.required and parameter.kind == "text"]
-        texts = [text for text in [request.payload() or request.quoted()] if text]
-        due = due or (optional[:1] if texts else [])
+        if len(due or optional) == 1:
+            texts = [text for text in [request.payload() or request.quoted()] if text]
+            due = due or (optional if texts else [])
+        else:
+            texts = [*iter(request.quoted, ""), *filter(None, [request.payload()])]
         if len(texts) < len(due) and due[0].kind != "place" and (rest := request.rest(verbatim=verbatim)):
             texts.insert(0, rest)
         for parameter, text in zip(due, texts, strict=False):
@@ -508,7 +511,9 @@ class _Wish:
     def __init__(self, text: str) -> None:
         head = Request(text).head
         asked = list(dict.fromkeys(terms(head)))
-        self._weights = dict.fromkeys(terms(text, content=True), 1.0)
+        # Text in quotes or after the colon is mostly something to be written down: it says little about the tool.
+        self._weights = dict.fromkeys(terms(text, content=True), 0.25 if asked else 1.0)
+        self._weights |= dict.fromkeys(terms(head, content=True), 1.0)
         for related in (related for term in asked for related in RELATED.get(term, ())):
             self._weights.setdefault(related, 0.8)
         self._particles = {(verb.stem, last.stem): 2.0 for verb, last in pairwise(words(head)) if last.is_stop_word}
