@@ -80,6 +80,7 @@ class Checkout:
             "XDG_CACHE_HOME": str(self.cache),
             "PIP_CONFIG_FILE": os.devnull,
             "PIP_RETRIES": "1",
+            "PIP_DEFAULT_TIMEOUT": str(LIMIT_SECONDS),  # 15 s pass while a slow machine comes to stop a stalled one
             "PIP_INDEX_URL": f"http://127.0.0.1:{self._served.server_port}/simple",
         }
 

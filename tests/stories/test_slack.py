@@ -40,7 +40,7 @@ async def test_slacks_own_stop_ends_the_stream_and_the_work(team: SlackTeam) -> 
         await team.reads(talk, STOPPED)
     assert all(message.stream is None or not message.stream.open for message in team.messages(talk))
     assert team.slack.status(dm, talk.question.ts) == ""
-    assert "running" not in team.shown(talk)
+    assert "stopped while running" in team.shown(talk)
 
 
 async def test_ten_streams_at_once_stay_below_what_slack_takes_and_end_complete(team: SlackTeam) -> None:
