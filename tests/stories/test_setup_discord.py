@@ -68,7 +68,7 @@ async def test_a_person_sets_up_discord(server: Server) -> None:
         await answers(terminal, "Answer in Acme only")
         await answers(terminal, "Who administers?")
         await answers(terminal, "Who else may approve calls?")
-        await answers(terminal, "In which channel shall it introduce itself?")
+        await answers(terminal, "In which channel should it introduce itself?")
         await answers(terminal, "introduce itself in #incidents?")
         await answers(terminal, "Start the bot now?", "n", last=True)
         assert await terminal.ended() == 0
@@ -116,7 +116,7 @@ async def test_every_wrong_token_is_told_with_its_fix_and_asked_for_again(server
         await terminal.shows("What now?")
         terminal.press("\x03")
         assert await terminal.ended() == 130
-        assert "`countersign setup discord` goes on from there" in terminal.text
+        assert "`countersign setup discord` continues from there" in terminal.text
         assert discord.token.encode() not in terminal.raw
     # It goes on with the switch, which may stay off; and with an address that takes the clicks away.
     discord.app.endpoint = "https://elsewhere.example/interactions"
@@ -126,7 +126,7 @@ async def test_every_wrong_token_is_told_with_its_fix_and_asked_for_again(server
         await answers(terminal, "What now?")
         await terminal.shows("Go on without it")
         await answers(terminal, "What now?", "2")
-        await terminal.shows("It stays off", "The bot was not invited to a server so far.")
+        await terminal.shows("It stays off", "The bot was not invited to a server yet.")
         discord.guild.everyone.permissions &= ~Permission.CREATE_PUBLIC_THREADS
         discord.invite(discord.guild)
         await answers(terminal, "Press Enter to look again")
@@ -139,7 +139,7 @@ async def test_every_wrong_token_is_told_with_its_fix_and_asked_for_again(server
         await answers(terminal, "Who administers?", "2")
         await answers(terminal, "Name or id of the member", "ana")
         await answers(terminal, "Who else may approve calls?", server.ana.id)
-        await answers(terminal, "In which channel shall it introduce itself?")
+        await answers(terminal, "In which channel should it introduce itself?")
         await answers(terminal, "introduce itself in #incidents?", "n")
         await answers(terminal, "Start the bot now?", "n", last=True)
         assert await terminal.ended() == 0

@@ -16,14 +16,14 @@ async def test_a_person_connects_a_provider(tmp_path: Path) -> None:
         service.models = Models("anthropic", {"claude-sonnet-5-5": 200_000, "claude-haiku-5": 200_000}, key=KEY)
         setup = SetupFolder(tmp_path, ANTHROPIC_BASE_URL=service.base_url)
         async with setup.at_terminal("model") as terminal:
-            await answers(terminal, "Which provider shall answer?")
+            await answers(terminal, "Which provider do you use?")
             await refused(terminal, "Anthropic key", "", "Nothing was entered.", "copy the key")
-            await answers(terminal, "Which provider shall answer?")
+            await answers(terminal, "Which provider do you use?")
             await refused(terminal, "Anthropic key", "xoxb-1-2", "That is a token of Slack", "the key of the provider")
-            await answers(terminal, "Which provider shall answer?")
+            await answers(terminal, "Which provider do you use?")
             await refused(terminal, "Anthropic key", "sk-wrong", "does not accept the key", "ANTHROPIC_API_KEY")
             assert not setup.env.exists()
-            await answers(terminal, "Which provider shall answer?")
+            await answers(terminal, "Which provider do you use?")
             await answers(terminal, "Anthropic key", KEY)
             await answers(terminal, "Which model?")
             assert await terminal.ended() == 0
@@ -37,7 +37,7 @@ async def test_a_person_connects_a_provider(tmp_path: Path) -> None:
             assert await terminal.ended() == 0
             assert "✓ anthropic:claude-sonnet-5-5" in terminal.text
         async with setup.at_terminal("model", "--redo", "model") as terminal:
-            await answers(terminal, "Which provider shall answer?")
+            await answers(terminal, "Which provider do you use?")
             await answers(terminal, "Use the ANTHROPIC_API_KEY in .env?")
             await answers(terminal, "Which model?", "1", last=True)
             assert await terminal.ended() == 0
@@ -49,15 +49,15 @@ async def test_a_server_of_ones_own_needs_an_address_and_perhaps_no_key(tmp_path
         service.models = Models("vllm", {f"model-{n}": 32_000 for n in range(20)})
         setup = SetupFolder(tmp_path)
         async with setup.at_terminal("model") as terminal:
-            await answers(terminal, "Which provider shall answer?", "5")
+            await answers(terminal, "Which provider do you use?", "5")
             await refused(terminal, "Address of the server", "localhost", "not the address of a server", "whole")
-            await answers(terminal, "Which provider shall answer?", "5")
+            await answers(terminal, "Which provider do you use?", "5")
             await answers(terminal, "Address of the server", service.base_url)
             await answers(terminal, "Key; Enter if the server needs none")
             await terminal.shows("The service has 20 models.")
             await answers(terminal, "Name of the model", "model-99")
             await terminal.shows("The service does not list 'model-99'", "such as model-")
-            await answers(terminal, "Use it all the same?")
+            await answers(terminal, "Use it anyway?")
             await answers(terminal, "Name of the model", "model-7", last=True)
             assert await terminal.ended() == 0
         assert setup.values == {"BOT_MODEL": "openai:model-7", "OPENAI_BASE_URL": service.base_url}
@@ -83,10 +83,10 @@ async def test_a_script_connects_a_model(tmp_path: Path) -> None:
 async def test_without_a_word_it_asks_what_is_wanted(tmp_path: Path) -> None:
     setup = SetupFolder(tmp_path)
     async with setup.at_terminal() as terminal:
-        await terminal.shows("1. Slack", "2. Discord", "3. Language model", "the demo model", "4. Nothing more")
-        await answers(terminal, "What shall be set up?", "3")
-        await answers(terminal, "Which provider shall answer?", "6")
-        await answers(terminal, "What shall be set up?", "4", last=True)
+        await terminal.shows("1. Slack", "2. Discord", "3. Language model", "the demo model", "4. Nothing else")
+        await answers(terminal, "What do you want to set up?", "3")
+        await answers(terminal, "Which provider do you use?", "6")
+        await answers(terminal, "What do you want to set up?", "4", last=True)
         assert await terminal.ended() == 0
         assert "No platform is set up" in terminal.text
     assert setup.values == {"BOT_MODEL": "demo"}

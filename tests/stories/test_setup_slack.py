@@ -39,8 +39,8 @@ async def company(tmp_path: Path) -> AsyncIterator[Company]:
 
 async def creates_the_app(terminal: ProgramOnTerminal) -> None:
     await answers(terminal, "Name of the app")
-    await answers(terminal, "Which features shall it have?")
-    await answers(terminal, "How shall Slack reach the bot?")
+    await answers(terminal, "Which features do you want?")
+    await answers(terminal, "How does Slack reach the bot?")
     await terminal.shows("https://api.slack.com/apps?new_app=1&manifest_json=")
     await answers(terminal, "Press Enter when the app is installed")
 
@@ -104,7 +104,7 @@ async def test_an_interrupted_setup_goes_on_where_it_stopped(company: Company) -
         await terminal.shows("App-level token, xapp-… (hidden)")
         terminal.press("\x03")
         assert await terminal.ended() == 130
-        assert "`countersign setup slack` goes on from there" in terminal.text
+        assert "`countersign setup slack` continues from there" in terminal.text
         assert terminal.restored
     assert company.setup.values == {"SLACK_BOT_TOKEN": company.slack.bot_token}
     async with company.setup.at_terminal("slack") as terminal:
@@ -242,7 +242,7 @@ async def test_people_are_found_by_email_name_and_id_and_a_channel_is_joined(com
         await refused(terminal, "Who else may approve calls?", "sam", "2 people are called 'sam'", "write the id")
         await answers(terminal, "Who else may approve calls?", "@ops, Ann")
         await terminal.shows("Sam (U", "member of the workspace, administers")
-        await refused(terminal, "Channel", "#nowhere", "was not invited into #nowhere so far", "type the line above")
+        await refused(terminal, "Channel", "#nowhere", "was not invited into #nowhere yet", "type the line above")
         slack.installation.scopes.add("channels:join")
         await answers(terminal, "Channel", f"https://acme.slack.com/archives/{company.incidents.id}")
         await terminal.shows("The bot joined it by itself.")
@@ -262,12 +262,12 @@ async def test_an_app_for_http_with_some_features(company: Company) -> None:
     slack.installation.scopes -= {"commands", "assistant:write", "im:history", "mpim:history"}
     async with company.setup.at_terminal("slack", columns=200) as terminal:
         await answers(terminal, "Name of the app", "Ops")
-        await answers(terminal, "Which features shall it have?", "2")
+        await answers(terminal, "Which features do you want?", "2")
         await answers(terminal, "Slash commands", "n")
         await answers(terminal, "Direct and group messages", "n")
         await answers(terminal, "The agent view")
         await answers(terminal, "The Home tab")
-        await answers(terminal, "How shall Slack reach the bot?", "2")
+        await answers(terminal, "How does Slack reach the bot?", "2")
         await answers(terminal, "Public https address of the bot", "http://bot.example.com")
         await terminal.shows("Slack calls https addresses only.")
         await answers(terminal, "Public https address of the bot", "https://bot.example.com/")
@@ -305,15 +305,15 @@ async def test_the_page_opens_in_a_browser_if_there_is_one(company: Company, tmp
     browser.chmod(0o700)
     company.setup.place.environment["BROWSER"] = str(browser)
     async with company.setup.at_terminal("slack", "--name", "Ops") as terminal:
-        await answers(terminal, "Which features shall it have?")
-        await answers(terminal, "How shall Slack reach the bot?")
+        await answers(terminal, "Which features do you want?")
+        await answers(terminal, "How does Slack reach the bot?")
         await answers(terminal, "Open Slack in your browser?")
         await terminal.shows("Slack's page is open in your browser", "Press Enter when the app is installed")
         assert "manifest_json" not in terminal.text
     assert _manifest(opened.read_text())["display_information"]["name"] == "Ops"
     async with company.setup.at_terminal("slack", "--no-browser", "--name", "Ops") as terminal:
-        await answers(terminal, "Which features shall it have?")
-        await answers(terminal, "How shall Slack reach the bot?")
+        await answers(terminal, "Which features do you want?")
+        await answers(terminal, "How does Slack reach the bot?")
         await terminal.shows("https://api.slack.com/apps?new_app=1&manifest_json=")
 
 

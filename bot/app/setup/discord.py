@@ -322,7 +322,7 @@ class ServerStep(DiscordStep):
                     break
         self._note(server)
         served = self._values.get("DISCORD_SERVERS")
-        if not served and await terminal.confirm(f"Answer in {server.name} only, wherever else somebody invites it?"):
+        if not served and await terminal.confirm(f"Answer in {server.name} only, even if it is invited elsewhere?"):
             self._values.save({"DISCORD_SERVERS": server.id})
         elif served and server.id not in served:
             self._values.save({"DISCORD_SERVERS": self._values.with_names("DISCORD_SERVERS", [server.id])})
@@ -340,9 +340,7 @@ class ServerStep(DiscordStep):
                 await asyncio.sleep(POLL_SECONDS)
             if before:
                 return await list_servers(rest)
-            terminal.report_error(
-                "The bot was not invited to a server so far.", "open the address above, and Authorize"
-            )
+            terminal.report_error("The bot was not invited to a server yet.", "open the address above, and Authorize")
             await terminal.wait_for_enter("Press Enter to look again")
 
     def _note(self, server: Server) -> None:
@@ -429,7 +427,7 @@ async def _find_member(rest: Rest, server: str, typed: str) -> Member:
         raise NotFound(f"Nobody called {typed[:60]!r} is in the server.", f"write the id: {_MEMBER_ID}")
     if len(members) > 1:
         ids = ", ".join(f"{member.name} {member.id}" for member in members[:5])
-        raise SettingsError(f"{len(members)} members are called so: {ids}.", "write the id of one of them")
+        raise SettingsError(f"{len(members)} members have this name: {ids}.", "write the id of one of them")
     return members[0]
 
 
@@ -474,7 +472,7 @@ class ChannelStep(DiscordStep):
             raise SettingsError("The bot may post in no channel.", "let its role see one and send messages there")
         default = _find_channel(channels, self._options.channel or self._progress.get("channel")) or channels[0]
         shown = [(channel, f"#{channel.name}") for channel in channels[:25]]
-        channel = await terminal.choose("In which channel shall it introduce itself?", shown, default)
+        channel = await terminal.choose("In which channel should it introduce itself?", shown, default)
         self._save_channel(channel.id, channel.name)
         terminal.report_done(f"The bot may post in #{channel.name}.")
 

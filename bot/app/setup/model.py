@@ -92,7 +92,7 @@ class ModelStep(Step):
         """Ask for provider, key and name, and check each at once."""
         current = self._values.settings().bot_model.partition(":")[0]
         default = next((name for name, _label in _CHOICES if name == current), _CHOICES[0][0])
-        chosen = await terminal.choose("Which provider shall answer?", _CHOICES, default)
+        chosen = await terminal.choose("Which provider do you use?", _CHOICES, default)
         if chosen == "demo":
             self._values.save({"BOT_MODEL": "demo"})
             self._progress.save(model="demo")
@@ -160,7 +160,7 @@ class ModelStep(Step):
             terminal.report_error(
                 f"The service does not list {typed[:60]!r}.", f"write one of its names, such as {close}"
             )
-            if await terminal.confirm("Use it all the same?", default=False):
+            if await terminal.confirm("Use it anyway?", default=False):
                 return typed
 
     async def _names(self, choice: ModelChoice) -> Sequence[str]:

@@ -148,7 +148,7 @@ async def _choose_person(terminal: SetupTerminal, people: Sequence[User], typed:
         options = [(person, f"{person.name} ({person.id}), {person.role}") for person in people[:9]]
         return await terminal.choose(f"Which {typed[:60]}?", options)
     if not await terminal.confirm(f"{people[0].name} ({people[0].id}), {people[0].role}: is that you?"):
-        raise NotFound("That is somebody else.", f"write your member id: {MEMBER_ID}")
+        raise NotFound("That is another person.", f"write your member id: {MEMBER_ID}")
     return people[0]
 
 
@@ -233,7 +233,7 @@ class ChannelStep(SlackStep):
                     return channel
             await asyncio.sleep(POLL_SECONDS)
         where = wanted or "a channel"
-        raise SettingsError(f"The bot was not invited into {where} so far.", "type the line above in Slack")
+        raise SettingsError(f"The bot was not invited into {where} yet.", "type the line above in Slack")
 
 
 class MessageStep(PlatformMessageStep[SlackSetup]):

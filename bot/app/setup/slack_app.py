@@ -190,7 +190,7 @@ class AppStep(SlackStep):
 
     async def _ask_features(self, terminal: SetupTerminal) -> frozenset[str]:
         everything = await terminal.choose(
-            "Which features shall it have?",
+            "Which features do you want?",
             [(True, "All of them (recommended)"), (False, "Let me choose")],
             default=not self._setup.without,
         )
@@ -209,7 +209,7 @@ class AppStep(SlackStep):
 
     async def _ask_transport(self, terminal: SetupTerminal) -> str:
         by_http = await terminal.choose(
-            "How shall Slack reach the bot?",
+            "How does Slack reach the bot?",
             [
                 (False, "Socket Mode: the bot connects to Slack, no public address is needed (recommended)"),
                 (True, "HTTP: Slack calls a public https address of yours"),
@@ -433,7 +433,7 @@ class ConnectionStep(SlackStep):
         if not self._values.get("PUBLIC_URL"):
             self._values.save({"PUBLIC_URL": self._setup.address})
         terminal.report_done(
-            f"SLACK_SIGNING_SECRET is in {env_file()}. Whether it is the app's shows with the first request."
+            f"SLACK_SIGNING_SECRET is in {env_file()}. Slack's first request shows if it is the right one."
         )
         terminal.say(f"A proxy has to hand {self._setup.address}/slack/events to the bot: docs/slack.md says how.")
 

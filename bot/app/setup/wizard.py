@@ -48,7 +48,7 @@ async def set_up(settings: Settings, options: SetupOptions) -> int:
             code, start = await _guide(terminal, settings, options)
         except (KeyboardInterrupt, EOFError, asyncio.CancelledError):
             command = f"countersign setup {options.subject}".strip()
-            terminal.print(f"\nStopped. What is done is kept; `{command}` goes on from there.")
+            terminal.print(f"\nStopped. Finished steps are kept; `{command}` continues from there.")
             return INTERRUPTED
     if start:
         from bot.app.service import run  # noqa: PLC0415 - loads when it is wanted
@@ -74,13 +74,13 @@ async def _guide(terminal: SetupTerminal, settings: Settings, options: SetupOpti
         terminal.warn(f"Others on this machine can read {env_file()}. The setup makes it yours alone when it writes.")
     if options.subject:
         return await _guide_subject(terminal, settings, values, options)
-    terminal.print("Countersign setup. Ctrl-C stops; what is done is kept.")
+    terminal.print("Countersign setup. Ctrl-C stops; finished steps are kept.")
     while True:
         subject = await terminal.choose(
-            "What shall be set up?",
+            "What do you want to set up?",
             [
                 *((name, f"{label:<16}{_state(name, values)}") for name, label in SUBJECTS.items()),
-                ("", "Nothing more: check it, and start the bot"),
+                ("", "Nothing else: check the setup, and start the bot"),
             ],
             default=_first_open(values),
         )
@@ -100,7 +100,7 @@ async def _guide_subject(
 ) -> tuple[int, bool]:
     name = options.subject
     steps = _steps(name, settings, values, options)
-    terminal.print(f"Countersign setup: {SUBJECTS[name]}. Ctrl-C stops; what is done is kept.")
+    terminal.print(f"Countersign setup: {SUBJECTS[name]}. Ctrl-C stops; finished steps are kept.")
     has_run = await run_steps(terminal, steps, options.redo)
     terminal.heading(len(steps) + 1, len(steps) + 1, "Check")
     if not has_run:
