@@ -45,8 +45,12 @@ if "MEASURE" in os.environ:  # here, before any test loads what is measured
 
 LONGEST = (
     "contracts/test_turn_log_machine.py",
+    "deploy/test_install.py",
+    "deploy/test_packaging.py",
+    "docs/test_shell_commands.py",
     "engine/test_hostile_clicks.py",
     "stories/test_approval_storm.py",
+    "stories/test_beside.py",
     "stories/test_discord_program.py",
     "stories/test_every_subcommand.py",
     "stories/test_floods.py",

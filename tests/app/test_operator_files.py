@@ -81,10 +81,10 @@ def test_an_entry_that_cannot_be_used_is_named_with_its_file(folder: Path) -> No
 def test_files_in_another_encoding_and_folders_are_refused(folder: Path) -> None:
     latin = folder / "latin"
     latin.write_bytes(b"# f\xfcr alle\n")
-    for path in (latin, folder):
-        with pytest.raises(SettingsError, match="cannot be read"):
+    for path, cause in ((latin, "cannot be read"), (folder, "is not a regular file")):
+        with pytest.raises(SettingsError, match=cause):
             policies(policy_file=path)
-        with pytest.raises(SettingsError, match="cannot be read"):
+        with pytest.raises(SettingsError, match=cause):
             prompt(path)
 
 

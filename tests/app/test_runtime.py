@@ -21,6 +21,7 @@ from bot.errors import CountersignError, DatabaseError, DatabaseHeld
 from bot.llm.models import ModelChoice
 from bot.ports import TurnLog
 from bot.settings import read_settings
+from bot.storage import lock_file
 
 DEMO = ModelChoice("demo", "demo")
 
@@ -125,7 +126,8 @@ def test_a_folder_that_cannot_be_used_is_named_with_the_variable(folder: Path) -
         pytest.fail("it was held")
 
 
-def test_a_database_is_held_until_the_block_ends() -> None:
+def test_a_database_is_held_until_the_block_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock_file, "STARTING_SECONDS", 0.1)
     with (
         lock_database(read_settings(), "first"),
         pytest.raises(DatabaseHeld, match=r"in use by process \d+ \(first, since"),

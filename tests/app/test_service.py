@@ -15,6 +15,7 @@ from bot.app.database import current, lock_database, open_migrated_database, upg
 from bot.app.service import run
 from bot.errors import DatabaseHeld, SettingsError
 from bot.settings import read_settings
+from bot.storage import lock_file
 from tests.app.program import service
 from tests.fakes.parts import until
 
@@ -46,7 +47,8 @@ async def test_its_servers_are_gone_when_it_has_left(folder: Path) -> None:
         os.kill(int(pid_file.read_text()), 0)
 
 
-async def test_while_it_runs_nobody_else_drives_turns_or_changes_the_schema() -> None:
+async def test_while_it_runs_nobody_else_drives_turns_or_changes_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock_file, "STARTING_SECONDS", 0.1)
     settings = read_settings()
     with lock_database(settings, "countersign run"):
         for second in (run, upgrade):

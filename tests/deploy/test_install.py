@@ -182,6 +182,11 @@ def test_a_package_that_is_another_than_the_locked_one_is_not_installed(checkout
     assert not checkout.works()
 
 
+def _take_interrupts() -> None:
+    """Undo that a shell lets its background jobs, and so a test run among them, ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_on_a_terminal_stops_it_and_the_next_call_begins_again(checkout: Checkout) -> None:
     Index.stalls.set()
     ours, theirs = pty.openpty()
@@ -193,6 +198,7 @@ def test_ctrl_c_on_a_terminal_stops_it_and_the_next_call_begins_again(checkout: 
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
+        preexec_fn=_take_interrupts,  # noqa: PLW1509 - it takes no lock
     )
     os.close(theirs)
     drawn = bytearray()

@@ -95,7 +95,7 @@ async def test_questions_that_follow_fast_know_the_answers_before_them_and_what_
     *_, before, third = [text for _, text in said(team.model.requests[-1])]
     texts = [text for _, text in said(team.model.requests[-1])]
     assert "third question" in third
-    assert before == "Number two."
+    assert before.startswith("Number two.")  # read back from a place that shows more below it, or not yet deleted
     order = [next(n for n, text in enumerate(texts) if part in text) for part in ("first", "one.", "second", "two.")]
     assert order == sorted(order)
     assert len([text for text in texts if "second question" in text]) == 1
