@@ -88,7 +88,7 @@ async def test_a_person_sets_up_discord(server: Server) -> None:
         await discord.gateway.connected()
         shown = terminal.text
         for step in range(1, 8):
-            assert f"[{step}/8]" in shown
+            assert f"[{step}/7]" in shown
         assert "(hidden)" not in shown
         terminal.signal(signal.SIGINT)
         assert await terminal.ended() == 0

@@ -87,7 +87,7 @@ async def test_a_person_sets_up_slack(company: Company) -> None:
         await company.slack.sockets.connected()
         shown = terminal.text
         for step in range(1, 7):
-            assert f"[{step}/7]" in shown
+            assert f"[{step}/6]" in shown
         assert shown.count("✓") >= 6
         assert "To change a step: --redo app|token" in shown
         assert "(hidden)" not in shown
@@ -141,7 +141,8 @@ async def test_every_wrong_bot_token_is_told_with_its_fix_and_asked_for_again(co
         await refused(terminal, ask, slack.app.signing_secret, "not a bot token", "OAuth & Permissions")
         await refused(terminal, ask, "0123456789abcdef" * 2, "That is a secret of the app", "OAuth & Permissions")
         await refused(terminal, ask, "xoxb-1 2", "characters that no token has", "copy it again, whole")
-        await refused(terminal, ask, "xoxb-unknown-token", "Slack does not know the token.", "copy it again, whole")
+        await refused(terminal, ask, "xoxb-wrong", "not a whole bot token", "OAuth & Permissions")
+        await refused(terminal, ask, "xoxb-1-unknown", "Slack does not know the token.", "copy it again, whole")
         await refused(terminal, ask, revoked.token, "The token was revoked.", "install the app again")
         assert not company.setup.env.exists()
         await answers(terminal, ask, other.token)
@@ -349,7 +350,7 @@ async def test_print_says_every_step_and_what_is_left(company: Company) -> None:
     outcome = await company.setup.prints("slack", "--print")
     assert outcome.code == 4, outcome.err
     assert _manifest(outcome.out)["display_information"]["name"] == "Countersign"
-    for text in ("[1/7] Create the app", "SLACK_BOT_TOKEN=xoxb-…", "SLACK_APP_TOKEN=xapp-…", "/invite @countersign"):
+    for text in ("[1/6] Create the app", "SLACK_BOT_TOKEN=xoxb-…", "SLACK_APP_TOKEN=xapp-…", "/invite @countersign"):
         assert text in outcome.out
     assert not company.setup.env.exists()
     assert not (company.setup.folder / "data" / "setup.json").exists()
@@ -417,8 +418,8 @@ async def test_a_script_may_leave_people_and_channel_to_slack(company: Company) 
 async def test_a_token_of_the_environment_is_not_shadowed_by_one_in_the_file(company: Company) -> None:
     slack = company.slack
     company.setup.place.environment["SLACK_BOT_TOKEN"] = slack.bot_token
-    typed = "SLACK_BOT_TOKEN=xoxb-another-token\n"
-    slack.install(Team("T0BETA", "Beta", "beta")).token = "xoxb-another-token"
+    typed = "SLACK_BOT_TOKEN=xoxb-2-another\n"
+    slack.install(Team("T0BETA", "Beta", "beta")).token = "xoxb-2-another"
     outcome = await company.setup.prints("slack", "--print", "--write", "--stdin", typed=typed)
     assert outcome.code == 1
     assert "The environment sets SLACK_BOT_TOKEN" in outcome.out

@@ -120,7 +120,7 @@ class AppStep(DiscordStep):
         terminal.say("Press New Application, name it, such as Countersign, and press Create.")
         await terminal.wait_for_enter("Press Enter when it is created")
         self._progress.save(created="yes")
-        terminal.report_done("The application is created.")
+        terminal.say("The next step asks for its token, which shows if it is there.")
 
 
 class TokenStep(DiscordStep):

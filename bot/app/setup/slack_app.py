@@ -42,6 +42,7 @@ _BOT_TOKEN_ERRORS = (
     (SECRET.pattern, "That is a secret of the app (Signing Secret or Client Secret), not a token.", _FIND_TOKEN),
     ("(?!xoxb-).*", "That is not a bot token: those begin with xoxb-.", _FIND_TOKEN),
     (f"(?!{_WHOLE}$).*", "The token has characters that no token has.", "copy it again, whole"),
+    ("(?!xoxb-[0-9]+-.).*", "That is not a whole bot token: after xoxb- come digits, a dash and more.", _FIND_TOKEN),
 )
 _APP_TOKEN_ERRORS = (
     ("", "Nothing was entered.", _FIND_APP_TOKEN),
@@ -186,7 +187,7 @@ class AppStep(SlackStep):
         )
         await terminal.wait_for_enter("Press Enter when the app is installed")
         self._progress.save(created="yes")
-        terminal.report_done(f"{name} is created.")
+        terminal.say("The next step asks for the app's token, which shows if it is installed.")
 
     async def _ask_features(self, terminal: SetupTerminal) -> frozenset[str]:
         everything = await terminal.choose(

@@ -89,11 +89,11 @@ class Step(ABC):
         return
 
 
-async def run_steps(terminal: SetupTerminal, steps: Sequence[Step], redo: str, *, more: int = 1) -> bool:
-    """Run the open steps and the step `redo` with a person; `more` steps follow. Return True if any ran."""
+async def run_steps(terminal: SetupTerminal, steps: Sequence[Step], redo: str) -> bool:
+    """Run the open steps and the step `redo` with a person. Return True if any ran."""
     has_run = False
     for number, step in enumerate(steps, start=1):
-        terminal.heading(number, len(steps) + more, step.title)
+        terminal.heading(number, len(steps), step.title)
         state = await _inspect(step)
         if state.status is StepStatus.DONE and step.name != redo and await step.is_confirmed():
             terminal.report_done(single_line(state.detail, _LONGEST))
@@ -143,7 +143,7 @@ async def print_steps(
             state = await _apply(step)
         guide = tuple(map(strip_control, await step.guide())) if state.status is not StepStatus.DONE else ()
         printed = PrintedStep(subject, step.name, step.title, state, guide)
-        out.write(f"{_as_json(printed) if as_json else _as_text(printed, number, len(steps) + 1)}\n")
+        out.write(f"{_as_json(printed) if as_json else _as_text(printed, number, len(steps))}\n")
         out.flush()
         statuses.append(state.status)
     return statuses

@@ -80,15 +80,15 @@ async def _guide(terminal: SetupTerminal, settings: Settings, options: SetupOpti
             "What do you want to set up?",
             [
                 *((name, f"{label:<16}{_state(name, values)}") for name, label in SUBJECTS.items()),
-                ("", "Nothing else: check the setup, and start the bot"),
+                ("", f"Nothing else: check the setup{', and start the bot' if _platforms(values) else ''}"),
             ],
             default=_first_open(values),
         )
         if not subject:
             break
         terminal.print(f"\n{SUBJECTS[subject]}")
-        await run_steps(terminal, _steps(subject, settings, values, options), "", more=0)
-    present = [name for name in ("slack", "discord") if _has_token(name, values)]
+        await run_steps(terminal, _steps(subject, settings, values, options), "")
+    present = _platforms(values)
     if not present:
         terminal.print("\nNo platform is set up: the bot answers in this terminal, with `countersign chat`.")
         return await _check(terminal, values, ["model"]), False
@@ -102,7 +102,7 @@ async def _guide_subject(
     steps = _steps(name, settings, values, options)
     terminal.print(f"Countersign setup: {SUBJECTS[name]}. Ctrl-C stops; finished steps are kept.")
     has_run = await run_steps(terminal, steps, options.redo)
-    terminal.heading(len(steps) + 1, len(steps) + 1, "Check")
+    terminal.print("\nCheck")
     if not has_run:
         terminal.say(f"Everything was done before. To change a step: --redo {'|'.join(step.name for step in steps)}")
     return await _finish(terminal, values, list(dict.fromkeys([name, "model"])))
@@ -132,6 +132,10 @@ async def _check(terminal: SetupTerminal, values: SetupValues, subjects: Sequenc
         terminal.report_error(str(error.detailed_cause), str(error.fix))
         return 1
     return 1 if worst is CheckStatus.BROKEN else 0
+
+
+def _platforms(values: SetupValues) -> list[str]:
+    return [name for name in _TOKENS if _has_token(name, values)]
 
 
 def _has_token(subject: str, values: SetupValues) -> bool:
@@ -175,7 +179,7 @@ async def _print(settings: Settings, options: SetupOptions) -> int:
             sys.stdout.write(f"{SUBJECTS[name]}\n\n")
         states += await print_steps(sys.stdout, name, steps, write=options.write, as_json=options.as_json)
         if name == "model" or _has_token(name, values):
-            states.append(await _print_checks(values, name, options, len(steps) + 1))
+            states.append(await _print_checks(values, name, options))
     if not options.subject and not any(_has_token(name, values) for name in _TOKENS):
         states.append(StepStatus.OPEN)
     code = exit_code(states)
@@ -183,11 +187,11 @@ async def _print(settings: Settings, options: SetupOptions) -> int:
     return code
 
 
-async def _print_checks(values: SetupValues, subject: str, options: SetupOptions, number: int) -> StepStatus:
+async def _print_checks(values: SetupValues, subject: str, options: SetupOptions) -> StepStatus:
     from bot.app.doctor import examine_subjects  # noqa: PLC0415 - loads when it is needed
 
     if not options.as_json:
-        sys.stdout.write(f"[{number}/{number}] Check\n")
+        sys.stdout.write("Check\n")
     try:
         worst = await examine_subjects(values.settings(), [subject], as_json=options.as_json, prefix="  ")
     except CountersignError as error:
