@@ -14,8 +14,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# Ctrl-C twice leaves the chat with exit code 130, which is no error.
 chat: $(VENV)/.installed  ## talk to the bot in this terminal: no account, no key
-	@$(BIN)/python -m bot chat
+	@$(BIN)/python -m bot chat || [ $$? -eq 130 ]
 
 run: $(VENV)/.installed  ## run every part that is configured, until stopped
 	@$(BIN)/python -m bot run

@@ -223,6 +223,25 @@ def test_ctrl_c_on_a_terminal_stops_it_and_the_next_call_begins_again(checkout: 
     assert checkout.works()
 
 
+@pytest.mark.parametrize(("code", "printed"), [(0, ""), (130, ""), (1, "Error 1")])
+def test_a_chat_that_was_left_by_ctrl_c_is_no_error(checkout: Checkout, code: int, printed: str) -> None:
+    program = checkout.folder / "bin" / "python"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nexit {code}\n", encoding="utf-8")
+    program.chmod(0o755)
+    left = subprocess.run(
+        ["make", "chat", "--old-file=.venv/.installed", "BIN=bin"],
+        cwd=checkout.folder,
+        env=checkout.environment,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+    assert (left.returncode == 0) is (not printed)
+    assert printed in left.stderr if printed else not left.stderr
+
+
 def test_a_python_that_is_too_old_or_missing_is_named_with_one_that_would_do(checkout: Checkout) -> None:
     for wrong in ("/bin/false", "no-such-python"):
         failed = subprocess.run(

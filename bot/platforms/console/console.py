@@ -148,7 +148,10 @@ class ConsoleSurface:
             async for file in save_files(self._files, view, refs):
                 self._report(file)
                 yield file.message
+            complete = complete or self._tracker.was_rendered(view.turn.id)
         if not (complete or self._tracker.is_outdated(view)):
+            # A poll of the database must not render it again while its ref is stored.
+            self._tracker.mark_rendered(view)
             try:
                 self._draw(view, ours=ours)
             except OSError as error:

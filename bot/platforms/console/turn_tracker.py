@@ -182,6 +182,11 @@ class TurnTracker:
         """Return True if the turn's end was rendered in this process."""
         return turn_id in self._rendered
 
+    def mark_rendered(self, view: TurnView) -> None:
+        """Note that the turn's end is rendered. Tasks that wait for it go on at `record`."""
+        if view.turn.status.ended:
+            self._rendered.add(view.turn.id)
+
     def newest(self, turn_id: str) -> TurnView | None:
         """Return the latest rendered view of an open turn."""
         return self._newest.get(turn_id)
@@ -193,8 +198,8 @@ class TurnTracker:
 
     def record(self, view: TurnView) -> None:
         """Record a rendered view, and wake the tasks that wait for its end or its approvals."""
+        self.mark_rendered(view)
         if view.turn.status.ended:
-            self._rendered.add(view.turn.id)
             self._newest.pop(view.turn.id, None)
         elif not self.is_outdated(view):
             self._newest[view.turn.id] = view

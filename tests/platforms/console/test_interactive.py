@@ -12,10 +12,18 @@ from bot.domain.commands import Reply, Table
 from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, TurnStatus, TurnView
 from bot.errors import DatabaseError, DatabaseHeld
+from bot.platforms.console import turn_tracker
 from bot.platforms.console.turn_tracker import StartState, Welcome
 from bot.ports import EngineApi
 from tests.platforms.console.chat import chatting, now
-from tests.platforms.console.scripted_engine import ScriptedCommands, ScriptedEngine, ScriptedTurn, a_call, a_turn
+from tests.platforms.console.scripted_engine import (
+    ScriptedCommands,
+    ScriptedEngine,
+    ScriptedTurn,
+    a_call,
+    a_turn,
+    an_approval,
+)
 from tests.platforms.console.terminal import echoed
 
 
@@ -490,6 +498,43 @@ async def test_a_result_that_the_answer_does_not_repeat_stays_at_its_call() -> N
     async with chatting({"go": script}) as chat:
         await chat.type("go")
         await chat.terminal.shows("✓ notes.add_note  Saved as note #7\n\nI have kept")
+
+
+async def test_a_turn_is_printed_once_though_it_is_polled_while_its_end_is_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turn_tracker, "POLL_SECONDS", 0.01)
+    reads = 0
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.ask(an_approval())
+        await turn.update(0, result="You rolled 4 of 6.")
+        await turn.stream("You rolled", "You rolled 4 of 6.")
+        turn.steps.append(ModelStep(1, assistant("You rolled 4 of 6.")))
+        turn.turn = dataclasses.replace(turn.turn, status=TurnStatus.DONE)
+        turn.revision += 1
+        turn.engine.on_disk[turn.turn.id] = turn.view()
+        async for _ref in turn.engine.surface.deliver(turn.view(), {}):
+            before = reads
+            while reads < before + 3:
+                await asyncio.sleep(0.01)
+
+    async with chatting({"go": script}) as chat:
+        read = chat.engine.view
+
+        async def view(turn_id: str) -> TurnView:
+            nonlocal reads
+            reads += 1
+            return await read(turn_id)
+
+        monkeypatch.setattr(chat.engine, "view", view)
+        await chat.type("go")
+        await chat.terminal.shows("[y] once")
+        chat.terminal.press("y")
+        await chat.terminal.shows("✓ notes.add_note\n\nYou rolled 4 of 6.")
+        await chat.terminal.prompts()
+        assert chat.terminal.text.count("✓ notes.add_note") == 1
+        assert chat.terminal.text.count("You rolled 4 of 6.") == 1
 
 
 async def test_views_that_come_twice_are_printed_once() -> None:
