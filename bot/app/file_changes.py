@@ -5,6 +5,7 @@ No text has a value of a server's entry, because it may be a secret.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -151,19 +152,38 @@ class FileChange:
             phrases.append(
                 _("users may approve their own calls") if new.self_approval else _("only approvers approve calls")
             )
+        phrases += _unknown_tools(self.tools, old, new)
         if not phrases and old.default is not new.default:
             phrases.append(_("another default"))
         return "; ".join(phrases) or _("rules for some arguments, places or people")
 
 
 def _with_named(tools: Iterable[Tool], policies: Iterable[Policies]) -> list[Tool]:
-    """Return the calls among the tools, with those that the short form names and that are not known yet."""
+    """Return the calls among the tools, with those that the short form names of servers whose tools are not known."""
     calls = [tool for tool in tools if tool.kind is ToolKind.CALL]
-    known = {(tool.server, tool.original_name) for tool in calls}
-    named = {
-        (server, name) for content in policies for server, policy in content.servers.items() for name in policy.tools
-    }
-    return [*calls, *(Tool(f"{server}__{name}", server, name) for server, name in sorted(named - known))]
+    known = {tool.server for tool in calls}
+    named = {pair for content in policies for pair in _named_tools(content) if pair[0] not in known}
+    return [*calls, *(Tool(f"{server}__{name}", server, name) for server, name in sorted(named))]
+
+
+def _named_tools(content: Policies) -> set[tuple[str, str]]:
+    """Return the servers and tools that the short form names."""
+    return {(server, name) for server, policy in content.servers.items() for name in policy.tools}
+
+
+def _unknown_tools(tools: Iterable[Tool], old: Policies, new: Policies) -> Iterator[str]:
+    """Yield a phrase for each tool that is newly named, and that its server does not have."""
+    by_server: dict[str, list[str]] = {}
+    for tool in tools:
+        by_server.setdefault(tool.server, []).append(tool.original_name)
+    for server, name in sorted(_named_tools(new) - _named_tools(old)):
+        if server in by_server and name not in by_server[server]:
+            [close] = difflib.get_close_matches(name, by_server[server], 1) or [""]
+            yield (
+                _("{server} has no tool {name} (did you mean {close}?)", server=server, name=name, close=close)
+                if close
+                else _("{server} has no tool {name}", server=server, name=name)
+            )
 
 
 def _now(policy: ApprovalPolicy, tools: Sequence[str]) -> str:

@@ -6,8 +6,9 @@ server is only in cells, details and documents, never in the text of a reply.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.commands.argument_parser import CommandRejected, ForbiddenRejection
 from bot.commands.command import CommandContext, VerbHandler
@@ -149,6 +150,11 @@ _DEFINITION = Parameter(
     ParameterKind.OPTION,
     metavar="DIGEST",
 )
+_SHORT_DIGEST = 12
+"""Digits of a digest that users have to type. They choose among the digests that this user was shown, because a server
+could make two definitions with the same beginning.
+"""
+_MOST_SHOWN = 64
 _MOST_DETAILS = 14
 _LONGEST_VALUE = 600
 _LONGEST_IN_ALL = 2_000
@@ -177,6 +183,7 @@ class ServerReview:
         self._dependencies = dependencies
         self._directory = directory
         self._review = ToolReview(dependencies)
+        self._shown: deque[tuple[str, str, str]] = deque(maxlen=_MOST_SHOWN)
 
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
@@ -206,8 +213,10 @@ class ServerReview:
         definition = arguments.get("definition")
         if not definition:
             # An approval implies a review.
-            yield await self._show_server(server, request)
+            shown = await self._show_server(server, request)
+            yield replace(shown, text=sentences(shown.text, _what_is_missing(shown)))
             return
+        definition = self._whole_digest(server, definition, request.member)
         approved = await self._review.approve(server, arguments.get("tool"), definition, request.member)
         if not approved:
             again = ReplyAction(_("Review"), ("mcp", "review", "show", server.name), ActionStyle.PRIMARY)
@@ -274,9 +283,22 @@ class ServerReview:
         ]
         if not chosen:
             return self._nothing_to_review(server, wanted, waiting)
+        digest = combined_digest(unreviewed.tool for unreviewed in chosen)
+        if len(chosen) == 1:
+            digest = chosen[0].tool.definition
+        self._shown.append((request.member.author.principal, server.id, digest))
         if len(chosen) == 1:
             return self._one_tool(server, chosen[0])
         return self._several_tools(server, chosen, request)
+
+    def _whole_digest(self, server: VisibleServer, written: str, member: Member) -> str:
+        """Return the digest that begins as written, among those that this member was shown; else what was written."""
+        shown = {
+            digest
+            for principal, server_id, digest in self._shown
+            if (principal, server_id) == (member.author.principal, server.id) and digest.startswith(written.lower())
+        }
+        return shown.pop() if len(shown) == 1 and len(written) >= _SHORT_DIGEST else written
 
     def _nothing_to_review(self, server: VisibleServer, wanted: str, waiting: Sequence[UnreviewedTool]) -> Reply:
         tools = self._directory.capabilities(server).tools
@@ -392,6 +414,20 @@ class ServerReview:
             if pin.pinned_tool is None:
                 yield gettext_lazy("note"), _("what was pinned cannot be read any more, so all of it is shown")
         yield from ((gettext_lazy("look at"), flag) for flag in waiting.tool.flags)
+
+
+def _what_is_missing(shown: Reply) -> str:
+    """Return what an approval without a digest lacks; empty if the reply has nothing to approve."""
+    words = next((action.words for action in shown.actions if action.words[2:3] == ("approve",)), None)
+    if words is None:
+        return ""
+    command = "/mcp review"
+    if all(code(word, "") for word in words[3:-2]):  # names that are none are not typed
+        command = f"/{' '.join((*words[:-1], words[-1][:_SHORT_DIGEST]))}"
+    return _(
+        "Nothing is approved yet, because the digest of what you look at is missing. To approve it: {command}.",
+        command=f"`{command}`",
+    )
 
 
 def _label(tool: Tool) -> str:

@@ -306,6 +306,19 @@ def is_plain_variable(name: str, value: str) -> bool:
     return all(map(weakness, filter(None, (place["path"] or "").split("/")))) if place else bool(weakness(value))
 
 
+_PLACE_NAME = re.compile(r"(^|[-_ ])(file|folder|dir|directory|path|url|uri|address|host|database)$", re.IGNORECASE)
+_PLACE = re.compile(r"(?:[a-z][a-z0-9+.-]*://|~?/|\.{1,2}/|[A-Za-z]:[\\/])\S*|[\w.-]+(?:/[\w.-]+)*/[\w-]+\.\w{1,8}")
+
+
+def names_a_place(name: str, value: str) -> bool:
+    """Return True if a value is a file, a folder or an address by its name or its form, so that nobody expects it to be
+    hard to guess. `TOKEN_FILE` is one; an address with a password in it is none.
+    """
+    if looks_like_secret(value):
+        return False
+    return bool(_PLACE_NAME.search(name) or (not is_secret_name(name) and _PLACE.fullmatch(value)))
+
+
 NAMED = gettext_lazy("its name is that of a secret")
 Path = tuple[int, ...]
 """Positions from the arguments to one text: of a key in its object, of an element in its list. Keys are not part of the

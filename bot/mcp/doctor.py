@@ -21,6 +21,7 @@ import httpx2
 
 from bot.domain.flows import NO_FLOWS, Sends, Words
 from bot.domain.health import Check, CheckStatus
+from bot.domain.secret_detection import names_a_place
 from bot.domain.servers import (
     CachedCapabilities,
     DesiredServer,
@@ -699,10 +700,13 @@ def _failed_before(state: ServerSnapshot) -> Check:
 
 def _check_secrets(managed: ManagedServer) -> Check | None:
     """Check for weak secrets in the server's definition."""
+    transport = managed.entry.config.transport
+    variables = transport.env if isinstance(transport, StdioTransport) else {}
+    places = {value for name, value in variables.items() if names_a_place(name, value)}
     weak = {
         secret.label: secret.weakness
         for secret in managed.redact.secrets
-        if secret.value in managed.entry.secrets and secret.label != USER_NAME
+        if secret.value in managed.entry.secrets and secret.value not in places and secret.label != USER_NAME
     }
     warnings = [
         _("Its {secret} is {weakness}.", secret=label, weakness=weakness)

@@ -9,19 +9,23 @@ import re
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot.app.config_reload import EMPTY_SETTLE_SECONDS, SETTLE_SECONDS
+from bot.app.file_changes import FileChange
+from bot.app.operator_files import read_operator_files
 from bot.app.runtime import AppServices
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.audit import AuditQuery
 from bot.domain.health import HealthStatus
 from bot.domain.tools import Tool
+from bot.engine.policy.rules import Policies, Rules, ServerPolicy
 from bot.errors import DatabaseUnavailable, SettingsError
+from bot.settings import read_settings
 from tests.app.test_config_reload import HALL, folder, office, states
 from tests.fakes.parts import until
 
@@ -117,6 +121,26 @@ async def test_a_saved_policy_counts_for_the_next_question_and_the_tools_it_chan
         here.save(POLICY, f"self_approval = false\n[servers.dice.tools]\n{names}")
         await here.asked()
         await here.tells("policy.toml changed: dice.a, dice.b, dice.c and 2 more now run without a card.")
+
+
+def test_a_tool_that_its_server_does_not_have_is_told_as_that_with_the_one_that_was_meant() -> None:
+    settings = read_settings()
+    files = read_operator_files(settings)
+
+    def told(before: str, after: str, *tools: Tool) -> list[str]:
+        old, new = (
+            replace(
+                files,
+                policies=Policies(servers={"dice": ServerPolicy({name: ApprovalPolicy.ALWAYS_ALLOW} if name else {})}),
+            )
+            for name in (before, after)
+        )
+        return FileChange(settings, old, new, Rules(), tools).sentences(lambda _server: "")
+
+    assert told("", "rol", DICE) == ["policy.toml changed: dice has no tool rol (did you mean roll?)."]
+    assert told("", "weather", DICE) == ["policy.toml changed: dice has no tool weather."]
+    assert told("rol", "roll", DICE) == ["policy.toml changed: dice.roll now runs without a card."]
+    assert told("", "rol") == ["policy.toml changed: dice.rol now runs without a card."]  # nobody knows its tools yet
 
 
 async def test_a_change_is_told_without_a_question_too(folder: Path) -> None:

@@ -6,15 +6,26 @@ from dataclasses import replace
 
 import pytest
 
-from bot.domain.commands import Reply, ReplyAction
+from bot.commands.registry import CommandRegistry
+from bot.domain.commands import Form, FormSubmission, Invocation, Reply, ReplyAction
 from bot.domain.pins import Pin, ReviewPolicy, combined_digest
 from bot.domain.tools import Tool, ToolKind
 from tests.commands.memory_stores import NOW
-from tests.commands.servers import ADMIN, GUEST, NOTES, CommandHarness, command_harness, tool
+from tests.commands.servers import ADMIN, GUEST, NOTES, AtOnce, CommandHarness, command_harness, tool
 from tests.fakes.parts import ANA
 
 LIST = tool("notes", "list", description="Lists notes.")
 HOSTILE = "Lists notes.\nto approve this tool: **nothing** \u200b`x`"
+
+
+class OneProcess(AtOnce):
+    """One process, which remembers what it has shown."""
+
+    def __init__(self, registry: CommandRegistry) -> None:
+        self._registry = registry
+
+    async def answers(self, held: CommandHarness, request: Invocation | FormSubmission) -> list[Reply | Form]:
+        return [answer async for answer in self._registry.handle(request)]
 
 
 async def changed(*tools: Tool, before: Tool = LIST) -> CommandHarness:
@@ -121,8 +132,24 @@ async def test_one_tools_digest_does_not_approve_another_nor_all() -> None:
 
 async def test_whoever_approves_without_having_looked_is_shown_what_there_is() -> None:
     held = await changed(replace(LIST, description="Other."))
+    held.way = OneProcess(held.registry)
     reply = await held.ask("mcp review approve notes list")
     assert details(reply)["description"] == "− Lists notes.\n+ Other."
+    assert held.servers.pins.audit == []
+    command = f"/mcp review approve notes list --definition {approving(reply).words[-1][:12]}"
+    assert reply.text.endswith(f"the digest of what you look at is missing. To approve it: `{command}`.")
+    assert (await held.ask(command[1:])).text.startswith("Approved: 1 tool")
+
+
+async def test_the_beginning_of_a_digest_counts_only_for_what_this_person_was_shown() -> None:
+    held = await changed(replace(LIST, description="Other."))
+    held.way = OneProcess(held.registry)
+    begun = replace(LIST, description="Other.").definition[:12]
+    assert (await held.ask(f"mcp review approve notes list --definition {begun}")).failed
+    await held.ask("mcp review notes")
+    assert (await held.ask(f"mcp review approve notes list --definition {begun[:11]}")).failed
+    held.servers.offered = [replace(LIST, description="Evil.")]
+    assert (await held.ask(f"mcp review approve notes list --definition {begun}")).failed
     assert held.servers.pins.audit == []
 
 

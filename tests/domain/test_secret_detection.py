@@ -20,6 +20,7 @@ from bot.domain.secret_detection import (
     is_plain_header,
     is_secret_name,
     looks_like_secret,
+    names_a_place,
     redact,
     secret_shapes,
     weakness,
@@ -216,6 +217,30 @@ _LETTERS = string.ascii_letters + string.digits
 )  # fmt: skip
 def test_names_and_words_are_weak(name: str) -> None:
     assert weakness(name) == "a word, or a few words in a row"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NOTES_FILE", "data/notes.json"), ("KNOWLEDGE_FOLDER", "documents"), ("KNOWLEDGE_DATABASE", "office"),
+        ("BASE_URL", "https://tickets.example"), ("HOME", "/srv/bot"), ("STORE", "./data"), ("STORE", "C:\\notes"),
+        ("STORE", "data/notes.json"), ("BASE", "https://tickets.example/api"),
+        ("TOKEN_FILE", "token"),
+    ],
+)  # fmt: skip
+def test_files_folders_and_addresses_are_places(name: str, value: str) -> None:
+    assert names_a_place(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PASSWORD", "/project"), ("MODE", "project"), ("MODE", "read/write"),
+        ("BASE_URL", "https://ana:project@tickets.example"),
+    ],
+)  # fmt: skip
+def test_words_and_what_a_password_is_in_are_no_places(name: str, value: str) -> None:
+    assert not names_a_place(name, value)
 
 
 @pytest.mark.parametrize("number", ["8080", "123456", "83749261", "8374926150", "2026-11-23", "1234567890123456"])

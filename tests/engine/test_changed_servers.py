@@ -168,7 +168,9 @@ async def test_a_call_that_was_approved_before_its_tool_changed_is_not_run_and_s
         step = only_call(await harness.surface.ended(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
-    assert step.result.text == "Not run: pay__send is new or has changed, and an admin has to review it first."
+    assert step.result.text == (
+        "Not run: pay__send is new or has changed, and an admin has to review it first: `/mcp review pay`."
+    )
     assert toolbox.calls == []
 
 

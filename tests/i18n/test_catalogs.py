@@ -81,6 +81,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
         {"Go on where you were stopped. Do not repeat what you have written.", "Run {} again", "content deletion"}
     ),
     "bot/engine/faults.py": frozenset({"/mcp review {}", "/mcp show {}", "/usage workspace"}),
+    "bot/engine/policy/authorization.py": frozenset({"`/mcp review {}`", "`/mcp review`"}),
     "bot/engine/policy/evaluation.py": frozenset({"annotation {}", "argument {}"}),
     "bot/engine/policy/result_visibility.py": frozenset(
         {
@@ -169,7 +170,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/commands/text_format.py": frozenset({"before or after all the years that can be written"}),
     "bot/commands/token_detection.py": frozenset({"-----BEGIN [A-Z ]*PRIVATE KEY"}),
     "bot/commands/tool_review.py": frozenset(
-        {"/mcp review approve {} --definition {}", "/mcp review approve {} {}", "{} --definition {}"}
+        {"/mcp review", "/mcp review approve {} --definition {}", "/mcp review approve {} {}", "{} --definition {}"}
     ),
     "bot/domain/commands.py": frozenset({"[-- PROGRAM ARGUMENT…]"}),
     "bot/llm/models.py": frozenset({"window of {}"}),
@@ -287,6 +288,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
             )
         }
     ),
+    "bot/mcp/server/status.py": frozenset({"`/mcp review {}`"}),
     "bot/mcp/server/state.py": frozenset({"{} cannot happen in the state {}"}),
     "bot/mcp/toolbox.py": frozenset({"Correct them and call it again:\n{}"}),
     "bot/mcp/transports/http.py": frozenset({"no answer", "nothing more"}),

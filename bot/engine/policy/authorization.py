@@ -74,7 +74,11 @@ def reject_while_checking(n: int, call: ToolCall) -> ToolStep:
 
 def withheld_reason(tool: str) -> LazyText:
     """Return the reason why a tool that waits for a review is not called."""
-    return gettext_lazy("{tool} is new or has changed, and an admin has to review it first.", tool=tool)
+    server, separator, _rest = tool.partition("__")
+    command = f"`/mcp review {server}`" if separator else "`/mcp review`"
+    return gettext_lazy(
+        "{tool} is new or has changed, and an admin has to review it first: {command}.", tool=tool, command=command
+    )
 
 
 def away_text(server: str) -> LazyText:

@@ -257,7 +257,11 @@ class ServerStatusTracker:
         listed = self._synced.capabilities.tools
         current = next((entry for entry in listed if entry.original_name == tool.original_name), tool)
         if current.name in self.pinning.withheld:
-            return gettext_lazy("{tool} is new or has changed, and an admin has to review it first.", tool=tool.name)
+            return gettext_lazy(
+                "{tool} is new or has changed, and an admin has to review it first: {command}.",
+                tool=tool.name,
+                command=f"`/mcp review {tool.server}`",
+            )
         if current != tool and current.definition != tool.definition:
             return gettext_lazy("{tool} has changed since it was asked for. Ask for it once more.", tool=tool.name)
         return ""
