@@ -271,7 +271,10 @@ class ServerListing:
         rows = tuple(self._row(server, request.conversation) for server in page)
         trouble = sum(server.status in _TROUBLE for server in servers)
         notes = [(server.name, self._note(server, request)) for server in page]
-        details = [(name, note) for name, note in notes if note]
+        servers_by_note: dict[str, list[str]] = {}
+        for name, note in notes:
+            servers_by_note.setdefault(note, []).append(name)
+        details = [(", ".join(names), note) for note, names in servers_by_note.items() if note]
         off = [server for server in page if self._is_off_here(server, request.conversation)]
         details += [
             (

@@ -41,6 +41,14 @@ async def test_list_shows_state_transport_tools_policy_and_problem_and_who_manag
     assert not reply.failed
 
 
+async def test_what_is_true_of_several_servers_is_said_once() -> None:
+    held = command_harness()
+    held.servers.states[:] = [ServerSnapshot(config, ServerStatus.IDLE, synced_at=NOW) for config in (NOTES, WEB)]
+    details = (await held.ask("mcp list")).details
+    assert details[0] == ("notes, web-search", "idle: it starts when one of its tools is used")
+    assert [label for label, _value in details[1:]] == ["checked", "managed in config/mcp_servers.json"]
+
+
 @pytest.mark.parametrize("status", list(ServerStatus))
 async def test_every_state_a_server_can_be_in_is_shown_by_its_word_and_a_mark(status: ServerStatus) -> None:
     reply = await CommandHarness(Servers([ServerSnapshot(NOTES, status)])).ask("mcp list")

@@ -187,6 +187,16 @@ async def test_a_long_result_is_shortened_and_its_code_fence_closed() -> None:
     assert len(text) < 2500
 
 
+async def test_a_long_list_is_cut_at_the_end_of_a_line_and_says_how_many_follow() -> None:
+    lines = [f"Guide {n} [guide-{n}.md] (7 sections, 2026-11-26)" for n in range(50)]
+    text = (await reply(answered("x", "notes__list_notes", "\n".join(lines)))).text
+    shown = [line for line in text.splitlines() if line.startswith("Guide")]
+    assert shown == lines[: len(shown)]
+    assert len(shown) > 30
+    assert f"\n\n… {50 - len(shown)} more lines" in text
+    assert lines[-1] in (await reply(answered("x", "notes__list_notes", "\n".join(lines[20:])))).text
+
+
 async def test_pictures_are_mentioned() -> None:
     result = tool_results(ToolResult("demo_1", (ImagePart(b"12345", "image/png"),)))
     call = assistant("", ToolCall("demo_1", "weather__get_forecast", {"place": "Tokyo"}))

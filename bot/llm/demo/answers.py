@@ -60,7 +60,9 @@ _SMALL_TALK = [
     (re.compile("|".join(talk["patterns"]), re.IGNORECASE), talk["answer"]) for talk in PHRASES["small_talk"]
 ]
 
-_MOST_CHARACTERS, _MOST_LINES = 1500, 40
+_MOST_CHARACTERS, _MOST_LINES = 1800, 40
+_LONGEST_LEFT_OUT = 200
+"""Characters of a line that is left out whole, rather than cut."""
 _MOST_ROWS, _MOST_FIELDS, _LONGEST_CELL = 10, 6, 60
 _MOST_SERVERS, _MOST_TOOLS, _MOST_EXAMPLES = 12, 8, 3
 _MOST_SHOWN = 20
@@ -267,14 +269,25 @@ def _scalar(value: Any) -> str:
 
 
 def _truncate(text: str) -> str:
-    """Return the beginning of a text, cut at a line or a word, with open code fences closed."""
+    """Return the beginning of a text with open code fences closed: whole lines, unless the next one is long."""
     short = "\n".join(text.split("\n")[:_MOST_LINES])
     if len(short) > _MOST_CHARACTERS:
-        short = re.sub(r"\s\S{0,200}\Z", "", short[:_MOST_CHARACTERS])
+        short = short[: _MOST_CHARACTERS + 1]
+        line_end = short.rfind("\n")
+        is_long = line_end < _MOST_CHARACTERS - _LONGEST_LEFT_OUT
+        short = re.sub(r"\s\S{0,200}\Z", "", short[:_MOST_CHARACTERS]) if is_long else short[:line_end]
     if short == text:
         return text
     fence = "\n```" if len(re.findall(r"(?m)^\s*```", short)) % 2 else ""
-    return f"{short.rstrip()}{fence}\n\n" + _("… (shortened)")
+    return f"{short.rstrip()}{fence}\n\n{_omission(text[len(short) :])}"
+
+
+def _omission(rest: str) -> str:
+    """Return how many lines are left out; `shortened` where the first of them is cut within."""
+    more = len([line for line in rest.split("\n") if line.strip(" `")])
+    return (
+        ngettext("… {n} more line", "… {n} more lines", more) if rest.startswith("\n") and more else _("… (shortened)")
+    )
 
 
 def _parse(text: str) -> Any:
