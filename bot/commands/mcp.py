@@ -52,6 +52,7 @@ from bot.domain.commands import (
     Table,
     Verb,
 )
+from bot.domain.conversations import CONSOLE
 from bot.domain.grants import Grant
 from bot.domain.health import Health, HealthStatus, ListenerStatus
 from bot.domain.metrics import ProcessCounters
@@ -70,6 +71,12 @@ _SCOPES = {
     "hours": gettext_lazy("all calls, for some hours"),
     "always": gettext_lazy("all calls"),
 }
+_TERMINAL_SCOPES = {
+    **_SCOPES,
+    "thread": gettext_lazy("all calls in the conversation"),
+    "arguments": gettext_lazy("this very call in the conversation"),
+}
+"""A terminal has no threads."""
 _ACTIONS = 5
 """Buttons per reply."""
 
@@ -141,7 +148,8 @@ class Grants:
 
     def _row(self, grant: Grant) -> tuple[str, ...]:
         now = self._dependencies.clock()
-        what = str(_SCOPES.get(grant.scope, grant.scope))
+        scopes = _TERMINAL_SCOPES if grant.place.startswith(f"{CONSOLE}:") else _SCOPES
+        what = str(scopes.get(grant.scope, grant.scope))
         return (
             grant.id,
             f"{grant.server_name}.{grant.tool}",

@@ -355,7 +355,7 @@ class ServerControl:
         this_week = CallQuery(server.config.workspace, server.name, since=now - A_WEEK)
         recent, _count = await self._dependencies.archive.calls(this_week, LOOKED_THROUGH, 0)
         people = len({call.asked_by for call in recent})
-        secrets = len(record.secrets)
+        secrets = len(record.secrets.keys() - record.missing)
         consequences = [
             _(
                 "{people} used it this week, in {calls}",

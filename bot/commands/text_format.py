@@ -115,8 +115,13 @@ _STATUS_WORDS = {
     "syncing": gettext_lazy("syncing"),
     "synced": gettext_lazy("synced"),
     "sync failed": gettext_lazy("sync failed"),
+    "CREATED": gettext_lazy("queued"),
+    "STREAMING": gettext_lazy("running"),
+    "COMPLETED": gettext_lazy("done"),
+    "INCOMPLETE": gettext_lazy("cancelled"),
+    "FAILED": gettext_lazy("failed"),
 }
-"""Statuses of servers, calls and turns."""
+"""Statuses of servers, calls, turns and conversations."""
 _THIS_ONE = gettext_lazy("this one")
 _SAFE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 
@@ -151,7 +156,7 @@ def pluralize(count: int, word: str, many: str = "") -> str:
 
 
 def status_word(status: str) -> str:
-    """Return the word for a status of a server, a call or a turn."""
+    """Return the word for a status of a server, a call, a turn or a conversation."""
     return str(_STATUS_WORDS.get(status, status))
 
 

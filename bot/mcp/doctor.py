@@ -618,7 +618,7 @@ def _check_tools(tracker: ServerStatusTracker) -> Check:
     changing = [tool for tool in tools if not tool.read_only]
     destructive = [tool for tool in tools if tool.destructive]
     detail = ngettext(
-        "{n} tools, {changing} of which may change something and {destructive} may destroy",
+        "{n} tool, {changing} of which may change something and {destructive} may destroy",
         "{n} tools, {changing} of which may change something and {destructive} may destroy",
         len(tools),
         changing=len(changing),

@@ -94,9 +94,9 @@ def format_grant(scope: Scope | None) -> str:
         case None:
             return ""
         case ThreadScope():
-            what = _("allowed in this thread until it was not used for an hour")
+            what = _("allowed in this thread until it goes unused for an hour")
         case ArgumentsScope():
-            what = _("this very call allowed in this thread until it was not used for an hour")
+            what = _("this very call allowed in this thread until it goes unused for an hour")
         case HoursScope(hours):
             count = 1 if hours == 1 else 2
             what = ngettext("allowed for {hours} hour", "allowed for {hours} hours", count, hours=f"{hours:g}")

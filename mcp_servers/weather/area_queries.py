@@ -176,7 +176,7 @@ def _unknown(text: str, sample_reason: str) -> Unanswered:
     limits = f" Only the bundled table was searched, because {sample_reason}." if sample_reason else ""
     return Unanswered(
         f"No area in Japan matches {line(text)!r}.{limits} "
-        "Try the prefecture, a larger city nearby, or the name in Japanese."
+        "Places elsewhere are not known. In Japan, try the prefecture, a larger city nearby, or the name in Japanese."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import pytest_asyncio
@@ -396,6 +396,19 @@ async def test_removing_says_what_goes_and_asks_for_the_name(held: CommandHarnes
     assert held.store.kept
     await held.answers(*action.words, "--confirm", action.confirm)
     assert not held.store.kept
+
+
+async def test_the_list_of_conversations_says_their_state_in_words_for_people(held: CommandHarness) -> None:
+    reply = await held.ask("conversations list")
+    assert reply.table is not None
+    assert "done" in reply.table.rows[0]
+    assert "COMPLETED" not in str(reply)
+
+
+async def test_removing_counts_no_secret_that_was_never_set(held: CommandHarness) -> None:
+    (key, record) = next((key, record) for key, record in held.store.kept.items() if record.config.name == "jira")
+    held.store.kept[key] = replace(record, missing=frozenset(record.secrets))
+    assert "secret" not in (await held.ask("mcp remove jira")).text
 
 
 async def test_removing_what_somebody_has_changed_meanwhile_asks_anew(held: CommandHarness) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bot.domain.conversations import Author, Member
 from tests.commands.grants import a_grant
 from tests.commands.memory_stores import NOW
 from tests.commands.servers import ADMIN, GUEST, CommandHarness
+from tests.fakes.parts import HALL
 
 SAM = Member(Author("test", "sam", "Sam"))
 
@@ -43,6 +46,17 @@ async def test_a_list_says_what_runs_where_for_whom_by_whom_and_until_when() -> 
         ),
     )
     assert [action.words for action in reply.actions][:1] == [("mcp", "grants", "revoke", "0123456789ab")]
+
+
+async def test_a_grant_of_a_terminal_holds_in_a_conversation() -> None:
+    place = "console:w:hall:1"
+    harness = held(a_grant(place=place), a_grant("b" * 12, place=place, scope="arguments"))
+    reply = await harness.ask("mcp grants", where=replace(HALL, platform="console"))
+    assert reply.table is not None
+    assert [row[2] for row in reply.table.rows] == [
+        "all calls in the conversation",
+        "this very call in the conversation",
+    ]
 
 
 @pytest.mark.parametrize(

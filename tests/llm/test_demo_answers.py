@@ -22,6 +22,7 @@ from bot.domain.messages import (
     user,
 )
 from bot.llm.demo import Config, create
+from bot.llm.demo.answers import passage
 from tests.llm.demo_offers import EVERYTHING, NOTES, TEXT, WEATHER, answered, events, reply, tool
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "BOT_MODEL=openai:NAME", ".env")
@@ -263,3 +264,25 @@ async def test_a_tool_without_a_schema_that_makes_sense_can_still_be_called() ->
     schema: Any = {"type": "object", "properties": 5, "required": "a"}
     offered = type(odd)(odd.name, odd.server, odd.original_name, odd.title, odd.description, schema)
     assert [call.arguments for call in (await reply([user("ping")], [offered])).tool_calls] == [{}]
+
+
+async def passage_of(question: str, text: str) -> str:
+    rows = [{"source": "docs/guide.md", "headings": ["Guide", "Volcanoes"], "text": text}]
+    return passage(question, ToolResult("demo_1", (), structured={"result": rows}))
+
+
+async def test_a_passage_has_a_paragraph_and_an_item_on_one_line_and_keeps_code_and_tables() -> None:
+    text = (
+        "Volcanoes are\nmountains.\n![A picture of one](pictures/one.png)\n\n- hot\n  inside\n- high\n\n"
+        "```sh\necho a\necho b\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n火山は\n山です。"
+    )
+    shown = await passage_of("what are volcanoes?", text)
+    assert shown.split("\n\n", 1)[1] == (
+        "Volcanoes are mountains.\n\n- hot inside\n- high\n\n```sh\necho a\necho b\n```\n\n"
+        "| a | b |\n|---|---|\n| 1 | 2 |\n\n火山は山です。"
+    )
+
+
+async def test_words_of_a_table_header_answer_nothing() -> None:
+    table = "| variable | default | meaning |\n|---|---|---|\n| `AUTOVACUUM` | on | lifetime of rows |"
+    assert await passage_of("what is the meaning of life?", table) == ""

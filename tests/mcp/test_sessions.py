@@ -320,7 +320,7 @@ async def test_a_server_that_no_session_can_reach_is_left_alone_after_some_failu
         for _ in range(2):
             assert "no licence" in unsent(await here.call("recall"))
         reason = unsent(await Talk(box, room("there")).call("recall"))
-        assert reason.startswith("Server s keeps failing and is left alone for")
+        assert reason.startswith("Server s does not work and is not tried again for")
         assert "no licence" in reason
         assert snapshot(box).status is ServerStatus.CONNECTED
 

@@ -121,6 +121,7 @@ async def test_a_place_that_is_not_in_japan_is_an_error_that_says_what_to_try(to
             unknown = await client.call_tool(tool, {argument: "Atlantis\n\x1b[2J"})
             empty = await client.call_tool(tool, {argument: "  "})
     assert unknown.is_error
+    assert "Places elsewhere are not known." in text_of(unknown)
     assert "No area in Japan matches 'Atlantis [2J'" in text_of(unknown)
     assert empty.is_error
     assert "No area was given" in text_of(empty)

@@ -58,8 +58,8 @@ def test_a_button_carries_a_word_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("scope", "said"),
     [
-        (ThreadScope(), "allowed in this thread until it was not used for an hour"),
-        (ArgumentsScope(), "this very call allowed in this thread until it was not used for an hour"),
+        (ThreadScope(), "allowed in this thread until it goes unused for an hour"),
+        (ArgumentsScope(), "this very call allowed in this thread until it goes unused for an hour"),
         (HoursScope(8), "allowed for 8 hours"),
         (HoursScope(1), "allowed for 1 hour"),
         (PermanentScope(), "always allowed"),

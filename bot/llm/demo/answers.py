@@ -66,6 +66,11 @@ _LONGEST_LEFT_OUT = 200
 _MOST_ROWS, _MOST_FIELDS, _LONGEST_CELL = 10, 6, 60
 _MOST_SERVERS, _MOST_TOOLS, _MOST_EXAMPLES = 12, 8, 3
 _MOST_SHOWN = 20
+_TABLE_HEADER = re.compile(r"(?m)^\|.*\n(?=\|[-|: ]+$)")
+_NEW_BLOCK = re.compile(r"\s*(?:[-*+] |\d{1,9}[.)] |[>|#]|$)|    ")
+"""Start of a line that does not go on with a paragraph."""
+_WIDE = re.compile("[\u3000-\u9fff\uff00-\uffef]")
+"""Characters of scripts without spaces."""
 _ENOUGH = 0.5
 """Share of a question's words that an answering passage has."""
 
@@ -185,18 +190,42 @@ def passage(question: str, result: ToolResult) -> str:
     languages = [{term for term in weights if term.isascii() is is_english} for is_english in (True, False)]
     passages: list[tuple[float, str]] = []
     for n, row in enumerate(_rows(result)):
-        *short, body = sorted((value for value in row.values() if isinstance(value, str)), key=len) or [""]
+        *short, text = sorted((value for value in row.values() if isinstance(value, str)), key=len) or [""]
         headings = next((list(map(str, value)) for value in row.values() if isinstance(value, list)), [])
         above = " ".join([*headings, *short])
+        body = _TABLE_HEADER.sub("", text)
         has = {term: re.compile(rf"(?i)(?<![a-z]){re.escape(term)}").search for term in weights}
         worth = {term: weights[term] * (1.0 if has[term](above) else 0.8 * bool(has[term](body))) for term in weights}
         shares = [sum(map(worth.__getitem__, some)) / sum(map(weights.__getitem__, some)) for some in languages if some]
         if (share := max(shares, default=0.0)) >= _ENOUGH:
             heading = " > ".join(_line(heading, 80) for heading in headings)
-            source = next((text for text in reversed(short) if not re.search(r"\s", text)), "")
-            text = re.sub(r"!?\[([^\]\n]*)\]\((?!https?:)[^)\n]*\)", r"\1", body)  # links within the documents
-            passages.append((0.05 * n - share, f"**{heading}** (`{source}`)\n\n{_truncate(text)}"))
+            source = next((value for value in reversed(short) if not re.search(r"\s", value)), "")
+            shown = _truncate(_join_lines(_without_links(text)))
+            passages.append((0.05 * n - share, f"**{heading}** (`{source}`)\n\n{shown}"))
     return min(passages, default=(0.0, ""))[1]
+
+
+def _without_links(text: str) -> str:
+    """Return a text of a document without its images, and with the words of links to other documents alone."""
+    text = re.sub(r"!\[[^\]\n]*\]\([^)\n]*\)", "", text)
+    text = re.sub(r"\[([^\]\n]*)\]\((?!https?:)[^)\n]*\)", r"\1", text)
+    return re.sub(r"\n(?:[ \t]*\n){2,}", "\n\n", text).strip("\n")
+
+
+def _join_lines(text: str) -> str:
+    """Return Markdown with each paragraph and each item on one line; code, tables and headings keep their lines."""
+    lines: list[str] = []
+    is_code = is_open = False
+    for line in text.split("\n"):
+        is_fence = line.lstrip().startswith("```")
+        if is_open and not (is_code or is_fence or _NEW_BLOCK.match(line)):
+            gap = "" if _WIDE.match(lines[-1][-1:]) and _WIDE.match(line.lstrip()) else " "
+            lines[-1] += gap + line.strip()
+        else:
+            lines.append(line.rstrip() if not is_code else line)
+        is_code ^= is_fence
+        is_open = not (is_code or is_fence or re.match(r"\s*(?:[|#]|$)", line))
+    return "\n".join(lines)
 
 
 def shown_values(result: ToolResult) -> dict[str, list[Any]]:

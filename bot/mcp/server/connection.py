@@ -411,7 +411,7 @@ class Connection:
                 gettext_lazy("Server {server} keeps failing and is left alone until an admin connects it.", server=name)
                 if math.isinf(left)
                 else gettext_lazy(
-                    "Server {server} keeps failing and is left alone for {seconds} s.",
+                    "Server {server} does not work and is not tried again for {seconds} s.",
                     server=name,
                     seconds=math.ceil(left),
                 )

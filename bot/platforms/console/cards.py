@@ -364,9 +364,9 @@ def _format_grant(scope: Scope) -> str:
     """Return the text of a grant, which is for a conversation where other platforms have threads."""
     match scope:
         case ThreadScope():
-            text = _("allowed in this conversation until it was not used for an hour")
+            text = _("allowed in this conversation until it goes unused for an hour")
         case ArgumentsScope():
-            text = _("this very call allowed in this conversation until it was not used for an hour")
+            text = _("this very call allowed in this conversation until it goes unused for an hour")
         case _:
             return format_grant(scope)
     return f"{text} · /mcp grants list"
