@@ -1,4 +1,4 @@
-"""Folders of this installation: settings, the operator's files, and data.
+"""Folders of this installation (settings, the operator's files, data), and the command that its shell finds.
 
 `find_folders()` returns those of this process. COUNTERSIGN_HOME decides; else the working folder, if the program runs
 from its source or if the folder has files of Countersign; else the user's own folders, `~/.config/countersign` and
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -30,6 +31,9 @@ _FURTHER_FILES = ("allowed_commands.txt", "launch_templates.toml", "limits.toml"
 _OWN_VARIABLE = re.compile(r"^\s*(?:export\s+)?(?:BOT_MODEL|MCP_[A-Z_]+|ADMIN_API_TOKEN)\s*=", re.MULTILINE)
 """Line of an `.env` that only this program has: others also have names such as DATABASE_URL."""
 _MAX_ENV_BYTES = 1 << 20
+_COMMAND = re.compile(
+    r"(?<![\w/.-])countersign ((?:audit|chat|config|db|doctor|run|secrets|servers|setup|tokens|usage)\b)"
+)
 _PRIVATE = 0o700
 
 
@@ -103,6 +107,26 @@ def copy_defaults(folder: Path) -> list[Path]:
     folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
     sources = sorted(path for path in DEFAULTS.iterdir() if path.name not in _FURTHER_FILES)
     return [path for source in sources if (path := _copy(source, folder)) is not None]
+
+
+def shell_command(words: str) -> str:
+    """Return a command of this program as the user can type it: with the path of a clone's own environment, which no
+    shell finds by name.
+    """
+    return f"{_program(sys.prefix, Path.cwd(), shutil.which('countersign'))} {words}"
+
+
+def in_shell(text: str) -> str:
+    """Return the text with its commands of this program as the user can type them."""
+    return _COMMAND.sub(lambda command: shell_command(command[1]), text)
+
+
+def _program(environment: str, working_folder: Path, found: str | None) -> str:
+    own = Path(environment, "bin", "countersign")
+    is_found = found is not None and Path(found).absolute() == own
+    if is_found or not own.is_relative_to(working_folder) or not own.is_file():
+        return "countersign"
+    return str(own.relative_to(working_folder))
 
 
 def _is_installed() -> bool:

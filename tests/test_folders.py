@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.folders import DEFAULTS, Folders, choose_folders, copy_defaults
+from bot.folders import DEFAULTS, Folders, choose_folders, copy_defaults, in_shell, shell_command
 
 
 def choose(working_folder: Path, *, installed: bool = True, **environment: str) -> Folders:
@@ -109,3 +109,27 @@ def test_filling_leaves_what_is_there_and_nothing_half(tmp_path: Path) -> None:
     assert (folder / "limits.example.toml").read_text() == "# mine"
     assert {path.name for path in folder.iterdir()} == names | {"limits.example.toml"}
     assert copy_defaults(folder) == []
+
+
+def test_a_command_is_named_with_the_path_of_a_clones_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / ".venv/bin/countersign"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    monkeypatch.setattr("sys.prefix", str(tmp_path / ".venv"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    text = "run `countersign db upgrade`; countersign setup slack goes on. countersign: no command, a/countersign run"
+    monkeypatch.chdir(tmp_path)
+    assert in_shell(text) == (
+        "run `.venv/bin/countersign db upgrade`; .venv/bin/countersign setup slack goes on. "
+        "countersign: no command, a/countersign run"
+    )
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert in_shell(text) == text
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.chdir(program.parent)
+    assert shell_command("run") == "countersign run"
+    monkeypatch.chdir("/")
+    program.unlink()
+    assert shell_command("run") == "countersign run"

@@ -41,7 +41,7 @@ from bot.domain.servers import ConnectPolicy
 from bot.engine.config_files import describe_grant
 from bot.engine.content_deletion import UNDELIVERED_SECONDS
 from bot.errors import CountersignError, DatabaseError, SettingsError
-from bot.folders import find_folders
+from bot.folders import find_folders, in_shell
 from bot.llm.models import Availability, Available, ListsModels, ModelChoice, NotListed, NotReported, Retired
 from bot.llm.providers import PROVIDERS
 from bot.llm.static_embeddings import load_embedder
@@ -315,9 +315,8 @@ def _json(subject: str, check: Check) -> str:
 def _line(subject: str, check: Check) -> str:
     took = f" ({check.seconds * 1000:.0f} ms)" if check.seconds is not None else ""
     fix = f" Fix: {single_line(check.fix, _LONGEST)}" if check.fix else ""
-    return (
-        f"{_MARKS[check.finding]} {subject} · {check.name}  {single_line(check.detail, _LONGEST)}{took}{fix}".rstrip()
-    )
+    detail = single_line(check.detail, _LONGEST)
+    return in_shell(f"{_MARKS[check.finding]} {subject} · {check.name}  {detail}{took}{fix}".rstrip())
 
 
 def _examinations(settings: Settings, files: OperatorFiles) -> dict[str, AsyncGenerator[Check, None]]:

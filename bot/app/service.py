@@ -21,6 +21,7 @@ from bot.app.web import check_settings as check_web_settings
 from bot.app.web import is_configured as web_is_configured
 from bot.domain.locales import Locale, use_locale
 from bot.errors import SettingsError
+from bot.folders import shell_command
 from bot.logs import log_to_stderr
 from bot.settings import Settings
 
@@ -45,6 +46,13 @@ async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
     locale = Locale(settings.language, settings.time_zone)
     with use_database(settings, "countersign run", as_bot=True) as use, use_locale(locale):
         async with open_program(settings, files, choice, parts, use, on_listener_end=stopped.set) as runtime:
+            if parts == {"worker"} and not only:
+                log.info(
+                    "neither Slack, Discord nor the web is set up, so nobody reaches this bot: "
+                    "`%s` connects one, `%s` talks in this terminal",
+                    shell_command("setup"),
+                    shell_command("chat"),
+                )
             await runtime.run_until(stopped)
             log.info("stopping")
     return 0

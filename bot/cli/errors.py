@@ -18,7 +18,7 @@ import typer
 from bot.cli.folder_consent import require_consent
 from bot.domain.locales import Locale, system_locale, use_locale
 from bot.errors import CountersignError, InvalidOption, SettingsError
-from bot.folders import copy_defaults, find_folders
+from bot.folders import copy_defaults, find_folders, in_shell
 from bot.settings import Settings, read_settings
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -84,5 +84,5 @@ def _fill_own_folders() -> None:
 
 def print_error(problem: str) -> None:
     """Print an error on one line."""
-    visible = "".join(character if character.isprintable() else " " for character in problem)
+    visible = "".join(character if character.isprintable() else " " for character in in_shell(problem))
     typer.echo(f"countersign: {' '.join(visible.split())}", err=True)

@@ -29,6 +29,8 @@ def test_it_runs_until_it_is_told_to_stop_and_leaves_cleanly(folder: Path, endin
         assert running.end(ending) == 0
     entries = [json.loads(line) for line in running.lines]
     messages = [entry["message"] for entry in entries if entry["level"] == "info"]
+    unreached = [message for message in messages if "nobody reaches this bot: `countersign setup` connects" in message]
+    assert len(unreached) == (0 if words else 1)
     assert [message for message in messages if not message.startswith("audit checkpoint")][-1] == "stopping"
     assert not [entry for entry in entries if entry["level"] in ("warning", "error")]
     assert SECRET not in "".join(running.lines)

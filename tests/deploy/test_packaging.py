@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
     for name in PACKAGES:
         shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     (source / "bot/defaults/limits.toml").write_text("# An operator's own, which is nobody else's.\n")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(PROJECT / name, source)
     pip = [sys.executable, "-m", "pip"]
     build = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(made), "."]
@@ -135,6 +136,52 @@ def test_a_wheel_has_every_file_of_the_packages_and_none_of_an_operator(wheel: W
     assert sorted(path.name for path in (wheel.site / "bot/defaults").iterdir()) == sorted(FILES)
     for name in FILES:
         assert (wheel.site / "bot/defaults" / name).read_bytes() == (PROJECT / "config" / name).read_bytes()
+
+
+PROJECT_OF_ONE_PACKAGE = """
+[build-system]
+requires = ["setuptools>=80"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "small"
+version = "1"
+[tool.setuptools]
+packages = ["bot"]
+package-data = {bot = ["defaults/*"]}
+"""
+
+
+def _build(source: Path) -> subprocess.CompletedProcess[str]:
+    words = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", "made", ".")
+    command = (sys.executable, "-m", "pip", *words)
+    return subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+
+
+def test_a_wheel_of_an_edited_clone_has_the_committed_files(tmp_path: Path) -> None:
+    for folder in ("bot", "config"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "bot/__init__.py").touch()
+    (tmp_path / "bot/defaults").symlink_to("../config")
+    policy, private = tmp_path / "config/policy.toml", tmp_path / "config/private.json"
+    policy.write_text("# for everybody\n")
+    (tmp_path / "pyproject.toml").write_text(PROJECT_OF_ONE_PACKAGE)
+    shutil.copy(PROJECT / "setup.py", tmp_path)
+    git = ("git", "-c", "user.name=Ana", "-c", "user.email=ana@example.org")
+    _run(*git, "init", "--quiet", folder=tmp_path)
+    no_commit = _build(tmp_path)
+    assert no_commit.returncode != 0
+    assert "git cannot tell which are committed" in no_commit.stderr
+    _run(*git, "add", ".", folder=tmp_path)
+    _run(*git, "commit", "--quiet", "--message", "All", folder=tmp_path)
+    policy.write_text("# an operator's own\n")
+    private.write_text("{}")
+    built = _build(tmp_path)
+    assert built.returncode == 0, built.stderr
+    [path] = tmp_path.glob("made/small-*.whl")
+    with zipfile.ZipFile(path) as wheel_file:
+        assert wheel_file.read("bot/defaults/policy.toml") == b"# for everybody\n"
+        assert "bot/defaults/private.json" not in wheel_file.namelist()
+    assert (policy.read_text(), private.read_text()) == ("# an operator's own\n", "{}")
 
 
 def test_a_wheel_has_the_guides_that_people_read(wheel: Wheel) -> None:

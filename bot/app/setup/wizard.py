@@ -19,6 +19,7 @@ from bot.app.setup.steps import Step, StepStatus, exit_code, print_steps, run_st
 from bot.app.setup.values import Progress, SetupOptions, SetupValues, env_file
 from bot.domain.health import CheckStatus
 from bot.errors import CountersignError, SettingsError
+from bot.folders import in_shell
 from bot.platforms.console.prompts import SetupTerminal, is_interactive, open_setup_terminal
 from bot.settings import Settings
 
@@ -209,7 +210,7 @@ def _summary(code: int, options: SetupOptions) -> str:
 
 def _say(options: SetupOptions, subject: str, text: str) -> None:
     if not options.as_json:
-        sys.stdout.write(f"{text}\n")
+        sys.stdout.write(f"{in_shell(text)}\n")
     elif subject:
         sys.stdout.write(f"{json.dumps({'subject': subject, 'status': 'open', 'detail': text})}\n")
 

@@ -23,6 +23,7 @@ from prompt_toolkit.shortcuts import PromptSession
 from prompt_toolkit.shortcuts.choice_input import ChoiceInput
 from prompt_toolkit.styles import Style
 
+from bot.folders import in_shell
 from bot.platforms.console.theme import ConsoleTheme
 from bot.rendering.text_safety import strip_control
 
@@ -79,7 +80,7 @@ class SetupTerminal:
 
     def _shown(self, text: str) -> str:
         """Return a text without control characters, which names from a platform may have."""
-        return self._theme.own_text(strip_control(text))
+        return self._theme.own_text(in_shell(strip_control(text)))
 
     def _on_a_line(self, text: str) -> str:
         return self._shown(text).replace("\n", " ")
