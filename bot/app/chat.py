@@ -25,6 +25,7 @@ from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.locales import Locale, system_locale, use_locale
 from bot.domain.servers import ServerStatus
+from bot.domain.turns import Turn
 from bot.errors import CountersignError, InvalidOption
 from bot.i18n import _
 from bot.llm.models import ModelChoice
@@ -38,7 +39,7 @@ from bot.platforms.console.console import (
     open_piped_terminal,
     process_streams,
 )
-from bot.platforms.console.local_user import LocalUser, fresh_conversation, login_name
+from bot.platforms.console.local_user import SCRIPT_PREFIX, LocalUser, fresh_conversation, login_name
 from bot.platforms.console.turn_tracker import MOST_CONVERSATIONS, StartState, Welcome
 from bot.ports import TurnViews
 from bot.settings import Settings
@@ -47,12 +48,15 @@ from bot.storage.lock_file import FileUse
 
 if TYPE_CHECKING:
     from bot.app.runtime import Runtime, WatchLog
+    from bot.chat.approval_inbox import ReadPendingCalls
     from bot.commands.dependencies import Administration
     from bot.engine.engine import Engine
     from bot.ports import Commands, ReportingStore
 
 _IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
 REMEMBERED_TURNS = 50
+MOST_WAITING = 50
+"""Number of calls that wait for the user, among which the start looks for those of other conversations."""
 COMPARED_IDS = 200
 """Number of conversations among which one with a similar id is looked for."""
 KNOWN_SECONDS = 86_400.0
@@ -83,7 +87,13 @@ async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog 
     files = read_operator_files(settings)
     streams = process_streams()
     locale = system_locale(streams.environ).or_else(Locale(settings.language, settings.time_zone))
-    person = LocalUser(options.user or login_name(), operator=not options.user, locale=locale, agent=options.agent)
+    person = LocalUser(
+        options.user or login_name(),
+        operator=not options.user,
+        locale=locale,
+        agent=options.agent,
+        is_script=not (streams.interactive and options.message is None and not options.json),
+    )
     with ExitStack() as stack:
         stack.enter_context(use_locale(locale))
         use = stack.enter_context(use_database(settings, "countersign chat"))
@@ -179,8 +189,9 @@ class _Session:
                 notify=terminal.surface.announce,
             ) as runtime:
                 terminal.surface.on_open(partial(self._announce, runtime.engine))
-                parts.opening.set_result(await self._opening(runtime))
-                parts.commands.set_result(await _with_approvals(runtime))
+                read_pending = await _pending_calls(runtime)
+                parts.opening.set_result(await self._opening(runtime, read_pending))
+                parts.commands.set_result(await _with_approvals(runtime, read_pending))
                 self.approvers.administration = runtime.services.administration
                 parts.engine.set_result(runtime.engine)
                 greeting = asyncio.create_task(self._greet(runtime, parts.welcome), name="welcome")
@@ -255,11 +266,11 @@ class _Session:
 
     @property
     def _interactive(self) -> bool:
-        return self.streams.interactive and self.options.message is None and not self.options.json
+        return not self.person.is_script
 
-    async def _opening(self, runtime: Runtime) -> StartState:
-        """Return the named conversation, or the last one of this terminal unless it is open in another. Headless runs
-        start a new one each.
+    async def _opening(self, runtime: Runtime, read_pending: ReadPendingCalls) -> StartState:
+        """Return the named conversation, or the last one of a window unless it is open in another. Headless runs start
+        a new one each.
         """
         turn_log, reach, elsewhere = runtime.turn_log, self.person.reach, ""
         conversation = await self._named_conversation(runtime.services.stores.archive)
@@ -268,12 +279,24 @@ class _Session:
         others = await asyncio.to_thread(self.use.others) if self.use is not None else ()
         taken = {key for process in others for key in process.conversations}
         if not conversation and not self.options.fresh:
-            latest = await turn_log.latest_conversation(reach)
+            latest = await turn_log.latest_conversation(reach, SCRIPT_PREFIX)
             thread = latest.thread if latest else ""
             conversation, elsewhere = ("", thread) if str(latest) in taken else (thread, "")
-        left = await turn_log.unanswered_conversations(reach, MOST_CONVERSATIONS) if self.use is not None else ()
+        unanswered = await turn_log.unanswered_conversations(reach, MOST_CONVERSATIONS)
+        left = [key for key in unanswered if str(key) not in taken]
+        waiting = await self._waiting([key for key in left if key.thread != conversation], read_pending)
         start = await self._read(turn_log, conversation)
-        return replace(start, left=[key.thread for key in left if str(key) not in taken], elsewhere=elsewhere)
+        names = [key.thread for key in left] if self.use is not None else []
+        return replace(start, left=names, elsewhere=elsewhere, waiting=waiting)
+
+    async def _waiting(
+        self, conversations: Sequence[ConversationKey], read_pending: ReadPendingCalls
+    ) -> Sequence[Turn]:
+        """Return the turns of these conversations in which calls wait for the user, once for each call."""
+        if not conversations:
+            return ()
+        pending = await read_pending(self.person.member, conversations[0].workspace_key, 0, MOST_WAITING)
+        return [call.turn for call in pending.calls if call.turn.conversation in conversations]
 
     async def _named_conversation(self, archive: ReportingStore) -> str:
         """Return the conversation of `--conversation`, of which the beginning of its id is enough; a new name with
@@ -313,17 +336,20 @@ class _Session:
         return StartState(conversation, shown, turns=recent[-1].turn.seq if recent else 0)
 
 
-async def _with_approvals(runtime: Runtime) -> Commands:
-    """Return the commands, with `/approvals`."""
-    command, pending_calls = await asyncio.gather(
-        *(
-            asyncio.to_thread(importlib.import_module, name)
-            for name in ("bot.chat.approval_inbox", "bot.app.pending_calls")
-        )
-    )
+async def _pending_calls(runtime: Runtime) -> ReadPendingCalls:
+    """Return the reader of the calls that wait for a user."""
+    pending_calls = await asyncio.to_thread(importlib.import_module, "bot.app.pending_calls")
     services = runtime.services
-    reader = pending_calls.PendingCallReader(services.stores.archive, runtime.turn_log, services.rules)
-    commands: Commands = command.ApprovalsCommand(runtime.engine, runtime.commands, reader.read)
+    read: ReadPendingCalls = pending_calls.PendingCallReader(
+        services.stores.archive, runtime.turn_log, services.rules
+    ).read
+    return read
+
+
+async def _with_approvals(runtime: Runtime, read_pending: ReadPendingCalls) -> Commands:
+    """Return the commands, with `/approvals`."""
+    inbox = await asyncio.to_thread(importlib.import_module, "bot.chat.approval_inbox")
+    commands: Commands = inbox.ApprovalsCommand(runtime.engine, runtime.commands, read_pending)
     return commands
 
 

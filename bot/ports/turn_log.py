@@ -61,8 +61,10 @@ class TurnViews(Protocol):
     async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """Return the last `limit` turns of a conversation in any status, oldest first."""
 
-    async def latest_conversation(self, reach: str) -> ConversationKey | None:
-        """Return the conversation with the latest message and the key prefix `reach`, or None."""
+    async def latest_conversation(self, reach: str, ignored: str) -> ConversationKey | None:
+        """Return the conversation with the key prefix `reach` that has the latest message, or None. Messages with a key
+        that begins with `ignored` do not count.
+        """
 
     async def unanswered_conversations(self, reach: str, limit: int) -> Sequence[ConversationKey]:
         """Return conversations with the key prefix `reach` in which a turn has not ended or its end is not delivered,

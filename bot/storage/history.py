@@ -22,7 +22,17 @@ from bot.domain.turns import Claim, History, HistorySummary, MessageRefs, ToolSt
 from bot.storage.codec import converter
 from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction
 from bot.storage.dialect import Upsert, now
-from bot.storage.tables import approvals, conversations, deliveries, is_live, message_refs, steps, summaries, turns
+from bot.storage.tables import (
+    approvals,
+    conversations,
+    deliveries,
+    is_live,
+    message_keys,
+    message_refs,
+    steps,
+    summaries,
+    turns,
+)
 from bot.storage.turn_records import UNREADABLE, approval_of_step, read_step, read_turn, step_columns
 from bot.storage.turn_states import check_claim
 
@@ -163,10 +173,15 @@ _ended_before = (
     .order_by(turns.c.seq.desc())
     .limit(bindparam("limit"))
 )
+_is_ignored = sa.exists().where(
+    message_keys.c.turn_id == turns.c.id,
+    sa.func.substr(message_keys.c.key, 1, bindparam("ignored_length")) == bindparam("ignored"),
+)
 _latest = (
     sa.select(conversations.c.key)
-    .where(sa.func.substr(conversations.c.key, 1, bindparam("length")) == bindparam("reach"))
-    .order_by(conversations.c.updated_at.desc())
+    .join(turns, turns.c.conversation == conversations.c.key)
+    .where(sa.func.substr(conversations.c.key, 1, bindparam("length")) == bindparam("reach"), ~_is_ignored)
+    .order_by(turns.c.created_at.desc(), turns.c.seq.desc())
     .limit(1)
 )
 _is_undelivered = sa.exists().where(
@@ -249,9 +264,12 @@ class SqlTurnHistory:
         return step if isinstance(step, ToolStep) else None
 
     @transaction
-    def latest_conversation(self, connection: sa.Connection, reach: str) -> ConversationKey | None:
-        """Return the conversation with the latest message among those with the key prefix `reach`."""
-        key = connection.execute(_latest, {"reach": reach, "length": len(reach)}).scalar()
+    def latest_conversation(self, connection: sa.Connection, reach: str, ignored: str) -> ConversationKey | None:
+        """Return the conversation with the key prefix `reach` that has the latest message. Messages with a key that
+        begins with `ignored` do not count.
+        """
+        given = {"reach": reach, "length": len(reach), "ignored": ignored, "ignored_length": len(ignored)}
+        key = connection.execute(_latest, given).scalar()
         return None if key is None else ConversationKey.parse(key)
 
     @transaction

@@ -489,8 +489,8 @@ async def test_history_is_what_ended_before_oldest_first(harness: Harness) -> No
     await running(harness, "four")
     history = await harness.log.history(HALL, 4, 2)
     assert [record.turn.question.text for record in history.turns] == ["two", "three"]
-    assert await harness.log.latest_conversation("test:w:hall:") == HALL
-    assert await harness.log.latest_conversation("test:w:else") is None
+    assert await harness.log.latest_conversation("test:w:hall:", "script:") == HALL
+    assert await harness.log.latest_conversation("test:w:else", "script:") is None
 
 
 async def test_conversations_are_unanswered_until_every_end_in_them_is_delivered(harness: Harness) -> None:
@@ -509,7 +509,7 @@ async def test_conversations_are_unanswered_until_every_end_in_them_is_delivered
 
 async def test_percent_signs_in_a_reach_mean_themselves(harness: Harness) -> None:
     await running(harness)
-    assert await harness.log.latest_conversation("test:w:%") is None
+    assert await harness.log.latest_conversation("test:w:%", "script:") is None
 
 
 async def test_a_turn_that_does_not_exist_is_not_found(harness: Harness) -> None:

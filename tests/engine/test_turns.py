@@ -477,4 +477,4 @@ async def test_the_conversation_is_the_same_after_a_restart(harness: EngineHarne
     async with running(again):
         await harness.surface.ended((await again.receive(message("sure?"))).turn_id)
     assert "Blue." in words(harness.model.requests[1])
-    assert await harness.log.latest_conversation("test:w:") == HALL
+    assert await harness.log.latest_conversation("test:w:", "script:") == HALL

@@ -223,6 +223,47 @@ async def test_what_a_killed_window_left_in_another_conversation_is_answered_in_
         gate.open()
 
 
+async def test_a_window_goes_on_with_the_last_conversation_of_a_window_not_of_a_script(tmp_path: Path) -> None:
+    place = Installation(tmp_path)
+    assert (await ran(place, "chat", "-m", "the first of all")).code == 0
+    async with place.terminal() as window:
+        await window.asks("add a note: of the window")
+        await card(window, "of the window")
+        assert "Continuing" not in window.text
+        window.signal(signal.SIGKILL)
+        await window.ended()
+    assert (await ran(place, "chat", "-m", "of a script")).code == 0
+    assert (await ran(place, "chat", typed="of a pipe\n/new\nof a pipe, too\n")).code == 0
+    assert (await ran(place, "chat", "--json", "-m", "for a program")).code == 0
+    assert (await ran(place, "chat", "-m", "/mcp call weather__current_weather city=Tokyo")).code in (0, 1, 2, 3)
+    async with place.terminal() as window:
+        await card(window, "of the window")
+        window.press("y")
+        await window.shows("Saved as note #1: of the window")
+        await leave(window)
+
+
+async def test_a_window_names_the_conversation_in_which_a_call_waits(tmp_path: Path) -> None:
+    place = Installation(tmp_path)
+    async with place.terminal("--new", "--conversation", "shopping") as window:
+        await window.asks("add a note: milk")
+        await card(window, "milk")
+        async with place.terminal("--new") as other:  # the first shows the card itself
+            await other.asks("hello")
+            await other.shows("I am the demo model")
+            assert "waits for you" not in other.text
+            await leave(other)
+        window.signal(signal.SIGKILL)
+        await window.ended()
+    async with place.terminal("--new") as window:
+        await window.shows("1 call waits for you in shopping: /approvals")
+        approval_id = (await ran(place, "chat", "-m", "/approvals")).out.splitlines()[-1].split()[0]
+        await window.asks(f"/approvals approve {approval_id}")
+        await window.shows("Approved.", "In conversation shopping: add a note: milk", "Saved as note #1: milk")
+        assert "While you were away (conversation shopping)" not in window.text
+        await leave(window)
+
+
 async def test_twenty_questions_at_once_are_all_answered(tmp_path: Path) -> None:
     with FakeLanguageModel("openai", rule=lambda request: Say(f"Re: {request.messages[-1]['content']}")) as model:
         place = Installation(tmp_path, {}, model=model).afresh()

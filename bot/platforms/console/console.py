@@ -198,15 +198,19 @@ class ConsoleSurface:
         if ours:
             self._drawing.append_own(view)
         elif not self._tracker.from_another_window(view):
-            conversation = single_line(view.turn.conversation.thread, 60)
-            heading = _(
-                "While you were away (conversation {conversation}): {question}",
-                conversation=conversation,
-                question=_question(view),
-            )
-            self._drawing.append_foreign(view, heading)
+            self._drawing.append_foreign(view, self._heading(view))
         elif view.turn.status.ended:  # until then the other window shows it, and asks for decisions
             self._drawing.append_foreign(view, _("From another window: {question}", question=_question(view)))
+
+    def _heading(self, view: TurnView) -> str:
+        conversation, question = single_line(view.turn.conversation.thread, 60), _question(view)
+        if self._tracker.waited_at_start(view.turn.id):
+            return _("In conversation {conversation}: {question}", conversation=conversation, question=question)
+        return _(
+            "While you were away (conversation {conversation}): {question}",
+            conversation=conversation,
+            question=question,
+        )
 
     def _draw_own(self, view: TurnView) -> None:
         """Render a turn of this terminal that another process drives."""

@@ -407,7 +407,7 @@ class HeadlessChat:
                 return 1
             case Reply(message=message) if message is not None:
                 engine = await await_ready(self._engine)
-                return await self._ask(engine, engine.receive(self._user.localized(message)))
+                return await self._ask(engine, engine.receive(self._user.sends(message)))
             case Reply():
                 self._print(reply_text(last))
                 return 1 if last.failed else 0

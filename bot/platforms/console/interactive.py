@@ -103,7 +103,10 @@ class ChatChrome:
         self._transcript.print_pieces(Piece(PieceKind.REMARK, "\n".join(lines)))
 
     def remind(self, start: StartState) -> None:
-        """Print the resumed conversation and its last turns on two lines each, or the reason for a new one."""
+        """Print the resumed conversation and its last turns on two lines each, or the reason for a new one. Say which
+        other conversations wait for an approval.
+        """
+        self._remind_of_waiting(start)
         if start.elsewhere:
             elsewhere = safe_lines(single_line(start.elsewhere, 60))
             text = _("{conversation} is open elsewhere. This is a new conversation.", conversation=elsewhere)
@@ -124,6 +127,18 @@ class ChatChrome:
             texts = (f"{PROMPT} {single_line(view.turn.question.text, room)}", f"  {reply}".rstrip())
             lines = (clip(self._theme.own_text(safe_lines(line)), room, self._theme) for line in texts if line)
             self._transcript.remark("\n".join(lines))
+
+    def _remind_of_waiting(self, start: StartState) -> None:
+        if not start.waiting:
+            return
+        names = dict.fromkeys(safe_lines(single_line(turn.conversation.thread, 60)) for turn in start.waiting)
+        text = ngettext(
+            "{n} call waits for you in {conversations}: /approvals",
+            "{n} calls wait for you in {conversations}: /approvals",
+            len(start.waiting),
+            conversations=format_enumeration([*names]),
+        )
+        self._transcript.notice(text)
 
     def help(self) -> None:
         """Print the commands and keys."""
@@ -376,7 +391,7 @@ class InteractiveChat:
     async def _submit(self, engine: EngineApi, wanted: Say | CheckCall | RunAgain | InboundMessage) -> Receipt:
         match wanted:
             case InboundMessage():
-                return await engine.receive(self._user.localized(wanted))
+                return await engine.receive(self._user.sends(wanted))
             case Say(message):
                 agents = engine.agents(self._conversation)
                 return await engine.receive(self._questions.read(message, self._tracker.conversation, agents))

@@ -18,7 +18,8 @@ from bot.errors import NotFound
 from bot.i18n import _
 
 WORKSPACE = "local"
-
+SCRIPT_PREFIX = "script:"
+"""Prefix of a key that each message of a script has beside its own."""
 
 _ID_CHARACTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 """Without letters that look like digits."""
@@ -33,13 +34,15 @@ def fresh_conversation() -> str:
 @dataclass(frozen=True, slots=True)
 class LocalUser:
     """User at the terminal. Without `--user` the user is the operator. `locale` is that of the terminal. `agent` is the
-    name of the one to ask, empty for the one that answers here without a name.
+    name of the one to ask, empty for the one that answers here without a name. `is_script` is True if a program asks
+    for the user: no window continues its conversations.
     """
 
     name: str
     operator: bool = True
     locale: Locale = UNKNOWN
     agent: str = ""
+    is_script: bool = False
 
     @property
     def author(self) -> Author:
@@ -69,11 +72,12 @@ class LocalUser:
     def says(self, text: str, conversation: str) -> InboundMessage:
         """Return a new message with a unique id."""
         key = self.key(conversation)
-        return self.localized(InboundMessage((f"console:{secrets.token_hex(16)}",), key, self.author, text))
+        return self.sends(InboundMessage((f"console:{secrets.token_hex(16)}",), key, self.author, text))
 
-    def localized(self, message: InboundMessage) -> InboundMessage:
-        """Return a message of the user with their locale."""
-        return replace(message, locale=self.locale, author_locale=self.locale)
+    def sends(self, message: InboundMessage) -> InboundMessage:
+        """Return a message of the user with their locale, marked if a script sends it."""
+        marks = tuple(f"{SCRIPT_PREFIX}{key}" for key in message.keys[:1]) if self.is_script else ()
+        return replace(message, keys=(*message.keys, *marks), locale=self.locale, author_locale=self.locale)
 
 
 class Questions:

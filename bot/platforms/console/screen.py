@@ -113,6 +113,7 @@ class Screen:
         self._before_last_key = 0.0
         self._armed_at = 0.0
         self._left: int | None = None
+        self._typed_ahead = False
         self._drawing = -1
         self._drawn: list[str] = []
         self._is_command = Condition(lambda: self._typed.text.startswith("/") and "\n" not in self._typed.text)
@@ -182,9 +183,17 @@ class Screen:
         if self._left is not None:
             return self._left
         try:
-            return await self._app.run_async(handle_sigint=False)
+            return await self._app.run_async(pre_run=self._begin_reading, handle_sigint=False)
         except EOFError:
             return 0
+
+    def _begin_reading(self) -> None:
+        self._typed_ahead = True
+        # A timer that is due runs after the first read, which takes what was typed before.
+        asyncio.get_running_loop().call_later(0, self._end_type_ahead)
+
+    def _end_type_ahead(self) -> None:
+        self._typed_ahead = False
 
     def leave(self, code: int) -> None:
         """End `run` with an exit code."""
@@ -418,7 +427,11 @@ class Screen:
             buffer.start_completion()
 
     def _newline(self, event: KeyPressEvent) -> None:
-        event.current_buffer.newline(copy_margin=False)
+        """Begin a line. Before the program reads single keys, the terminal turns Enter into this key: it sends."""
+        if self._typed_ahead and event.key_sequence[0].key is Keys.ControlJ:
+            self._enter(event)
+        else:
+            event.current_buffer.newline(copy_margin=False)
 
     def _answer(self, event: KeyPressEvent) -> None:
         pressed = event.key_sequence[0]

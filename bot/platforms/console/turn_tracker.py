@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import Elicitation
-from bot.domain.turns import Receipt, StepStatus, ToolStep, TurnStatus, TurnView
+from bot.domain.turns import Receipt, StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.errors import CountersignError, DatabaseUnavailable, InvalidOption, NotFound
 from bot.i18n import gettext_lazy
 from bot.platforms.console.local_user import LocalUser
@@ -118,6 +118,7 @@ class TurnTracker:
         self._ends: dict[str, asyncio.Future[TurnView]] = {}
         self._newest: dict[str, TurnView] = {}
         self._earlier: set[str] = set()
+        self._waiting: set[str] = set()
         self._rendered: set[str] = set()
         self._queued_calls: set[tuple[str, int]] = set()
         self._open_elicitations: dict[str, asyncio.Event] = {}
@@ -133,6 +134,7 @@ class TurnTracker:
     def begin(self, start: StartState) -> None:
         """Open the conversation of the start, with those that ended processes left."""
         self._earlier.update(view.turn.id for view in start.earlier)
+        self._waiting.update(turn.id for turn in start.waiting)
         self.conversations = tuple(start.left)
         self.open(start.conversation)
 
@@ -177,6 +179,10 @@ class TurnTracker:
         """Return True if another process currently asks this, in the conversation that is open here."""
         here = view.turn.conversation.thread == self.conversation
         return here and view.turn.id not in self._earlier
+
+    def waited_at_start(self, turn_id: str) -> bool:
+        """Return True if the start named this turn of another conversation as one that waits."""
+        return turn_id in self._waiting
 
     def was_rendered(self, turn_id: str) -> bool:
         """Return True if the turn's end was rendered in this process."""
@@ -282,6 +288,8 @@ class StartState:
     """Other conversations in which ended processes left turns without an answer."""
     elsewhere: str = ""
     """The last conversation, if it is open in another process and this one is therefore new."""
+    waiting: Sequence[Turn] = ()
+    """Turns of other conversations, once for each of their calls that waits for this user's approval."""
 
     @property
     def count(self) -> int:

@@ -13,6 +13,7 @@ from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, TurnStatus, TurnView
 from bot.errors import DatabaseError, DatabaseHeld
 from bot.platforms.console import turn_tracker
+from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.turn_tracker import StartState, Welcome
 from bot.ports import EngineApi
 from tests.platforms.console.chat import chatting, now
@@ -55,6 +56,31 @@ async def test_the_prompt_stands_before_the_engine_and_what_is_typed_waits_for_i
         await chat.terminal.shows(echoed("early"), "Starting…")
         engine.set_result(chat.engine)
         await chat.terminal.shows("You said: early")
+
+
+async def test_lines_sent_before_the_program_reads_keys_are_sent_one_by_one() -> None:
+    async with chatting() as chat:
+        chat.terminal.press("first\rsecond\rth")  # the terminal still reads lines
+        await chat.terminal.shows("You said: first", "You said: second")
+        await chat.terminal.prompts("th")
+        chat.terminal.press("ird\nline\r")
+        await chat.terminal.shows("You said: third")
+        assert [message.text for message in chat.engine.received] == ["first", "second", "third\nline"]
+
+
+async def test_calls_that_wait_in_other_conversations_are_named_at_the_start() -> None:
+    turns = [dataclasses.replace(a_turn("t7", "x"), conversation=LocalUser("ana").key(name)) for name in ("c7", "c8")]
+    async with chatting(opening=now(StartState("c1", waiting=[*turns, turns[0]]))) as chat:
+        await chat.terminal.shows("3 calls wait for you in c7, c8: /approvals")
+        done = TurnView(dataclasses.replace(turns[0], status=TurnStatus.DONE), (ModelStep(0, assistant("Saved.")),), 3)
+        assert chat.engine.surface is not None
+        async for _drawn in chat.engine.surface.deliver(done, {}):
+            pass
+        await chat.terminal.shows("In conversation c7: x", "Saved.")
+    async with chatting(opening=now(StartState("c1"))) as chat:
+        await chat.type("hello")
+        await chat.terminal.shows("You said: hello")
+        assert "/approvals" not in chat.terminal.text
 
 
 async def test_an_engine_that_cannot_be_had_is_one_line_and_exit_code_1() -> None:
