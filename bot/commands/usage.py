@@ -29,7 +29,7 @@ from bot.domain.usage import (
     format_money,
     total,
 )
-from bot.i18n import _, format_number, format_time, format_time_zone, gettext_lazy, ngettext, pgettext_lazy
+from bot.i18n import _, format_date, format_number, format_time, format_time_zone, gettext_lazy, ngettext, pgettext_lazy
 
 MOST_NAMES = 1_000
 """Names in one report."""
@@ -141,10 +141,9 @@ class UsageVerbs:
         if not overall.requests:
             return Reply(
                 _(
-                    "{whose}: no model was asked since {time} {zone}.",
+                    "{whose}: no model was asked since {time}.",
                     whose=whose,
-                    time=format_moment(query.since),
-                    zone=format_time_zone(),
+                    time=_since_text(query.since),
                 ),
                 details=limit_facts,
                 data=data,
@@ -155,11 +154,10 @@ class UsageVerbs:
         used = " · ".join(filter(None, (asked, _("{count} tokens", count=count), _money(overall))))
         return Reply(
             _(
-                "{whose} · {used} · since {time} {zone}",
+                "{whose} · {used} · since {time}",
                 whose=whose,
                 used=used,
-                time=format_moment(query.since),
-                zone=format_time_zone(),
+                time=_since_text(query.since),
             ),
             Table(
                 (
@@ -316,3 +314,10 @@ def _limit_report(balance: LimitStatus) -> dict[str, Any]:
 
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _since_text(since: float) -> str:
+    """Return the begin of a period: a date if it is midnight, such as the first day of a month."""
+    moment = format_moment(since)
+    day = moment.removesuffix(" 00:00:00")
+    return format_date(since) if day != moment else f"{moment} {format_time_zone()}"

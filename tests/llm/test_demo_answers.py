@@ -286,3 +286,7 @@ async def test_a_passage_has_a_paragraph_and_an_item_on_one_line_and_keeps_code_
 async def test_words_of_a_table_header_answer_nothing() -> None:
     table = "| variable | default | meaning |\n|---|---|---|\n| `AUTOVACUUM` | on | lifetime of rows |"
     assert await passage_of("what is the meaning of life?", table) == ""
+
+
+async def test_a_word_that_only_begins_like_one_of_the_question_answers_nothing() -> None:
+    assert await passage_of("what is the meaning of life?", "Autovacuum runs meanwhile; lifeboats wait.") == ""

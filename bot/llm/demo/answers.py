@@ -66,13 +66,14 @@ _LONGEST_LEFT_OUT = 200
 _MOST_ROWS, _MOST_FIELDS, _LONGEST_CELL = 10, 6, 60
 _MOST_SERVERS, _MOST_TOOLS, _MOST_EXAMPLES = 12, 8, 3
 _MOST_SHOWN = 20
+_SHORT_STEM = 4
 _TABLE_HEADER = re.compile(r"(?m)^\|.*\n(?=\|[-|: ]+$)")
 _NEW_BLOCK = re.compile(r"\s*(?:[-*+] |\d{1,9}[.)] |[>|#]|$)|    ")
 """Start of a line that does not go on with a paragraph."""
 _WIDE = re.compile("[\u3000-\u9fff\uff00-\uffef]")
 """Characters of scripts without spaces."""
 _ENOUGH = 0.5
-"""Share of a question's words that an answering passage has."""
+"""Share of a question's words; an answering passage has more."""
 
 
 def small_talk(text: str) -> tuple[str, bool]:
@@ -194,15 +195,20 @@ def passage(question: str, result: ToolResult) -> str:
         headings = next((list(map(str, value)) for value in row.values() if isinstance(value, list)), [])
         above = " ".join([*headings, *short])
         body = _TABLE_HEADER.sub("", text)
-        has = {term: re.compile(rf"(?i)(?<![a-z]){re.escape(term)}").search for term in weights}
+        has = {term: re.compile(rf"(?i)(?<![a-z]){re.escape(term)}{_tail(term)}").search for term in weights}
         worth = {term: weights[term] * (1.0 if has[term](above) else 0.8 * bool(has[term](body))) for term in weights}
         shares = [sum(map(worth.__getitem__, some)) / sum(map(weights.__getitem__, some)) for some in languages if some]
-        if (share := max(shares, default=0.0)) >= _ENOUGH:
+        if (share := max(shares, default=0.0)) > _ENOUGH:
             heading = " > ".join(_line(heading, 80) for heading in headings)
             source = next((value for value in reversed(short) if not re.search(r"\s", value)), "")
             shown = _truncate(_join_lines(_without_links(text)))
             passages.append((0.05 * n - share, f"**{heading}** (`{source}`)\n\n{shown}"))
     return min(passages, default=(0.0, ""))[1]
+
+
+def _tail(term: str) -> str:
+    """Return the pattern of what may follow a stem: after a short one an ending, not a word (`meanwhile`)."""
+    return "" if len(term) > _SHORT_STEM else "[a-z]{0,4}(?![a-z])"
 
 
 def _without_links(text: str) -> str:
