@@ -14,9 +14,12 @@ from bot.app.file_watch import changed_paths
 from bot.app.operator_files import OperatorFiles
 from bot.commands.dependencies import ConfigDiff
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.flows import Words
+from bot.domain.policies import TaintMode
 from bot.domain.servers import DesiredServer, ServerConfig
-from bot.domain.tools import Tool, ToolKind
+from bot.domain.tools import Tool, ToolKind, ToolSet
 from bot.engine.policy.rules import Policies, Rules
+from bot.engine.policy.taint import asks_after, except_after
 from bot.i18n import _, ngettext
 from bot.settings import Settings
 
@@ -142,12 +145,17 @@ class FileChange:
         if old == new:
             return ""
         before, after = replace(self.rules, file=old), replace(self.rules, file=new)
-        by_policy: dict[ApprovalPolicy, list[str]] = {}
-        for tool in _with_named(self.tools, (old, new)):
+        names: dict[tuple[ApprovalPolicy, tuple[Words, ...]], list[str]] = {}
+        for tool in self._with_named((old, new)):
             policy = after.policy_of(tool)
             if policy is not before.policy_of(tool):
-                by_policy.setdefault(policy, []).append(f"{tool.server}.{tool.original_name}")
-        phrases = [_now(policy, by_policy[policy]) for policy in ApprovalPolicy if policy in by_policy]
+                words = self._asks_after(tool) if policy is ApprovalPolicy.ALWAYS_ALLOW else ()
+                names.setdefault((policy, words), []).append(f"{tool.server}.{tool.original_name}")
+        order = list(ApprovalPolicy)
+        phrases = [
+            except_after(_now(policy, names[policy, words]), words)
+            for policy, words in sorted(names, key=lambda group: (order.index(group[0]), len(group[1])))
+        ]
         if old.self_approval is not new.self_approval:
             phrases.append(
                 _("users may approve their own calls") if new.self_approval else _("only approvers approve calls")
@@ -157,13 +165,24 @@ class FileChange:
             phrases.append(_("another default"))
         return "; ".join(phrases) or _("rules for some arguments, places or people")
 
+    def _asks_after(self, tool: Tool) -> tuple[Words, ...]:
+        """Return the authors after whose words the tool's calls need an approval although a rule lets them run."""
+        if self.settings.taint_mode is not TaintMode.ASK:
+            return ()
+        return asks_after(tool, {}, ToolSet(tuple(self.tools)))
 
-def _with_named(tools: Iterable[Tool], policies: Iterable[Policies]) -> list[Tool]:
-    """Return the calls among the tools, with those that the short form names of servers whose tools are not known."""
-    calls = [tool for tool in tools if tool.kind is ToolKind.CALL]
-    known = {tool.server for tool in calls}
-    named = {pair for content in policies for pair in _named_tools(content) if pair[0] not in known}
-    return [*calls, *(Tool(f"{server}__{name}", server, name) for server, name in sorted(named))]
+    def _with_named(self, policies: Iterable[Policies]) -> list[Tool]:
+        """Return the calls among the tools, with those that the short form names of servers with unknown tools."""
+        calls = [tool for tool in self.tools if tool.kind is ToolKind.CALL]
+        known = {tool.server for tool in calls}
+        named = {pair for content in policies for pair in _named_tools(content) if pair[0] not in known}
+        return [*calls, *(self._tool(server, name) for server, name in sorted(named))]
+
+    def _tool(self, server: str, name: str) -> Tool:
+        """Return a tool that is not known yet, with what the servers' file says about it."""
+        tool = Tool(f"{server}__{name}", server, name)
+        configs = [entry.config for entry in self.after.servers.entries if entry.config.name == server]
+        return replace(tool, trusted=configs[0].trusted, flow=configs[0].flows.flow_of(name)) if configs else tool
 
 
 def _named_tools(content: Policies) -> set[tuple[str, str]]:

@@ -58,6 +58,7 @@ from bot.rendering.approval_card import (
     approval_card,
     approved_by_text,
     approver_name,
+    approver_reason,
     asker_may_approve_text,
     both_sets,
     call_title,
@@ -422,7 +423,7 @@ def _requirements(waiting: Sequence[ToolStep], reason: str, now: float, agent: s
     """Return the model's reason, the requester, the agent, the required approvers, the expiry and the approval ids."""
     approvals = [step.approval for step in waiting if step.approval]
     why = Text(_("Reason given by the model: “{reason}”", reason=redact(reason)), italic=True, limit=REASON)
-    needs = _approver_lines(approvals)
+    needs = _approver_lines(waiting)
     ids = [span for approval in approvals for span in (Text(", "), Text(single_line(approval.id, 200)[:8], code=True))][
         1:
     ]
@@ -440,21 +441,24 @@ def _requirements(waiting: Sequence[ToolStep], reason: str, now: float, agent: s
     return (Paragraph((why,)), footer, *stays) if reason else (footer, *stays)
 
 
-def _approver_lines(approvals: Sequence[Approval]) -> list[Spans]:
+def _approver_lines(waiting: Sequence[ToolStep]) -> list[Spans]:
     """Return the required approvers and the approvers so far, each once."""
     named: dict[Spans, None] = {}
     texts: dict[str, None] = {}
-    for approval in approvals:
+    for step in waiting:
+        approval = step.approval
+        if approval is None:
+            continue
         if sets := approval.possible_approvers.sets:
-            named[_required_approvers(approval, sets)] = None
+            named[_required_approvers(step, approval, sets)] = None
         else:
-            texts[required_approvers_text(approval)] = None
+            texts[required_approvers_text(step, approval)] = None
         texts[approved_by_text(approval)] = None
     text = " · ".join(filter(None, texts))
     return [*named, (Text(text, limit=OUTCOME),)] if text else list(named)
 
 
-def _required_approvers(approval: Approval, sets: Sequence[Sequence[Approver]]) -> Spans:
+def _required_approvers(step: ToolStep, approval: Approval, sets: Sequence[Sequence[Approver]]) -> Spans:
     requirements = approval.requirements
     if requirements.asker_may_approve:
         return fill_spans(asker_may_approve_text("{name}"), name=Mention(approval.requested_for))
@@ -465,7 +469,7 @@ def _required_approvers(approval: Approval, sets: Sequence[Sequence[Approver]]) 
         approvers=approvers,
         names=Text(excluded_names(approval)),
     )
-    reason = requirements.self_approval.reason
+    reason = approver_reason(step)
     return (Text(reason), _SEPARATOR, *named) if reason else named
 
 

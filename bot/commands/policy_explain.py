@@ -25,7 +25,7 @@ from bot.domain.policies import PolicyResult
 from bot.domain.policy_syntax import describe_rule
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
-from bot.engine.policy.taint import Taint, TaintSource, sends_of
+from bot.engine.policy.taint import asks_after, except_after, sends_of
 from bot.i18n import _, format_alternatives, gettext_lazy
 
 _OPTION = ParameterKind.OPTION
@@ -105,7 +105,7 @@ class PolicyExplain:
         judged = self._dependencies.administration.judge(tool, call_arguments, _asker(request), conversation)
         facts: list[tuple[str, str]] = [
             (gettext_lazy("call"), f"{server.name}.{tool.original_name}"),
-            (gettext_lazy("policy"), POLICY_WORDS[judged.stored.policy]),
+            (gettext_lazy("policy"), _policy(tool, call_arguments, judged)),
             (gettext_lazy("decided by"), judged.stored.rule or _("the default")),
             (
                 gettext_lazy("which says"),
@@ -192,6 +192,12 @@ def _self_approval(requirements: ApprovalRequirements) -> list[tuple[str, str]]:
     return [(gettext_lazy("the user who asks"), reason)] if reason else []
 
 
+def _policy(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> str:
+    policy = judged.stored.policy
+    words = asks_after(tool, arguments) if policy is ApprovalPolicy.ALWAYS_ALLOW else ()
+    return except_after(str(POLICY_WORDS[policy]), words)
+
+
 def _flow(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> list[tuple[str, str]]:
     """Return the source of the tool's output, the destination of its calls, and the sources after which it needs
     approval.
@@ -204,7 +210,7 @@ def _flow(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> lis
     if tool.flow.recipients:
         facts.append((gettext_lazy("recipients"), _("named in {arguments}", arguments=", ".join(tool.flow.recipients))))
     if judged.stored.policy is ApprovalPolicy.ALWAYS_ALLOW:
-        asks = [str(source) for source in Words if Taint((TaintSource("", source),)).approval_reason(tool, arguments)]
+        asks = [str(words) for words in asks_after(tool, arguments)]
         facts.append((gettext_lazy("asks after words of"), format_alternatives(asks) if asks else _("nobody")))
     return facts
 

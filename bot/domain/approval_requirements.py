@@ -84,6 +84,9 @@ _REASONS = {
 }
 
 
+_REASONS_OF_CALL = (SelfApproval.DESTRUCTIVE, SelfApproval.UNTRUSTED, SelfApproval.UNREVIEWED, SelfApproval.OTHERS)
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalRequirements:
     """Requirements of an approval.
@@ -112,6 +115,14 @@ class ApprovalRequirements:
     def restrict(self, reason: SelfApproval) -> ApprovalRequirements:
         """Return the requirements with `reason` applied: an earlier reason stays, and ALLOWED changes nothing."""
         return replace(self, self_approval=reason) if self.self_approval is SelfApproval.ALLOWED else self
+
+    def restrict_by_taint(self, *, is_allowed: bool) -> ApprovalRequirements:
+        """Return the requirements of a call that asks because of words of others. If a rule lets it run otherwise
+        (`is_allowed`), the properties of the call are not the reason why it asks.
+        """
+        if is_allowed and self.self_approval in _REASONS_OF_CALL:
+            return replace(self, self_approval=SelfApproval.TAINT)
+        return self.restrict(SelfApproval.TAINT)
 
     @property
     def say_who(self) -> bool:

@@ -121,8 +121,9 @@ class StoredPolicyResult:
 
     `policy` is never AUTO, which is resolved to one of the others. `rule` is the id of the decisive rule, empty for the
     default. `words` is that rule as English text, `why` the reason in sentences. `taint` is the least trusted author of
-    the text that the model had read, if the call asks because of it regardless of the rule; otherwise OWN. `approvers`
-    is a digest of the approvers whom the profile names, if they decide.
+    the text that the model had read, if the call asks because of it regardless of the rule; otherwise OWN. `sources`
+    names the sources of that text, and `is_allowed` is True if the rule would have let the call run. `approvers` is a
+    digest of the approvers whom the profile names, if they decide.
     """
 
     policy: ApprovalPolicy
@@ -131,6 +132,8 @@ class StoredPolicyResult:
     why: str = ""
     taint: Words = Words.OWN
     approvers: str = ""
+    sources: str = ""
+    is_allowed: bool = False
 
     @property
     def asked_by(self) -> str:

@@ -310,7 +310,7 @@ class ApprovalService:
             return change
         anew = replace(approval.requirements, self_approval=judged.requirements.self_approval)
         if step.policy_result is not None and step.policy_result.taint is not Words.OWN:
-            anew = anew.restrict(SelfApproval.TAINT)
+            anew = anew.restrict_by_taint(is_allowed=step.policy_result.is_allowed)
         edited = replace(step, approval=replace(approval, requirements=anew))
         resolved = (await self._resolve_approvers(edited, self._rules.rules_of_turn(turn))).approval
         if resolved is None:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from bot.domain.approval_requirements import ADMINISTRATOR, ASKER, MEMBERS
+from bot.domain.approval_requirements import ADMINISTRATOR, ASKER, MEMBERS, SelfApproval
 from bot.domain.approvals import Approval, Approver
 from bot.domain.argument_edits import ArgumentChange, changed_names
+from bot.domain.conversations import CONSOLE
 from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, Scope, ThreadScope
 from bot.domain.tools import canonical_json
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, TurnView
@@ -112,6 +113,7 @@ def parse_grant_option(word: str) -> GrantRequest | None:
 
 ABOUT_LIMIT = 60
 APPROVERS_LIMIT = 5
+SOURCES_LIMIT = 80
 _NAMING = ("title", "summary", "subject", "name", "key", "path", "file", "url", "id", "query")
 _LIKE_A_NAME = re.compile(r"[\w-]+(?:__|[._/:])[\w./:-]*\w")
 _WORDS = re.compile(r"[_\-.\s]+|(?<=[a-z0-9])(?=[A-Z])")
@@ -181,7 +183,7 @@ def _card(step: ToolStep, approval: Approval, call_arguments: CallArguments) -> 
         expires_in=approval.expires_in,
         expires_at=approval.expires_at,
         outcome=outcome(step.status, approval),
-        needs=required_approvers_text(approval),
+        needs=required_approvers_text(step, approval),
         signed=approved_by_text(approval) if step.status is StepStatus.AWAITING else "",
     )
 
@@ -209,14 +211,40 @@ def _denied(name: str, reason: str) -> str:
     return _("Denied by {name}: {reason}", name=name, reason=reason) if reason else _("Denied by {name}", name=name)
 
 
-def required_approvers_text(approval: Approval) -> str:
+def approver_reason(step: ToolStep) -> str:
+    """Return why an approver must approve the call, one line; empty if the rules of the call say so. Of words of others
+    it names the sources, and how to get rid of them if a rule allows the call.
+    """
+    approval, result = step.approval, step.policy_result
+    if approval is None:
+        return ""
+    reason = approval.requirements.self_approval
+    sources = single_line(result.sources, SOURCES_LIMIT) if result is not None else ""
+    if not sources:
+        return reason.reason
+    if result is None or not result.is_allowed:
+        return _because_of_words(sources) if reason is SelfApproval.TAINT else reason.reason
+    is_console = approval.requested_for.platform == CONSOLE
+    parts = [
+        _("A rule allows this, but the model has read words of others ({sources})", sources=sources),
+        "" if reason is SelfApproval.TAINT else reason.reason,
+        _("/new starts a conversation without them") if is_console else _("A new conversation starts without them"),
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def _because_of_words(sources: str) -> str:
+    return _("An approver must approve this, because the model has read words of others ({sources})", sources=sources)
+
+
+def required_approvers_text(step: ToolStep, approval: Approval) -> str:
     """Return the required approvers, one line; empty if any approver is enough and no reason is known."""
     requirements = approval.requirements
     asker = single_line(approval.requested_for.name, 60)
     if requirements.asker_may_approve:
         return asker_may_approve_text(asker)
     if not requirements.say_who:
-        return requirements.self_approval.reason
+        return approver_reason(step)
     sets = [_one_of([_signer(entry, asker) for entry in sorted(entries)]) for entries in requirements.approvers]
     names = reduce(both_sets, sets) if sets else _("the approvers")
     excluded = excluded_names(approval)

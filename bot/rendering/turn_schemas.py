@@ -22,7 +22,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import Elicitation, FormMode, UrlMode
 from bot.domain.turns import WAITING, ModelStep, StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.i18n import _
-from bot.rendering.approval_card import ApprovalCard, approval_card, format_changes, whole_card
+from bot.rendering.approval_card import ApprovalCard, approval_card, approver_reason, format_changes, whole_card
 from bot.rendering.call_arguments import shared_json, whole_json
 from bot.rendering.elicitation_card import domain_of, outcome_text, server_name, warning_text
 from bot.rendering.response_model import ResponseModel, format_time
@@ -420,7 +420,7 @@ def _approval_shape(
         requested_for=card.asked_by,
         signed_by=signed_by(approval.requirements, turn.conversation, turn.question.agent),
         asker_may_approve=approval.requirements.asker_may_approve,
-        approver_reason=approval.requirements.self_approval.reason,
+        approver_reason=approver_reason(step),
         signatures=list(approval.approver_names),
         needed=approval.requirements.quorum,
         expires_in_seconds=approval.expires_in,

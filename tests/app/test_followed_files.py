@@ -103,7 +103,7 @@ async def test_a_saved_policy_counts_for_the_next_question_and_the_tools_it_chan
         here.save(POLICY, ALLOWED)
         await here.asked()
         assert here.policy() is ApprovalPolicy.ALWAYS_ALLOW
-        await here.tells("policy.toml changed: dice.roll now runs without a card.")
+        await here.tells("policy.toml changed: dice.roll now runs without a card, except after words of others.")
         here.save(POLICY, ALLOWED.replace("ALLOW", "DENY"))
         await here.asked()
         assert here.policy() is ApprovalPolicy.ALWAYS_DENY
@@ -120,7 +120,30 @@ async def test_a_saved_policy_counts_for_the_next_question_and_the_tools_it_chan
         names = "".join(f'{name} = "ALWAYS_ALLOW"\n' for name in "abcde")
         here.save(POLICY, f"self_approval = false\n[servers.dice.tools]\n{names}")
         await here.asked()
-        await here.tells("policy.toml changed: dice.a, dice.b, dice.c and 2 more now run without a card.")
+        await here.tells(
+            "policy.toml changed: dice.a, dice.b, dice.c and 2 more now run without a card, "
+            "except after words of others."
+        )
+
+
+@pytest.mark.parametrize(
+    ("flow", "exception"),
+    [
+        ({}, ", except after words of others"),
+        ({"words": "own", "sends": "closed"}, ", except after words of strangers"),
+    ],
+)
+async def test_the_notice_of_an_allowed_call_says_after_whose_words_it_asks(
+    folder: Path, flow: dict[str, str], exception: str
+) -> None:
+    async with following(folder) as here:
+        here.save(SERVERS, servers(dice={"command": "dice", "disabled": True, **flow}))
+        await here.asked()
+        await until(lambda: bool(here.told))
+        here.told.clear()
+        here.save(POLICY, ALLOWED)
+        await here.asked()
+        await here.tells(f"policy.toml changed: dice.roll now runs without a card{exception}.")
 
 
 def test_a_tool_that_its_server_does_not_have_is_told_as_that_with_the_one_that_was_meant() -> None:
@@ -139,15 +162,19 @@ def test_a_tool_that_its_server_does_not_have_is_told_as_that_with_the_one_that_
 
     assert told("", "rol", DICE) == ["policy.toml changed: dice has no tool rol (did you mean roll?)."]
     assert told("", "weather", DICE) == ["policy.toml changed: dice has no tool weather."]
-    assert told("rol", "roll", DICE) == ["policy.toml changed: dice.roll now runs without a card."]
-    assert told("", "rol") == ["policy.toml changed: dice.rol now runs without a card."]  # nobody knows its tools yet
+    assert told("rol", "roll", DICE) == [
+        "policy.toml changed: dice.roll now runs without a card, except after words of others."
+    ]
+    assert told("", "rol") == [
+        "policy.toml changed: dice.rol now runs without a card, except after words of others."
+    ]  # nobody knows its tools yet
 
 
 async def test_a_change_is_told_without_a_question_too(folder: Path) -> None:
     async with following(folder) as here:
         here.save(POLICY, ALLOWED)
         here.services.administration.wake()  # as at every poll
-        await here.tells("policy.toml changed: dice.roll now runs without a card.")
+        await here.tells("policy.toml changed: dice.roll now runs without a card, except after words of others.")
 
 
 async def test_servers_are_added_changed_and_removed_while_the_bot_runs(folder: Path) -> None:
@@ -363,7 +390,8 @@ async def test_a_file_that_is_gone_takes_nothing_away_until_it_is_back(folder: P
         here.save(POLICY, ALLOWED)
         await here.asked()
         await here.tells(
-            "The operator's files can be used again.", "policy.toml changed: dice.roll now runs without a card."
+            "The operator's files can be used again.",
+            "policy.toml changed: dice.roll now runs without a card, except after words of others.",
         )
 
 
@@ -483,7 +511,7 @@ async def test_questions_at_the_same_moment_apply_a_change_once_and_all_wait_for
 
         assert set(await asyncio.gather(*(question() for _ in range(20)))) == {ApprovalPolicy.ALWAYS_ALLOW}
         assert len(await here.audited()) == 1
-        await here.tells("policy.toml changed: dice.roll now runs without a card.")
+        await here.tells("policy.toml changed: dice.roll now runs without a card, except after words of others.")
 
 
 async def test_a_disk_that_does_not_answer_holds_one_thread_and_no_question(

@@ -163,7 +163,7 @@ async def test_a_tool_whose_name_looks_like_a_pattern_is_meant_alone() -> None:
     held.servers.offered.append(tool("notes", "a*"))
     held.servers.offered.append(tool("notes", "ab"))
     await held.ask("mcp policy set notes a* allow")
-    assert facts(await held.ask("mcp policy explain notes a*"))["policy"] == "runs"
+    assert facts(await held.ask("mcp policy explain notes a*"))["policy"] == "runs, except after words of others"
     assert facts(await held.ask("mcp policy explain notes ab"))["policy"] == "asks"
 
 
@@ -173,7 +173,10 @@ async def test_an_admins_rule_is_for_their_workspace_and_the_operators_for_all()
     await held.ask("mcp policy set notes add allow", OPERATOR)
     assert sorted(rule.workspace for rule in held.policies.kept.values()) == [EVERYWHERE, "test:w"]
     elsewhere = ConversationKey("test", "x", "hall", "1")
-    assert facts(await held.ask("mcp policy explain notes add", where=elsewhere))["policy"] == "runs"
+    assert (
+        facts(await held.ask("mcp policy explain notes add", where=elsewhere))["policy"]
+        == "runs, except after words of others"
+    )
     assert facts(await held.ask("mcp policy explain notes add"))["policy"] == "blocked"
 
 
@@ -247,7 +250,7 @@ async def test_a_call_that_is_only_thought_of_is_explained() -> None:
         "can send": "world: people outside the team may read what is sent (by its server's hints)",
     }
     rain = await explained(held, "--arguments", json.dumps({"title": "Rain"}))
-    assert (rain["policy"], rain["decided by"]) == ("runs", "policy.toml:9")
+    assert (rain["policy"], rain["decided by"]) == ("runs, except after words of others", "policy.toml:9")
     assert rain["policy.toml:3"].endswith(": policy.toml:9 is more specific")
     assert "signed by" not in rain
     assert rain["asks after words of"] == "shared or strangers"

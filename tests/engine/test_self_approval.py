@@ -270,6 +270,12 @@ def test_a_call_that_asks_because_of_others_words_needs_an_approver() -> None:
     for default in (ASK, ALLOW):
         result = place(file=Policies(default=default)).judge(sending, {}, ANA)
         assert taint.apply_policy(sending, {}, result).requirements.self_approval is SelfApproval.TAINT
+    unknown = replace(sending, trusted=False, annotations=Annotations())
+    for default, reason in ((ASK, SelfApproval.DESTRUCTIVE), (ALLOW, SelfApproval.TAINT)):
+        judged_by_rules = place(file=Policies(default=default)).judge(unknown, {}, ANA)
+        tainted = taint.apply_policy(unknown, {}, judged_by_rules)
+        assert tainted.requirements.self_approval is reason
+        assert (tainted.stored.sources, tainted.stored.is_allowed) == ("web", default is ALLOW)
     closed = replace(ADD, flow=Flow(Words.SHARED, Sends.CLOSED))
     result = place().judge(closed, {}, ANA)
     assert taint.apply_policy(closed, {}, result).requirements.self_approval is SelfApproval.ALLOWED

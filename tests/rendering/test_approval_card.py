@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.approval_requirements import ApprovalRequirements, SelfApproval
-from bot.domain.approvals import Approval
-from bot.domain.conversations import Author
+from bot.domain.approvals import Approval, ApprovalPolicy
+from bot.domain.conversations import CONSOLE, Author
+from bot.domain.flows import Words
+from bot.domain.policies import StoredPolicyResult
 from bot.domain.turns import StepStatus, ToolRef
 from bot.i18n import use_language
 from bot.rendering.approval_card import ApprovalCard, approval_card, format_duration, headline
@@ -228,6 +231,79 @@ def test_a_card_says_if_the_asker_may_approve_it_and_if_not_why(
     assert drawn(approval).needs == english
     with use_language("ja"):
         assert drawn(approval).needs == japanese
+
+
+@pytest.mark.parametrize(
+    ("platform", "reason", "is_allowed", "english", "japanese"),
+    [
+        (
+            "slack",
+            SelfApproval.TAINT,
+            True,
+            (
+                "A rule allows this, but the model has read words of others (notes) · "
+                "A new conversation starts without them"
+            ),
+            (
+                "ルールで許可されていますが、モデルがほかの人の文章（notes）を読んでいます · "
+                "新しい会話には、それが含まれません"
+            ),
+        ),
+        (
+            CONSOLE,
+            SelfApproval.TAINT,
+            True,
+            (
+                "A rule allows this, but the model has read words of others (notes) · "
+                "/new starts a conversation without them"
+            ),
+            (
+                "ルールで許可されていますが、モデルがほかの人の文章（notes）を読んでいます · "
+                "/new で、それを含まない会話を始められます"
+            ),
+        ),
+        (
+            "slack",
+            SelfApproval.SETTING,
+            True,
+            (
+                "A rule allows this, but the model has read words of others (notes) · "
+                "An approver must approve this, as the operator has set · A new conversation starts without them"
+            ),
+            (
+                "ルールで許可されていますが、モデルがほかの人の文章（notes）を読んでいます · "
+                "運用者の設定により、承認者の承認が必要です · 新しい会話には、それが含まれません"
+            ),
+        ),
+        (
+            "slack",
+            SelfApproval.TAINT,
+            False,
+            "An approver must approve this, because the model has read words of others (notes)",
+            "モデルがほかの人の文章（notes）を読んだため、承認者の承認が必要です",
+        ),
+        (
+            "slack",
+            SelfApproval.DESTRUCTIVE,
+            False,
+            "An approver must approve this, because it may delete data",
+            "データを削除する可能性があるため、承認者の承認が必要です",
+        ),
+    ],
+)
+def test_a_card_names_the_words_of_others_that_it_asks_for(
+    platform: str, reason: SelfApproval, is_allowed: bool, english: str, japanese: str
+) -> None:
+    result = StoredPolicyResult(ApprovalPolicy.ASK_USER, taint=Words.SHARED, sources="notes", is_allowed=is_allowed)
+    approval = an_approval(
+        requirements=ApprovalRequirements(self_approval=reason), requested_for=Author(platform, "ana", "Ana")
+    )
+    step = replace(a_step(StepStatus.AWAITING, approval=approval), policy_result=result)
+    assert (card := approval_card(step)) is not None
+    assert card.needs == english
+    with use_language("ja"):
+        assert (card := approval_card(step)) is not None
+        assert card.needs == japanese
 
 
 def test_a_card_says_who_has_approved_so_far_as_long_as_it_waits() -> None:

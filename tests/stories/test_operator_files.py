@@ -48,7 +48,9 @@ async def test_the_own_tool_of_the_readme_takes_no_restart(tmp_path: Path) -> No
     place = Installation(tmp_path)
     place.environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{place.environment['PATH']}"
     servers = tmp_path / "config" / "mcp_servers.json"
-    async with place.terminal() as terminal:
+    async with place.terminal(columns=250) as terminal:
+        await terminal.asks("Show my notes")  # the README's own question: words of others are in the conversation
+        await terminal.shows("✓ notes.list")
         await terminal.prompts()
         (tmp_path / "dice.py").write_text(block("python", 'MCPServer("dice")'))
         before = json.loads(servers.read_text())
@@ -64,10 +66,40 @@ async def test_the_own_tool_of_the_readme_takes_no_restart(tmp_path: Path) -> No
         policy.write_text(policy.read_text() + block("toml", "[servers.dice.tools]"))
         terminal.type("Roll a die")  # at once, before anything is told
         await terminal.until(lambda: place.log.count("policy.toml changed") == 1, "the change in the log")
-        await terminal.shows("policy.toml changed: dice.roll now runs without a card.")
+        await terminal.shows("policy.toml changed: dice.roll now runs without a card, except after words of strangers.")
         await terminal.until(lambda: terminal.text.count("✓ dice.roll") == 2, "the second roll")
         await terminal.prompts()
         assert "[y] once" not in terminal.lines[-1]
+
+
+async def test_a_card_of_an_allowed_call_names_the_words_that_it_asks_for_and_the_way_out(tmp_path: Path) -> None:
+    place = Installation(tmp_path)
+    place.environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{place.environment['PATH']}"
+    (tmp_path / "dice.py").write_text(block("python", 'MCPServer("dice")'))
+    servers = tmp_path / "config" / "mcp_servers.json"
+    content = json.loads(servers.read_text())
+    content["mcpServers"]["dice"] = {"command": "python", "args": ["dice.py"]}
+    servers.write_text(json.dumps(content))
+    policy = tmp_path / "config" / "policy.toml"
+    policy.write_text(policy.read_text() + block("toml", "[servers.dice.tools]"))
+    async with place.terminal(columns=250) as terminal:
+        await terminal.asks("Show my notes")
+        await terminal.shows("✓ notes.list")
+        await terminal.asks("Roll a die")
+        await terminal.shows(
+            "A rule allows this, but the model has read words of others (notes) · "
+            "/new starts a conversation without them · can be approved by owner"
+        )
+        assert "may delete data" not in terminal.text
+        await terminal.shows("[y] once")
+        terminal.press("y")
+        await terminal.shows("You rolled")
+        await terminal.prompts()
+        await terminal.asks("/mcp policy explain dice roll")
+        await terminal.shows("runs, except after words of others")
+        await terminal.asks("/new")
+        await terminal.asks("Roll a die")
+        await terminal.until(lambda: terminal.text.count("You rolled") == 2, "the roll without a card")
 
 
 async def test_an_invalid_policy_is_told_above_the_prompt_and_changes_nothing(
@@ -125,7 +157,7 @@ async def test_a_bot_in_slack_follows_its_files_and_operators_are_told_of_an_inv
             await company.draws(third.ts, "It said: a six.")
             await bot.logs(r"mcp_servers\.json changed: server dice added, 1 tool\.")
             await bot.logs(r"policy\.toml changed: dice\.roll is now forbidden\.")
-            await bot.logs(r"policy\.toml changed: dice\.roll now runs without a card\.")
+            await bot.logs(r"policy\.toml changed: dice\.roll now runs without a card, except after words of others\.")
 
             company.place.rule("nonsense")
             await slack.until(lambda: slack.posted(operations), PATIENCE)
@@ -168,6 +200,6 @@ async def test_every_process_on_one_database_follows_the_files_and_leaves_its_ro
         for terminal in (first, second):
             terminal.type(ROLLS)
         for terminal in (first, second):
-            await terminal.shows("policy.toml changed: dice.roll now runs without a card.", "It said: a six.")
+            await terminal.shows("policy.toml changed: dice.roll now runs without a card", "It said: a six.")
         await second.asks("/mcp audit --kind files")
         await second.shows("Audit · 2")

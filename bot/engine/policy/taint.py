@@ -27,11 +27,10 @@ A call counts as closed if the author has named all its recipients, or if it nam
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bot.domain.approval_requirements import SelfApproval
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.flows import OtherSource, PersonSource, Sends, Source, Sources, ToolSource, Words, holds_address
 from bot.domain.policies import PolicyResult
@@ -52,6 +51,7 @@ _RETURNS_AS_OWN = gettext_lazy("It would keep something that counts as your own 
 _QUESTIONS = gettext_lazy("other people's questions here")
 _WRITERS = {Words.SHARED: gettext_lazy("other people of the team"), Words.STRANGERS: gettext_lazy("strangers")}
 _HELD = (ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER)
+NO_TOOLS = ToolSet()
 _NAME = r"[\w@.+-]"
 
 
@@ -147,11 +147,18 @@ class Taint:
         reason = self.approval_reason(tool, arguments) if result.stored.policy in _HELD else ""
         if not reason:
             return result
-        why = " ".join(filter(None, (result.stored.why, reason)))
+        is_allowed = result.stored.policy is ApprovalPolicy.ALWAYS_ALLOW
         return replace(
             result,
-            stored=replace(result.stored, policy=ApprovalPolicy.ASK_USER, why=why, taint=self.words),
-            requirements=result.requirements.restrict(SelfApproval.TAINT),
+            stored=replace(
+                result.stored,
+                policy=ApprovalPolicy.ASK_USER,
+                why=" ".join(filter(None, (result.stored.why, reason))),
+                taint=self.words,
+                sources=_names([source for source in self.sources if source.words is not Words.OWN]),
+                is_allowed=is_allowed,
+            ),
+            requirements=result.requirements.restrict_by_taint(is_allowed=is_allowed),
         )
 
     def approval_reason(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
@@ -217,6 +224,25 @@ def taint_sources(sources: Iterable[Source], offered: ToolSet, asker: str) -> tu
     returned anything.
     """
     return tuple(dict.fromkeys(_taint_source(source, offered) for source in sources if source != PersonSource(asker)))
+
+
+def asks_after(tool: Tool, arguments: Mapping[str, Any], offered: ToolSet = NO_TOOLS) -> tuple[Words, ...]:
+    """Return the authors after whose words a call that a rule lets run needs an approval."""
+    other_server = f"!{tool.server_id}"
+    return tuple(
+        words
+        for words in Words
+        if Taint((TaintSource("", words, other_server),), offered=offered).approval_reason(tool, arguments)
+    )
+
+
+def except_after(phrase: str, words: Collection[Words]) -> str:
+    """Return the phrase for a call that runs, with the words after which it does not."""
+    if not words:
+        return phrase
+    if Words.SHARED in words:
+        return _("{phrase}, except after words of others", phrase=phrase)
+    return _("{phrase}, except after words of strangers", phrase=phrase)
 
 
 def sends_of(tool: Tool, arguments: Mapping[str, Any], author_texts: Sequence[str] = ()) -> Sends:
