@@ -458,20 +458,20 @@ def elicitation_shape(
 def messages_of(view: TurnView) -> list[MessageShape]:
     """Return the input, the replies with their calls, and the tool results, in order."""
     turn = view.turn
-    asked_at = format_time(turn.created_at)
+    latest_time = format_time(turn.created_at)
     messages: list[MessageShape] = []
     if turn.question.call is None:
         messages.append(
             MessageShape(
                 id=step_id(turn, 0), response_id=turn.id, role="USER", content=turn.question.text, output_index=0,
-                created_at=asked_at,
+                created_at=latest_time,
             )
         )  # fmt: skip
     last_reply: MessageShape | None = None
     for step in view.steps:
         message = MessageShape(
             id=step_id(turn, step.n), response_id=turn.id, role="ASSISTANT", content="", output_index=step.n,
-            created_at=asked_at,
+            created_at=latest_time,
         )  # fmt: skip
         match step:
             case ModelStep():
@@ -487,6 +487,7 @@ def messages_of(view: TurnView) -> list[MessageShape]:
                 message.role, message.content, message.item_id = "TOOL", step.result.text, step.call.id
                 if step.times is not None and step.times.ended_at is not None:
                     message.created_at = format_time(step.times.ended_at)
+        latest_time = max(latest_time, message.created_at)
         messages.append(message)
     return messages
 

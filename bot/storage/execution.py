@@ -23,6 +23,7 @@ from bot.domain.turns import (
     ModelStep,
     Step,
     StepStatus,
+    StepTimes,
     ToolStep,
     TurnRecord,
     TurnStatus,
@@ -105,7 +106,7 @@ _begin = (
         ),
     )
     .values(status=StepStatus.STARTED, fence=bindparam("f"), started_at=now())
-    .returning(steps.c.status)
+    .returning(steps.c.created_at, steps.c.started_at, steps.c.ended_at)
 )
 _end = (
     steps.update()
@@ -121,7 +122,7 @@ _end = (
         started_at=sa.func.coalesce(steps.c.started_at, now() - bindparam("seconds", type_=sa.Double)),
         ended_at=now(),
     )
-    .returning(steps.c.n)
+    .returning(steps.c.created_at, steps.c.started_at, steps.c.ended_at)
 )
 _break_off = (
     steps.update()
@@ -258,10 +259,13 @@ class SqlTurnExecution:
     @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _start_call(self, connection: sa.Connection, claim: Claim, n: int, *, record: TurnRecord | None) -> TurnRecord:
         record = turn_records.current_record(record, check_claim(connection, claim))
-        if connection.execute(_begin, {"t": claim.turn_id, "i": n, "f": claim.fencing_token}).first() is None:
+        times = connection.execute(_begin, {"t": claim.turn_id, "i": n, "f": claim.fencing_token}).first()
+        if times is None:
             raise LostLease(claim.turn_id)
         mark_view_stale(connection, claim.turn_id)
-        return turn_records.with_call(record, n, StepStatus.STARTED) or read_record(connection, claim.turn_id)
+        return turn_records.with_call(record, n, StepStatus.STARTED, StepTimes(*times)) or read_record(
+            connection, claim.turn_id
+        )
 
     @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _finish_call(
@@ -281,7 +285,7 @@ class SqlTurnExecution:
             _end, {"t": claim.turn_id, "i": n, "to": status, "what": what, "seconds": seconds}
         ).first()
         mark_view_stale(connection, claim.turn_id)
-        changed = None if ended is None else turn_records.with_call(record, n, status, what)
+        changed = None if ended is None else turn_records.with_call(record, n, status, StepTimes(*ended), what)
         record = changed or read_record(connection, claim.turn_id)
         if any(step.n == n and step.pending_elicitations for step in record.calls):
             elicitation_rows.withdraw_of_step(connection, claim.turn_id, n)

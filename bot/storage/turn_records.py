@@ -211,13 +211,15 @@ def with_steps(record: TurnRecord | None, new: Sequence[Step]) -> TurnRecord | N
     return dataclasses.replace(record, steps=steps, revision=record.revision + 1)
 
 
-def with_call(record: TurnRecord | None, n: int, status: StepStatus, result: Body | None = None) -> TurnRecord | None:
-    """Return the record with one call's new status and `result` body, at the next revision."""
+def with_call(
+    record: TurnRecord | None, n: int, status: StepStatus, times: StepTimes, result: Body | None = None
+) -> TurnRecord | None:
+    """Return the record with one call's new status, times and `result` body, at the next revision."""
 
     def change_step(step: Step) -> Step:
         if step.n != n or not isinstance(step, ToolStep):
             return step
-        return dataclasses.replace(step, status=status, result=stored)
+        return dataclasses.replace(step, status=status, result=stored, times=times)
 
     if record is None:
         return None

@@ -145,6 +145,9 @@ def test_json_is_one_event_a_line_in_the_order_of_what_happens(tmp_path: Path) -
     (filed,) = (call for call in went[-1]["data"]["toolCalls"] if call["name"] == "file")
     assert (filed["server"], filed["arguments"], filed["status"]) == ("desk", {"paper": "A4"}, "COMPLETED")
     assert (filed["result"], filed["error"], filed["decidedBy"]) == ("done", None, "owner")
+    assert filed["createdAt"] <= filed["startedAt"] <= filed["endedAt"]
+    times = [message["createdAt"] for message in went[-1]["data"]["messages"]]
+    assert times[0] < times[-1], "the answer is later than the question"
     assert sorted(server.calls) == [("file", {"paper": "A4"}), ("look", {"at": "shelf"})]
 
 
