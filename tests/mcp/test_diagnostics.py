@@ -282,7 +282,7 @@ async def test_tools_that_are_not_offered_are_counted() -> None:
         endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool("t"), tool("t"), {"name": 5}, {}]})
         check = found(await verified(remote("s", endpoint.url)), "tools")
     assert check.finding is CheckStatus.DOUBTFUL
-    assert "1 tools" in check.detail
+    assert "1 tool," in check.detail
     assert "not offered: 2 without a name, a second s__t" in check.detail
 
 
