@@ -86,7 +86,7 @@ async def test_the_agents_of_a_place_are_named_where_a_server_is_off_for_them() 
 async def test_only_admins_enable_and_only_the_operator_for_every_workspace() -> None:
     held = await harness()
     assert (await held.ask("profile enable jira", GUEST)).failed
-    assert details(await held.ask("mcp list", GUEST))["jira"] == "off for default"
+    assert details(await held.ask("mcp list", GUEST))["jira, notes"] == "off for default"
     held.profiles.kept["p-1"] = Profile("p-1", "Global", servers=frozenset(), version=1)
     held.profiles.bound["test:w"] = "p-1"
     assert (await held.ask("profile enable jira")).failed

@@ -57,7 +57,7 @@ async def test_a_call_in_which_the_program_died_is_unknown_when_its_lease_is_ove
 ) -> None:
     await asyncio.to_thread(place.die_in_the_call, "c1")
     assert place.counted == 1
-    async with place.terminal() as terminal:
+    async with place.terminal("--conversation", "c1") as terminal:
         # Only the lease can tell that nobody drives the turn any more.
         await terminal.shows(echoed(COUNT_IT), "◌ test.count  running")
         await asyncio.to_thread(end_leases, place.environment["DATABASE_URL"])
