@@ -1,6 +1,6 @@
 """Build of the package: the default files are those of the last commit.
 
-`bot/defaults` is a link to `config/`, which who runs the program from a clone edits. Their servers are nobody else's.
+`bot/defaults` is a link to `config/`, which the users of a clone edit. Their servers are not for other installations.
 """
 
 import subprocess
@@ -36,7 +36,9 @@ def restore_committed(defaults: Path) -> list[str]:
 
 def _git(*words: str) -> bytes:
     try:
-        done = subprocess.run(["git", "-C", str(PROJECT), *words], capture_output=True, check=True)
+        # A build runs this clone's code already, also if another user owns the folder, as in a container.
+        command = ["git", "-c", f"safe.directory={PROJECT}", "-C", str(PROJECT), *words]
+        done = subprocess.run(command, capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         problem = getattr(error, "stderr", b"").decode(errors="replace").strip() or error
         message = (
