@@ -37,11 +37,15 @@ class Harness(Protocol):
         """The process dies and another takes its place, as soon as anybody may."""
         ...
 
+    def another_process(self) -> Harness:
+        """Another process with connections of its own, at the same time."""
+        ...
+
     async def close(self) -> None: ...
 
 
 class SqliteHarness:
-    """One process, one file."""
+    """Processes on one file."""
 
     def __init__(self, path: Path) -> None:
         self.time = START
@@ -58,6 +62,12 @@ class SqliteHarness:
         self.log = SqlTurnLog(self.database)
         await self.log.adopt_orphans()
         return self.log
+
+    def another_process(self) -> SqliteHarness:
+        """Another process on the same file, at the same time."""
+        other = SqliteHarness(self._path)
+        other.time = self.time
+        return other
 
     async def close(self) -> None:
         await self.database.close()

@@ -18,7 +18,7 @@ from bot.storage.servers import SqlServerStore
 from bot.storage.tables import installations, used_install_states
 from tests.audit_check import audit_rows
 from tests.fakes.parts import ANA
-from tests.turn_log_harness import START, Harness, PostgresHarness
+from tests.turn_log_harness import START, Harness
 
 KEY = b"k" * 32
 ACME = Installation(
@@ -174,8 +174,6 @@ async def test_a_state_is_used_once_and_forgotten_when_it_has_expired(
 
 
 async def test_two_processes_see_each_others_installations(harness: Harness, store: SqlInstallationStore) -> None:
-    if not isinstance(harness, PostgresHarness):
-        pytest.skip("one process has a SQLite file")
     process = harness.another_process()
     other = SqlInstallationStore(process.database, SecretBox((KEY,)))
     saved = await store.save(ACME, ANA)

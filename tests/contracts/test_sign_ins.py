@@ -20,7 +20,7 @@ from bot.storage.sign_ins import SqlSignInStore
 from bot.storage.tables import pending_sign_ins, sign_ins
 from tests.audit_check import audit_rows
 from tests.fakes.parts import ANA, BEN, HALL
-from tests.turn_log_harness import START, Harness, PostgresHarness
+from tests.turn_log_harness import START, Harness
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 JIRA, WIKI = SignInKey("id-of-jira"), SignInKey("id-of-wiki")
@@ -204,8 +204,6 @@ async def test_a_new_key_encrypts_sign_ins_anew_and_what_no_key_opens_is_named(h
 
 
 async def test_two_processes_see_each_others_sign_ins(harness: Harness, store: SqlSignInStore) -> None:
-    if not isinstance(harness, PostgresHarness):
-        pytest.skip("one process has a SQLite file")
     process = harness.another_process()
     other = SqlSignInStore(process.database, SecretBox((KEY,)))
     first = await store.save(JIRA, TOKENS)
