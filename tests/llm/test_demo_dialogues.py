@@ -334,6 +334,7 @@ NOTE_WISHES: list[Dialogue] = [
     [("delete the note about the printer", then(search("printer"), "#2")), ("never mind", OK)],
     [("show my notes", listed()), ("delete the second one", delete(5))],
     [("show my notes", listed()), ("delete 3", delete(3))],
+    [("show my notes", listed()), ("Roll a die", NO_TOOL)],
     [("delete note 1", delete(1)), ("and 2", delete(2))],
     [("delete a note", asks("id")), ("the one about milk", [*search("milk"), *delete(1)])],
     [("note that X is done and show my notes", [*add("X is done"), *listed()])],

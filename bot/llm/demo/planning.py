@@ -414,7 +414,8 @@ class Planner:
         if not (is_same_tool or is_same_subject or is_short) or not (candidate.is_reading or re.search(r"\d", text)):
             return plan
         steps = candidate.steps(Request(text, candidate.claimed), self._today, previous[1], {})
-        return plan if steps[0].missing else Plan(steps)
+        takes_nothing = is_value and not (steps[0].arguments or previous[1])  # `Roll a die` after a list
+        return plan if steps[0].missing or takes_nothing else Plan(steps)
 
     def resume(self, call: Call, answer: str) -> Plan:
         """Return the plan for a tool after the answer to a question about its missing arguments."""
