@@ -6,10 +6,8 @@ of admins' settings writes an audit entry and raises `revision`; `by` is its aut
 
 from __future__ import annotations
 
-from bot.ports.coordination import FaultStore, Leases, Quota, QuotaExceeded, QuotaGranted, Quotas
-from bot.ports.engine_api import Approvals, Commands, Elicitations, EngineApi
 from bot.ports.models import LanguageModel, LanguageModels
-from bot.ports.platform import Listener, Surface
+from bot.ports.platform import Approvals, Commands, Elicitations, EngineApi, Listener, Surface
 from bot.ports.reporting import (
     ActiveThreads,
     Activity,
@@ -25,22 +23,37 @@ from bot.ports.reporting import (
     ServerActivity,
     UserActivity,
 )
-from bot.ports.sign_ins import AuthorizationResponse, SignedIn, SignInInfo, SignIns, SignInStore
 from bot.ports.stores import (
+    FaultStore,
     Feedback,
     FeedbackStore,
     GrantStore,
     InstallationStore,
+    Leases,
     LinkStore,
     LocaleStore,
     PinStore,
     PolicyStore,
     ProfileStore,
+    Quota,
+    QuotaExceeded,
+    QuotaGranted,
+    Quotas,
     ServerStore,
     TokenStore,
     UsageStore,
 )
-from bot.ports.toolbox import CallContext, ServerAdmin, Toolbox, ToolCaller
+from bot.ports.toolbox import (
+    AuthorizationResponse,
+    CallContext,
+    ServerAdmin,
+    SignedIn,
+    SignInInfo,
+    SignIns,
+    SignInStore,
+    Toolbox,
+    ToolCaller,
+)
 from bot.ports.turn_log import (
     ApprovalLog,
     DeliveryQueue,
