@@ -23,9 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from bot.i18n.catalogs import DEFAULT_LANGUAGE, installed_languages, language_name, resolve_language, translations
-from bot.i18n.context import current_language, current_time_zone, use_language, use_time_zone
-from bot.i18n.formats import (
+from bot.i18n.languages import (
+    DEFAULT_LANGUAGE,
+    current_language,
+    current_time_zone,
     format_alternatives,
     format_date,
     format_datetime,
@@ -33,7 +34,13 @@ from bot.i18n.formats import (
     format_number,
     format_time,
     format_time_zone,
+    installed_languages,
+    language_name,
+    resolve_language,
     script_name,
+    translations,
+    use_language,
+    use_time_zone,
 )
 
 _FULL_STOPS = ".。"

@@ -14,7 +14,7 @@ from babel.messages.pofile import read_po
 
 from bot.cli import app
 from bot.domain.commands import ParameterKind, Verb
-from bot.i18n.catalogs import catalog_path
+from bot.i18n.languages import catalog_path
 from bot.mcp.config.file import KNOWN_KEYS
 from bot.settings import Settings
 from tests.commands.servers import command_harness

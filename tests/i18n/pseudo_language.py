@@ -14,7 +14,7 @@ import pytest
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po, write_po
 
-from bot.i18n import catalogs
+from bot.i18n import languages
 
 PSEUDO_LANGUAGE = "eo"
 _TRANSLATED = re.compile(r"⟦[^⟦⟧]*⟧")
@@ -25,7 +25,7 @@ _WORD = re.compile(r"[A-Za-z]{2,}")
 def pseudo_locales(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of catalogues with the pseudo-language beside the others, made once in a run."""
     locales = tmp_path_factory.mktemp("pseudo") / "locales"
-    shutil.copytree(catalogs.LOCALES, locales)
+    shutil.copytree(languages.LOCALES, locales)
     _write_catalog(locales)
     return locales
 
@@ -33,7 +33,7 @@ def pseudo_locales(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def pseudo_language(pseudo_locales: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Install the pseudo-language beside the others, and return its tag."""
-    monkeypatch.setattr(catalogs, "LOCALES", pseudo_locales)
+    monkeypatch.setattr(languages, "LOCALES", pseudo_locales)
     _clear_caches()
     yield PSEUDO_LANGUAGE
     monkeypatch.undo()
@@ -48,7 +48,7 @@ def untranslated(text: str) -> list[str]:
 
 
 def _write_catalog(locales: Path) -> None:
-    with catalogs.catalog_path("ja").open("rb") as file:
+    with languages.catalog_path("ja").open("rb") as file:
         messages = read_po(file, locale="ja")
     catalog = Catalog(locale=PSEUDO_LANGUAGE)
     for message in messages:
@@ -64,5 +64,5 @@ def _write_catalog(locales: Path) -> None:
 
 
 def _clear_caches() -> None:
-    catalogs.installed_languages.cache_clear()
-    catalogs.translations.cache_clear()
+    languages.installed_languages.cache_clear()
+    languages.translations.cache_clear()

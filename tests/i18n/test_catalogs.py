@@ -9,7 +9,7 @@ from babel.messages.catalog import Catalog, Message
 from babel.messages.pofile import read_po
 
 from bot.i18n import DEFAULT_LANGUAGE, installed_languages
-from bot.i18n.catalogs import catalog_path
+from bot.i18n.languages import catalog_path
 from tests.i18n.extraction import ROOT, marked_texts, placeholders, texts_in_f_strings, unmarked_texts
 
 LANGUAGES = [language for language in installed_languages() if language != DEFAULT_LANGUAGE]

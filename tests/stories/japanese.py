@@ -18,7 +18,7 @@ from babel.messages.pofile import read_po
 from bot.domain.locales import Locale
 from bot.engine.locales import LocaleResolver
 from bot.i18n import gettext, use_language
-from bot.i18n.catalogs import catalog_path
+from bot.i18n.languages import catalog_path
 from tests.stories.team import PATIENCE, Team
 
 
