@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from bot import __version__
-from bot.cli import audit, config, database, secrets, tokens
-from bot.cli.admin import WORDS, VerbatimCommand, servers, usage
+from bot.cli import audit, config, database
+from bot.cli.admin import WORDS, VerbatimCommand, secret_commands, servers, token_commands, usage
 from bot.cli.chat import chat, doctor, run
-from bot.cli.errors import USAGE, print_error
+from bot.cli.execution import USAGE, print_error
 from bot.cli.setup import setup
 
 app = typer.Typer(
@@ -28,9 +28,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(database.commands, name="db")
-app.add_typer(secrets.commands, name="secrets")
+app.add_typer(secret_commands, name="secrets")
 app.add_typer(audit.commands, name="audit")
-app.add_typer(tokens.commands, name="tokens")
+app.add_typer(token_commands, name="tokens")
 app.add_typer(config.commands, name="config")
 app.command()(chat)
 app.command()(run)

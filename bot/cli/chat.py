@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.errors import Debug, run_command
+from bot.cli.execution import Debug, run_command
 from bot.llm.providers import PROVIDERS
 from bot.settings import Settings
 

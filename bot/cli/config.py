@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.errors import FAILED, Debug, print_error, run_command
-from bot.cli.folder_consent import remember
+from bot.cli.execution import FAILED, Debug, print_error, remember, run_command
 from bot.folders import Folders, copy_defaults, find_folders
 from bot.settings import Settings
 

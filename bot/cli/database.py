@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.errors import FAILED, USAGE, Debug, print_error, run_command
+from bot.cli.execution import FAILED, USAGE, Debug, print_error, run_command
 from bot.settings import Settings
 
 commands = typer.Typer(help="The database: its schema, a backup, and the data of one person.", rich_markup_mode=None)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.errors import Debug, run_command
+from bot.cli.execution import Debug, run_command
 from bot.settings import SLACK_FEATURES, Settings
 
 _SUBJECTS = ("slack", "discord", "model")
