@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from dotenv import dotenv_values
 
-from bot.app.setup.env_file import update_env_file
+from bot.app.setup.values import update_env_file
 from bot.errors import SettingsError
 
 

@@ -7,8 +7,19 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
 
-from bot.app.setup.platform_steps import PlatformAdminsStep, PlatformMessageStep, PlatformSetup, PlatformStep
-from bot.app.setup.steps import OPEN, Step, StepState, StepStatus, done_state, form_error, wrong_state
+from bot.app.setup.steps import (
+    OPEN,
+    PlatformAdminsStep,
+    PlatformMessageStep,
+    PlatformSetup,
+    PlatformStep,
+    Step,
+    StepState,
+    StepStatus,
+    done_state,
+    form_error,
+    wrong_state,
+)
 from bot.app.setup.values import WORKSPACE, Progress, SetupOptions, SetupValues, env_file
 from bot.errors import CountersignError, NotFound, SettingsError
 from bot.platforms.console.prompts import SetupTerminal

@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from time import monotonic
 
-from bot.app.setup.platform_steps import SKIPPED, PlatformAdminsStep, PlatformMessageStep
 from bot.app.setup.slack_app import (
     MEMBER_ID,
     AppStep,
@@ -17,7 +16,16 @@ from bot.app.setup.slack_app import (
     SlackStep,
     TokenStep,
 )
-from bot.app.setup.steps import OPEN, Step, StepState, StepStatus, done_state
+from bot.app.setup.steps import (
+    OPEN,
+    SKIPPED,
+    PlatformAdminsStep,
+    PlatformMessageStep,
+    Step,
+    StepState,
+    StepStatus,
+    done_state,
+)
 from bot.app.setup.values import WORKSPACE, Progress, SetupOptions, SetupValues, env_file
 from bot.app.slack import serves_installations
 from bot.errors import CountersignError, NotFound, SettingsError

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from bot.app.setup.platform_steps import PlatformSetup, PlatformStep
-from bot.app.setup.steps import OPEN, StepState, done_state, form_error, wrong_state
+from bot.app.setup.steps import OPEN, PlatformSetup, PlatformStep, StepState, done_state, form_error, wrong_state
 from bot.app.setup.values import env_file
 from bot.errors import CountersignError, SettingsError
 from bot.platforms.console.prompts import SetupTerminal

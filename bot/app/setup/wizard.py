@@ -14,9 +14,8 @@ from io import StringIO
 
 from dotenv import dotenv_values
 
-from bot.app.setup.env_file import is_private
 from bot.app.setup.steps import Step, StepStatus, exit_code, print_steps, run_steps
-from bot.app.setup.values import Progress, SetupOptions, SetupValues, env_file
+from bot.app.setup.values import Progress, SetupOptions, SetupValues, env_file, is_private
 from bot.domain.health import CheckStatus
 from bot.errors import CountersignError, SettingsError
 from bot.folders import in_shell
