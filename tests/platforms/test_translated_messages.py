@@ -21,8 +21,8 @@ from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.grants import HoursScope, PermanentScope, Scope, ThreadScope
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView
 from bot.i18n import use_language
+from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.lines import message_text as console_text
-from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.discord import message_layout
 from bot.platforms.discord import modals as discord_modals
 from bot.platforms.discord.channels import MessageRef

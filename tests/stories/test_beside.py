@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.platforms.console.theme import PROMPT
+from bot.platforms.console.lines import PROMPT
 from tests.fakes.llm import FakeLanguageModel, Gate, Hold, Reply, Request, Say
 from tests.fakes.terminal import ProgramOnTerminal
 from tests.stories.installation import PROJECT, Installation, Outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bot.platforms.console.theme import PROMPT
+from bot.platforms.console.lines import PROMPT
 from tests.fakes.llm import FakeLanguageModel, Request, Say
 from tests.fakes.terminal import ProgramOnTerminal
 from tests.stories.installation import Installation

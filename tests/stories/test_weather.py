@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bot.platforms.console.theme import PROMPT
+from bot.platforms.console.lines import PROMPT
 from tests.fakes.jma import FakeJma, Status, refusing
 from tests.fakes.llm import Call, FakeLanguageModel, Request, Say
 from tests.stories.installation import Installation

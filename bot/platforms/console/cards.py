@@ -36,8 +36,8 @@ from bot.domain.grants import ArgumentsScope, GrantRequest, Scope, ThreadScope
 from bot.domain.turns import StepStatus, ToolStep, TurnView
 from bot.errors import CountersignError
 from bot.i18n import _, gettext_lazy, pgettext
-from bot.platforms.console.command_runner import CommandRunner
 from bot.platforms.console.lines import (
+    ConsoleTheme,
     card_line,
     cells,
     fold,
@@ -47,9 +47,9 @@ from bot.platforms.console.lines import (
     strip_markdown,
 )
 from bot.platforms.console.local_user import LocalUser
-from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.transcript import Piece, PieceKind, TranscriptView
 from bot.platforms.console.turn_tracker import await_ready
+from bot.platforms.console.typed_lines import CommandRunner
 from bot.ports import Commands, EngineApi
 from bot.rendering.approval_card import (
     ApprovalCard,

@@ -32,9 +32,9 @@ from bot.platforms.console.headless import (
     Output,
     PipedChat,
 )
+from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.local_user import LocalUser
-from bot.platforms.console.plain_output import PlainStream
-from bot.platforms.console.theme import ConsoleTheme
+from bot.platforms.console.plain_output import JsonLines, PlainStream
 from bot.platforms.console.turn_tracker import StartState, TurnTracker, Welcome
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import single_line
@@ -387,8 +387,6 @@ def _headless_parts(
     theme = ConsoleTheme.for_stream(streams.stderr, streams.environ)
     drawing: Drawing
     if json:
-        from bot.platforms.console.json_output import JsonLines  # noqa: PLC0415 - its schemas take a while to load
-
         drawing = JsonLines(streams.stdout, streams.stderr, theme, signed_by)
     else:
         drawing = PlainStream(streams.stdout, streams.stderr, theme)

@@ -38,7 +38,16 @@ from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import AutoApprover, RuleResult
 from bot.platforms.console.local_user import LocalUser, Questions, fresh_conversation
 from bot.platforms.console.plain_output import COMMAND, reply_text, write
-from bot.platforms.console.slash import (
+from bot.platforms.console.turn_tracker import (
+    PendingElicitation,
+    StartState,
+    TurnTracker,
+    await_ready,
+    error_code,
+    exit_code,
+    worst_exit_code,
+)
+from bot.platforms.console.typed_lines import (
     COMMANDS,
     CheckCall,
     Help,
@@ -50,15 +59,6 @@ from bot.platforms.console.slash import (
     StopTurn,
     UnknownCommand,
     parse,
-)
-from bot.platforms.console.turn_tracker import (
-    PendingElicitation,
-    StartState,
-    TurnTracker,
-    await_ready,
-    error_code,
-    exit_code,
-    worst_exit_code,
 )
 from bot.ports import Commands, EngineApi
 from bot.rendering.elicitation_card import elicitation_form, server_name

@@ -22,14 +22,16 @@ from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
 from bot.platforms.console.cards import ApprovalActions, CardKeys, ElicitationKeys
-from bot.platforms.console.command_runner import CommandRunner
 from bot.platforms.console.console import Streams
-from bot.platforms.console.lines import cells, clip, fold, safe_lines, strip_markdown
+from bot.platforms.console.lines import PROMPT, ConsoleTheme, cells, clip, fold, safe_lines, strip_markdown
 from bot.platforms.console.local_user import LocalUser, Questions, fresh_conversation
-from bot.platforms.console.screen import QUIET_SECONDS, LineHistory, Screen
-from bot.platforms.console.slash import (
+from bot.platforms.console.screen import QUIET_SECONDS, LineHistory, Screen, SlashCompleter
+from bot.platforms.console.transcript import LazyRenderer, Piece, PieceKind, TranscriptView
+from bot.platforms.console.turn_tracker import StartState, TurnTracker, Welcome, await_ready, error_code
+from bot.platforms.console.typed_lines import (
     COMMANDS,
     CheckCall,
+    CommandRunner,
     Help,
     Invoke,
     NewConversation,
@@ -40,10 +42,6 @@ from bot.platforms.console.slash import (
     UnknownCommand,
     parse,
 )
-from bot.platforms.console.slash_completion import SlashCompleter
-from bot.platforms.console.theme import PROMPT, ConsoleTheme
-from bot.platforms.console.transcript import LazyRenderer, Piece, PieceKind, TranscriptView
-from bot.platforms.console.turn_tracker import StartState, TurnTracker, Welcome, await_ready, error_code
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import answer

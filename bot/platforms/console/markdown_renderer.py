@@ -22,9 +22,8 @@ from rich.theme import Theme
 
 from bot.domain.commands import Reply, Table
 from bot.i18n import _
-from bot.platforms.console.lines import cells, fold, remark, safe_lines
+from bot.platforms.console.lines import ConsoleTheme, cells, fold, remark, safe_lines
 from bot.platforms.console.plain_output import next_steps
-from bot.platforms.console.theme import ConsoleTheme
 
 _ASCII_LINES = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 _BETWEEN = 3

@@ -1,21 +1,24 @@
-"""Output without a screen: the answer to standard output, the rest to standard error, or JSON lines. Written lines are
-final. Replies to commands are plain text; their next steps are lines to type.
+"""Output without a screen. Written lines are final.
+
+As text, the answer goes to standard output; replies to commands are plain text, and their next steps are lines to type.
+For programs (`--json`), the events of the HTTP API go there as lines of JSON. The rest goes to standard error.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Iterator
-from time import time
-from typing import TextIO
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from time import monotonic, time
+from typing import TYPE_CHECKING, TextIO
 
 from bot.chat.card_messages import open_elicitation, pending_call
 from bot.domain.commands import Form, Reply, Table
 from bot.domain.conversations import Author
-from bot.domain.turns import ModelRetry, ModelStep, TurnStatus, TurnView
+from bot.domain.turns import ModelRetry, ModelStep, Turn, TurnStatus, TurnView
 from bot.i18n import _
-from bot.platforms.console.lines import cells, message_text, safe_lines, tool_text
-from bot.platforms.console.theme import ConsoleTheme
+from bot.platforms.console.lines import ConsoleTheme, cells, message_text, safe_lines, tool_text
 from bot.platforms.console.transcript import (
     AGAIN,
     CallLine,
@@ -32,9 +35,17 @@ from bot.rendering.elicitation_card import ElicitationCard, elicitation_card
 from bot.rendering.text_safety import single_line, strip_control
 from bot.rendering.timeline import answer, offers_behind, waiting_text
 
+if TYPE_CHECKING:
+    from bot.rendering.turn_events import EventEncoder
+    from bot.rendering.turn_schemas import SignedBy
+
 ARROW, BACK, ON = "→", "◀", "▶"
 Step = tuple[str, str, str]
 """A mark, the line to type, and its effect."""
+CARD_WIDTH = 100
+COMMAND = "countersign chat --conversation"
+PIECE_SECONDS = 0.1
+"""Seconds between two pieces of a reply."""
 
 
 def next_steps(reply: Reply) -> Iterator[Step]:
@@ -91,10 +102,6 @@ def _columns(table: Table) -> str:
         "  ".join(cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     )
-
-
-CARD_WIDTH = 100
-COMMAND = "countersign chat --conversation"
 
 
 class LeftMargin:
@@ -258,3 +265,55 @@ def write(stream: TextIO, text: str) -> None:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write(text.encode(encoding, "replace").decode(encoding, "replace"))
     stream.flush()
+
+
+class JsonLines:
+    """Writes the events of this terminal's turns as lines of JSON. `signed_by` names the approvers of a call. Text that
+    follows the last piece within PIECE_SECONDS is in the next one.
+    """
+
+    def __init__(
+        self,
+        stdout: TextIO,
+        stderr: TextIO,
+        theme: ConsoleTheme,
+        signed_by: SignedBy,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._stdout = stdout
+        self._stderr = stderr
+        self._theme = theme
+        self._signed_by = signed_by
+        self._clock = clock
+        self._encoders: dict[str, EventEncoder] = {}
+        self._written: dict[str, tuple[TurnView, float]] = {}
+
+    def append_own(self, view: TurnView) -> None:
+        """Write the events since the last view."""
+        turn = view.turn
+        before, written_at = self._written.get(turn.id, (None, 0.0))
+        if before is not None and _only_text_grew(before, view) and self._clock() - written_at < PIECE_SECONDS:
+            return
+        self._written[turn.id] = view, self._clock()
+        encoder = self._encoders.get(turn.id) or self._encoders.setdefault(turn.id, self._new_encoder(turn))
+        for event in encoder.encode(view):
+            line = {"event": event.name, "data": event.data}
+            write(self._stdout, json.dumps(line, separators=(",", ":")) + "\n")
+
+    def append_foreign(self, view: TurnView, heading: str) -> None:
+        """Write the end of a foreign turn to standard error."""
+        print_foreign_turn(view, heading, LeftMargin(self._stderr, self._theme, view), self._theme)
+
+    def notice(self, text: str) -> None:
+        """Write one line to standard error."""
+        write(self._stderr, f"{safe_lines(text)}\n")
+
+    def _new_encoder(self, turn: Turn) -> EventEncoder:
+        from bot.rendering.turn_events import Cursor, EventEncoder  # noqa: PLC0415 - its schemas take a while to load
+
+        reader, conversation = turn.author.principal, turn.conversation.thread
+        return EventEncoder(conversation, self._signed_by, Cursor(turn.id), reader=reader)
+
+
+def _only_text_grew(before: TurnView, view: TurnView) -> bool:
+    return bool(view.streaming) and replace(view, streaming=before.streaming, revision=before.revision) == before

@@ -24,7 +24,7 @@ from prompt_toolkit.shortcuts.choice_input import ChoiceInput
 from prompt_toolkit.styles import Style
 
 from bot.folders import in_shell
-from bot.platforms.console.theme import ConsoleTheme
+from bot.platforms.console.lines import ConsoleTheme
 from bot.rendering.text_safety import strip_control
 
 T = TypeVar("T")

@@ -13,13 +13,13 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import CompleteEvent, Completer, get_common_complete_suffix
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, get_common_complete_suffix
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions, has_focus
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
@@ -45,10 +45,12 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from bot.commands.token_detection import looks_like_token
+from bot.domain.commands import Verb
 from bot.domain.secret_detection import looks_like_secret
 from bot.i18n import _
-from bot.platforms.console.lines import card_line, remark
-from bot.platforms.console.theme import ConsoleTheme
+from bot.platforms.console.lines import ConsoleTheme, card_line, remark
+from bot.platforms.console.typed_lines import COMMANDS
+from bot.rendering.text_safety import single_line
 
 QUIET_SECONDS = 0.5
 ONE_KEY_SECONDS = 0.05
@@ -497,3 +499,42 @@ def _parse_line(encoded: str) -> str:
     except ValueError:
         return ""
     return line if isinstance(line, str) else ""
+
+
+class SlashCompleter(Completer):
+    """Completes the last word of a line that begins with a slash, for the menu that opens with it."""
+
+    def __init__(self) -> None:
+        self.more: Callable[[str], Sequence[str]] = lambda _text: ()
+        """Completer of whole command lines without the slash; empty until the commands are ready."""
+        self.verbs: Mapping[str, Sequence[Verb]] = {}
+        """Verbs by command, which describe the words of a line; empty until the commands are ready."""
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """Yield the matching words."""
+        del complete_event
+        text = document.text_before_cursor
+        if not text.startswith("/") or "\n" in text:
+            return
+        word = text.rsplit(" ", maxsplit=1)[-1]
+        for offer, about in (self._words(text, word) if " " in text else COMMANDS).items():
+            if offer.casefold().startswith(word.casefold()):
+                yield Completion(
+                    offer, start_position=-len(word), display=single_line(offer, 40), display_meta=str(about)
+                )
+
+    def _words(self, text: str, word: str) -> Mapping[str, str]:
+        """Return the candidates for the last word."""
+        words = text.removeprefix("/")
+        before = len(words) - len(word)
+        candidates = [line[before:].split(" ")[0] for line in self.more(words) if line[before:]]
+        command, *earlier = words[:before].split()
+        return {candidate: self._about(command, [*earlier, candidate]) for candidate in candidates}
+
+    def _about(self, command: str, words: Sequence[str]) -> str:
+        """Describe a word by its verb: the summary of the verb, or the second words of several. Empty for a value."""
+        path = " ".join(words)
+        verbs = self.verbs.get(command, ())
+        if (verb := next((verb for verb in verbs if verb.path == path), None)) is not None:
+            return str(verb.summary)
+        return ", ".join(verb.path.removeprefix(f"{path} ") for verb in verbs if verb.path.startswith(f"{path} "))

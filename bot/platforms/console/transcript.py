@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from bot.domain.commands import Reply
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.i18n import _, gettext_lazy, ngettext
-from bot.platforms.console.lines import cells, clip, fold, remark, safe_lines, strip_markdown, tool_text
-from bot.platforms.console.theme import ConsoleTheme
+from bot.platforms.console.lines import ConsoleTheme, cells, clip, fold, remark, safe_lines, strip_markdown, tool_text
 from bot.rendering.structured_results import format_for_people
 from bot.rendering.text_safety import single_line, strip_control
 from bot.rendering.timeline import (

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import pyte
 
-from bot.platforms.console.theme import PROMPT
+from bot.platforms.console.lines import PROMPT
 
 LIMIT_SECONDS = 60.0
 

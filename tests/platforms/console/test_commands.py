@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.platforms.console.slash import COMMANDS
+from bot.platforms.console.typed_lines import COMMANDS
 from tests.commands.servers import registry, two_servers
 from tests.platforms.console.chat import chatting
 from tests.platforms.console.scripted_engine import ScriptedTurn

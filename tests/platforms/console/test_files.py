@@ -10,9 +10,9 @@ from pathlib import Path
 from bot.domain.messages import FilePart, ImagePart, ToolResult
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.platforms.console.console import ConsoleSurface
+from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.plain_output import PlainStream
-from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.turn_tracker import TurnTracker
 from tests.fakes.stored_files import with_kept_files
 from tests.platforms.console.scripted_engine import a_call, a_turn

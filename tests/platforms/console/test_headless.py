@@ -24,9 +24,9 @@ from bot.domain.turns import ModelRetry, ModelStep, StepStatus, ToolRef, TurnSta
 from bot.errors import DatabaseHeld
 from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import Streams, Terminal, one_question, open_piped_terminal, unnamed_approvers
-from bot.platforms.console.json_output import JsonLines
+from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.local_user import LocalUser
-from bot.platforms.console.theme import ConsoleTheme
+from bot.platforms.console.plain_output import JsonLines
 from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.console.chat import now
 from tests.platforms.console.scripted_engine import (

@@ -14,13 +14,12 @@ from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolRef
 from bot.errors import DeliveryFailed
 from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import ConsoleSurface
-from bot.platforms.console.lines import cells, fold, safe_lines
+from bot.platforms.console.lines import ConsoleTheme, cells, fold, safe_lines
 from bot.platforms.console.local_user import LocalUser, fresh_conversation
 from bot.platforms.console.markdown_renderer import MarkdownRenderer
 from bot.platforms.console.plain_output import PlainStream
-from bot.platforms.console.slash import Help, Invoke, NewConversation, Quit, Say, UnknownCommand, parse
-from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.turn_tracker import TurnTracker
+from bot.platforms.console.typed_lines import Help, Invoke, NewConversation, Quit, Say, UnknownCommand, parse
 from tests.platforms.console.scripted_engine import a_call
 
 PLAIN = ConsoleTheme(colour=False, unicode=True)

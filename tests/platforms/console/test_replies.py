@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.commands import Reply, Table
-from bot.platforms.console.lines import cells
+from bot.platforms.console.lines import ConsoleTheme, cells
 from bot.platforms.console.markdown_renderer import MarkdownRenderer
-from bot.platforms.console.theme import ConsoleTheme
 
 HEADINGS = ("server", "state", "transport", "tools", "policy", "problem")
 ROWS = (

@@ -11,8 +11,8 @@ from prompt_toolkit.shortcuts import PromptSession
 from prompt_toolkit.shortcuts.choice_input import ChoiceInput
 
 from bot.app.setup.steps import OPEN, Step, StepState, print_steps
+from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.prompts import SetupTerminal
-from bot.platforms.console.theme import ConsoleTheme
 
 HOSTILE = "acme\x1b[2J\x1b]0;yours\x07\x9b31m\u202egnp\n\x01\x1b]52;c;eA==\x02"
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from bot.domain.turns import ModelRetry, StepStatus
+from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.markdown_renderer import MarkdownRenderer
-from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.transcript import split_blocks
 from tests.platforms.console.chat import Chat, chatting
 from tests.platforms.console.scripted_engine import ScriptedTurn

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.platforms.console.lines import cells, tool_text
-from bot.platforms.console.theme import ConsoleTheme
+from bot.platforms.console.lines import ConsoleTheme, cells, tool_text
 from bot.rendering.timeline import StatusIcon, ToolStatus
 
 PLAIN = ConsoleTheme(colour=False, unicode=True)

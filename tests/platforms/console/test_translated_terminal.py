@@ -6,7 +6,7 @@ import asyncio
 
 from bot.domain.turns import StepStatus
 from bot.i18n import use_language
-from bot.platforms.console.slash import COMMANDS
+from bot.platforms.console.typed_lines import COMMANDS
 from tests.i18n.pseudo_language import untranslated
 from tests.platforms.console.chat import chatting
 from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval

@@ -1,12 +1,17 @@
-"""Commands from the typed line, through forms and confirmations, to the reply."""
+"""Typed lines: messages and commands, the forms and confirmations of commands, and their replies.
+
+An unknown command is never sent to the model.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import difflib
+import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from bot.domain.commands import Field, FieldKind, Form, FormSubmission, Invocation, Reply, ReplyAction
+from bot.domain.commands import WHOLE_TEXT, Field, FieldKind, Form, FormSubmission, Invocation, Reply, ReplyAction
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.i18n import _, gettext_lazy
 from bot.platforms.console.lines import safe_lines, strip_markdown
@@ -16,13 +21,144 @@ from bot.ports import Commands
 from bot.rendering.argument_fields import LEAVE_OUT, NO, YES
 from bot.rendering.text_safety import single_line
 
-# -------------------- form prompt
-# Secrets are typed without an echo. Ctrl-C or Escape leaves the form without a change.
-
+COMMANDS: Mapping[str, str] = {
+    "/help": gettext_lazy("what can be typed here"),
+    "/mcp": gettext_lazy("servers and tools: /mcp list, /mcp tools, /mcp add, /mcp help"),
+    "/profile": gettext_lazy("who the bot is in a place: /profile list, /profile set NAME"),
+    "/agents": gettext_lazy("who can be asked by name here, and what each does"),
+    "/ask": gettext_lazy("ask one of them: /ask NAME TEXT"),
+    "/conversations": gettext_lazy("what was talked about: list, show, export, delete"),
+    "/usage": gettext_lazy("tokens and money that models took: /usage me, /usage workspace"),
+    "/approvals": gettext_lazy("calls that wait for you: list, approve ID, deny ID REASON"),
+    "/new": gettext_lazy("start a fresh conversation"),
+    "/check": gettext_lazy("find out whether a call of unknown outcome happened"),
+    "/again": gettext_lazy("run such a call once more"),
+    "/stop": gettext_lazy("stop the turn that runs or waits for an approval in this conversation"),
+    "/quit": gettext_lazy("leave (also Ctrl-D)"),
+}
+_ELSEWHERE = frozenset(
+    {"/mcp", "/profile", "/agents", "/ask", "/conversations", "/usage", "/preferences", "/approvals"}
+)
+"""Commands that the engine's side answers."""
 NEEDED = gettext_lazy("Something is needed here.")
 _SWITCH = ("yes", "no")
 _WORDS = (YES, NO, LEAVE_OUT)
 """Choices that can also be typed in English."""
+CANCELLED_TEXT = gettext_lazy("Nothing was changed.")
+LONGEST_PROGRESS = 300
+"""Characters of a progress text; the page shows as much as fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A message for the assistant."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Invoke:
+    """A command that the engine's side answers."""
+
+    command: str
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """Show the help."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewConversation:
+    """Start a new conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckCall:
+    """Has the last call of unknown outcome happened?"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAgain:
+    """Run the last call of unknown outcome again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopTurn:
+    """Stop the turn that holds the conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quit:
+    """Leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownCommand:
+    """A command that does not exist; `like` is one that does, if any is near."""
+
+    command: str
+    like: str = ""
+
+    @property
+    def complaint(self) -> str:
+        """Error for the user, on one line."""
+        missing = _("There is no {command}.", command=self.command)
+        hint = _("Did you mean {command}?", command=self.like) if self.like else _("Type /help for what there is.")
+        return f"{missing} {hint}"
+
+
+Line = Say | Invoke | Help | NewConversation | CheckCall | RunAgain | StopTurn | Quit | UnknownCommand
+
+
+_PLAIN: dict[str, Line] = {
+    "exit": Quit(),
+    "quit": Quit(),
+    "/exit": Quit(),
+    "/quit": Quit(),
+    "?": Help(),
+    "/?": Help(),
+    "/help": Help(),
+    "/new": NewConversation(),
+    "/clear": NewConversation(),
+    "/check": CheckCall(),
+    "/again": RunAgain(),
+    "/stop": StopTurn(),
+}
+
+
+def parse(text: str) -> Line | None:
+    """Parse a line; None for an empty one. A path (`/etc/hosts is ...`) is not a command."""
+    text = text.strip()
+    if not text:
+        return None
+    command = text.split(maxsplit=1)[0]
+    if text in _PLAIN:
+        return _PLAIN[text]
+    if not text.startswith("/") or "/" in command[1:]:
+        return Say(text)
+    if command.lower() in _ELSEWHERE:
+        name, rest = command.lower()[1:], text[len(command) :]
+        return Invoke(name, (rest.strip(),) if name in WHOLE_TEXT else _words(rest))
+    return _PLAIN.get(command.lower()) or _unknown(command)
+
+
+def _unknown(command: str) -> UnknownCommand:
+    near = difflib.get_close_matches(command.lower(), COMMANDS, n=1, cutoff=0.5)
+    return UnknownCommand(command[:40], near[0] if near else "")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Split words like a shell, so that names with spaces can be quoted; at spaces if a quote is open."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:
+        return tuple(text.split())
+
+
+# -------------------- form prompt
+# Secrets are typed without an echo. Ctrl-C or Escape leaves the form without a change.
 
 
 class FormCancelled(Exception):
@@ -132,11 +268,6 @@ def _without_action(reply: Reply, action: ReplyAction) -> Reply:
     details = tuple((name, text) for name, text in reply.details if not (action.question and name == "fix"))
     actions = tuple(candidate for candidate in reply.actions if candidate is not action)
     return replace(reply, details=details, actions=actions)
-
-
-CANCELLED_TEXT = gettext_lazy("Nothing was changed.")
-LONGEST_PROGRESS = 300
-"""Characters of a progress text; the page shows as much as fits."""
 
 
 class CommandRunner:
