@@ -47,9 +47,8 @@ from bot.domain.tools import Tool
 from bot.engine.policy.rules import RuleBook, unmatched_rules
 from bot.errors import DatabaseError, SecretUnavailable, SettingsError
 from bot.i18n import DEFAULT_LANGUAGE, _, gettext_lazy, ngettext, use_language
-from bot.mcp.config.checks import AllowedTargets, check_paths, check_target, resolve_launch
+from bot.mcp.config.checks import AllowedPrograms, AllowedTargets, check_paths, check_target, resolve_launch
 from bot.mcp.config.credentials import inject_secrets
-from bot.mcp.config.programs import AllowedPrograms
 from bot.mcp.errors import InvalidDefinition
 from bot.ports import PinStore, PolicyStore, ProfileStore, ServerAdmin, ServerStore, SignInStore
 from bot.settings import Settings

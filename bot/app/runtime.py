@@ -74,13 +74,11 @@ from bot.i18n import gettext_lazy
 from bot.llm.models import ModelChoice, Models
 from bot.llm.static_embeddings import load_embedder
 from bot.logs import redact_logs
-from bot.mcp.config.catalog import Catalog
-from bot.mcp.config.checks import AllowedTargets, resolve_host
-from bot.mcp.config.programs import AllowedPrograms
+from bot.mcp.config.catalog import Catalog, PublicRegistry
+from bot.mcp.config.checks import AllowedPrograms, AllowedTargets, resolve_host
 from bot.mcp.hosts import read_hosts
 from bot.mcp.oauth.http import OAuthDependencies
 from bot.mcp.oauth.tokens import TokenProviders
-from bot.mcp.public_registry import PublicRegistry
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.server_requests import fill_address

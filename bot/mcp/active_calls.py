@@ -1,4 +1,4 @@
-"""Running calls of one connection: their limits, deadlines and outcomes, and the call that an elicitation belongs to.
+"""Running requests of one connection: limits, deadlines and outcomes of calls, and the time of the last use.
 
 Servers of the protocol before 2026 ask during a call without naming it. Over streamable HTTP the request arrives in the
 call's stream. Elsewhere it belongs to the only running call. If calls of several users run, it is cancelled, because it
@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ from bot.domain.servers import ServerConfig
 from bot.domain.tools import Tool
 from bot.errors import CountersignError
 from bot.i18n import ngettext_lazy
+from bot.mcp.errors import RequestContext
 from bot.mcp.redaction import Redaction
-from bot.mcp.request_context import RequestContext
 from bot.mcp.results import TEXT_LIMIT
 from bot.ports import CallContext
 
@@ -330,3 +330,50 @@ def _elicitation_result(asking: asyncio.Future[ElicitationResult]) -> Elicitatio
         case error:
             log.error("elicitation failed", exc_info=error)
     return CANCELLED
+
+
+class ActivityTracker:
+    """Tracker of the use of one server. `clock` is in seconds; `on_end` is called after each request.
+
+    `unresponsive` is set when a call has ended without an answer and no other request is running: the server should be
+    pinged.
+    """
+
+    def __init__(self, clock: Callable[[], float], on_end: Callable[[], None]) -> None:
+        self.running = 0
+        self.unresponsive = asyncio.Event()
+        self._clock = clock
+        self._on_end = on_end
+        self._last = clock()
+        self._call_timed_out = False
+
+    @contextmanager
+    def track_user(self) -> Iterator[None]:
+        """Count a request of a user within the block."""
+        with self.track_internal():
+            try:
+                yield
+            finally:
+                self._last = self._clock()
+
+    @contextmanager
+    def track_internal(self) -> Iterator[None]:
+        """Count an internal request within the block. It does not keep the connection open."""
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+            if self._call_timed_out and not self.running:
+                self._call_timed_out = False
+                self.unresponsive.set()
+            self._on_end()
+
+    def mark_unresponsive(self) -> None:
+        """Record that the server did not answer in time."""
+        self._call_timed_out = True
+
+    @property
+    def unused_since(self) -> float:
+        """Clock time of the last use, or now while a request is running."""
+        return self._clock() if self.running else self._last

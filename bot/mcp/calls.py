@@ -30,10 +30,9 @@ from bot.i18n import LazyText, gettext_lazy, join_lazy
 from bot.mcp import elicitation, sdk
 from bot.mcp.active_calls import ActiveCall, CallDeadline, CallLimits, NoResponse, RequestNotSent, RetryLater
 from bot.mcp.elicitation import UnsupportedElicitation
-from bot.mcp.errors import TOO_LARGE, UNREADABLE
+from bot.mcp.errors import TOO_LARGE, UNREADABLE, RequestContext, record_request
 from bot.mcp.failures import pause_text, refused_status
 from bot.mcp.redaction import Redaction
-from bot.mcp.request_context import RequestContext, record_request
 from bot.mcp.results import error_text, failed_result, tool_result
 from bot.mcp.server_requests import request_of, result_of
 

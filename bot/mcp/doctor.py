@@ -50,10 +50,9 @@ from bot.mcp.config.checks import (
     resolve_allowed,
     resolve_host,
 )
-from bot.mcp.errors import InvalidDefinition, cause_and_fix, split_fix, status_phrase
+from bot.mcp.errors import InvalidDefinition, cause_and_fix, record_request, split_fix, status_phrase
 from bot.mcp.redaction import USER_NAME, Redaction, public_address
 from bot.mcp.registry import ManagedServer
-from bot.mcp.request_context import record_request
 from bot.mcp.server.connection import Connection
 from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.output import ServerLog, StrayLineCounter

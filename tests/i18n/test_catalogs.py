@@ -38,7 +38,6 @@ NOT_FOR_PEOPLE = {
     "bot/mcp/server_requests.py": "tools and results for models",
     "bot/mcp/transports/json_rpc.py": "messages of the protocol",
     "bot/mcp/transports/messages.py": "messages of the protocol",
-    "bot/mcp/transports/repair.py": "messages of the protocol",
     "bot/mcp/transports/stdio.py": "messages of the protocol",
     "bot/mcp/transports/streamable.py": "messages of the protocol",
     "bot/storage": "SQL, and errors for the log",
@@ -261,7 +260,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/mcp/active_calls.py": frozenset({"asks for {}", "sent an elicitation without a known user"}),  # the log
     "bot/mcp/calls.py": frozenset({"Error calling MCP server: {}"}),
     "bot/mcp/config/credentials.py": frozenset({"Basic {}", "Bearer {}"}),
-    "bot/mcp/config/programs.py": frozenset(
+    "bot/mcp/config/checks.py": frozenset(
         {  # the first line of a file
             (
                 "# Programs that may run as MCP servers on this machine, one a line. `countersign servers add` adds to "
@@ -288,8 +287,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
             )
         }
     ),
-    "bot/mcp/server/status.py": frozenset({"`/mcp review {}`"}),
-    "bot/mcp/server/state.py": frozenset({"{} cannot happen in the state {}"}),
+    "bot/mcp/server/status.py": frozenset({"`/mcp review {}`", "{} cannot happen in the state {}"}),
     "bot/mcp/toolbox.py": frozenset({"Correct them and call it again:\n{}"}),
     "bot/mcp/transports/http.py": frozenset({"no answer", "nothing more"}),
     "bot/web/api/responses.py": frozenset(

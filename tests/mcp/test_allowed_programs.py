@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.errors import SettingsError
-from bot.mcp.config.programs import AllowedPrograms
+from bot.mcp.config.checks import AllowedPrograms
 
 
 def test_what_is_allowed_is_there_for_the_next_process_too(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from mcp import types
 from bot.domain.conversations import Author
 from bot.domain.elicitations import MOST_ROUNDS, ElicitationAction, ElicitationRequest, ElicitationResult
 from bot.mcp.active_calls import ActiveCall, ActiveCalls, CallDeadline
+from bot.mcp.errors import RequestContext
 from bot.mcp.redaction import Redaction
-from bot.mcp.request_context import RequestContext
 from bot.mcp.transports.http import ReadTimeout
 from bot.ports import CallContext
 from tests.mcp.toolboxes import ANA, LIMIT

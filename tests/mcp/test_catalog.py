@@ -13,9 +13,8 @@ from bot.domain.catalog import CatalogServer
 from bot.domain.packages import unpinned_package
 from bot.domain.servers import HttpKind
 from bot.errors import ServerTrouble
-from bot.mcp.config.catalog import Catalog, bundled_servers, parse_server
+from bot.mcp.config.catalog import FRESH_SECONDS, STALE_SECONDS, Catalog, PublicRegistry, bundled_servers, parse_server
 from bot.mcp.config.checks import AllowedTargets, is_address
-from bot.mcp.public_registry import FRESH_SECONDS, STALE_SECONDS, PublicRegistry
 from bot.mcp.transports.http import GuardedTransport
 
 ADDRESS = "https://registry.example"

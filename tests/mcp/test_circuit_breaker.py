@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from bot.mcp.server.activity import ActivityTracker
+from bot.mcp.active_calls import ActivityTracker
 from bot.mcp.server.retry import AT_ONCE, BreakerSettings, CircuitBreaker, ConnectionTiming, ReconnectBackoff
 
 

@@ -13,10 +13,9 @@ from bot.domain.health import CheckStatus
 from bot.domain.servers import Protocol, ServerConfig
 from bot.errors import ServerTrouble
 from bot.i18n import english, use_language
-from bot.mcp.errors import InvalidDefinition, Problem, split_fix
+from bot.mcp.errors import InvalidDefinition, Problem, RequestContext, split_fix
 from bot.mcp.failures import connect_failure, connection_lost, refused_status, timeout_message
 from bot.mcp.redaction import Redaction, Secret
-from bot.mcp.request_context import RequestContext
 from bot.mcp.results import failed_result
 from tests.i18n.pseudo_language import untranslated
 from tests.mcp.test_diagnostics import all_of

@@ -22,7 +22,7 @@ from bot.domain.servers import (
     SyncStatus,
     kind_of,
 )
-from bot.mcp.request_context import RequestContext
+from bot.mcp.errors import RequestContext
 from bot.mcp.server.session import ProtocolNegotiation
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, error, result, tool

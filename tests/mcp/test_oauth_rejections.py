@@ -13,7 +13,7 @@ from bot.domain.servers import ServerStatus
 from bot.domain.sign_ins import callback_path
 from bot.errors import NotFound, ServerTrouble
 from bot.mcp.config.checks import AllowedTargets
-from bot.mcp.oauth.discovery import is_one_party
+from bot.mcp.oauth.client import is_one_party
 from bot.ports import SignedIn
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint
 from tests.fakes.oauth import FakeOAuth

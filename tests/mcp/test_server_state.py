@@ -11,11 +11,20 @@ from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import CachedCapabilities, ServerConfig, ServerStatus, StdioTransport
 from bot.mcp.errors import Problem
 from bot.mcp.review import ToolPinning
-from bot.mcp.server import state as facts
+from bot.mcp.server import status as facts
 from bot.mcp.server.output import ServerLog, StrayLineCounter
 from bot.mcp.server.retry import BreakerSettings, CircuitBreaker
-from bot.mcp.server.state import SESSION_EVENTS, TRANSITIONS, Event, IllegalTransition, State, next_state, status_of
-from bot.mcp.server.status import ServerStatusTracker, SyncNotifier
+from bot.mcp.server.status import (
+    SESSION_EVENTS,
+    TRANSITIONS,
+    Event,
+    IllegalTransition,
+    ServerStatusTracker,
+    State,
+    SyncNotifier,
+    next_state,
+    status_of,
+)
 
 EVENTS = (
     Event.ATTEMPT_STARTED,

@@ -19,7 +19,7 @@ from bot.mcp.calls import progress_text
 from bot.mcp.redaction import PassingTokens, Redaction, Secret, public_address, secrets_of
 from bot.mcp.results import clean_schema
 from bot.mcp.server.retry import ConnectionTiming
-from bot.mcp.transports.repair import repair_response
+from bot.mcp.transports.messages import repair_response
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

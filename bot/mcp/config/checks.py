@@ -3,7 +3,8 @@
 A server added in chat must not reach loopback, the private network or the cloud's metadata service. Names are checked
 when a server is defined. Their addresses are checked at each connection, because DNS answers change. Servers of the
 operator's file are not limited. The program of a launch template is checked when a definition is loaded or entered, and
-again before each start, because the template and the files may have changed.
+again before each start, because the template and the files may have changed. Other programs have to be in
+`AllowedPrograms`.
 
 Approvals are bound to the fingerprint, because an admin may change a server's address while a call waits. It is the
 same in every process with the same definition and contains no secret.
@@ -13,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import re
 import socket
+import tempfile
 import unicodedata
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
@@ -27,6 +30,7 @@ from bot.domain.launch_templates import InvalidSlotValue, LaunchTemplate, Templa
 from bot.domain.secret_detection import redact
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, TemplateLaunch
 from bot.domain.tools import digest
+from bot.errors import SettingsError
 from bot.i18n import gettext_lazy
 from bot.mcp.errors import InvalidDefinition, without_stop
 
@@ -53,6 +57,12 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 _COMPATIBLE = IPv6Network("::/96")
 _HOST = re.compile(r"\w+://[^/?#]*")
+PROGRAMS_SETTING = "MCP_ALLOWED_COMMANDS_FILE"
+_FILE_HEADING = (
+    "# Programs that may run as MCP servers on this machine, one a line. `countersign servers add` adds to them.\n"
+)
+_LARGEST_FILE = 64 * 1024
+_FILE_MODE = 0o644
 
 
 def resolve_launch(config: ServerConfig, templates: Templates) -> ServerConfig:
@@ -396,3 +406,88 @@ def _without_credentials(url: str) -> str:
     except ValueError:
         return url
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+class AllowedPrograms:
+    """Container of the programs of this machine that the operator has allowed as servers: those of a setting
+    (`listed`), and those of a file. Raises SettingsError if the file exists and cannot be read.
+
+    The file has one program a line, spelled as in a server's definition. The operator's terminal adds to it; a running
+    bot reads it again before it applies a change of servers.
+    """
+
+    def __init__(self, listed: Iterable[str], path: Path) -> None:
+        self._listed = frozenset(listed)
+        self._path = path
+        self._allowed = self._read()
+
+    def __contains__(self, program: object) -> bool:
+        return program in self._listed or program in self._allowed
+
+    @property
+    def allowed(self) -> frozenset[str]:
+        """The programs of the file."""
+        return self._allowed
+
+    def check(self) -> None:
+        """Raise SettingsError if the file cannot be used as it is now."""
+        self._read()
+
+    def refresh(self) -> None:
+        """Read the file again. Raises SettingsError."""
+        self._allowed = self._read()
+
+    def allow(self, program: str) -> None:
+        """Add a program to the file. Raises SettingsError."""
+        if not program or program.startswith("#") or program != program.strip() or not program.isprintable():
+            raise SettingsError(
+                gettext_lazy("The name of this program cannot be written on a line."),
+                gettext_lazy("start it by a name without odd characters"),
+            )
+        allowed = self._read()
+        if program not in allowed:
+            self._write([*sorted(allowed), program])
+        self.refresh()
+
+    def _read(self) -> frozenset[str]:
+        try:
+            with self._path.open(encoding="utf-8") as file:
+                text = file.read(_LARGEST_FILE + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            return frozenset()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(
+                gettext_lazy("{path} cannot be read: {error}.", path=self._path, error=str(error)),
+                gettext_lazy("correct the file or {setting}", setting=PROGRAMS_SETTING),
+            ) from error
+        if len(text) > _LARGEST_FILE:
+            raise SettingsError(
+                gettext_lazy("{path} is too large.", path=self._path), gettext_lazy("write one program a line")
+            )
+        lines = (line.strip() for line in text.splitlines())
+        return frozenset(line for line in lines if line and not line.startswith("#"))
+
+    def _write(self, programs: Iterable[str]) -> None:
+        """Replace the file at once, so that no reader sees half of it."""
+        text = _FILE_HEADING + "".join(f"{program}\n" for program in programs)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    file.write(text)
+                # The bot may run as another user than the operator's terminal, and the file holds no secret.
+                Path(temporary).chmod(_FILE_MODE)
+                Path(temporary).replace(self._path)
+            except OSError:
+                with suppress(OSError):
+                    Path(temporary).unlink()
+                raise
+        except OSError as error:
+            raise SettingsError(
+                gettext_lazy("{path} cannot be written: {reason}.", path=self._path, reason=error.strerror),
+                gettext_lazy(
+                    "let it be written, or name the program in MCP_ALLOWED_COMMANDS; {setting} is another place",
+                    setting=PROGRAMS_SETTING,
+                ),
+            ) from error

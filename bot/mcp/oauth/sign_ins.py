@@ -32,8 +32,18 @@ from bot.domain.sign_ins import PendingSignIn, SignIn, SignInKey
 from bot.errors import NotFound, SecretUnavailable, ServerTrouble
 from bot.i18n import gettext_lazy
 from bot.mcp.config.checks import endpoint_fingerprint
-from bot.mcp.oauth.client import GRANTS, ClientIdentity, ClientRegistrar, exchange_code, revoke
-from bot.mcp.oauth.discovery import Challenge, check_party, check_proof, discover, wanted_scope
+from bot.mcp.oauth.client import (
+    GRANTS,
+    Challenge,
+    ClientIdentity,
+    ClientRegistrar,
+    check_party,
+    check_proof,
+    discover,
+    exchange_code,
+    revoke,
+    wanted_scope,
+)
 from bot.mcp.oauth.http import AuthServerClient
 from bot.mcp.oauth.tokens import TokenProvider, TokenProviders
 from bot.mcp.redaction import Redaction, Secret

@@ -23,12 +23,11 @@ from bot.domain.sign_ins import SignIn, SignInKey
 from bot.errors import CountersignError, DatabaseError, ServerTrouble
 from bot.i18n import gettext_lazy, join_lazy
 from bot.mcp.config.checks import endpoint_fingerprint
-from bot.mcp.errors import cause_and_fix
+from bot.mcp.errors import cause_and_fix, current_request
 from bot.mcp.oauth.http import AuthServerClient, OAuthDependencies, TokenRequestRejected
 
 if TYPE_CHECKING:
-    from bot.mcp.oauth.discovery import Challenge
-from bot.mcp.request_context import current_request
+    from bot.mcp.oauth.client import Challenge
 
 log = logging.getLogger(__name__)
 
@@ -300,8 +299,12 @@ class TokenRefresh:
 
     async def _request_credentials(self, sign_in: SignIn | None, auth_server: AuthServerClient) -> SignIn:
         """Request client credentials at the discovered authorization server."""
-        from bot.mcp.oauth.client import manual_registration  # noqa: PLC0415 - it loads the MCP library
-        from bot.mcp.oauth.discovery import Challenge, discover, wanted_scope  # noqa: PLC0415 - it loads the MCP library
+        from bot.mcp.oauth.client import (  # noqa: PLC0415 - it loads the MCP library
+            Challenge,
+            discover,
+            manual_registration,
+            wanted_scope,
+        )
 
         challenge, terms = self.challenge or Challenge(), self._cache.terms
         where = await discover(self._url, challenge, auth_server)
@@ -543,7 +546,7 @@ class AuthTransport(httpx2.AsyncBaseTransport):
         """Send a request; send it again with another token if it was rejected, because then it had no effect.
         Raises ConnectError if the sign-in cannot be used now.
         """
-        from bot.mcp.oauth.discovery import Challenge  # noqa: PLC0415 - it loads the MCP library
+        from bot.mcp.oauth.client import Challenge  # noqa: PLC0415 - it loads the MCP library
 
         if _origin(request.url) != self._origin:
             return await self._inner.handle_async_request(request)

@@ -34,7 +34,7 @@ from bot.i18n import gettext_lazy
 from bot.mcp.redaction import Redaction
 from bot.mcp.results import clean_schema
 from bot.mcp.review import apply_definition, scan_definition
-from bot.mcp.transports.repair import LEFT_OUT
+from bot.mcp.transports.messages import LEFT_OUT
 
 log = logging.getLogger(__name__)
 

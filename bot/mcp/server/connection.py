@@ -26,32 +26,39 @@ from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool
 from bot.errors import ServerTrouble
 from bot.i18n import gettext_lazy
 from bot.logs import out_of_context
-from bot.mcp.active_calls import ActiveCall, ActiveCalls, CallLimits, Deadline, NoResponse, RequestNotSent
-from bot.mcp.errors import Problem, cause_and_fix, error_message, with_lead
+from bot.mcp.active_calls import (
+    ActiveCall,
+    ActiveCalls,
+    ActivityTracker,
+    CallLimits,
+    Deadline,
+    NoResponse,
+    RequestNotSent,
+)
+from bot.mcp.errors import Problem, cause_and_fix, error_message, record_request, with_lead
 from bot.mcp.redaction import Redaction
-from bot.mcp.request_context import record_request
 from bot.mcp.review import ToolPinning
-from bot.mcp.server.activity import ActivityTracker
 from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.output import ServerLog, StrayLineCounter
 from bot.mcp.server.retry import CircuitBreaker, ReconnectBackoff, SessionBreaker
-from bot.mcp.server.state import (
+from bot.mcp.server.status import (
     ESTABLISHED,
     Event,
+    ServerStatusTracker,
     State,
+    SyncListener,
     can_connect_for_call,
     can_send,
     is_before_first_session,
     is_session_over,
     was_lost,
 )
-from bot.mcp.server.status import ServerStatusTracker, SyncListener
 from bot.mcp.server_requests import list_resources
 from bot.ports import CallContext
 
 if TYPE_CHECKING:
+    from bot.mcp.failures import Ended
     from bot.mcp.server.session import ProtocolNegotiation, Session
-    from bot.mcp.server.session_end import Ended
 
 log = logging.getLogger(__name__)
 
@@ -514,8 +521,8 @@ class Connection:
         idle.
         """
         # They load the MCP library, which takes half a second of the processor: many chats use no server.
+        from bot.mcp.failures import DisconnectReason  # noqa: PLC0415 - see above
         from bot.mcp.server.session import Session  # noqa: PLC0415 - see above
-        from bot.mcp.server.session_end import DisconnectReason  # noqa: PLC0415 - see above
 
         self._retry_now.clear()
         session = self._session = Session(

@@ -36,24 +36,29 @@ from bot.domain.tools import CallReturned, Tool, ToolKind, ToolOutcome
 from bot.errors import ServerTrouble
 from bot.i18n import gettext_lazy
 from bot.mcp import results, sdk
-from bot.mcp.active_calls import ActiveCall, ActiveCalls, CallLimits, NoResponse, RequestNotSent, RetryLater
+from bot.mcp.active_calls import (
+    ActiveCall,
+    ActiveCalls,
+    ActivityTracker,
+    CallLimits,
+    NoResponse,
+    RequestNotSent,
+    RetryLater,
+)
 from bot.mcp.calls import BROKEN, list_folders, send_call
 from bot.mcp.config.checks import (
     definition_fingerprint,
     endpoint_fingerprint,
 )
-from bot.mcp.errors import InvalidDefinition, error_message
+from bot.mcp.errors import InvalidDefinition, RequestContext, error_message, record_request
 from bot.mcp.failures import DescribeFailure, failed_listing, failed_prompt, failed_resource, root_cause
 from bot.mcp.redaction import Redaction
-from bot.mcp.request_context import RequestContext, record_request
-from bot.mcp.server.activity import ActivityTracker
 from bot.mcp.server.capabilities import CapabilityFetcher, ListingSchedule
 from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.output import LEVEL, StderrTail, StrayLine
 from bot.mcp.server.resource_cache import ResourceCache
 from bot.mcp.server.retry import ConnectionTiming
-from bot.mcp.server.state import Event, State, is_serving
-from bot.mcp.server.status import ServerStatusTracker
+from bot.mcp.server.status import Event, ServerStatusTracker, State, is_serving
 from bot.mcp.server_requests import uri_of
 from bot.mcp.transports.open import open_transport
 

@@ -27,7 +27,7 @@ from bot.mcp.errors import cause_and_fix
 from bot.mcp.redaction import Redaction
 from bot.mcp.server.connection import Connection
 from bot.mcp.server.dependencies import ConnectionDependencies
-from bot.mcp.server.state import can_connect_for_call, has_session
+from bot.mcp.server.status import can_connect_for_call, has_session
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)

@@ -21,8 +21,16 @@ import httpx2
 
 from bot.i18n import gettext_lazy
 from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_allowed
-from bot.mcp.errors import COMPRESSED, LARGEST_ANSWER, TOO_LARGE, InvalidDefinition, lazy_reason, without_stop
-from bot.mcp.request_context import RequestContext, current_request
+from bot.mcp.errors import (
+    COMPRESSED,
+    LARGEST_ANSWER,
+    TOO_LARGE,
+    InvalidDefinition,
+    RequestContext,
+    current_request,
+    lazy_reason,
+    without_stop,
+)
 
 KEPT_SECONDS = 1.5
 """Seconds until an unused connection is closed. Servers close theirs after two (gunicorn) or five seconds (uvicorn,

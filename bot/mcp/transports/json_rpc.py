@@ -33,8 +33,7 @@ from mcp.types.version import LATEST_MODERN_VERSION
 from pydantic import BaseModel, ValidationError
 
 from bot.domain.servers import ServerConfig
-from bot.mcp.errors import CONNECTION_BROKE, NOT_RPC
-from bot.mcp.request_context import current_request
+from bot.mcp.errors import CONNECTION_BROKE, NOT_RPC, current_request
 from bot.mcp.results import error_text
 from bot.mcp.review import generic_name
 from bot.mcp.sdk import HTTP_ERROR, OutgoingStream, TransportStreams, request_within_origin

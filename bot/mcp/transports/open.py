@@ -33,15 +33,13 @@ from mcp.types.jsonrpc import RequestId
 
 from bot.domain.servers import HttpKind, HttpTransport, Protocol, ServerConfig, StdioTransport
 from bot.mcp.config.checks import AllowedTargets, Resolve, check_start
-from bot.mcp.errors import TOO_DEEP, WITHOUT_ID
+from bot.mcp.errors import TOO_DEEP, WITHOUT_ID, current_request, record_request
 from bot.mcp.oauth.tokens import AuthTransport, TokenProvider
-from bot.mcp.request_context import current_request, record_request
 from bot.mcp.sdk import ReadStream, TransportStreams, WriteStream
 from bot.mcp.server.output import StderrTail, StrayLine
 from bot.mcp.transports.http import GuardedTransport, http_client, pool
 from bot.mcp.transports.json_rpc import json_rpc_client
-from bot.mcp.transports.messages import CUT, canonical_id, unreadable
-from bot.mcp.transports.repair import LISTINGS, repair_response
+from bot.mcp.transports.messages import CUT, LISTINGS, canonical_id, repair_response, unreadable
 from bot.mcp.transports.sse import sse_client
 from bot.mcp.transports.stdio import child_process
 from bot.mcp.transports.streamable import AnswerReader, streamable_client
