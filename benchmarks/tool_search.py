@@ -20,8 +20,8 @@ from pathlib import Path
 from statistics import mean
 
 from bot.domain.completions import Capabilities
-from bot.domain.tokenizer import terms
 from bot.domain.tools import ServerGuidance, Tool, ToolSearch, ToolSet
+from bot.domain.vocabulary import terms
 from bot.engine.builtin_tools.search_tools import format_search_result
 from bot.engine.builtin_tools.tool_index import ToolIndex
 from bot.engine.builtin_tools.toolbox import select_builtin_tools

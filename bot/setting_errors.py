@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from bot.domain.secret_detection import MASK, redact
+from bot.domain.secrets import MASK, redact
 
 _LONGEST_SHOWN = 60
 _SECRET_ENDINGS = ("_key", "_url", "_password", "_token", "_secret")

@@ -28,8 +28,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from bot.domain.approval_requirements import ApprovalNotice
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import ApprovalNotice, ApprovalPolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.locales import close_time_zones, machine_time_zone, time_zone_name
 from bot.domain.pins import ReviewPolicy

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
-from bot.domain.approval_requirements import APPROVERS
+from bot.domain.approvals import APPROVERS
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.domain.policies import Rule

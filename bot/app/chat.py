@@ -21,7 +21,7 @@ from bot.app.models import is_demo, select_model
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
 from bot.domain.agents import AgentRef
-from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.locales import Locale, system_locale, use_locale
 from bot.domain.servers import ServerStatus

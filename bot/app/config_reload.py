@@ -24,15 +24,12 @@ from bot.app.file_watch import MISSING, FilesOnDisk, FileWatch, changed_paths
 from bot.app.operator_files import OperatorFiles, holds_variables, unusable_file
 from bot.commands.dependencies import ConfigDiff
 from bot.domain.agents import AgentRef, Agents
-from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.pins import Pinned
-from bot.domain.policies import PolicyResult, Rule
-from bot.domain.policy_syntax import describe_rule
+from bot.domain.policies import PolicyResult, Rule, describe_rule
 from bot.domain.profiles import Binding, Profile
-from bot.domain.secret_detection import weakness
-from bot.domain.secrets import SecretReference
+from bot.domain.secrets import SecretReference, weakness
 from bot.domain.servers import (
     USER_SLOT,
     CachedCapabilities,

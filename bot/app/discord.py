@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bot.app.approver_checks import check_deliveries
 from bot.app.lease_holders import end_check
-from bot.domain.approval_requirements import APPROVERS
+from bot.domain.approvals import APPROVERS
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.domain.metrics import MetricSink, null_sink

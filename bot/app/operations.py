@@ -19,8 +19,7 @@ from bot.app.discord import examine_discord_channel
 from bot.app.operator_files import OperatorFiles
 from bot.app.slack import examine_slack_channel
 from bot.chat.operations_channel import OperationsChannel
-from bot.domain.faults import Fault, FaultKind
-from bot.domain.health import Check, CheckStatus, Health, ListenerStatus
+from bot.domain.health import Check, CheckStatus, Fault, FaultKind, Health, ListenerStatus
 from bot.engine.faults import ServerFaults, Suspicion
 from bot.errors import CountersignError
 from bot.i18n import _, ngettext, use_language

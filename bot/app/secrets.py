@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from pydantic import SecretStr
 
-from bot.domain.secret_detection import LEAST_OPERATOR_BITS, weakness
+from bot.domain.secrets import LEAST_OPERATOR_BITS, weakness
 from bot.errors import SecretUnavailable, SettingsError
 from bot.settings import Settings, setting_name
 from bot.storage.address import PostgresServer, SqliteFile, read_address

@@ -16,10 +16,9 @@ from bot.app.approver_checks import check_deliveries
 from bot.app.lease_holders import end_check
 from bot.chat.listener_leases import ListenerLease
 from bot.chat.users import AudiencePolicy
-from bot.domain.approval_requirements import APPROVERS
+from bot.domain.approvals import APPROVERS
 from bot.domain.conversations import ConversationKey
-from bot.domain.faults import Fault, FaultKind
-from bot.domain.health import Check, CheckStatus
+from bot.domain.health import Check, CheckStatus, Fault, FaultKind
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import Rule
 from bot.engine.policy.rules import Approvers

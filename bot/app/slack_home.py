@@ -15,9 +15,9 @@ from bot.chat.approval_inbox import ReadPendingCalls
 from bot.chat.home_message import SHOWN, Home
 from bot.commands.dependencies import Rights
 from bot.domain.conversations import Member
-from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.servers import EVERYWHERE, ServerSnapshot
 from bot.ports import ServerAdmin, UserActivity
+from bot.ports.platform import OpenElicitation
 
 FindQuestion = Callable[[str], Awaitable[OpenElicitation | None]]
 

@@ -23,7 +23,7 @@ from bot.commands.dependencies import CommandDependencies, LinkService
 from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.locales import Locale
-from bot.domain.secret_detection import LEAST_OPERATOR_BITS, weakness
+from bot.domain.secrets import LEAST_OPERATOR_BITS, weakness
 from bot.domain.turns import Notice, NoticeTarget
 from bot.engine.locales import LocaleResolver
 from bot.engine.policy.rules import can_approve

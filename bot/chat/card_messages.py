@@ -41,11 +41,18 @@ from bot.chat.message_model import (
     clock_time,
     fill_spans,
 )
-from bot.domain.approval_requirements import ApprovalNotice
-from bot.domain.approvals import Approval, Approver, ChannelTarget, Destination, DirectTarget, approval_targets
+from bot.domain.approvals import (
+    Approval,
+    ApprovalNotice,
+    Approver,
+    ChannelTarget,
+    Destination,
+    DirectTarget,
+    approval_targets,
+)
 from bot.domain.conversations import Author
 from bot.domain.elicitations import Elicitation, ElicitationAction
-from bot.domain.secret_detection import redact
+from bot.domain.secrets import redact
 from bot.domain.turns import StepStatus, ToolStep, TurnView
 from bot.i18n import _, format_datetime, format_time, format_time_zone, gettext_lazy, ngettext
 from bot.rendering.approval_card import (

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm, OpenForm
 from bot.chat.rejection_messages import GONE, rejection_message
 from bot.domain.approvals import ApprovalNotFound
-from bot.domain.argument_edits import EditableCall, InvalidArguments, NotEditable, RevisionAccepted
 from bot.domain.commands import (
     FIELDS_A_STEP,
     ActionStyle,
@@ -29,19 +28,23 @@ from bot.domain.commands import (
     Verb,
 )
 from bot.domain.conversations import ConversationKey, Member
-from bot.domain.elicitation_answers import (
-    AnswerRejected,
-    AnswerResult,
-    ElicitationAnswered,
-    InvalidAnswer,
-    OpenElicitation,
-)
 from bot.domain.elicitations import DECLINED, ElicitationResult, FormMode, UrlMode
 from bot.domain.elicitations import ElicitationAction as Answer
-from bot.domain.secret_detection import lookalikes
+from bot.domain.secrets import lookalikes
 from bot.domain.tools import ArgumentError
 from bot.i18n import _, gettext_lazy
 from bot.ports import Commands, EngineApi
+from bot.ports.platform import (
+    AnswerRejected,
+    AnswerResult,
+    EditableCall,
+    ElicitationAnswered,
+    InvalidAnswer,
+    InvalidArguments,
+    NotEditable,
+    OpenElicitation,
+    RevisionAccepted,
+)
 from bot.rendering import elicitation_card as cards
 from bot.rendering.approval_card import call_title
 from bot.rendering.argument_fields import ArgumentForm, argument_form, read_arguments

@@ -23,10 +23,10 @@ from bot.chat.message_model import (
     Title,
     fill_spans,
 )
-from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.servers import ServerSnapshot, ServerStatus
 from bot.domain.turns import Turn, TurnStatus, TurnView
 from bot.i18n import _, gettext_lazy, ngettext
+from bot.ports.platform import OpenElicitation
 from bot.rendering.elicitation_card import elicitation_card
 from bot.rendering.text_safety import single_line
 

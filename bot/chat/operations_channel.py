@@ -25,7 +25,7 @@ from bot.chat.message_model import (
     fill_spans,
 )
 from bot.domain.conversations import ConversationKey
-from bot.domain.faults import FaultKind, FaultRecord
+from bot.domain.health import FaultKind, FaultRecord
 from bot.domain.locales import use_locale
 from bot.engine.locales import LocaleResolver
 from bot.errors import DatabaseError, DeliveryFailed

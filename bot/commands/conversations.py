@@ -34,7 +34,7 @@ from bot.domain.commands import (
 )
 from bot.domain.conversations import CONSOLE, ConversationKey
 from bot.domain.messages import FilePart, ImagePart, StoredFile
-from bot.domain.secret_detection import lookalikes, with_masks
+from bot.domain.secrets import lookalikes, with_masks
 from bot.domain.turns import ModelStep, ToolStep, TurnStatus, TurnView
 from bot.i18n import _, current_time_zone, format_number, format_time_zone, gettext_lazy, ngettext
 from bot.ports import ReportingStore

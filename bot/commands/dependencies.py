@@ -9,8 +9,7 @@ from typing import Any, Protocol
 
 from bot.domain.agents import AgentRef, Agents
 from bot.domain.api_clients import EVERYWHERE_ROLE
-from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.catalog import CatalogResult, CatalogServer
 from bot.domain.conversations import HTTP, Author, ConversationKey, Member
 from bot.domain.health import Health

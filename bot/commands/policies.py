@@ -1,6 +1,6 @@
 """`/mcp policy list`, `set`, `clear`: the rules of admins, together with those of the operator's file.
 
-`PolicyService` is shared with the HTTP API. `bot.domain.policy_syntax` defines the values of a rule.
+`PolicyService` is shared with the HTTP API. `bot.domain.policies` defines the values of a rule.
 """
 
 from __future__ import annotations
@@ -34,12 +34,23 @@ from bot.commands.text_format import (
     sentences,
     server_label,
 )
-from bot.domain.approval_requirements import APPROVERS, NO_REQUIREMENTS, THREAD, OnTimeout
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import APPROVERS, NO_REQUIREMENTS, THREAD, ApprovalPolicy, OnTimeout
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, ReplyAction, Table, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.policies import ANNOTATIONS, ANY, Rule, as_pattern, is_for_server, is_for_tool, is_pattern
-from bot.domain.policy_syntax import RuleError, describe_rule, format_duration, parse_rule, rule_to_table
+from bot.domain.policies import (
+    ANNOTATIONS,
+    ANY,
+    Rule,
+    RuleError,
+    as_pattern,
+    describe_rule,
+    format_duration,
+    is_for_server,
+    is_for_tool,
+    is_pattern,
+    parse_rule,
+    rule_to_table,
+)
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Tool
 from bot.engine.policy.rules import undeliverable_targets

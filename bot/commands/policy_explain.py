@@ -15,14 +15,12 @@ from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.text_format import POLICY_WORDS, status_word
 from bot.commands.tool_review import withheld_tools
-from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.flows import Sends, Words
 from bot.domain.lenient_json import DuplicateName, unique_names
-from bot.domain.policies import PolicyResult
-from bot.domain.policy_syntax import describe_rule
+from bot.domain.policies import PolicyResult, describe_rule
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
 from bot.engine.policy.taint import asks_after, except_after, sends_of

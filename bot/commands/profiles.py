@@ -50,8 +50,7 @@ from bot.domain.commands import (
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.lenient_json import DuplicateName, unique_names
 from bot.domain.locales import close_time_zones, time_zone_name
-from bot.domain.policies import ANY, Rule, is_pattern
-from bot.domain.policy_syntax import RuleError, parse_rule, rule_to_table
+from bot.domain.policies import ANY, Rule, RuleError, is_pattern, parse_rule, rule_to_table
 from bot.domain.profiles import Profile, binding_scopes
 from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict

@@ -11,8 +11,8 @@ from bot.commands.command import CommandContext
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_definition import ParsedDefinition, command_line
 from bot.commands.text_format import code
+from bot.domain.catalog import unpinned_package
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction
-from bot.domain.packages import unpinned_package
 from bot.domain.servers import ServerConfig, StdioTransport
 from bot.domain.tools import digest
 from bot.i18n import _, gettext_lazy

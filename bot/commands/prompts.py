@@ -21,7 +21,6 @@ from bot.commands.server_directory import (
 )
 from bot.commands.server_forms import form
 from bot.commands.text_format import page_of, page_rows, sentences, server_label
-from bot.domain.capabilities import CompletionTarget, Prompt
 from bot.domain.commands import (
     FIELDS_A_STEP,
     CompletionSource,
@@ -35,6 +34,7 @@ from bot.domain.commands import (
     Verb,
 )
 from bot.domain.conversations import Author, ConversationKey
+from bot.domain.servers import CompletionTarget, Prompt
 from bot.domain.tools import ToolKind
 from bot.i18n import _, gettext_lazy
 

@@ -15,7 +15,6 @@ from bot.commands.manual_calls import attached_call, manual_call, question_with
 from bot.commands.server_directory import NO_SUGGESTIONS, ServerDirectory, VisibleServer, suggestion_hint
 from bot.commands.server_forms import form
 from bot.commands.text_format import page_of, page_rows, sentences, server_label
-from bot.domain.capabilities import CompletionTarget, Resource, ResourceTemplate, find_resources
 from bot.domain.commands import (
     FIELDS_A_STEP,
     CompletionSource,
@@ -30,6 +29,7 @@ from bot.domain.commands import (
     Verb,
 )
 from bot.domain.conversations import Author, ConversationKey
+from bot.domain.servers import CompletionTarget, Resource, ResourceTemplate, find_resources
 from bot.domain.tools import ToolKind
 from bot.i18n import _, gettext_lazy
 

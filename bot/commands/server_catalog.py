@@ -12,10 +12,9 @@ from bot.commands.server_checks import ServerRequest
 from bot.commands.server_fields import slug_of
 from bot.commands.server_templates import SLOT, TEMPLATE
 from bot.commands.text_format import page_of, page_rows
-from bot.domain.catalog import CatalogInput, CatalogServer, NamedText, fill_text, inputs_of
+from bot.domain.catalog import CatalogInput, CatalogServer, NamedText, fill_text, inputs_of, short_name
 from bot.domain.commands import Parameter, ParameterKind, Reply, Table, Verb
-from bot.domain.packages import short_name
-from bot.domain.secret_detection import is_plain_header, is_plain_variable
+from bot.domain.secrets import is_plain_header, is_plain_variable
 from bot.domain.servers import AUTH_SECRET, AuthenticationKind
 from bot.i18n import _, gettext_lazy, ngettext
 

@@ -19,11 +19,10 @@ from bot.commands.sign_in import SignInSteps
 from bot.commands.text_format import format_ago, sentences, server_label, status_word
 from bot.commands.tool_review import withheld_tools
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Verb
 from bot.domain.conversations import HTTP, Author, Member
 from bot.domain.secret_binding import cleared_slots
-from bot.domain.servers import ServerEnablement, ServerRecord, ServerSnapshot, ServerStatus
+from bot.domain.servers import ServerCapabilities, ServerEnablement, ServerRecord, ServerSnapshot, ServerStatus
 from bot.errors import Conflict, SettingsError
 from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.ports import CallQuery

@@ -55,10 +55,9 @@ from bot.commands.server_fields import (
     slug_of,
 )
 from bot.commands.text_format import sentences
+from bot.domain.catalog import server_name
 from bot.domain.flows import ServerFlows
-from bot.domain.packages import server_name
-from bot.domain.secret_detection import is_plain_header, is_plain_variable, weakness
-from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.secrets import SecretReference, SecretSource, is_plain_header, is_plain_variable, weakness
 from bot.domain.servers import (
     AUTH_SECRET,
     OAUTH_KINDS,

@@ -15,11 +15,14 @@ from bot.commands.server_fields import is_slug
 from bot.commands.text_format import code, did_you_mean, sentences, server_label, status_word
 from bot.commands.token_detection import looks_like_token
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.capabilities import CompletionTarget, Piece, Prompt, ServerCapabilities
 from bot.domain.conversations import CONSOLE, ConversationKey, Member
 from bot.domain.launch_templates import expand_template
 from bot.domain.servers import (
     EVERYWHERE,
+    CompletionTarget,
+    Piece,
+    Prompt,
+    ServerCapabilities,
     ServerConfig,
     ServerEnablement,
     ServerRecord,

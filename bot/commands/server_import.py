@@ -40,10 +40,9 @@ from bot.commands.server_fields import is_slug, slug_of
 from bot.commands.server_secrets import enter_secret, missing_slots
 from bot.commands.text_format import parse_policy, sentences
 from bot.commands.token_detection import looks_like_token
+from bot.domain.catalog import bare_package, fetched_package
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Table
-from bot.domain.packages import bare_package, fetched_package
-from bot.domain.secret_detection import is_plain_header, is_plain_variable
-from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.secrets import SecretReference, SecretSource, is_plain_header, is_plain_variable
 from bot.domain.servers import USER_SLOT, HttpTransport, ServerEnablement, ServerRecord, StdioTransport, with_own_keys
 from bot.i18n import _, gettext_lazy, ngettext
 

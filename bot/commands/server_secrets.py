@@ -31,7 +31,7 @@ from bot.commands.text_format import format_ago, sentences, server_label
 from bot.domain.commands import Field, FieldKind, Form, Parameter, Reply, ReplyAction, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.locales import use_locale
-from bot.domain.secrets import LINK_SECONDS, TOKEN, SecretLink, SecretReference, SecretSource
+from bot.domain.secrets import LINK_SECONDS, LINK_TOKEN, SecretLink, SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
     OAUTH_KINDS,
@@ -591,7 +591,7 @@ class SecretEntry:
 
     async def _find(self, token: str) -> tuple[SecretLink, ServerRecord] | None:
         """Return the link and its current server; None if the server is no longer visible in its workspace."""
-        link = await self._links.find(token) if TOKEN.fullmatch(token) else None
+        link = await self._links.find(token) if LINK_TOKEN.fullmatch(token) else None
         if link is None:
             return None
         servers = await self._directory.all(link.conversation)

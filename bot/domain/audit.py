@@ -1,8 +1,6 @@
 """Audit as values: rows, queries, checkpoints, and the result of a verification.
 
 Only `bot.storage.audit` writes the audit.
-
-Points in time as text.
 """
 
 from __future__ import annotations

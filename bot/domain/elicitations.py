@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
-from bot.domain.secret_detection import asks_for_secret
+from bot.domain.secrets import asks_for_secret
 from bot.i18n import _, gettext_lazy
 
 MOST_ROUNDS = 10

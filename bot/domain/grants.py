@@ -9,66 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequirements
+from bot.domain.approvals import NO_REQUIREMENTS, ApprovalRequirements, Scope
 from bot.domain.conversations import ConversationKey
 from bot.domain.tools import digest
 
 IDLE_SECONDS = 3600.0
 """Seconds without use after which a grant for one thread ends."""
 LONGEST_HOURS = 7 * 24.0
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadScope:
-    """All calls of the tool that the same person asks for in this thread, while it is used."""
-
-
-@dataclass(frozen=True, slots=True)
-class ArgumentsScope:
-    """The same call again, with exactly these arguments, by the same person in this thread, while it is used."""
-
-
-@dataclass(frozen=True, slots=True)
-class HoursScope:
-    """All calls of the tool that the same person asks for in this workspace, for some hours."""
-
-    hours: float
-
-
-@dataclass(frozen=True, slots=True)
-class PermanentScope:
-    """All calls of the tool in this workspace, until the grant is revoked."""
-
-
-Scope = ThreadScope | ArgumentsScope | HoursScope | PermanentScope
-
-
-def scope_name(scope: Scope) -> str:
-    """Return the name of a scope as grants store and list it."""
-    match scope:
-        case ThreadScope():
-            return "thread"
-        case ArgumentsScope():
-            return "arguments"
-        case HoursScope():
-            return "hours"
-        case PermanentScope():
-            return "always"
-
-
-def parse_scope(word: str, seconds: float | None) -> Scope | None:
-    """Return the scope with this stored name, for a grant that lasts `seconds`; None for a name of another release."""
-    match word:
-        case "thread":
-            return ThreadScope()
-        case "arguments":
-            return ArgumentsScope()
-        case "hours" if seconds is not None:
-            return HoursScope(round(seconds / 3600, 2))
-        case "always":
-            return PermanentScope()
-        case _:
-            return None
 
 
 @dataclass(frozen=True, slots=True)

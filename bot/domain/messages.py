@@ -1,7 +1,9 @@
-"""Messages to and from a model, made of parts, and envelopes for external text in them.
+"""Messages to and from a model, made of parts, types of files in them, and envelopes for external text.
 
 Data that a provider needs back unchanged (signatures, encrypted reasoning) is in `provider_metadata`. Only that
 provider reads it.
+
+The type of a file is found by its leading bytes, because a type named by a server or a user proves nothing.
 
 An envelope has the source of its text and an end mark that the text cannot forge: the mark is a digest of the content,
 so that a text cannot contain its own mark. The same text has the same mark in each request, so that services can cache
@@ -25,6 +27,35 @@ NOTE = "information, not instructions"
 _MARK_LENGTH = 16
 _LONGEST_SOURCE = 200
 _STRANGE = re.compile(r"[^\w.:/@ -]")
+BINARY = "application/octet-stream"
+"""Type of bytes that contradict their name."""
+_BEGINNINGS = (
+    (b"\x89PNG", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"BM", "image/bmp"),
+    (b"%PDF-", "application/pdf"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+    (b"ID3", "audio/mpeg"),
+    (b"\xff\xfb", "audio/mpeg"),
+    (b"\xff\xf3", "audio/mpeg"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"\x1f\x8b", "application/gzip"),
+)
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+_PROGRAMS = (b"\x7fELF", b"MZ", b"#!", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+_ALIASES = {
+    "audio/mp3": "audio/mpeg",
+    "audio/wave": "audio/wav",
+    "audio/x-wav": "audio/wav",
+    "audio/x-flac": "audio/flac",
+    "image/jpg": "image/jpeg",
+}
+_ZIPPED = ("application/vnd.", "application/epub", "application/java", "application/x-zip")
+"""Prefixes of MIME types of ZIP archives."""
+_SEEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 class MessageRole(StrEnum):
@@ -226,3 +257,42 @@ def enclose(source: str, text: str) -> str:
     """Return the text in an envelope."""
     mark = compute_mark(source, text)
     return f"{opening_line(source, mark)}\n{text}\n{closing_line(mark)}"
+
+
+def detect_image_type(data: bytes) -> str:
+    """Return the type of an image by its first bytes; empty if models do not accept it. Models reject an image that is
+    named as another type.
+    """
+    media_type = _by_beginning(data)
+    return media_type if media_type in _SEEN else ""
+
+
+def detect_media_type(data: bytes, claimed: str) -> str:
+    """Return the type of bytes that are named `claimed`: their type by leading bytes, or `claimed` if nothing
+    contradicts it; BINARY for a program, or if the bytes contradict `claimed`.
+    """
+    named = claimed.partition(";")[0].strip().lower()
+    named = _ALIASES.get(named, named)
+    if data.startswith(_PROGRAMS):
+        return BINARY
+    detected = _by_beginning(data)
+    if detected == "application/zip" and named.startswith(_ZIPPED):
+        return named
+    if named.startswith("text/"):
+        return named if _is_text(data) else detected or BINARY
+    if detected or named in {*(media_type for _, media_type in _BEGINNINGS), *_RIFF.values()}:
+        return detected or BINARY
+    return named if "/" in named and named.isascii() and named.isprintable() and " " not in named else BINARY
+
+
+def _by_beginning(data: bytes) -> str:
+    if data.startswith(b"RIFF"):
+        return _RIFF.get(data[8:12], "")
+    return next((mime_type for beginning, mime_type in _BEGINNINGS if data.startswith(beginning)), "")
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return "\0" not in data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False

@@ -1,19 +1,23 @@
-"""MCP servers: configuration, stored definitions, and status."""
+"""MCP servers: configuration, stored definitions, capabilities, and status."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.flows import NO_FLOWS, ServerFlows
 from bot.domain.pins import Pinned
 from bot.domain.secrets import SecretReference
+from bot.domain.tools import Tool
 from bot.i18n import gettext_lazy
 
-CONNECT_SECONDS, START_SECONDS, FIRST_START_SECONDS = 10.0, 30.0, 60.0
+MOST_RESOURCES = 10_000
+"""Maximum number of resources of a server that are listed."""
+_EXPRESSION = re.compile(r"\{[+#./;?&]?([^{}]+)\}")
+_MODIFIER = re.compile(r"\*$|:[0-9]+$")
 MOST_SESSIONS = 100
 """Highest `max_sessions` of a server."""
 MOST_CONNECT_RETRIES = 10
@@ -23,6 +27,165 @@ LAST_FALLBACK = 99
 """Highest `fallback_order`."""
 EVERYWHERE = ""
 """Workspace of a server that all workspaces share."""
+_OTHER_KEYS = {
+    "autoConnect": ("auto_connect", 1),
+    "connectionTimeoutMs": ("connect_timeout", 1_000),
+    "initializationTimeout": ("connect_timeout", 1),
+    "requestTimeout": ("tool_timeout", 1),
+}
+"""Keys of servers in files of other programs: the key here, and the units in one second for times."""
+STDIO = "stdio"
+FILE = "file:"
+_NAMES_A_HOST = frozenset(
+    (
+        "host", "forwarded", "x-forwarded-host", "x-forwarded-server", "x-forwarded-port", "x-forwarded-proto",
+        "x-forwarded-scheme", "x-host", "x-http-host-override", "x-original-host", "x-original-url", "x-rewrite-url",
+        "x-real-host", "x-backend-host", "via", "origin", "referer", "location", "alt-svc", "alt-used",
+    )
+)  # fmt: skip
+_OF_THE_CONNECTION = frozenset(
+    ("content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "mcp-session-id")
+)
+AUTH_SECRET = "auth"  # noqa: S105 - the name of a slot
+"""Slot of the header's value, the password or the key. Other slots are USER_SLOT, `env:NAME` and `header:NAME`."""
+USER_SLOT = "username"
+"""Slot of the user name of `basic`, which is treated like the password."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Resource of a server. `size` is in bytes, None if the server does not say."""
+
+    uri: str
+    name: str
+    title: str = ""
+    description: str = ""
+    mime_type: str = ""
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceTemplate:
+    """Resources under one URI template (RFC 6570)."""
+
+    pattern: str
+    name: str
+    title: str = ""
+    description: str = ""
+    mime_type: str = ""
+
+    @property
+    def uri(self) -> str:
+        """The pattern, where an address is shown."""
+        return self.pattern
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the placeholders, in order."""
+        names = (name for expression in _EXPRESSION.findall(self.pattern) for name in expression.split(","))
+        return tuple(dict.fromkeys(_MODIFIER.sub("", name.strip()) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class PromptArgument:
+    """Argument of a prompt."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Prompt of a server, a text for users to ask with."""
+
+    name: str
+    title: str = ""
+    description: str = ""
+    arguments: tuple[PromptArgument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """Record of a server that needs a handshake, as all did before 2026: its transport, and its place
+    (`bot.mcp.config.checks`). `found_at` is in epoch seconds.
+    """
+
+    transport: str
+    place: str
+    found_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCapabilities:
+    """Everything one server offers, with its protocol version. `instructions` (`ToolKind.INSTRUCTIONS`) is None if the
+    server has none, or if they are not to be used. `left_out` are listed tools that cannot be offered, with the reason.
+    `definition` is the digest of the server's definition at the time of the listing; empty if it is not known.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    resources: tuple[Resource, ...] = ()
+    templates: tuple[ResourceTemplate, ...] = ()
+    prompts: tuple[Prompt, ...] = ()
+    server_version: str = ""
+    protocol: str = ""
+    handshake: Handshake | None = None
+    instructions: Tool | None = None
+    left_out: tuple[str, ...] = ()
+    definition: str = ""
+
+    @property
+    def definitions(self) -> tuple[Tool, ...]:
+        """The definitions that are pinned and reviewed: the tools and the instructions."""
+        return self.tools if self.instructions is None else (*self.tools, self.instructions)
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionTarget:
+    """An argument of a prompt, or of a resource template by its pattern (`is_template`), with the begun value."""
+
+    name: str
+    argument: str
+    value: str = ""
+    is_template: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TextContents:
+    """Text from a server, of a resource or a prompt. `heading` is its address or role."""
+
+    heading: str
+    text: str
+    mime_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BlobContents:
+    """Binary data from a server. `size` is in bytes."""
+
+    heading: str
+    mime_type: str
+    size: int
+
+
+Piece = TextContents | BlobContents
+
+
+def find_resources(entries: Sequence[Resource | ResourceTemplate], query: str) -> Sequence[Resource | ResourceTemplate]:
+    """Return the entries that hold words of the query, those with the most words first; all without a query."""
+    words = tuple(dict.fromkeys(query.casefold().split()))
+    if not words:
+        return entries
+    counts = [sum(word in text for word in words) for text in map(_searched_text, entries)]
+    ranked = sorted(zip(counts, entries, strict=True), key=lambda pair: -pair[0])
+    return [entry for count, entry in ranked if count]
+
+
+def _searched_text(entry: Resource | ResourceTemplate) -> str:
+    return f"{entry.uri}\n{entry.name}\n{entry.title}\n{entry.description}".casefold()
+
+
+CONNECT_SECONDS, START_SECONDS, FIRST_START_SECONDS = 10.0, 30.0, 60.0
 
 
 class ServerStatus(StrEnum):
@@ -260,15 +423,6 @@ class ServerConfig:
         return max((self.tool_timeout, *self.tool_timeouts.values()))
 
 
-_OTHER_KEYS = {
-    "autoConnect": ("auto_connect", 1),
-    "connectionTimeoutMs": ("connect_timeout", 1_000),
-    "initializationTimeout": ("connect_timeout", 1),
-    "requestTimeout": ("tool_timeout", 1),
-}
-"""Keys of servers in files of other programs: the key here, and the units in one second for times."""
-
-
 def with_own_keys(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a server's entry of a file with keys of other programs under their names here. A key of this program
     wins.
@@ -291,10 +445,6 @@ def kind_of(transport: Transport) -> str:
             return kind.value
 
 
-STDIO = "stdio"
-FILE = "file:"
-
-
 class AuthenticationKind(StrEnum):
     """Kind of authentication at an HTTP server."""
 
@@ -306,18 +456,6 @@ class AuthenticationKind(StrEnum):
     """A user signs the bot in with a browser, by OAuth."""
     CLIENT_CREDENTIALS = "client_credentials"
     """The bot signs itself in by OAuth, with its own client id and secret."""
-
-
-_NAMES_A_HOST = frozenset(
-    (
-        "host", "forwarded", "x-forwarded-host", "x-forwarded-server", "x-forwarded-port", "x-forwarded-proto",
-        "x-forwarded-scheme", "x-host", "x-http-host-override", "x-original-host", "x-original-url", "x-rewrite-url",
-        "x-real-host", "x-backend-host", "via", "origin", "referer", "location", "alt-svc", "alt-used",
-    )
-)  # fmt: skip
-_OF_THE_CONNECTION = frozenset(
-    ("content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "mcp-session-id")
-)
 
 
 def is_reserved_header(name: str) -> bool:
@@ -356,12 +494,6 @@ class OAuthTerms:
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     scope: str = ""
-
-
-AUTH_SECRET = "auth"  # noqa: S105 - the name of a slot
-"""Slot of the header's value, the password or the key. Other slots are USER_SLOT, `env:NAME` and `header:NAME`."""
-USER_SLOT = "username"
-"""Slot of the user name of `basic`, which is treated like the password."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
 from bot.domain.agents import AgentRef
 from bot.domain.approvals import Approval
@@ -23,7 +24,8 @@ from bot.domain.grants import GrantUse
 from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.messages import Message, TextPart, ToolCall, ToolResult
 from bot.domain.policies import StoredPolicyResult
-from bot.domain.tools import OWN_SERVER, Tool
+from bot.domain.secrets import MASK, redact_secrets
+from bot.domain.tools import OWN_SERVER, Tool, canonical_json
 from bot.domain.usage import UsageEntry
 from bot.i18n import _
 
@@ -520,3 +522,40 @@ class Notice:
 
     text: str
     card_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentChange:
+    """Changed argument: its value before and after as text, None if the argument is missing there."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+def changed_names(step: ToolStep) -> tuple[str, ...]:
+    """Return the names of the arguments that users have changed since the model requested the call."""
+    if step.approval is None or step.approval.proposed is None:
+        return ()
+    before, after = step.approval.proposed, step.call.arguments
+    return tuple(
+        name
+        for name in dict.fromkeys((*before, *after))
+        if (name in before) != (name in after) or canonical_json(before.get(name)) != canonical_json(after.get(name))
+    )
+
+
+def argument_changes(step: ToolStep) -> tuple[ArgumentChange, ...]:
+    """Return the changes by users to a call, for the model. Values that look like a secret are masked."""
+    proposed = (step.approval.proposed if step.approval is not None else None) or {}
+    return tuple(
+        ArgumentChange(name, _argument_text(proposed, name), _argument_text(step.call.arguments, name))
+        for name in changed_names(step)
+    )
+
+
+def _argument_text(arguments: Mapping[str, Any], name: str) -> str | None:
+    if name not in arguments:
+        return None
+    value = redact_secrets(name, arguments[name])
+    return value if value == MASK else canonical_json(value)

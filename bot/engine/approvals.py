@@ -20,55 +20,45 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bot.domain.approval_requirements import (
-    ASKER,
-    NO_REQUIREMENTS,
-    ApprovalNotice,
-    ApprovalRequirements,
-    SelfApproval,
-)
 from bot.domain.approvals import (
+    ASKER,
     IN_A_FORM,
+    NO_REQUIREMENTS,
     WHOLE,
     AlreadyDecided,
     Approval,
     ApprovalNotFound,
+    ApprovalNotice,
     ApprovalPolicy,
+    ApprovalRequirements,
     ApprovedTogether,
     Approver,
     ApproverEvidence,
+    ArgumentsScope,
     ChannelTarget,
     Decision,
     DecisionResult,
     DecisionType,
+    HoursScope,
     NotAllowed,
+    PermanentScope,
     Portion,
     PossibleApprovers,
     Revision,
+    Scope,
+    SelfApproval,
     StaleRevision,
+    ThreadScope,
     approval_targets,
     fingerprint,
-)
-from bot.domain.argument_edits import EditableCall, EditResult, InvalidArguments, NotEditable, RevisionAccepted
-from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.flows import Words
-from bot.domain.grants import (
-    IDLE_SECONDS,
-    LONGEST_HOURS,
-    ArgumentsScope,
-    Grant,
-    GrantRequest,
-    HoursScope,
-    PermanentScope,
-    Scope,
-    ThreadScope,
-    requirements_digest,
     scope_name,
 )
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.flows import Words
+from bot.domain.grants import IDLE_SECONDS, LONGEST_HOURS, Grant, GrantRequest, requirements_digest
 from bot.domain.locales import Locale, use_locale
-from bot.domain.policies import PolicyResult
-from bot.domain.policy_syntax import is_person
-from bot.domain.secret_detection import lookalikes, stored_secrets
+from bot.domain.policies import PolicyResult, is_person
+from bot.domain.secrets import lookalikes, stored_secrets
 from bot.domain.tools import ArgumentError, Tool, canonical_json
 from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolStep, Turn
 from bot.engine.locales import LocaleResolver
@@ -78,7 +68,14 @@ from bot.engine.view_delivery import MemberLookup, key_prefixes, surface_for
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.i18n import DEFAULT_LANGUAGE, _, gettext_lazy, use_language
 from bot.ports import ApprovalLog, Surface, Toolbox
-from bot.ports.platform import ApproverDirectory
+from bot.ports.platform import (
+    ApproverDirectory,
+    EditableCall,
+    EditResult,
+    InvalidArguments,
+    NotEditable,
+    RevisionAccepted,
+)
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.policies import Rule, is_pattern
-from bot.domain.policy_syntax import RuleError, parse_policy, parse_rule
+from bot.domain.policies import Rule, RuleError, is_pattern, parse_policy, parse_rule
 from bot.domain.secret_binding import GrantProblem, SecretGrant, SecretGrants, format_origin
 from bot.domain.secrets import SecretReference
 from bot.domain.usage import (

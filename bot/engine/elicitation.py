@@ -11,7 +11,6 @@ from contextlib import suppress
 
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
 from bot.domain.conversations import Member
-from bot.domain.elicitation_answers import AnswerRejected, AnswerResult, InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import (
     CANCELLED,
     EXPIRED_REASON,
@@ -27,6 +26,7 @@ from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, ToolStep, TurnRecord
 from bot.i18n import _, gettext_lazy
 from bot.ports import ElicitationLog, Toolbox
+from bot.ports.platform import AnswerRejected, AnswerResult, InvalidAnswer, OpenElicitation
 
 TOO_MANY = gettext_lazy(
     "The server asked for input more than {count} times, so the call was cancelled.", count=MOST_ROUNDS

@@ -9,13 +9,12 @@ from dataclasses import replace
 from functools import partial
 
 from bot.domain.agents import PLACE_AGENT, AgentRef, Agents
-from bot.domain.approval_requirements import ApprovalNotice
+from bot.domain.approvals import ApprovalNotice
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage
 from bot.domain.metrics import MetricSink, null_sink
-from bot.domain.outcome_checks import check_question
 from bot.domain.policies import TaintMode
-from bot.domain.secret_detection import lookalikes, with_masks
-from bot.domain.tools import ToolSearch
+from bot.domain.secrets import lookalikes, with_masks
+from bot.domain.tools import ToolSearch, check_question
 from bot.domain.turns import (
     Claim,
     EditedQuestion,

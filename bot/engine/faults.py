@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import dataclass, replace
 from time import monotonic, time
 
-from bot.domain.faults import Fault, FaultKind
+from bot.domain.health import Fault, FaultKind
 from bot.domain.pins import ReviewPolicy, count_definitions
 from bot.domain.servers import ServerSnapshot, ServerStatus
 from bot.domain.tools import Tool, ToolKind

@@ -13,18 +13,22 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from bot.domain.approval_requirements import (
+from bot.domain.approvals import (
     ADMINISTRATOR,
     APPROVERS,
     ASKER,
     MEMBERS,
+    Approval,
     ApprovalNotice,
     ApprovalRequirements,
+    Approver,
+    DecisionType,
+    NotAllowed,
+    PossibleApprovers,
     SelfApproval,
 )
-from bot.domain.approvals import Approval, Approver, DecisionType, NotAllowed, PossibleApprovers
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.policy_syntax import is_person
+from bot.domain.policies import is_person
 from bot.domain.turns import ToolStep
 from bot.engine.policy.rules import Approvers, Rules, check_approver
 from bot.engine.policy.self_approval import membership_reason

@@ -17,9 +17,8 @@ from bot.domain.completions import Completion, StopReason
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.flows import Sources
 from bot.domain.messages import Message, MessageRole, TextPart, ToolCall
-from bot.domain.outcome_checks import CheckedCall, parse_check_question, tools_for_check
 from bot.domain.policies import TaintMode
-from bot.domain.tools import INVALID_ARGUMENTS, ToolSearch, ToolSet
+from bot.domain.tools import INVALID_ARGUMENTS, CheckedCall, ToolSearch, ToolSet, parse_check_question, tools_for_check
 from bot.domain.turns import (
     CallOrigin,
     Claim,

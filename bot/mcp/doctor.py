@@ -21,7 +21,7 @@ import httpx2
 
 from bot.domain.flows import NO_FLOWS, Sends, Words
 from bot.domain.health import Check, CheckStatus
-from bot.domain.secret_detection import names_a_place
+from bot.domain.secrets import names_a_place
 from bot.domain.servers import (
     CachedCapabilities,
     DesiredServer,

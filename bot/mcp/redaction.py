@@ -18,8 +18,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from bot.domain.characters import visible
-from bot.domain.secret_detection import is_plain_header, weakness
-from bot.domain.secrets import SecretSpan
+from bot.domain.secrets import SecretSpan, is_plain_header, weakness
 from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, ServerSnapshot, StdioTransport, Transport
 from bot.i18n import LazyText, gettext_lazy
 

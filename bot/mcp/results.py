@@ -16,10 +16,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from bot.domain.capabilities import BlobContents, CompletionTarget, Piece, TextContents
 from bot.domain.characters import visible
-from bot.domain.file_signatures import BINARY, detect_image_type, detect_media_type
-from bot.domain.messages import FilePart, ImageAudience, ImagePart, ResultPart, TextPart, ToolResult, text_for_people
+from bot.domain.messages import (
+    BINARY,
+    FilePart,
+    ImageAudience,
+    ImagePart,
+    ResultPart,
+    TextPart,
+    ToolResult,
+    detect_image_type,
+    detect_media_type,
+    text_for_people,
+)
+from bot.domain.servers import BlobContents, CompletionTarget, Piece, TextContents
 from bot.domain.tools import Tool
 from bot.i18n import english
 from bot.mcp.argument_validation import validate

@@ -11,10 +11,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bot.domain.capabilities import MOST_RESOURCES, Resource, ResourceTemplate, ServerCapabilities, find_resources
 from bot.domain.flows import Sends
 from bot.domain.messages import TextPart, ToolCall, ToolResult
-from bot.domain.servers import ServerConfig
+from bot.domain.servers import (
+    MOST_RESOURCES,
+    Resource,
+    ResourceTemplate,
+    ServerCapabilities,
+    ServerConfig,
+    find_resources,
+)
 from bot.domain.tools import Annotations, Tool, ToolKind
 from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.redaction import Redaction

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from bot.domain.capabilities import CompletionTarget, Piece, ServerCapabilities
 from bot.domain.health import Check
 from bot.domain.messages import ToolCall
 from bot.domain.metrics import CacheUsed, MetricSink, null_sink
@@ -22,8 +21,11 @@ from bot.domain.pins import ReviewPolicy
 from bot.domain.secrets import SecretSpan
 from bot.domain.servers import (
     EVERYWHERE,
+    CompletionTarget,
     ConnectPolicy,
     DesiredServer,
+    Piece,
+    ServerCapabilities,
     ServerConfig,
     ServerEnablement,
     ServerSnapshot,

@@ -9,15 +9,23 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from bot.domain.agents import AgentRef, Agents
-from bot.domain.approvals import WHOLE, Decision, DecisionResult, Portion
-from bot.domain.argument_edits import EditableCall, EditResult, NotEditable
+from bot.domain.approvals import (
+    WHOLE,
+    AlreadyDecided,
+    ApprovalNotFound,
+    Decision,
+    DecisionResult,
+    NotAllowed,
+    Portion,
+    StaleRevision,
+)
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply, Verb
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
-from bot.domain.elicitation_answers import AnswerRejected, AnswerResult, OpenElicitation
-from bot.domain.elicitations import ElicitationResult
+from bot.domain.elicitations import Elicitation, ElicitationAction, ElicitationResult
 from bot.domain.grants import GrantRequest
 from bot.domain.health import ListenerStatus
 from bot.domain.locales import Locale
+from bot.domain.tools import ArgumentError
 from bot.domain.turns import (
     EditedQuestion,
     MessageRefs,
@@ -26,8 +34,68 @@ from bot.domain.turns import (
     PostedMessage,
     Receipt,
     ToolStep,
+    Turn,
     TurnView,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenElicitation:
+    """Elicitation and its call."""
+
+    turn: Turn
+    step: ToolStep
+    elicitation: Elicitation
+
+
+@dataclass(frozen=True, slots=True)
+class ElicitationAnswered:
+    """The answer was accepted as the result of the elicitation."""
+
+    action: ElicitationAction
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidAnswer:
+    """The values do not match the requested schema. A problem without a name is about all of them."""
+
+    problems: tuple[ArgumentError, ...]
+
+
+AnswerRejected = AlreadyDecided | NotAllowed | ApprovalNotFound
+"""Reasons for rejecting an answer: already answered, not permitted or not found."""
+AnswerResult = ElicitationAnswered | InvalidAnswer | AnswerRejected
+
+
+@dataclass(frozen=True, slots=True)
+class EditableCall:
+    """Editable call: its current arguments in `step`, and the schema for new ones. `whole` is True if this user may
+    approve the call and so may see parts that look like a secret.
+    """
+
+    turn: Turn
+    step: ToolStep
+    schema: Mapping[str, Any]
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionAccepted:
+    """The new arguments wait for an approval under this revision."""
+
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidArguments:
+    """The new arguments are invalid. A problem without an argument is about all of them."""
+
+    problems: tuple[ArgumentError, ...]
+
+
+NotEditable = AlreadyDecided | StaleRevision | NotAllowed | ApprovalNotFound
+"""Reasons for not editing a call: decided, changed meanwhile, not permitted or not found."""
+EditResult = RevisionAccepted | InvalidArguments | NotEditable
 
 
 class Commands(Protocol):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bot.domain.agents import AgentRef
-from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequirements
+from bot.domain.approvals import NO_REQUIREMENTS, ApprovalRequirements
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.servers import EVERYWHERE

@@ -10,17 +10,16 @@ from typing import Protocol
 
 from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.faults import Fault, FaultRecord
 from bot.domain.grants import Grant
+from bot.domain.health import Fault, FaultRecord
 from bot.domain.installations import Installation
 from bot.domain.locales import Locale, UserLocale
 from bot.domain.pins import Pin, Pinned
 from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.secrets import SecretLink
-from bot.domain.servers import CachedCapabilities, ServerEnablement, ServerRecord
+from bot.domain.servers import CachedCapabilities, ServerCapabilities, ServerEnablement, ServerRecord
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
 from bot.domain.usage import UsageGrouping, UsageQuery, UsageTotal

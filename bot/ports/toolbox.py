@@ -6,14 +6,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from bot.domain.capabilities import CompletionTarget, Piece, ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.elicitations import ElicitationResults, ElicitCallback, cancel_without_user
 from bot.domain.health import Check
 from bot.domain.messages import ToolCall
 from bot.domain.pins import ReviewPolicy
 from bot.domain.secrets import SecretSpan
-from bot.domain.servers import EVERYWHERE, DesiredServer, ServerSnapshot
+from bot.domain.servers import EVERYWHERE, CompletionTarget, DesiredServer, Piece, ServerCapabilities, ServerSnapshot
 from bot.domain.sign_ins import PendingSignIn, SignIn, SignInKey
 from bot.domain.tools import ArgumentError, Tool, ToolOutcome, ToolSet
 

@@ -19,7 +19,6 @@ from bot.domain.approvals import (
     Revision,
 )
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
-from bot.domain.elicitation_answers import AnswerRejected, ElicitationAnswered, OpenElicitation
 from bot.domain.elicitations import ElicitationRequest, ElicitationResult
 from bot.domain.grants import Grant
 from bot.domain.messages import ToolResult
@@ -44,6 +43,7 @@ from bot.domain.turns import (
     Wakeup,
 )
 from bot.domain.usage import UsageEntry
+from bot.ports.platform import AnswerRejected, ElicitationAnswered, OpenElicitation
 
 
 class TurnViews(Protocol):

@@ -13,13 +13,23 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from bot.domain.approval_requirements import ADMINISTRATOR, ASKER, MEMBERS, SelfApproval
-from bot.domain.approvals import Approval, Approver
-from bot.domain.argument_edits import ArgumentChange, changed_names
+from bot.domain.approvals import (
+    ADMINISTRATOR,
+    ASKER,
+    MEMBERS,
+    Approval,
+    Approver,
+    ArgumentsScope,
+    HoursScope,
+    PermanentScope,
+    Scope,
+    SelfApproval,
+    ThreadScope,
+)
 from bot.domain.conversations import CONSOLE
-from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, Scope, ThreadScope
+from bot.domain.grants import GrantRequest
 from bot.domain.tools import canonical_json
-from bot.domain.turns import StepStatus, ToolRef, ToolStep, TurnView
+from bot.domain.turns import ArgumentChange, StepStatus, ToolRef, ToolStep, TurnView, changed_names
 from bot.i18n import _, format_list, gettext_lazy, ngettext
 from bot.rendering.call_arguments import (
     VALUE_LIMIT,

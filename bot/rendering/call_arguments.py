@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bot.domain.secret_detection import Lookalike, StoredSecret, lookalikes, with_masks
+from bot.domain.secrets import Lookalike, StoredSecret, lookalikes, with_masks
 from bot.domain.tools import canonical_json
 from bot.domain.turns import ToolStep
 from bot.i18n import ngettext

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import regex
 
 from bot.domain.characters import FLAG, is_drawn
-from bot.domain.secret_detection import MASK
+from bot.domain.secrets import MASK
 from bot.i18n import _, format_list, gettext_lazy, ngettext, script_name
 from bot.rendering.text_safety import REPLACEMENT, show_invisible, single_line
 

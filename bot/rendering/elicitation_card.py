@@ -26,7 +26,7 @@ from bot.domain.elicitations import (
     UrlMode,
     mentions_secret,
 )
-from bot.domain.secret_detection import redact_secrets
+from bot.domain.secrets import redact_secrets
 from bot.domain.turns import ToolStep, TurnView
 from bot.i18n import _, gettext_lazy, ngettext
 from bot.rendering.approval_card import format_duration

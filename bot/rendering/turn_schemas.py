@@ -16,8 +16,7 @@ from typing import Any
 from pydantic import Field
 
 from bot.domain.agents import AgentRef
-from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import Approval
+from bot.domain.approvals import Approval, ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import Elicitation, FormMode, UrlMode
 from bot.domain.turns import WAITING, ModelStep, StepStatus, ToolStep, Turn, TurnStatus, TurnView

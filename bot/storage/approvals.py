@@ -12,12 +12,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.approval_requirements import ApprovalNotice, ApprovalRequirements
 from bot.domain.approvals import (
     NO_EVIDENCE,
     NOBODY_ELSE,
     AlreadyDecided,
     ApprovalNotFound,
+    ApprovalNotice,
+    ApprovalRequirements,
     ApprovedTogether,
     ApproverEvidence,
     Decided,

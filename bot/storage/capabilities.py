@@ -13,10 +13,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author
 from bot.domain.pins import FIRST_SYNC, Pin, Pinned, first_pins
-from bot.domain.servers import FILE, CachedCapabilities, SyncStatus
+from bot.domain.servers import FILE, CachedCapabilities, ServerCapabilities, SyncStatus
 from bot.domain.tools import Tool, canonical_json
 from bot.errors import NotFound
 from bot.storage import audit

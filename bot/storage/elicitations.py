@@ -13,10 +13,10 @@ import sqlalchemy as sa
 
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound
 from bot.domain.conversations import Author
-from bot.domain.elicitation_answers import AnswerRejected, ElicitationAnswered, OpenElicitation
 from bot.domain.elicitations import Elicitation, ElicitationAction, ElicitationRequest, ElicitationResult
 from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, TurnRecord
+from bot.ports.platform import AnswerRejected, ElicitationAnswered, OpenElicitation
 from bot.storage import audit
 from bot.storage import elicitation_rows as rows
 from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction

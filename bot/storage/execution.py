@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.approval_requirements import ApprovalNotice
+from bot.domain.approvals import ApprovalNotice
 from bot.domain.completions import StopReason
 from bot.domain.messages import ToolResult
 from bot.domain.turns import (

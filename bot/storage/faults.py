@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.faults import Fault, FaultRecord
+from bot.domain.health import Fault, FaultRecord
 from bot.storage.codec import decode, encode
 from bot.storage.database import Database, transaction
 from bot.storage.dialect import Upsert, now

@@ -14,8 +14,7 @@ from sqlalchemy import bindparam
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.policies import ANY, Rule
-from bot.domain.policy_syntax import VERSION, describe_rule, parse_rule, rule_to_table
+from bot.domain.policies import ANY, VERSION, Rule, describe_rule, parse_rule, rule_to_table
 from bot.domain.servers import FILE
 from bot.domain.turns import ToolStep
 from bot.errors import NotFound

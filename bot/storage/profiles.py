@@ -13,8 +13,7 @@ from sqlalchemy import bindparam
 
 from bot.domain.characters import name_key
 from bot.domain.conversations import Author
-from bot.domain.policies import Rule
-from bot.domain.policy_syntax import parse_rule, rule_to_table
+from bot.domain.policies import Rule, parse_rule, rule_to_table
 from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict, NotFound

@@ -18,7 +18,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from bot.domain.agents import AgentRef
-from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import ApprovalRequirements
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import ToolResult

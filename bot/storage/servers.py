@@ -20,7 +20,6 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.characters import name_key
 from bot.domain.conversations import Author
 from bot.domain.policies import Rule
@@ -31,6 +30,7 @@ from bot.domain.servers import (
     Authentication,
     CachedCapabilities,
     HttpTransport,
+    ServerCapabilities,
     ServerConfig,
     ServerEnablement,
     ServerRecord,

@@ -18,12 +18,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import UNKNOWN_APPROVERS, Approval, PossibleApprovers
+from bot.domain.approvals import UNKNOWN_APPROVERS, Approval, ApprovalRequirements, PossibleApprovers, parse_scope
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.grants import parse_scope
 from bot.domain.messages import FilePart, ImageAudience, ImagePart, ResultPart, StoredFile, ToolResult
-from bot.domain.secret_detection import StoredSecret
+from bot.domain.secrets import StoredSecret
 from bot.domain.turns import (
     Claim,
     ModelStep,

@@ -17,7 +17,6 @@ from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_definition import KEEP, command_line, plain_values_of
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import kind_of_sign_in
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import ConversationKey
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
@@ -26,6 +25,7 @@ from bot.domain.servers import (
     USER_SLOT,
     AuthenticationKind,
     HttpTransport,
+    ServerCapabilities,
     ServerRecord,
     ServerStatus,
     StdioTransport,

@@ -25,10 +25,10 @@ from scenes import WHY, Scene, answer, approval, approvals, inquiry, working  # 
 from bot.domain.approvals import ApprovalNotice, Approver, NotAllowed  # noqa: E402
 from bot.domain.commands import Form, Reply  # noqa: E402
 from bot.domain.conversations import Author  # noqa: E402
-from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
 from bot.domain.locales import Locale  # noqa: E402
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView  # noqa: E402
 from bot.i18n import use_language  # noqa: E402
+from bot.ports.platform import OpenElicitation  # noqa: E402
 from tests.fakes.discord import Channel, Interaction, Message  # noqa: E402
 from tests.platforms import sample_views  # noqa: E402
 from tests.platforms.discord.command_bot import command_bot  # noqa: E402

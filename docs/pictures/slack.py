@@ -29,7 +29,6 @@ from bot.chat.home_message import Home  # noqa: E402
 from bot.domain.approvals import ApprovalNotice, Approver  # noqa: E402
 from bot.domain.commands import Form, Invocation, Reply  # noqa: E402
 from bot.domain.conversations import Member  # noqa: E402
-from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
 from bot.domain.turns import StepStatus, ToolStep, TurnView  # noqa: E402
 from bot.i18n import use_language, use_time_zone  # noqa: E402
 from bot.platforms.slack.home import home_view  # noqa: E402
@@ -40,6 +39,7 @@ from bot.platforms.slack.modals import (  # noqa: E402
     deny_modal,
     form_to_modal,
 )
+from bot.ports.platform import OpenElicitation  # noqa: E402
 from bot.rendering.elicitation_card import ANSWER, VISIT  # noqa: E402
 from tests.platforms import sample_views  # noqa: E402
 from tests.platforms.fake_engine import FakeEngine, ScriptedCommands  # noqa: E402

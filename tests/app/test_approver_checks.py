@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.app.approver_checks import check_deliveries
-from bot.domain.approval_requirements import APPROVERS, ApprovalRequirements
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import APPROVERS, ApprovalPolicy, ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import CheckStatus
 from bot.domain.policies import Rule

@@ -17,7 +17,6 @@ from bot.app.operator_files import read_operator_files
 from bot.app.runtime import AppServices, Stores, build_stores, open_services
 from bot.app.secrets import UsableSecrets, secret_box
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.profiles import Profile
 from bot.domain.secrets import SecretReference, SecretSource
@@ -27,6 +26,7 @@ from bot.domain.servers import (
     AuthenticationKind,
     ConnectPolicy,
     HttpTransport,
+    ServerCapabilities,
     ServerConfig,
     ServerEnablement,
     ServerRecord,

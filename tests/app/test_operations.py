@@ -10,8 +10,7 @@ import pytest
 
 from bot.app.operations import DISCONNECTED_SECONDS, HealthFaults, OccasionalSource, configuration_faults
 from bot.app.operator_files import OperatorFiles
-from bot.domain.faults import Fault, FaultKind
-from bot.domain.health import Health, ListenerStatus
+from bot.domain.health import Fault, FaultKind, Health, ListenerStatus
 from bot.engine.faults import Suspicion
 from bot.engine.policy.rules import Policies
 from bot.mcp.config.file import ServersFile

@@ -24,7 +24,7 @@ from bot.app.slack import (
     open_slack,
 )
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.policy_syntax import parse_rule
+from bot.domain.policies import parse_rule
 from bot.domain.profiles import Profile
 from bot.engine.policy.rules import Approvers, RuleBook
 from bot.errors import SettingsError

@@ -13,10 +13,8 @@ from bot.app.pending_calls import PendingCallReader
 from bot.app.slack_home import HomeTabBuilder
 from bot.chat.home_message import SHOWN
 from bot.commands.dependencies import Rights
-from bot.domain.approval_requirements import ASKER, MEMBERS, NO_REQUIREMENTS, ApprovalRequirements
-from bot.domain.approvals import Approval, Decision, DecisionType
+from bot.domain.approvals import ASKER, MEMBERS, NO_REQUIREMENTS, Approval, ApprovalRequirements, Decision, DecisionType
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.elicitations import DECLINED, ElicitationRequest, FormMode
 from bot.domain.messages import ToolCall
 from bot.domain.profiles import Binding, Profile
@@ -25,6 +23,7 @@ from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.ports import ApprovalLog, ServerAdmin
+from bot.ports.platform import OpenElicitation
 from bot.storage.reporting import SqlReporting
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog

@@ -28,10 +28,10 @@ from rich.table import Table
 
 from bot.domain.approvals import Decided, Decision, DecisionType
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
-from bot.domain.elicitation_answers import ElicitationAnswered
 from bot.domain.elicitations import ElicitationAction, ElicitationResult
 from bot.engine.engine import Engine
 from bot.errors import DatabaseUnavailable
+from bot.ports.platform import ElicitationAnswered
 from bot.storage.database import Database
 from tests.audit_check import audit_findings
 from tests.chaos.worker import APPROVER, engine_on

@@ -10,11 +10,11 @@ import pytest
 from bot.chat.actions import ApprovalRef
 from bot.chat.forms import COMMAND, DONE, NOTHING_TO_EDIT, TYPE_AGAIN, ArgumentEditForms, edit_command
 from bot.chat.rejection_messages import GONE, OUT_OF_DATE
-from bot.domain.argument_edits import InvalidArguments
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus
+from bot.ports.platform import InvalidArguments
 from tests.platforms.fake_engine import FakeEngine, ScriptedCommands
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 

@@ -10,10 +10,10 @@ from bot.chat.forms import FINISHED, ONLY_TO_IT, QUESTION_GONE, REFUSED, SENT, S
 from bot.domain.approvals import AlreadyDecided, NotAllowed
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.elicitation_answers import InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus
+from bot.ports.platform import InvalidAnswer, OpenElicitation
 from bot.rendering.elicitation_card import ANSWER, CONFIRM, DECLINE, LIKE_ANOTHER, NO_SECRETS, VISIT, VISITED
 from tests.platforms.fake_engine import FakeEngine, ScriptedCommands
 from tests.rendering.turns import a_form, a_link, a_step, a_view

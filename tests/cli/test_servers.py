@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bot.domain.secret_detection import LEAST_OPERATOR_BITS, weakness
+from bot.domain.secrets import LEAST_OPERATOR_BITS, weakness
 from tests.cli.invocation import Countersign, Ended
 from tests.fakes.oauth import FakeOAuth
 

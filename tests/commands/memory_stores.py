@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.audit import AuditEntry, AuditQuery
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import Grant
 from bot.domain.locales import Locale, UserLocale
@@ -17,7 +16,7 @@ from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.secret_binding import cleared_slots
 from bot.domain.secrets import SecretSource
-from bot.domain.servers import CachedCapabilities, ServerEnablement, ServerRecord
+from bot.domain.servers import CachedCapabilities, ServerCapabilities, ServerEnablement, ServerRecord
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
 from bot.domain.usage import LimitStatus, UsageGrouping, UsageOwner, UsageQuery, UsageTotal, total

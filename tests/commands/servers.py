@@ -9,17 +9,7 @@ from typing import Protocol
 from bot.commands.dependencies import CommandDependencies, ConfigDiff, Rights, any_name
 from bot.commands.registry import CommandRegistry
 from bot.domain.agents import AgentRef, Agents
-from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import ApprovalPolicy
-from bot.domain.capabilities import (
-    CompletionTarget,
-    Piece,
-    Prompt,
-    PromptArgument,
-    Resource,
-    ServerCapabilities,
-    TextContents,
-)
+from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.health import Check, CheckStatus, Health
@@ -30,13 +20,20 @@ from bot.domain.policies import PolicyResult, Rule
 from bot.domain.profiles import Binding, Profile, ServersEnabled
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import (
+    CompletionTarget,
     DesiredServer,
     HttpTransport,
+    Piece,
+    Prompt,
+    PromptArgument,
+    Resource,
+    ServerCapabilities,
     ServerConfig,
     ServerEnablement,
     ServerSnapshot,
     ServerStatus,
     StdioTransport,
+    TextContents,
 )
 from bot.domain.tools import Annotations, Tool
 from bot.domain.turns import TurnView

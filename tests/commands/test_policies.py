@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bot.commands.policies import options_of
-from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
-from bot.domain.approvals import Approval, ApprovalPolicy
+from bot.domain.approvals import Approval, ApprovalPolicy, ApprovalRequirements, OnTimeout
 from bot.domain.commands import Reply
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall

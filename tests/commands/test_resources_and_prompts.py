@@ -6,19 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from bot.domain.capabilities import (
+from bot.domain.commands import Form, Reply
+from bot.domain.conversations import InboundMessage
+from bot.domain.messages import ToolCall
+from bot.domain.profiles import Profile
+from bot.domain.servers import (
     CompletionTarget,
     Prompt,
     PromptArgument,
     Resource,
     ResourceTemplate,
     ServerCapabilities,
+    ServerSnapshot,
+    ServerStatus,
+    SyncStatus,
 )
-from bot.domain.commands import Form, Reply
-from bot.domain.conversations import InboundMessage
-from bot.domain.messages import ToolCall
-from bot.domain.profiles import Profile
-from bot.domain.servers import ServerSnapshot, ServerStatus, SyncStatus
 from tests.commands.servers import GUEST, NOTES, WEB, CommandHarness, Servers, command_harness
 from tests.commands.test_forms import errors
 from tests.fakes.parts import HALL

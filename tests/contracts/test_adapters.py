@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot.chat.card_messages import UNREACHED
-from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import ApprovalRequirements
 from bot.domain.messages import FilePart, ImagePart, ToolResult
 from bot.domain.turns import Step, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.errors import DeliveryFailed

@@ -10,16 +10,18 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from bot.domain.approval_requirements import ApprovalNotice, ApprovalRequirements, OnTimeout
 from bot.domain.approvals import (
     AlreadyDecided,
     Approval,
+    ApprovalNotice,
+    ApprovalRequirements,
     Approver,
     ApproverEvidence,
     Decided,
     Decision,
     DecisionType,
     MoreApprovalsNeeded,
+    OnTimeout,
     Portion,
     PossibleApprovers,
     Revision,
@@ -29,8 +31,7 @@ from bot.domain.approvals import (
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author
 from bot.domain.messages import ToolCall, assistant
-from bot.domain.secret_detection import StoredSecret
-from bot.domain.secrets import SecretSpan
+from bot.domain.secrets import SecretSpan, StoredSecret
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, Wakeup, WorkAvailable
 from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, until

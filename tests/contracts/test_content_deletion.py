@@ -13,8 +13,7 @@ from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import CONSOLE, HTTP, Attachment, Author, ConversationKey, InboundMessage
 from bot.domain.elicitations import ElicitationAction, ElicitationRequest, ElicitationResult, FormMode
 from bot.domain.messages import FilePart, TextPart, ToolCall, ToolResult, assistant
-from bot.domain.secret_detection import StoredSecret
-from bot.domain.secrets import SecretSpan
+from bot.domain.secrets import SecretSpan, StoredSecret
 from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import (
     Claim,

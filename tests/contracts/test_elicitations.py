@@ -9,7 +9,6 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.approvals import AlreadyDecided
-from bot.domain.elicitation_answers import ElicitationAnswered
 from bot.domain.elicitations import (
     CANCELLED,
     DECLINED,
@@ -24,6 +23,7 @@ from bot.domain.elicitations import (
 from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, StepStatus, TurnStatus
 from bot.errors import LostLease
+from bot.ports.platform import ElicitationAnswered
 from tests.audit_check import audit_rows
 from tests.contracts.test_turn_logs import WANTS, reading, result, write
 from tests.fakes.parts import ANA, BEN, HALL

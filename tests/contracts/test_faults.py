@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.domain.faults import Fault, FaultKind, FaultRecord
+from bot.domain.health import Fault, FaultKind, FaultRecord
 from bot.ports import FaultStore
 from bot.storage.faults import KEPT_SECONDS, QUIET_SECONDS, SqlFaultStore
 from tests.turn_log_harness import Harness

@@ -13,33 +13,28 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import (
     NO_EVIDENCE,
     AlreadyDecided,
     Approval,
     ApprovalPolicy,
+    ApprovalRequirements,
+    ArgumentsScope,
     Decided,
     Decision,
     DecisionType,
+    HoursScope,
+    PermanentScope,
     Revision,
+    Scope,
     StaleRevision,
+    ThreadScope,
 )
 from bot.domain.approvals import fingerprint as fingerprint_of
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
-from bot.domain.grants import (
-    ArgumentsScope,
-    Grant,
-    GrantRequest,
-    GrantUse,
-    HoursScope,
-    PermanentScope,
-    Scope,
-    ThreadScope,
-    requirements_digest,
-)
+from bot.domain.grants import Grant, GrantRequest, GrantUse, requirements_digest
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.policies import StoredPolicyResult
 from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord

@@ -45,15 +45,14 @@ from bot.domain.approvals import (
     NotAllowed,
     StaleRevision,
 )
-from bot.domain.argument_edits import InvalidArguments
 from bot.domain.commands import Field, Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
-from bot.domain.elicitation_answers import InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import DECLINED, ElicitationAction, ElicitationResult
 from bot.domain.locales import UNKNOWN
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.errors import DatabaseUnavailable
+from bot.ports.platform import InvalidAnswer, InvalidArguments, OpenElicitation
 from bot.rendering.elicitation_card import ANSWER, DECLINE
 from bot.rendering.timeline import CheckCallAction, ContinueTurnAction, RunAgainAction, StopTurnAction
 from tests.contracts.test_adapters import PLATFORMS, asking, denied, later, running

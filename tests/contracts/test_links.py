@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.conversations import Author
-from bot.domain.secrets import LINK_SECONDS, TOKEN, SecretLink
+from bot.domain.secrets import LINK_SECONDS, LINK_TOKEN, SecretLink
 from bot.ports import LinkStore
 from bot.storage.links import SqlLinkStore
 from bot.storage.tables import one_time_links
@@ -34,7 +34,7 @@ async def kept(harness: Harness) -> int:
 async def test_a_link_is_found_as_often_as_anybody_looks_and_taken_once(links: LinkStore) -> None:
     made, token = await links.create_link(SERVER, SLOT, ANA, HALL)
     assert made == SecretLink(SERVER, SLOT, ANA, HALL, START + LINK_SECONDS)
-    assert TOKEN.fullmatch(token)
+    assert LINK_TOKEN.fullmatch(token)
     assert [await links.find(token) for _ in range(3)] == [made] * 3
     assert await links.use_link(token) == made
     assert await links.use_link(token) is None

@@ -12,7 +12,7 @@ import pytest
 from bot.chat.delivery import ChannelMessages
 from bot.chat.operations_channel import GRACE_SECONDS, LEASE_SECONDS, REFUSED_SECONDS, OperationsChannel
 from bot.domain.conversations import ConversationKey
-from bot.domain.faults import Fault, FaultKind
+from bot.domain.health import Fault, FaultKind
 from bot.engine.locales import LocaleResolver
 from bot.storage.coordination import SqlLeases
 from bot.storage.faults import QUIET_SECONDS, SqlFaultStore

@@ -10,9 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.audit import AuditEntry, AuditQuery
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.pins import Pin
-from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
+from bot.domain.servers import HttpTransport, ServerCapabilities, ServerConfig, ServerRecord
 from bot.domain.tools import Annotations, Tool
 from bot.errors import NotFound
 from bot.ports import PinStore

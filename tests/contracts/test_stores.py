@@ -13,10 +13,8 @@ from typing import Any, TypeVar
 import pytest
 import sqlalchemy as sa
 
-from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
-from bot.domain.approvals import Approval, ApprovalPolicy, Decision, DecisionType
+from bot.domain.approvals import Approval, ApprovalPolicy, ApprovalRequirements, Decision, DecisionType, OnTimeout
 from bot.domain.audit import AuditQuery
-from bot.domain.capabilities import Handshake, Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.flows import Sends, ServerFlows, Words
@@ -32,9 +30,15 @@ from bot.domain.servers import (
     Authentication,
     AuthenticationKind,
     CachedCapabilities,
+    Handshake,
     HttpKind,
     HttpTransport,
+    Prompt,
+    PromptArgument,
     Protocol,
+    Resource,
+    ResourceTemplate,
+    ServerCapabilities,
     ServerConfig,
     ServerEnablement,
     ServerRecord,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.file_signatures import BINARY, detect_image_type, detect_media_type
+from bot.domain.messages import BINARY, detect_image_type, detect_media_type
 
 
 @pytest.mark.parametrize(

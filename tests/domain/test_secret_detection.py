@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.secret_detection import (
+from bot.domain.secrets import (
     LEAST_OPERATOR_BITS,
     MASK,
     asks_for_secret,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.tokenizer import stem, terms, words
+from bot.domain.vocabulary import stem, terms, words
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from bot.domain.agents import PLACE_AGENT, AgentRef
-from bot.domain.approvals import ApprovalPolicy, Decided, Decision, DecisionType, NotAllowed
+from bot.domain.approvals import ApprovalPolicy, Decided, Decision, DecisionType, NotAllowed, ThreadScope
 from bot.domain.conversations import Author
-from bot.domain.grants import GrantRequest, ThreadScope
+from bot.domain.grants import GrantRequest
 from bot.domain.profiles import Binding, Profile
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.engine.policy.rules import Approvers, Policies, RuleBook

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.api_clients import ApiClient, ApiRole
-from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import ApproverEvidence, DecisionType, NotAllowed
+from bot.domain.approvals import ApprovalRequirements, ApproverEvidence, DecisionType, NotAllowed
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.profiles import Binding, Profile
 from bot.engine.policy.rules import Approvers, RuleBook, check_approver

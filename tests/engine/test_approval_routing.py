@@ -6,11 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.approval_requirements import APPROVERS, ASKER, MEMBERS, ApprovalRequirements
-from bot.domain.approvals import Approval, ApprovalPolicy, ChannelTarget, DirectTarget, approval_targets
+from bot.domain.approvals import (
+    APPROVERS,
+    ASKER,
+    MEMBERS,
+    Approval,
+    ApprovalPolicy,
+    ApprovalRequirements,
+    ChannelTarget,
+    DirectTarget,
+    approval_targets,
+)
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.policies import Rule
-from bot.domain.policy_syntax import parse_rule, rule_to_table
+from bot.domain.policies import Rule, parse_rule, rule_to_table
 from bot.engine.policy.rules import Approvers
 from bot.engine.possible_approvers import MAX_NOTIFIED_APPROVERS, route_approval
 

@@ -10,17 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout, SelfApproval
 from bot.domain.approvals import (
     AlreadyDecided,
     Approval,
     ApprovalPolicy,
+    ApprovalRequirements,
     ApproverEvidence,
     Decided,
     Decision,
     DecisionType,
     MoreApprovalsNeeded,
     NotAllowed,
+    OnTimeout,
+    SelfApproval,
     StaleRevision,
 )
 from bot.domain.conversations import Author, Member

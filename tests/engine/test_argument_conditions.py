@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.policy_syntax import RuleError, describe_rule, parse_rule, rule_to_table
+from bot.domain.policies import RuleError, describe_rule, parse_rule, rule_to_table
 from bot.domain.tools import Tool
 from bot.engine.policy.rules import Policies, Rules
 from bot.mcp.hosts import read_hosts

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import (
     AlreadyDecided,
     ApprovalNotFound,
     ApprovalPolicy,
+    ApprovalRequirements,
     Decided,
     Decision,
     DecisionResult,
@@ -20,7 +20,6 @@ from bot.domain.approvals import (
     StaleRevision,
     fingerprint,
 )
-from bot.domain.argument_edits import EditableCall, InvalidArguments, RevisionAccepted
 from bot.domain.audit import AuditQuery
 from bot.domain.conversations import Author, Member
 from bot.domain.policies import Rule
@@ -28,6 +27,7 @@ from bot.domain.turns import StepStatus, ToolStep
 from bot.engine.approvals import SETTLED, TOOL_CHANGED, UNCHANGED
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.ports.platform import EditableCall, InvalidArguments, RevisionAccepted
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool, words

@@ -9,24 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
 from bot.domain.approvals import (
     AlreadyDecided,
     Approval,
     ApprovalPolicy,
+    ApprovalRequirements,
     Decided,
     Decision,
     DecisionResult,
     DecisionType,
+    HoursScope,
     MoreApprovalsNeeded,
     NotAllowed,
+    OnTimeout,
     Revision,
     StaleRevision,
+    ThreadScope,
 )
 from bot.domain.approvals import fingerprint as fingerprint_of
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, Member
-from bot.domain.grants import GrantRequest, HoursScope, ThreadScope
+from bot.domain.grants import GrantRequest
 from bot.domain.policies import Rule
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Tool, ToolSet

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approvals import ApprovalPolicy, Decided
+from bot.domain.approvals import ApprovalPolicy, Decided, ThreadScope
 from bot.domain.audit import AuditQuery
-from bot.domain.grants import GrantRequest, ThreadScope
+from bot.domain.grants import GrantRequest
 from bot.domain.messages import ToolCall
 from bot.domain.policies import Rule
 from bot.domain.tools import Tool, ToolSet

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.policies import Rule
-from bot.domain.policy_syntax import parse_rule, rule_to_table
+from bot.domain.policies import Rule, parse_rule, rule_to_table
 from bot.domain.profiles import Profile
 from bot.domain.tools import Annotations, Tool
 from bot.engine.policy.evaluation import STRICTEST_FIRST, PolicyRequest, evaluate, outranks, specificity

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
-from bot.domain.elicitation_answers import ElicitationAnswered, InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import (
     CANCELLED,
     DECLINED,
@@ -25,6 +24,7 @@ from bot.domain.tools import CallNeedsInput, ToolOutcome
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.engine.elicitation import TOO_MANY
 from bot.ports import CallContext
+from bot.ports.platform import ElicitationAnswered, InvalidAnswer, OpenElicitation
 from tests.engine.conftest import EngineHarness
 from tests.engine.test_turns import calls_of
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, returned, running, say, tool, words

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from bot.domain.faults import Fault, FaultKind, FaultRecord
+from bot.domain.health import Fault, FaultKind, FaultRecord
 from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, ServerStatus
 from bot.domain.usage import LimitPeriod, LimitScope, LimitStatus, LimitUnit, UsageLimit

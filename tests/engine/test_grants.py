@@ -6,20 +6,24 @@ import dataclasses
 
 import pytest
 
-from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import (
     ApprovalNotFound,
     ApprovalPolicy,
+    ApprovalRequirements,
+    ArgumentsScope,
     Decided,
     Decision,
     DecisionResult,
     DecisionType,
+    HoursScope,
     NotAllowed,
+    PermanentScope,
     StaleRevision,
+    ThreadScope,
 )
 from bot.domain.audit import AuditQuery
 from bot.domain.conversations import Member
-from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
+from bot.domain.grants import GrantRequest
 from bot.domain.messages import ToolCall
 from bot.domain.policies import Rule
 from bot.domain.tools import Tool

@@ -6,13 +6,14 @@ import asyncio
 import random
 from collections.abc import Awaitable
 
-from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import (
     Approval,
     ApprovalNotFound,
     ApprovalPolicy,
+    ApprovalRequirements,
     Decision,
     DecisionType,
+    HoursScope,
     NotAllowed,
     StaleRevision,
 )
@@ -20,7 +21,7 @@ from bot.domain.approvals import fingerprint as fingerprint_of
 from bot.domain.audit import AuditQuery
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author, Member
-from bot.domain.grants import GrantRequest, HoursScope
+from bot.domain.grants import GrantRequest
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.policies import Rule
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep

@@ -8,8 +8,14 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequirements, OnTimeout
-from bot.domain.approvals import ApprovalPolicy, DecisionType, NotAllowed
+from bot.domain.approvals import (
+    NO_REQUIREMENTS,
+    ApprovalPolicy,
+    ApprovalRequirements,
+    DecisionType,
+    NotAllowed,
+    OnTimeout,
+)
 from bot.domain.conversations import Author, Member
 from bot.domain.policies import Rule
 from bot.engine.config_files import read_policies

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.capabilities import Prompt, Resource, ServerCapabilities
 from bot.domain.conversations import InboundMessage
 from bot.domain.flows import Flow, Sends, ToolSource
 from bot.domain.messages import ImagePart, MessageRole, TextPart, ToolCall, ToolResult
 from bot.domain.policies import Rule, TaintMode
 from bot.domain.profiles import Binding, Profile
-from bot.domain.servers import EVERYWHERE, ServerConfig, StdioTransport
+from bot.domain.servers import EVERYWHERE, Prompt, Resource, ServerCapabilities, ServerConfig, StdioTransport
 from bot.domain.tools import CallReturned, Tool, ToolOutcome
 from bot.domain.turns import CallOrigin, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.builtin_tools.resources import LIST_RESOURCES, READ_RESOURCE

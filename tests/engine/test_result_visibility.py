@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approval_requirements import MEMBERS
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import MEMBERS, ApprovalPolicy
 from bot.domain.conversations import Author, InboundMessage
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.policies import Rule

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import ApprovalPolicy, Decided, Decision, DecisionType, NotAllowed
+from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements, Decided, Decision, DecisionType, NotAllowed
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.policies import Rule, StoredPolicyResult
 from bot.domain.turns import StepStatus, ToolStep, TurnView

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import AlreadyDecided, ApprovalPolicy, Decided, fingerprint
-from bot.domain.argument_edits import RevisionAccepted
+from bot.domain.approvals import AlreadyDecided, ApprovalPolicy, ApprovalRequirements, Decided, ThreadScope, fingerprint
 from bot.domain.audit import AuditQuery
 from bot.domain.completions import Capabilities, ModelRequest
-from bot.domain.grants import GrantRequest, ThreadScope
+from bot.domain.grants import GrantRequest
 from bot.domain.messages import MessageRole, ToolCall, ToolResult
 from bot.domain.policies import Rule, TaintMode
 from bot.domain.profiles import Binding, Profile
@@ -27,6 +25,7 @@ from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.tool_selection import FEW_TOOLS, RefusedTools, select_tools
 from bot.errors import ModelRejected
+from bot.ports.platform import RevisionAccepted
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness
 from tests.engine.test_turns import awaiting, calls_of, decision

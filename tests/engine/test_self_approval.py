@@ -7,22 +7,28 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approval_requirements import MEMBERS, ApprovalNotice, ApprovalRequirements, SelfApproval
 from bot.domain.approvals import (
+    MEMBERS,
     Approval,
+    ApprovalNotice,
     ApprovalPolicy,
+    ApprovalRequirements,
     ApproverEvidence,
+    ArgumentsScope,
     Decided,
     Decision,
     DecisionResult,
     DecisionType,
+    HoursScope,
     NotAllowed,
+    PermanentScope,
+    SelfApproval,
+    ThreadScope,
 )
-from bot.domain.argument_edits import RevisionAccepted
 from bot.domain.audit import AuditQuery
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.flows import Flow, Sends, Words
-from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
+from bot.domain.grants import GrantRequest
 from bot.domain.messages import ToolCall
 from bot.domain.policies import Rule, TaintMode
 from bot.domain.profiles import DEFAULT, Binding, Profile
@@ -43,6 +49,7 @@ from bot.engine.policy.rules import (
 from bot.engine.policy.taint import Taint, TaintSource
 from bot.errors import DeliveryFailed
 from bot.ports import CallContext, PendingApproval
+from bot.ports.platform import RevisionAccepted
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness
 from tests.engine.test_approver_check import until_posted

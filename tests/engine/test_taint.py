@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from publicsuffixlist import PublicSuffixList
 
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import ApprovalPolicy, ThreadScope
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import Attachment, ConversationKey
 from bot.domain.flows import _FILE_ENDINGS, Flow, Sends, Words
-from bot.domain.grants import GrantRequest, ThreadScope
+from bot.domain.grants import GrantRequest
 from bot.domain.messages import ToolCall
 from bot.domain.policies import TaintMode
 from bot.domain.tools import Annotations, CallOutcomeUnknown, Tool, ToolOutcome, ToolSet

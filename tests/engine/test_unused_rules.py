@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.approval_requirements import APPROVERS, ASKER, MEMBERS, ApprovalRequirements
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import APPROVERS, ASKER, MEMBERS, ApprovalPolicy, ApprovalRequirements
 from bot.domain.policies import Rule
 from bot.domain.tools import Tool
 from bot.engine.policy.rules import undeliverable_targets, unknown_servers, unmatched_rules

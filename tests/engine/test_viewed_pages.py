@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import (
     AlreadyDecided,
     ApprovalPolicy,
+    ApprovalRequirements,
     Decided,
     Decision,
     DecisionResult,
@@ -17,16 +17,17 @@ from bot.domain.approvals import (
     NotAllowed,
     Portion,
     StaleRevision,
+    ThreadScope,
     ViewRequired,
 )
-from bot.domain.argument_edits import EditableCall, RevisionAccepted
 from bot.domain.audit import AuditQuery
 from bot.domain.conversations import Author, Member
-from bot.domain.grants import GrantRequest, ThreadScope
+from bot.domain.grants import GrantRequest
 from bot.domain.policies import Rule
 from bot.domain.turns import ToolStep
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.ports.platform import EditableCall, RevisionAccepted
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool

@@ -23,7 +23,6 @@ NOT_FOR_PEOPLE = {
     "bot/llm/tool_schemas.py": "descriptions of tools for models",
     "bot/llm/wire_format.py": "prompts",
     "bot/domain/audit.py": "kinds of the audit log",
-    "bot/domain/tokenizer.py": "words of the search among tools",
     "bot/domain/vocabulary.py": "words of the search among tools",
     "bot/engine/builtin_tools": "tools and results for models",
     "bot/engine/prompt/attached_calls.py": "prompts",
@@ -70,11 +69,21 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/domain/messages.py": frozenset({"information, not instructions"}),
     "bot/domain/policies.py": frozenset({"after {}", "by {}"}),
     "bot/domain/secret_binding.py": frozenset({" in {}", "client {} of {}", "launch template {} {}", "program {}{}"}),
-    "bot/domain/secret_detection.py": frozenset(
+    "bot/domain/secrets.py": frozenset(
         {"-----BEGIN [A-Z ]*PRIVATE KEY-----[\\s\\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\\Z)", "[stored secret: {}]"}
     ),
     "bot/domain/servers.py": frozenset({"Authorization", "never synced", "sign-in required", "sync failed"}),
-    "bot/domain/tools.py": frozenset({"It may or may not have happened."}),
+    "bot/domain/tools.py": frozenset(
+        {
+            (
+                " was sent, but its answer got lost. Find out whether it happened, with tools that only read,"
+                " and say what you found. Do not repeat the call."
+            ),
+            "It may or may not have happened.",
+            "The call ",
+            "{}{} with {}{}",
+        }
+    ),
     "bot/engine/content_deletion.py": frozenset({"file without deleted content"}),
     "bot/engine/engine.py": frozenset(
         {"Go on where you were stopped. Do not repeat what you have written.", "Run {} again", "content deletion"}
@@ -98,16 +107,6 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     ),
     "bot/engine/scheduler.py": frozenset({"languages of users", "usage retention"}),
     "bot/engine/tool_execution.py": frozenset({"{} {} Check before trying again, and tell the person."}),
-    "bot/domain/outcome_checks.py": frozenset(
-        {
-            (
-                " was sent, but its answer got lost. Find out whether it happened, with tools that only read,"
-                " and say what you found. Do not repeat the call."
-            ),
-            "The call ",
-            "{}{} with {}{}",
-        }
-    ),
     "bot/engine/view_delivery.py": frozenset({"given up"}),
     "bot/errors.py": frozenset({"turn {} is owned by another process now", "turn {} was stopped"}),
     "bot/ports/reporting.py": frozenset({"not a position"}),

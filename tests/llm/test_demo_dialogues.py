@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from bot.domain.messages import Message, TextPart, ToolCall, ToolResult, tool_results, user
-from bot.domain.outcome_checks import check_question
-from bot.domain.tools import Tool
+from bot.domain.tools import Tool, check_question
 from mcp_servers.knowledge.answers import search_answer
 from mcp_servers.knowledge.library import Library
 from mcp_servers.knowledge.server import GUIDES, NO_GUIDES, search_text

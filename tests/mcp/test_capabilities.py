@@ -9,22 +9,20 @@ from typing import Any
 
 import pytest
 
-from bot.domain.capabilities import (
+from bot.domain.servers import (
     BlobContents,
+    CachedCapabilities,
+    DesiredServer,
     Prompt,
     PromptArgument,
     Resource,
     ResourceTemplate,
     ServerCapabilities,
-    TextContents,
-)
-from bot.domain.servers import (
-    CachedCapabilities,
-    DesiredServer,
     ServerEnablement,
     ServerSnapshot,
     ServerStatus,
     SyncStatus,
+    TextContents,
 )
 from bot.errors import ServerTrouble
 from bot.mcp.toolbox import McpToolbox

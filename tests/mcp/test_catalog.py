@@ -9,8 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from bot.domain.catalog import CatalogServer
-from bot.domain.packages import unpinned_package
+from bot.domain.catalog import CatalogServer, unpinned_package
 from bot.domain.servers import HttpKind
 from bot.errors import ServerTrouble
 from bot.mcp.config.catalog import FRESH_SECONDS, STALE_SECONDS, Catalog, PublicRegistry, bundled_servers, parse_server

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.capabilities import CompletionTarget
+from bot.domain.servers import CompletionTarget
 from bot.mcp.server import connection
 from tests.mcp.test_instructions import warehouse
 from tests.mcp.toolboxes import raw, started

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.flows import ServerFlows, Words
 from bot.domain.health import Check, CheckStatus
 from bot.domain.servers import (
@@ -21,6 +20,7 @@ from bot.domain.servers import (
     DesiredServer,
     HttpKind,
     HttpTransport,
+    ServerCapabilities,
     ServerConfig,
     ServerEnablement,
     ServerStatus,

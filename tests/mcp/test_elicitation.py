@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from bot.domain.capabilities import Handshake, ServerCapabilities
 from bot.domain.conversations import Author
 from bot.domain.elicitations import (
     CANCELLED,
@@ -30,9 +29,11 @@ from bot.domain.health import CheckStatus
 from bot.domain.servers import (
     CachedCapabilities,
     DesiredServer,
+    Handshake,
     HttpKind,
     HttpTransport,
     Protocol,
+    ServerCapabilities,
     ServerConfig,
     StdioTransport,
     SyncStatus,

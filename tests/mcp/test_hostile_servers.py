@@ -10,8 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from bot.domain.capabilities import ServerCapabilities
-from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, ServerStatus
+from bot.domain.servers import DesiredServer, HttpTransport, ServerCapabilities, ServerConfig, ServerStatus
 from bot.logs import redact_logs
 from bot.mcp import toolbox
 from bot.mcp.config.checks import AllowedTargets, resolve_host

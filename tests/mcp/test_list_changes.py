@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.characters import visible
 from bot.domain.health import CheckStatus
-from bot.domain.servers import DesiredServer
+from bot.domain.servers import DesiredServer, ServerCapabilities
 from bot.mcp.server.output import StrayLine, StrayLineCounter
 from tests.mcp.toolboxes import FAST, call, named, raw, started, tools_of, until
 

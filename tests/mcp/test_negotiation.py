@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from bot.domain.capabilities import Handshake, ServerCapabilities
 from bot.domain.health import CheckStatus
 from bot.domain.servers import (
     CachedCapabilities,
     DesiredServer,
+    Handshake,
     HttpKind,
     HttpTransport,
     Protocol,
+    ServerCapabilities,
     ServerConfig,
     ServerStatus,
     SyncStatus,

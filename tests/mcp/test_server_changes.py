@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.health import CheckStatus
 from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import (
@@ -22,6 +21,7 @@ from bot.domain.servers import (
     HttpTransport,
     OAuthTerms,
     Protocol,
+    ServerCapabilities,
     ServerConfig,
     ServerEnablement,
     ServerSnapshot,

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from bot.domain.capabilities import Resource, ServerCapabilities
 from bot.domain.flows import Sends, Words
 from bot.domain.messages import FilePart, ImagePart, ToolCall
-from bot.domain.servers import EVERYWHERE, ServerConfig, StdioTransport
+from bot.domain.servers import EVERYWHERE, Resource, ServerCapabilities, ServerConfig, StdioTransport
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolKind, ToolOutcome
 from bot.mcp.redaction import Redaction
 from bot.mcp.server_requests import PAGE, list_resources, request_tools

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from bot.domain.capabilities import Handshake, ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import ToolCall
 from bot.domain.servers import (
     CachedCapabilities,
     DesiredServer,
+    Handshake,
     Protocol,
+    ServerCapabilities,
     ServerConfig,
     ServerSnapshot,
     ServerStatus,

@@ -14,8 +14,14 @@ from typing import Any
 
 import pytest
 
-from bot.domain.capabilities import ServerCapabilities
-from bot.domain.servers import CachedCapabilities, ConnectPolicy, DesiredServer, ServerStatus, SyncStatus
+from bot.domain.servers import (
+    CachedCapabilities,
+    ConnectPolicy,
+    DesiredServer,
+    ServerCapabilities,
+    ServerStatus,
+    SyncStatus,
+)
 from bot.domain.tools import Tool
 from bot.mcp.server.retry import BreakerSettings
 from bot.mcp.toolbox import McpToolbox

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.packages import unpinned_package
+from bot.domain.catalog import unpinned_package
 from bot.errors import SettingsError
 from bot.mcp.config.templates import TemplatesFile, load_templates
 

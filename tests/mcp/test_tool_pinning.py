@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.health import CheckStatus
 from bot.domain.pins import Pinned, ReviewPolicy, first_pins
 from bot.domain.servers import (
     CachedCapabilities,
     ConnectPolicy,
     DesiredServer,
+    ServerCapabilities,
     ServerConfig,
     ServerEnablement,
     StdioTransport,

@@ -10,20 +10,23 @@ from typing import Any, Self
 
 from bot.domain.agents import AgentRef, Agents
 from bot.domain.approvals import WHOLE, ApprovalNotFound, Decided, Decision, DecisionResult, Portion, StaleRevision
-from bot.domain.argument_edits import EditableCall, EditResult, NotEditable, RevisionAccepted
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
-from bot.domain.elicitation_answers import (
-    AnswerRejected,
-    AnswerResult,
-    ElicitationAnswered,
-    InvalidAnswer,
-    OpenElicitation,
-)
 from bot.domain.elicitations import ElicitationResult
 from bot.domain.grants import GrantRequest
 from bot.domain.turns import EditedQuestion, EditEffect, Receipt, ToolStep, Turn, TurnInput, TurnStatus, TurnView
 from bot.errors import CountersignError, NotFound
+from bot.ports.platform import (
+    AnswerRejected,
+    AnswerResult,
+    EditableCall,
+    EditResult,
+    ElicitationAnswered,
+    InvalidAnswer,
+    NotEditable,
+    OpenElicitation,
+    RevisionAccepted,
+)
 
 
 class CallScript(ABC):

@@ -14,11 +14,18 @@ from bot.chat.command_runner import form_offer, reply_message
 from bot.chat.home_message import Home, home_message
 from bot.chat.message_handler import ask_again_message
 from bot.chat.message_model import Message
-from bot.domain.approval_requirements import ApprovalNotice, ApprovalRequirements, SelfApproval
-from bot.domain.approvals import Approver, PossibleApprovers
+from bot.domain.approvals import (
+    ApprovalNotice,
+    ApprovalRequirements,
+    Approver,
+    HoursScope,
+    PermanentScope,
+    PossibleApprovers,
+    Scope,
+    SelfApproval,
+    ThreadScope,
+)
 from bot.domain.commands import Form, Reply
-from bot.domain.elicitation_answers import OpenElicitation
-from bot.domain.grants import HoursScope, PermanentScope, Scope, ThreadScope
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView
 from bot.i18n import use_language
 from bot.platforms.console.lines import ConsoleTheme
@@ -29,6 +36,7 @@ from bot.platforms.discord.channels import MessageRef
 from bot.platforms.slack import message_blocks, modals
 from bot.platforms.slack.home import home_view
 from bot.platforms.slack.sending import streams
+from bot.ports.platform import OpenElicitation
 from bot.rendering.approval_card import approval_card
 from tests.i18n.pseudo_language import untranslated
 from tests.platforms import sample_views

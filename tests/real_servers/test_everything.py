@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bot.domain.capabilities import TextContents
 from bot.domain.messages import ImagePart
-from bot.domain.servers import HttpKind, ServerConfig, ServerStatus
+from bot.domain.servers import HttpKind, ServerConfig, ServerStatus, TextContents
 from bot.domain.tools import CallReturned, ToolKind
 from bot.ports import CallContext
 from tests.mcp.toolboxes import ANA, call, call_with, error_text, named, started, text

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.approval_requirements import ApprovalRequirements, SelfApproval
-from bot.domain.approvals import Approval, ApprovalPolicy
+from bot.domain.approvals import Approval, ApprovalPolicy, ApprovalRequirements, SelfApproval
 from bot.domain.conversations import CONSOLE, Author
 from bot.domain.flows import Words
 from bot.domain.policies import StoredPolicyResult

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.secret_detection import StoredSecret, lookalikes, stored_secrets, with_masks
-from bot.domain.secrets import SecretSpan
+from bot.domain.secrets import SecretSpan, StoredSecret, lookalikes, stored_secrets, with_masks
 from bot.domain.turns import StepStatus, ToolStep
 from bot.rendering.approval_card import approval_card, argument_lines, whole_card
 from bot.rendering.call_arguments import NAME_LIMIT, CardArgument, shared_json, whole_json

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.grants import (
+from bot.domain.approvals import (
+    ApprovalRequirements,
     ArgumentsScope,
-    GrantRequest,
     HoursScope,
     PermanentScope,
     Scope,
@@ -18,6 +17,7 @@ from bot.domain.grants import (
     parse_scope,
     scope_name,
 )
+from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, ToolStep
 from bot.rendering.approval_card import OFFERS, approval_card, grant_offers, parse_grant_option
 from tests.rendering.turns import NOTES, a_step, an_approval

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import Approval
+from bot.domain.approvals import Approval, ApprovalRequirements
 from bot.domain.elicitations import DECLINED, Elicitation
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import ModelRetry, ModelStep, Step, StepStatus, ToolRef, ToolStep, TurnStatus, TurnView

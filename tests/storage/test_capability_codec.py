@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
+from bot.domain.servers import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
 from bot.domain.tools import Annotations, Tool
 from bot.storage.capabilities import decode_capabilities, definitions_text, encode_capabilities, same_offer
 

@@ -5,8 +5,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements, OnTimeout
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment
 from bot.domain.flows import OtherSource, PersonSource, Sources, ToolSource, Words
@@ -23,8 +22,7 @@ from bot.domain.messages import (
     ToolResult,
 )
 from bot.domain.policies import StoredPolicyResult
-from bot.domain.secret_detection import StoredSecret
-from bot.domain.secrets import SecretSpan
+from bot.domain.secrets import SecretSpan, StoredSecret
 from bot.domain.turns import CallOrigin, ModelStep, StepStatus, ToolRef, ToolStep, TurnInput
 from bot.storage.codec import Body, converter, decode, encode
 from bot.storage.database import json_text

@@ -11,9 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.secrets import SecretReference, SecretSource
-from bot.domain.servers import EVERYWHERE, HttpTransport, ServerConfig, ServerRecord
+from bot.domain.servers import EVERYWHERE, HttpTransport, ServerCapabilities, ServerConfig, ServerRecord
 from bot.domain.tools import Tool
 from bot.domain.turns import ConfigChanged, Wakeup
 from bot.errors import Conflict, CountersignError, NotFound

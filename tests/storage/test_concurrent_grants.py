@@ -7,9 +7,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bot.domain.approvals import NO_EVIDENCE, AlreadyDecided, Approval, Decided, Decision, DecisionType
+from bot.domain.approvals import (
+    NO_EVIDENCE,
+    AlreadyDecided,
+    Approval,
+    Decided,
+    Decision,
+    DecisionType,
+    PermanentScope,
+    ThreadScope,
+)
 from bot.domain.completions import StopReason
-from bot.domain.grants import Grant, GrantRequest, PermanentScope, ThreadScope
+from bot.domain.grants import Grant, GrantRequest
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.engine.approvals import build_grant

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.app.pending_calls import PendingCallReader
-from bot.domain.approval_requirements import ApprovalNotice
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import ApprovalNotice, ApprovalPolicy
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.policies import Rule

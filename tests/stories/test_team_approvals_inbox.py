@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bot.chat.approval_inbox import NOTHING_WAITS
-from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.policies import Rule
 from tests.fakes.parts import ask_for, call, say, tool
 from tests.stories.japanese import both_languages  # noqa: F401 - a fixture

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approval_requirements import APPROVERS, ApprovalNotice, ApprovalRequirements
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import APPROVERS, ApprovalNotice, ApprovalPolicy, ApprovalRequirements
 from bot.domain.policies import Rule
 from tests.fakes.parts import ask_for, call, say, tool
 from tests.stories.team import Talk, Team

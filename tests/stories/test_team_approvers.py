@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.policies import Rule
 from tests.fakes.parts import ask_for, call, say, tool
 from tests.stories.team import Team

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bot.chat.rejection_messages import OUT_OF_DATE
-from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.policies import Rule
 from bot.storage.grants import SqlGrantStore
 from bot.storage.sqlite import open_sqlite

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bot.domain.approval_requirements import APPROVERS, MEMBERS, ApprovalRequirements
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import APPROVERS, MEMBERS, ApprovalPolicy, ApprovalRequirements
 from bot.domain.policies import Rule
 from bot.engine.policy.rules import Approvers
 from tests.fakes.parts import ask_for, call, say, tool, words

@@ -17,9 +17,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.domain.tokenizer import split_identifier, words
 from bot.domain.tools import Tool, ToolSet
-from bot.domain.vocabulary import SYNONYMS, fold_accents, translate
+from bot.domain.vocabulary import SYNONYMS, fold_accents, split_identifier, translate, words
 from bot.ports.models import EmbeddedTexts, TextEmbedder
 
 MOST_HITS = 5

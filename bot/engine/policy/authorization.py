@@ -14,13 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
-from bot.domain.approvals import Approval, ApprovalPolicy, fingerprint
+from bot.domain.approvals import Approval, ApprovalPolicy, ApprovalRequirements, OnTimeout, fingerprint
 from bot.domain.conversations import Author, Member
 from bot.domain.messages import ToolCall, explained_failure
 from bot.domain.policies import PolicyResult, StoredPolicyResult
-from bot.domain.secret_detection import stored_secrets
-from bot.domain.secrets import SecretSpan
+from bot.domain.secrets import SecretSpan, stored_secrets
 from bot.domain.servers import FILE
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import CallOrigin, StepStatus, ToolRef, ToolStep

@@ -19,24 +19,28 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from typing import Any
 
-from bot.domain.approval_requirements import MEMBERS, NO_REQUIREMENTS, strictest
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import MEMBERS, NO_REQUIREMENTS, ApprovalPolicy, strictest
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.policies import (
     ANY,
     GUESTS,
+    Comparison,
     OverruledRule,
     PolicyResult,
     ReadHosts,
     Rule,
     StoredPolicyResult,
+    describe_rule,
+    fold_text,
     is_for_server,
     is_for_tool,
     is_pattern,
+    is_person,
     matches_pattern,
     no_hosts_read,
+    parse_comparison,
+    value_text,
 )
-from bot.domain.policy_syntax import Comparison, describe_rule, fold_text, is_person, parse_comparison, value_text
 from bot.domain.profiles import DEFAULT, Profile
 from bot.domain.tools import Annotations, Tool, ToolKind, digest
 from bot.i18n import DEFAULT_LANGUAGE, _, gettext_lazy, use_language

@@ -18,8 +18,17 @@ from typing import Any
 
 from bot.domain.agents import AgentRef, Agents
 from bot.domain.api_clients import ApiRole
-from bot.domain.approval_requirements import APPROVERS, ASKER, MEMBERS, ApprovalRequirements, SelfApproval
-from bot.domain.approvals import ApprovalPolicy, ApproverEvidence, DecisionType, NotAllowed
+from bot.domain.approvals import (
+    APPROVERS,
+    ASKER,
+    MEMBERS,
+    ApprovalPolicy,
+    ApprovalRequirements,
+    ApproverEvidence,
+    DecisionType,
+    NotAllowed,
+    SelfApproval,
+)
 from bot.domain.conversations import HTTP, Author, ConversationKey, Member
 from bot.domain.policies import (
     ANY,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from bot.domain.approval_requirements import SelfApproval
+from bot.domain.approvals import SelfApproval
 from bot.domain.conversations import HTTP, Author, ConversationKey, Member
 from bot.domain.tools import Tool, ToolKind
 from bot.engine.policy.taint import leaf_texts

@@ -15,8 +15,7 @@ from enum import Enum, auto
 
 from bot.domain.completions import Capabilities, ModelLimits
 from bot.domain.conversations import Attachment
-from bot.domain.file_signatures import detect_image_type
-from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextPart, enclose, user
+from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextPart, detect_image_type, enclose, user
 from bot.engine.prompt.text_format import single_line
 from bot.engine.usage import reply_limits
 from bot.errors import CountersignError

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from bot.domain.argument_edits import argument_changes
 from bot.domain.conversations import Author
 from bot.domain.messages import (
     ImageAudience,
@@ -29,7 +28,7 @@ from bot.domain.messages import (
     ToolResult,
     user,
 )
-from bot.domain.turns import BEGINNING, StepStatus, ToolStep, Turn
+from bot.domain.turns import BEGINNING, StepStatus, ToolStep, Turn, argument_changes
 
 _MAX_LENGTH = 60
 _DELIMITERS = re.compile(r"[()\[\]{}<>:\"'`|\\]")

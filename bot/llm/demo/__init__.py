@@ -25,7 +25,7 @@ from bot.domain.completions import (
     Usage,
 )
 from bot.domain.messages import Message, MessageRole, TextPart, ToolCall, ToolResult
-from bot.domain.outcome_checks import parse_check_question
+from bot.domain.tools import parse_check_question
 from bot.llm.demo import answers
 from bot.llm.demo.language import HOW_TO
 from bot.llm.demo.planning import Call, Plan, Planner, Shown, Step

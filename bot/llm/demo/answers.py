@@ -14,8 +14,7 @@ from itertools import islice
 from typing import Any
 
 from bot.domain.messages import FilePart, ImagePart, TextPart, ToolCall, ToolResult
-from bot.domain.outcome_checks import CheckedCall
-from bot.domain.tools import Tool
+from bot.domain.tools import CheckedCall, Tool
 from bot.i18n import _, gettext_lazy, ngettext
 from bot.llm.demo.language import PHRASES, VERBS, plain_name, terms
 from bot.llm.demo.planning import Parameter, Planner, Step, parameters, sought_text

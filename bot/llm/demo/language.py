@@ -11,8 +11,7 @@ from functools import lru_cache
 from importlib.resources import files
 from itertools import islice
 
-from bot.domain.tokenizer import UNSPACED, Word, split_identifier, stem, words
-from bot.domain.vocabulary import TRANSLATED, translate
+from bot.domain.vocabulary import TRANSLATED, UNSPACED, Word, split_identifier, stem, translate, words
 
 PHRASES = tomllib.loads((files(__package__) / "phrases.toml").read_text(encoding="utf-8"))
 

@@ -17,10 +17,8 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
 
-from bot.domain.outcome_checks import CheckedCall
-from bot.domain.tokenizer import words
-from bot.domain.tools import Tool
-from bot.domain.vocabulary import translate
+from bot.domain.tools import CheckedCall, Tool
+from bot.domain.vocabulary import translate, words
 from bot.llm.demo import language
 from bot.llm.demo.language import PHRASES, READING, RELATED, VERBS, Request, pattern, plain_name, stems, terms
 from bot.llm.tool_schemas import tool_schema

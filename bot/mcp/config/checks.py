@@ -27,7 +27,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bot.domain.launch_templates import InvalidSlotValue, LaunchTemplate, Templates, no_templates
-from bot.domain.secret_detection import redact
+from bot.domain.secrets import redact
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, TemplateLaunch
 from bot.domain.tools import digest
 from bot.errors import SettingsError

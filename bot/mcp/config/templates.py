@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bot.domain.catalog import unpinned_package
 from bot.domain.launch_templates import (
     ChoiceRule,
     IntegerRule,
@@ -23,7 +24,6 @@ from bot.domain.launch_templates import (
     TextRule,
     placeholders_in,
 )
-from bot.domain.packages import unpinned_package
 from bot.errors import SettingsError
 from bot.i18n import gettext_lazy
 

@@ -19,16 +19,16 @@ from mcp import Client, MCPError, types
 from mcp.types import METHOD_NOT_FOUND
 from pydantic import BaseModel
 
-from bot.domain.capabilities import (
+from bot.domain.characters import visible
+from bot.domain.servers import (
     MOST_RESOURCES,
     Prompt,
     PromptArgument,
     Resource,
     ResourceTemplate,
     ServerCapabilities,
+    ServerConfig,
 )
-from bot.domain.characters import visible
-from bot.domain.servers import ServerConfig
 from bot.domain.tools import Annotations, Tool, ToolKind
 from bot.i18n import gettext_lazy
 from bot.mcp.redaction import Redaction

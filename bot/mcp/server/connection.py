@@ -18,10 +18,16 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from bot.domain.capabilities import CompletionTarget, Piece, ServerCapabilities
 from bot.domain.messages import ToolCall
 from bot.domain.pins import Pinned
-from bot.domain.servers import CachedCapabilities, ServerConfig, ServerStatus
+from bot.domain.servers import (
+    CachedCapabilities,
+    CompletionTarget,
+    Piece,
+    ServerCapabilities,
+    ServerConfig,
+    ServerStatus,
+)
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolKind, ToolOutcome
 from bot.errors import ServerTrouble
 from bot.i18n import gettext_lazy

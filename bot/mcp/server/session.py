@@ -28,10 +28,20 @@ from mcp.types import (
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 import bot
-from bot.domain.capabilities import CompletionTarget, Handshake, Piece, ServerCapabilities
 from bot.domain.messages import ToolCall
 from bot.domain.metrics import CacheUsed
-from bot.domain.servers import HttpKind, HttpTransport, Protocol, ServerConfig, SyncStatus, kind_of
+from bot.domain.servers import (
+    CompletionTarget,
+    Handshake,
+    HttpKind,
+    HttpTransport,
+    Piece,
+    Protocol,
+    ServerCapabilities,
+    ServerConfig,
+    SyncStatus,
+    kind_of,
+)
 from bot.domain.tools import CallReturned, Tool, ToolKind, ToolOutcome
 from bot.errors import ServerTrouble
 from bot.i18n import gettext_lazy

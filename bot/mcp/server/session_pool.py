@@ -16,10 +16,16 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.messages import TextPart, ToolCall
 from bot.domain.pins import Pinned, first_pins
-from bot.domain.servers import CachedCapabilities, ServerConfig, ServerSnapshot, SessionScope, SessionSnapshot
+from bot.domain.servers import (
+    CachedCapabilities,
+    ServerCapabilities,
+    ServerConfig,
+    ServerSnapshot,
+    SessionScope,
+    SessionSnapshot,
+)
 from bot.domain.tools import CallNotSent, CallReturned, Tool, ToolOutcome
 from bot.i18n import gettext_lazy
 from bot.mcp.active_calls import Deadline

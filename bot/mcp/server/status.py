@@ -18,12 +18,12 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Protocol
 
-from bot.domain.capabilities import ServerCapabilities
 from bot.domain.metrics import MetricSink, SessionChanged, SessionEvent, null_sink
 from bot.domain.pins import Pinned
 from bot.domain.servers import (
     LAST_HANDSHAKE_VERSION,
     CachedCapabilities,
+    ServerCapabilities,
     ServerConfig,
     ServerSnapshot,
     ServerStatus,

@@ -21,18 +21,21 @@ from bot.chat.message_model import Block
 from bot.domain.approvals import (
     AlreadyDecided,
     ApprovalNotFound,
+    ArgumentsScope,
     Decided,
     Decision,
     DecisionResult,
     DecisionType,
     MoreApprovalsNeeded,
     NotAllowed,
+    Scope,
     StaleRevision,
+    ThreadScope,
     ViewRequired,
 )
 from bot.domain.commands import Reply
 from bot.domain.conversations import Author
-from bot.domain.grants import ArgumentsScope, GrantRequest, Scope, ThreadScope
+from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, ToolStep, TurnView
 from bot.errors import CountersignError
 from bot.i18n import _, gettext_lazy, pgettext

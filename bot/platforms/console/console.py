@@ -18,7 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from bot.domain.agents import AgentRef
-from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import ApprovalRequirements
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import DeliveryFailed, NotFound

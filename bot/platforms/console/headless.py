@@ -19,7 +19,6 @@ from typing import Any, TextIO
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
 from bot.domain.commands import Form, Invocation, Reply
 from bot.domain.conversations import ConversationKey
-from bot.domain.elicitation_answers import ElicitationAnswered, InvalidAnswer
 from bot.domain.elicitations import (
     CANCELLED,
     DECLINED,
@@ -61,6 +60,7 @@ from bot.platforms.console.typed_lines import (
     parse,
 )
 from bot.ports import Commands, EngineApi
+from bot.ports.platform import ElicitationAnswered, InvalidAnswer
 from bot.rendering.elicitation_card import elicitation_form, server_name
 from bot.rendering.text_safety import show_invisible, single_line
 

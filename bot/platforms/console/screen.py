@@ -46,7 +46,7 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from bot.commands.token_detection import looks_like_token
 from bot.domain.commands import Verb
-from bot.domain.secret_detection import looks_like_secret
+from bot.domain.secrets import looks_like_secret
 from bot.i18n import _
 from bot.platforms.console.lines import ConsoleTheme, card_line, remark
 from bot.platforms.console.typed_lines import COMMANDS

@@ -29,12 +29,12 @@ from bot.domain.approvals import (
     StaleRevision,
     ViewRequired,
 )
-from bot.domain.argument_edits import InvalidArguments, NotEditable, RevisionAccepted
 from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.errors import ContentDeleted, CountersignError
 from bot.i18n import _
 from bot.ports import PendingApproval, PendingApprovalPosition
+from bot.ports.platform import InvalidArguments, NotEditable, RevisionAccepted
 from bot.ports.reporting import read_pending_approvals
 from bot.rendering.approval_card import OFFERS, parse_grant_option, remaining_approvals_text
 from bot.rendering.call_arguments import shared_json, whole_json

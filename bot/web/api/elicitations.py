@@ -12,9 +12,9 @@ from pydantic import ConfigDict, Field
 
 from bot.domain.api_clients import ApiClient
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
-from bot.domain.elicitation_answers import AnswerRejected, ElicitationAnswered, InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import ElicitationAction, ElicitationResult, FormMode
 from bot.i18n import _
+from bot.ports.platform import AnswerRejected, ElicitationAnswered, InvalidAnswer, OpenElicitation
 from bot.rendering.response_model import ResponseModel
 from bot.rendering.turn_schemas import ElicitationShape, elicitation_shape
 from bot.web.authentication import MemberCaller

@@ -12,8 +12,7 @@ from pydantic import Field
 
 from bot.commands.argument_parser import NotFoundRejection
 from bot.commands.server_directory import VisibleServer
-from bot.domain.policies import ANY, Rule
-from bot.domain.policy_syntax import RuleError, describe_rule, parse_rule, rule_to_table
+from bot.domain.policies import ANY, Rule, RuleError, describe_rule, parse_rule, rule_to_table
 from bot.i18n import _
 from bot.rendering.response_model import ResponseModel
 from bot.web.problems import Problem

@@ -26,8 +26,7 @@ from bot.commands.server_templates import MISSING_SECRET as UNNAMED_SECRET
 from bot.commands.server_templates import SLOT
 from bot.commands.text_format import POLICY_CHOICES, parse_policy
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.secret_detection import is_plain_header, is_plain_variable
-from bot.domain.secrets import SecretReference
+from bot.domain.secrets import SecretReference, is_plain_header, is_plain_variable
 from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord
 from bot.i18n import _, gettext_lazy
 from bot.web.problems import Problem

@@ -17,9 +17,8 @@ from pydantic import Field
 from starlette.responses import JSONResponse
 
 from bot.commands.manual_calls import manual_call
-from bot.domain.capabilities import BlobContents, Piece, TextContents
 from bot.domain.messages import FilePart, ImagePart, StoredFile, TextPart, ToolResult
-from bot.domain.servers import ServerStatus
+from bot.domain.servers import BlobContents, Piece, ServerStatus, TextContents
 from bot.domain.tools import ToolKind
 from bot.domain.turns import ReadFile, ToolStep, TurnView
 from bot.i18n import _

@@ -6,10 +6,10 @@ import dataclasses
 
 from bot.chat.forms import DONE
 from bot.domain.approvals import AlreadyDecided
-from bot.domain.argument_edits import InvalidArguments
 from bot.domain.messages import ToolCall
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, ToolRef
+from bot.ports.platform import InvalidArguments
 from tests.platforms.console.chat import Chat, chatting
 from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval
 

@@ -9,10 +9,10 @@ import pytest
 
 from bot.chat.forms import FINISHED, REFUSED, SENT
 from bot.domain.approvals import AlreadyDecided, NotAllowed
-from bot.domain.elicitation_answers import ElicitationAnswered, InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, ToolStep
+from bot.ports.platform import ElicitationAnswered, InvalidAnswer, OpenElicitation
 from tests.platforms.console.chat import Chat, chatting
 from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval
 from tests.rendering.turns import a_form, a_link

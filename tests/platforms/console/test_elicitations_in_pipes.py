@@ -8,12 +8,12 @@ import io
 import pytest
 
 from bot.domain.approvals import NotAllowed
-from bot.domain.elicitation_answers import InvalidAnswer
 from bot.domain.elicitations import CANCELLED, DECLINED, Elicitation, ElicitationAction, ElicitationResult
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.plain_output import PlainStream
+from bot.ports.platform import InvalidAnswer
 from tests.platforms.console.scripted_engine import Script, ScriptedTurn, a_call, a_turn
 from tests.platforms.console.test_headless import process
 from tests.rendering.turns import a_form, a_link

@@ -7,8 +7,8 @@ import dataclasses
 
 import pytest
 
-from bot.domain.approvals import DecisionType, NotAllowed
-from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
+from bot.domain.approvals import ArgumentsScope, DecisionType, HoursScope, NotAllowed, PermanentScope, ThreadScope
+from bot.domain.grants import GrantRequest
 from bot.domain.turns import ToolRef
 from tests.platforms.console.chat import chatting
 from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import ApprovalRef, Approve, OpenDenyForm, ViewCall
-from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import ApprovalRequirements
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, TurnStatus, TurnView
 from bot.platforms.discord.components import OutgoingMessage, decode

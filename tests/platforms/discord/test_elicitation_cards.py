@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from bot.chat.actions import RunCommandInNewReply
 from bot.chat.forms import FINISHED, SENT
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
 from bot.domain.turns import StepStatus, ToolRef, TurnStatus, TurnView
 from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.components import LINK, OutgoingMessage, decode
 from bot.platforms.discord.message_layout import GREEN, GREY, ORANGE, turn_messages
+from bot.ports.platform import OpenElicitation
 from bot.rendering.elicitation_card import ANSWER, DECLINE, LIKE_ANOTHER, VISIT
 from tests.fakes.discord import Answer, Channel, Interaction, Message
 from tests.fakes.discord.components import BUTTON, walk

@@ -8,7 +8,7 @@ import dataclasses
 
 import pytest
 
-from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import ApprovalRequirements
 from bot.domain.conversations import Author
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.errors import DeliveryFailed

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import ApprovalRef, Approve, OpenDenyForm, ViewCall
-from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import ApprovalRequirements
 from bot.domain.conversations import Author
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.platforms.slack.blocks import OutgoingMessage, decode

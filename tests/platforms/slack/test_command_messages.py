@@ -12,11 +12,11 @@ from bot.chat.approval_inbox import NOTHING_WAITS, PendingCall
 from bot.chat.command_runner import reply_message
 from bot.chat.home_message import WELCOME, Home
 from bot.domain.commands import ActionStyle, PageInfo, Reply, ReplyAction, Table
-from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.turns import StepStatus
 from bot.platforms.slack.blocks import decode
 from bot.platforms.slack.home import home_view
 from bot.platforms.slack.message_blocks import command_reply
+from bot.ports.platform import OpenElicitation
 from tests.platforms import sample_views
 from tests.platforms.sample_views import LISTING, NOW, SHOWN
 from tests.platforms.slack.block_text import outline

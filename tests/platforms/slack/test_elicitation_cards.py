@@ -12,7 +12,6 @@ from bot.chat.actions import RunCommandInNewReply
 from bot.chat.forms import FINISHED, SENT
 from bot.chat.home_message import Home
 from bot.domain.conversations import ConversationKey, Member
-from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
 from bot.domain.turns import StepStatus, ToolRef, TurnStatus, TurnView
 from bot.platforms.slack.app import SlackSurface
@@ -20,6 +19,7 @@ from bot.platforms.slack.blocks import LINK_PRESSED, OutgoingMessage, decode
 from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.message_blocks import turn_messages
 from bot.platforms.slack.sending import TaskStatus, streams
+from bot.ports.platform import OpenElicitation
 from bot.rendering.elicitation_card import ANSWER, DECLINE, LIKE_ANOTHER, VISIT
 from tests.fakes.slack import Message, User
 from tests.platforms import sample_views

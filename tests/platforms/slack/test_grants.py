@@ -8,8 +8,8 @@ import pytest
 
 from bot.chat.actions import Action, ApprovalRef, ApproveWithGrant, Edit
 from bot.chat.rejection_messages import BUTTON_EXPIRED
-from bot.domain.approvals import DecisionType, NotAllowed
-from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
+from bot.domain.approvals import ArgumentsScope, DecisionType, HoursScope, NotAllowed, PermanentScope, ThreadScope
+from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.platforms.slack.blocks import decode, encode
 from tests.platforms.slack.connected_bot import connected_bot

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from tests.fakes.slack import Channel, Message
