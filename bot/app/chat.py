@@ -25,6 +25,7 @@ from bot.domain.approvals import ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.locales import Locale, system_locale, use_locale
 from bot.domain.servers import ServerStatus
+from bot.domain.tools import Tool
 from bot.domain.turns import Turn
 from bot.errors import CountersignError, InvalidOption
 from bot.i18n import _
@@ -220,14 +221,11 @@ class _Session:
         if not self._interactive:
             return
         services, key = runtime.services, self.person.key("")
-        demo, offer = await asyncio.gather(
-            asyncio.to_thread(importlib.import_module, "bot.llm.demo.answers"),
-            services.toolbox.offer(key.workspace_key),
-        )
+        offer = await services.toolbox.offer(key.workspace_key)
         tools = [tool for tool in offer.tools if services.administration.enables(tool, key)]
         in_trouble = [server.config.name for server in services.toolbox.servers() if server.status in _IN_TROUBLE]
         # In a thread, because each example is planned as the demo model would.
-        examples = await asyncio.to_thread(demo.examples, tools, datetime.now(UTC).astimezone().date())
+        examples = await asyncio.to_thread(_example_messages, tools)
         servers = dict(sorted(Counter(tool.server for tool in tools).items()))
         welcome.set_result(Welcome(servers, in_trouble, examples, is_demo(self.settings)))
 
@@ -351,6 +349,12 @@ async def _with_approvals(runtime: Runtime, read_pending: ReadPendingCalls) -> C
     inbox = await asyncio.to_thread(importlib.import_module, "bot.chat.approval_inbox")
     commands: Commands = inbox.ApprovalsCommand(runtime.engine, runtime.commands, read_pending)
     return commands
+
+
+def _example_messages(tools: Sequence[Tool]) -> list[str]:
+    from bot.llm.demo import examples  # noqa: PLC0415 - a chat with another model has no other use for it
+
+    return examples(tools, datetime.now(UTC).astimezone().date())
 
 
 def _how_to_name(nearest: Sequence[str]) -> str:

@@ -32,10 +32,9 @@ from bot.domain.completions import (
     UsageReported,
 )
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
-from bot.llm.error_classification import ErrorKind, ProviderError, ProviderRejected
-from bot.llm.hosted_model import HostedModel, ModelListPaths, WireFormat
-from bot.llm.provider_service import Sdk, Service, VendorClient, http_settings
-from bot.llm.streaming import Delta
+from bot.llm.hosted_model import Delta, Sdk, VendorClient, WireFormat, http_settings
+from bot.llm.model_list import ListedModel, ModelListPaths
+from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected, Service
 from bot.llm.tool_schemas import tool_arguments, tool_description
 from bot.llm.wire_format import (
     CallIds,
@@ -443,7 +442,7 @@ def create(config: Config) -> LanguageModel:
     )
     body = partial(request_body, config.model, own_address=service.own_address, by=service.writer)
     wire_format = WireFormat(body, partial(ReplyDraft, service.writer), _PASSED_OVER)
-    return HostedModel(service, capabilities, _client(service), wire_format, ModelListPaths("/v1/models"))
+    return ListedModel(service, capabilities, _client(service), wire_format, ModelListPaths("/v1/models"))
 
 
 def _client(service: Service) -> VendorClient:

@@ -1,33 +1,49 @@
 """A language model behind a network service: the part that is the same for all vendors.
 
 Each provider module supplies its vendor's client, the fields of its requests, and the meaning of the events of a reply.
-The list of models is read as well: the vendors are asked about the one model, compatible servers for their list, since
-many have nothing else.
+The vendors' clients are generated alike. Their own retries are off, because the engine retries and shows it. A reply is
+read event by event within its limits: server-sent events become JSON objects here (WHATWG HTML, 9.2.6). The vendors'
+clients make a typed object of each event, which costs more than everything else in a reply together; a reply needs two
+or three fields of it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing
+import json
+from codecs import BOM_UTF8
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
-from typing import Any, Protocol
-from urllib.parse import quote
+from typing import Any, Protocol, TypeVar
+
+import aiohttp
+import httpx2
 
 from bot.domain.completions import (
     Capabilities,
     Completion,
     ModelEvent,
+    ModelLimits,
     ModelRequest,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    UsageReported,
 )
-from bot.domain.messages import TextPart, ToolCall, ToolResult
+from bot.domain.messages import Message, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
-from bot.i18n import gettext_lazy
-from bot.llm.error_classification import ErrorKind, ProviderError, classify
-from bot.llm.models import Availability, Available, NotListed, NotReported, Retired
-from bot.llm.provider_service import Service
-from bot.llm.streaming import Delta, EventReader, ReplyAccumulator, StreamResponse, StreamTimeouts, read_reply
+from bot.errors import ModelError, ModelUnavailable
+from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected, Service, classify
 from bot.llm.wire_format import (
     encode_safe,
     has_documents,
@@ -38,13 +54,24 @@ from bot.llm.wire_format import (
     without_tools,
 )
 
-LOOK_UP_SECONDS = 10.0
-_WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length")
-"""In this order: Anthropic; vLLM and SGLang; OpenRouter, Together, and Ollama's list of running models; Groq; Mistral.
-"""
-_LARGEST_WINDOW = 100_000_000
-"""Tokens. A larger reported window is ignored."""
-_NOT_FOUND = 404
+OPENAI_HOME = "https://api.openai.com/v1"
+OPENAI_WINDOW = 128_000
+"""Default window in tokens."""
+LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
+"""Addresses on this machine, in the form of httpx2's mounts: a proxy from the environment cannot reach them."""
+LARGEST_ERROR = 2**17
+"""Bytes of an answer with a bad status that are read: some services quote the whole request."""
+LARGEST_LIST = 8 * 2**20
+"""Limit in bytes of other answers of a service. OpenRouter's list of models has one or two million."""
+ERROR_SECONDS = 5.0
+"""Time limit, in seconds, for the text of an error. Its status is known by then."""
+LARGEST_EVENT = 16 * 2**20
+"""Bytes. The last event of the Responses API holds the whole reply; nothing that is meant well is larger."""
+LARGEST_REPLY = 64 * 2**20
+"""Bytes of all events together: a model that has written 100,000 tokens has sent half as much."""
+_LARGEST_PAGE = 2**20
+_END_SECONDS = 2.0
+"""Limit for the rest of the stream once the model has finished: token counts and the end."""
 _MOST_PAUSES = 5
 _SHORT = 100_000
 """Characters that are written within a millisecond or so."""
@@ -53,38 +80,9 @@ _A_TOOL = 2_000
 _REMEMBERED = frozenset({ErrorKind.REASONING, ErrorKind.ROLES, ErrorKind.TOKEN_LIMIT})
 """Kinds of errors that change how later requests are written."""
 
-
-@dataclass(frozen=True, slots=True)
-class ModelListPaths:
-    """Paths of a service, added to its address. `key` is the path that checks the key, for a service with a public list
-    of models. `running` replaces the address from `/v1` on: the list of running models with the windows that they were
-    started with. `windows` is True if one of the lists may contain the size of a window.
-    """
-
-    models: str = "/models"
-    key: str = ""
-    running: str = ""
-    windows: bool = True
-
-
-class Client(Protocol):
-    """A vendor's client that tries nothing again by itself: waiting is the engine's, which shows it."""
-
-    async def post(self, body: bytes) -> StreamResponse:
-        """Send a request; return when the answer begins. Raises the vendor's errors."""
-        ...
-
-    async def get(self, path: str) -> Any:
-        """Return the JSON at the path. Raises the vendor's errors, and ValueError for anything else."""
-
-    def read_error(self, error: Exception) -> ProviderError | None:
-        """Return the service's error, or None if `error` is not an answer of the service."""
-
-    def map_errors(self, tools: Sequence[str]) -> AbstractContextManager[None]:
-        """Map the vendor's errors to those of `bot.errors`. `tools` are the names of the offered tools."""
-
-    async def close(self) -> None:
-        """Close the connections."""
+Event = Mapping[str, Any]
+Waited = TypeVar("Waited")
+Delta = UsageReported | TextDelta | ReasoningDelta | ToolCallDelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +103,13 @@ class HostedModel:
         self,
         service: Service,
         capabilities: Capabilities,
-        client: Client,
+        client: VendorClient,
         wire_format: WireFormat,
-        paths: ModelListPaths,
     ) -> None:
         self._service = service
         self._capabilities = capabilities
         self._client = client
         self._wire_format = wire_format
-        self._model_list = ModelList(service, client, paths)
         self._rejected_features: set[ErrorKind] = set()
         self._written_tools: tuple[Tool, ...] = ()
 
@@ -121,24 +117,6 @@ class HostedModel:
     def capabilities(self) -> Capabilities:
         """Capabilities by the settings and the address, without those that the service has rejected."""
         return self._capabilities
-
-    @property
-    def service_name(self) -> str:
-        """Display name of the service."""
-        return self._service.name
-
-    @property
-    def tells_window(self) -> bool:
-        """True if the service may report the size of the model's window."""
-        return self._model_list.reports_window
-
-    async def look_up(self) -> Availability:
-        """Return the service's report on the model. Raises ModelError."""
-        return await self._model_list.look_up()
-
-    async def model_names(self) -> Sequence[str]:
-        """Return the names of the service's models, none if it lists nothing. Raises ModelError."""
-        return await self._model_list.names()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """See the port. The connection is closed when the iterator is, also when it is cancelled."""
@@ -176,7 +154,7 @@ class HostedModel:
         """Close the connections."""
         await self._client.close()
 
-    async def _open(self, request: ModelRequest) -> StreamResponse:
+    async def _open(self, request: ModelRequest) -> httpx2.Response:
         """Send the request, and a simpler one if the service rejects a part. The rejected part is remembered only after
         the simpler request was accepted, because the error may quote the prompt.
         """
@@ -257,146 +235,387 @@ def _easier(request: ModelRequest, kind: ErrorKind) -> ModelRequest | None:
             return None
 
 
-class ModelList:
-    """The service's list of models."""
+# -------------------- client
 
-    def __init__(self, service: Service, client: Client, paths: ModelListPaths) -> None:
+
+@dataclass(frozen=True, slots=True)
+class Sdk:
+    """The classes of one SDK: its stream; its errors: an answer with a bad status, no connection, any at all."""
+
+    stream: Any
+    status_error: type[Exception]
+    connection_error: type[Exception]
+    error: type[Exception]
+
+
+def http_settings() -> dict[str, Any]:
+    """Return the settings of the vendors' HTTP clients.
+
+    Redirects are not followed: the key and the conversation are for the configured service alone. Answers are not
+    compressed, because compression delays streaming.
+    """
+    return {
+        "mounts": dict.fromkeys(LOOPBACK),
+        "follow_redirects": False,
+        "headers": {"accept-encoding": "identity"},
+        "event_hooks": {"response": [_limit_error_body]},
+    }
+
+
+async def _limit_error_body(response: httpx2.Response) -> None:
+    """Take the beginning of an answer with a bad status for the whole: the vendors' clients read to its end, however
+    far that is.
+    """
+    if response.status_code < 300:
+        return
+    stream, beginning = response.stream, bytearray()
+    assert isinstance(stream, httpx2.AsyncByteStream)
+    with suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(ERROR_SECONDS):
+            async for chunk in stream:
+                beginning += chunk
+                if len(beginning) >= LARGEST_ERROR:
+                    break
+    await stream.aclose()
+    response.stream = httpx2.ByteStream(bytes(beginning[:LARGEST_ERROR]))
+    response.encoding = "utf-8"  # some that a service may name are none
+
+
+class VendorClient:
+    """One vendor's client for one protocol, which is at `path`."""
+
+    def __init__(self, service: Service, client: Any, path: str, sdk: Sdk) -> None:
         self._service = service
         self._client = client
-        self._paths = paths
+        self._path = path
+        self._sdk = sdk
+
+    async def post(self, body: bytes) -> httpx2.Response:
+        """Send a request; return when the answer begins. Raises the vendor's errors."""
+        response: httpx2.Response = await self._client.post(
+            self._path, cast_to=httpx2.Response, content=body, stream=True, stream_cls=self._sdk.stream
+        )
+        return response
+
+    async def get(self, path: str) -> Any:
+        """Return the JSON at another path of the service. Raises the vendor's errors, and ValueError if the answer is
+        not JSON or too large.
+        """
+        response: httpx2.Response = await self._client.get(
+            path, cast_to=httpx2.Response, stream=True, stream_cls=self._sdk.stream
+        )
+        body = bytearray()
+        try:
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > LARGEST_LIST:
+                    raise ValueError("too large")
+        finally:
+            await response.aclose()
+        # Aside: a long list takes its time, and it is asked for while people are answered.
+        return await asyncio.to_thread(_as_json, bytes(body))
+
+    def read_error(self, error: Exception) -> ProviderError | None:
+        """Return the service's error if the answer contains one."""
+        return _read(error) if isinstance(error, self._sdk.status_error) else None
+
+    @contextmanager
+    def map_errors(self, tools: Sequence[str]) -> Iterator[None]:
+        """Map the vendor's errors to those of `bot.errors`."""
+        try:
+            yield
+        except self._sdk.status_error as error:
+            raise self._service.error_from(_read(error), tools) from error
+        except ProviderRejected as error:
+            raise self._service.error_from(error.error, tools) from error
+        except self._sdk.connection_error as error:
+            raise self._interruption_error(error) from error
+        except (httpx2.HTTPError, OSError) as error:
+            raise self._service.incomplete_error() from error
+        except (self._sdk.error, aiohttp.ClientError, ValueError, RecursionError) as error:
+            raise self._service.unreadable_error() from error
+
+    def _interruption_error(self, error: Exception) -> ModelUnavailable:
+        """Return the error of an interrupted connection. The clients report most causes as one error that wraps the
+        cause.
+        """
+        causes = list(_causes(error))
+        if any(
+            isinstance(cause, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError) for cause in causes
+        ):
+            return self._service.proxy_error()
+        if any(isinstance(cause, aiohttp.ClientConnectorError | TimeoutError) for cause in causes):
+            return self._service.unreachable(causes[-1])
+        if any(isinstance(cause, aiohttp.ClientConnectionError) for cause in causes):
+            return self._service.closed_error()
+        return self._service.incomplete_error()
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._client.close()
+
+
+def openai_client(service: Service, path: str) -> VendorClient:
+    """Return OpenAI's client for the protocol at `path`."""
+    import openai  # noqa: PLC0415 - heavy, and other vendors' models use this module too
+
+    client = openai.AsyncOpenAI(
+        api_key=service.key,
+        base_url=service.address,
+        max_retries=0,
+        timeout=service.timeout(),
+        http_client=openai.DefaultAioHttpClient(**http_settings()),
+    )
+    sdk = Sdk(openai.AsyncStream[Any], openai.APIStatusError, openai.APIConnectionError, openai.APIError)
+    return VendorClient(service, client, path, sdk)
+
+
+def _as_json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except RecursionError as error:
+        raise ValueError("too deep") from error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _read(error: Any) -> ProviderError:
+    return ProviderError.from_response(error.status_code, error.body, error.response.headers)
+
+
+# -------------------- streamed replies
+
+
+class EventReader:
+    """Incremental reader of a stream. Data of `passed_over` events is not read.
+
+    `ended` is True after `[DONE]`, the last event of OpenAI's Chat Completions.
+    """
+
+    def __init__(self, passed_over: frozenset[bytes] = frozenset()) -> None:
+        self._passed_over = passed_over
+        self._line: list[bytes] = []
+        self._within_break = False
+        self._name = b""
+        self._data: list[bytes] = []
+        self._page: list[bytes] = []
+        self._read = 0
+        self._read_before = 0
+        self._events = False
+        self.ended = False
 
     @property
-    def reports_window(self) -> bool:
-        """True if the service may report the size of the model's window."""
-        return self._paths.windows
+    def nonsense(self) -> bool:
+        """True if the body holds other text and no events so far, such as a web page."""
+        return bool(self._page) and not self._events
 
-    async def look_up(self) -> Availability:
-        """Ask the service. Raises ModelUnavailable if it cannot be reached, ModelBarred if it rejects the key or does
-        not know the model.
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """Return the objects of the events that this chunk completes. An event without a name is named by its `type`.
+        Raises ValueError and RecursionError for invalid JSON; JSON that is not an object is skipped.
         """
-        try:
-            async with asyncio.timeout(LOOK_UP_SECONDS):
-                with self._client.map_errors(()):
-                    return await self._look_up()
-        except TimeoutError as error:
-            raise self._service.silence_error(LOOK_UP_SECONDS) from error
+        self._read += len(chunk)
+        for line in self._lines(chunk):
+            if line.startswith(b"data:"):
+                self._data.append(line[5:])
+            elif not line:
+                yield from self._event()
+            elif line.startswith(b"event:"):
+                self._name = line[6:].strip()
+            elif not self._events and not line.startswith((b":", b"id:", b"retry:")) and not line.isspace():
+                self._keep(line)
+        if self._read - self._read_before > LARGEST_EVENT or self._read > LARGEST_REPLY:
+            raise ValueError("what came in is larger than any reply")
 
-    async def names(self) -> Sequence[str]:
-        """Return the names of the models, as far as the first page goes. Raises the errors of `look_up`."""
-        try:
-            async with asyncio.timeout(LOOK_UP_SECONDS):
-                with self._client.map_errors(()):
-                    if self._paths.key:
-                        await self._fetch(self._paths.key, self._service.own_address)
-                    listing = await self._fetch(self._paths.models, strict=False)
-        except TimeoutError as error:
-            raise self._service.silence_error(LOOK_UP_SECONDS) from error
-        data = listing.get("data") if isinstance(listing, Mapping) else listing
-        return [entry["id"] for entry in _entries(data) if isinstance(entry.get("id"), str)]
+    def finish(self) -> Iterator[Event]:
+        """Yield the objects that the stream's end completes.
 
-    async def _look_up(self) -> Availability:
-        if self._paths.key:
-            await self._fetch(self._paths.key, self._service.own_address)
-        if self._service.own_address:
-            path = f"{self._paths.models}/{quote(self._service.model, safe=':@')}"
-            entry = await self._fetch(path, strict=True)
-            return entry if isinstance(entry, NotReported) else _parse_entry(entry)
-        listing = await self._fetch(self._paths.models, strict=False)
-        if isinstance(listing, NotReported):
-            return listing
-        availability = _in_list(listing, self._service.model)
-        if self._paths.running and availability == Available():
-            return replace(availability, window=await self._window_of_running())
-        return availability
-
-    async def _fetch(self, path: str, strict: bool) -> Any:
-        """Return the JSON at a path, or NotReported if the service does not have the path. If the path is documented
-        (`strict`), its absence is an error.
+        They are the last event without its empty line, and a single object sent in place of a stream.
         """
-        try:
-            return await self._client.get(path)
-        except ValueError:
-            return NotReported(gettext_lazy("what it sent is not a list of models"))
-        except Exception as error:
-            provider_error = self._client.read_error(error)
-            if provider_error is None or _is_final(provider_error, strict=strict):
-                raise
-            return NotReported(
-                "" if provider_error.status == _NOT_FOUND else self._service.error_from(provider_error).cause
-            )
+        yield from self.feed(b"\n\n")
+        if self.nonsense:
+            with suppress(ValueError, RecursionError):
+                page = json.loads(b"\n".join(self._page))
+                yield from [page] if isinstance(page, dict) else []
 
-    async def _window_of_running(self) -> int | None:
-        """Return the window of a model that runs already, which depends on the options that it was started with."""
-        root = self._service.address.rstrip("/").removesuffix("/v1")
-        running = await self._fetch(f"{root}{self._paths.running}", strict=False)
-        models = running.get("models") if isinstance(running, Mapping) else None
-        return _window(next(_named_entries(self._service.model, _entries(models), "model"), {}))
+    def _lines(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that the chunk completes. They end with CR, LF or both, which may arrive in separate chunks.
+        The middle of a long line is scanned once.
+        """
+        if self._within_break and chunk:
+            chunk, self._within_break = chunk.removeprefix(b"\n"), False
+        if b"\r" in chunk:
+            self._within_break = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *lines, rest = chunk.split(b"\n")
+        if not lines:
+            self._line.append(rest)
+            return lines
+        if self._line:
+            lines[0] = b"".join((*self._line, lines[0]))
+        if not self._events:
+            lines[0] = lines[0].removeprefix(BOM_UTF8)
+        self._line = [rest] if rest else []
+        return lines
 
+    def _keep(self, line: bytes) -> None:
+        if self._read <= _LARGEST_PAGE:
+            self._page.append(line)
 
-def _is_final(provider_error: ProviderError, *, strict: bool) -> bool:
-    """Return True if a completion would fail alike. A key may allow completions but not lists (403)."""
-    match classify(provider_error):
-        case ErrorKind.KEY:
-            return provider_error.status != 403
-        case ErrorKind.MODEL:
-            return strict
-        case kind:
-            return kind in (ErrorKind.CREDIT, ErrorKind.BUSY, ErrorKind.OUT_OF_ORDER, ErrorKind.MOVED)
-
-
-def _in_list(listing: Any, model: str) -> Availability:
-    data = listing.get("data", ()) if isinstance(listing, Mapping) else listing
-    if data is None:  # Ollama without a model
-        return NotListed(())
-    if not isinstance(data, list):
-        return NotReported(gettext_lazy("what it sent is not a list of models"))
-    entries = _entries(data)
-    entry = next(_named_entries(model, entries, "id"), None)
-    if entry is not None:
-        return _parse_entry(entry)
-    if isinstance(listing, Mapping) and (listing.get("has_more") or _next_page(listing)):
-        return NotReported(gettext_lazy("its list is longer than one page, and the model is not on the first"))
-    return NotListed(tuple(entry["id"] for entry in entries if isinstance(entry.get("id"), str)))
+    def _event(self) -> Iterator[Event]:
+        data, name = b"\n".join(self._data).strip(), self._name
+        self._data, self._name, self._read_before = [], b"", self._read
+        self._events = self._events or bool(data)
+        if not data or self.ended or name in self._passed_over:
+            return
+        if data == b"[DONE]":
+            self.ended = True
+            return
+        event = json.loads(data.decode())
+        if isinstance(event, dict):
+            yield event if not name or "type" in event else {"type": name.decode(errors="replace"), **event}
 
 
-def _next_page(listing: Mapping[str, Any]) -> bool:
-    links = listing.get("links")
-    return isinstance(links, Mapping) and bool(links.get("next"))
+class ReplyAccumulator(Protocol):
+    """Draft of a reply, built from stream events."""
+
+    def take(self, event: Event, /) -> Iterable[Delta]:
+        """Add an event and return its visible deltas. Raises ProviderRejected for an event that is an error."""
+
+    @property
+    def finished(self) -> bool:
+        """True if the model has finished."""
+
+    def completion(self) -> Completion | None:
+        """Return the whole reply, or None if the model has not finished."""
+
+    def resume(self) -> Message | None:
+        """Return the message so far if the model has paused until it is sent back; else None.
+
+        Later events are added to the same draft.
+        """
 
 
-def _entries(data: Any) -> list[Mapping[str, Any]]:
-    return [entry for entry in data if isinstance(entry, Mapping)] if isinstance(data, list) else []
+async def read_reply(
+    opening: Callable[[], Awaitable[httpx2.Response]],
+    draft: ReplyAccumulator,
+    reader: EventReader,
+    *,
+    service: Service,
+    timeouts: StreamTimeouts,
+    map_errors: AbstractContextManager[None],
+) -> AsyncGenerator[Delta | Completion, None]:
+    """Yield the visible parts of a reply while they arrive, and its Completion last.
 
-
-def _named_entries(model: str, entries: Sequence[Mapping[str, Any]], key: str) -> Iterator[Mapping[str, Any]]:
-    """Return the entries of the model, exact names first. Ollama adds `:latest` to a name without a tag, OpenRouter
-    allows suffixes such as `:online`, and LiteLLM may list patterns.
+    The connection is closed with the generator, also on cancellation. `map_errors` turns the vendor's errors into
+    ModelUnavailable and ModelRejected, which this raises. Errors after the end of the model's reply are ignored.
     """
-    same: tuple[Callable[[str], bool], ...] = (
-        lambda name: name == model,
-        lambda name: name == f"{model}:latest",
-        lambda name: "/" in name and name == model.rpartition(":")[0],
-        lambda name: "*" in name and fnmatchcase(model, name),
-    )
-    for fits in same:
-        yield from (entry for entry in entries if isinstance(entry.get(key), str) and fits(entry[key]))
+    try:
+        with map_errors:
+            async with aclosing(_deltas(opening, draft, reader, timeouts)) as deltas:
+                async for delta in deltas:
+                    yield delta
+    except ModelError:
+        if not draft.finished:
+            raise
+    completion = draft.completion()
+    if completion is None:
+        raise service.unreadable_error() if reader.nonsense else service.incomplete_error()
+    yield completion
 
 
-def _parse_entry(entry: Any) -> Availability:
-    if not isinstance(entry, Mapping):
-        return NotReported(gettext_lazy("what it sent is not a model"))
-    if entry.get("lifecycle") == "retired":
-        return Retired()
-    until = entry.get("retires_at") or entry.get("shutdown_date") or entry.get("expiration_date")
-    return Available(_window(entry), until[:10] if isinstance(until, str) else "")
+async def _deltas(
+    opening: Callable[[], Awaitable[httpx2.Response]],
+    draft: ReplyAccumulator,
+    reader: EventReader,
+    timeouts: StreamTimeouts,
+) -> AsyncGenerator[Delta, None]:
+    timeouts.start_request()
+    answer = await timeouts.wait_for_start(opening())
+    try:
+        chunks = answer.aiter_bytes()
+        chunk = await timeouts.wait_for_start(anext(chunks, None))
+        while chunk is not None:
+            for delta in _join_deltas(delta for event in reader.feed(chunk) for delta in draft.take(event)):
+                if isinstance(delta, TextDelta | ReasoningDelta):
+                    timeouts.text_started()
+                yield delta
+            # Read to its end, since only then the connection serves the next request.
+            over = reader.ended or draft.finished
+            chunk = await timeouts.wait_for_next(anext(chunks, None), _END_SECONDS if over else None)
+        for delta in _join_deltas(delta for event in reader.finish() for delta in draft.take(event)):
+            yield delta
+    finally:
+        await answer.aclose()
 
 
-def _window(entry: Mapping[str, Any]) -> int | None:
-    """Return the size of the window in tokens. OpenRouter also names the window of the host that it asks first."""
-    top = entry.get("top_provider")
-    sources = (entry, top) if isinstance(top, Mapping) else (entry,)
-    windows = [source.get(name) for source in sources for name in _WINDOWS]
-    sizes = [
-        size for size in windows if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _LARGEST_WINDOW
-    ]
-    return min(sizes) if sizes else None
+def _join_deltas(deltas: Iterable[Delta]) -> Iterator[Delta]:
+    """Join neighbours of one kind: text that arrived together is shown together. Text before an error is shown too."""
+    joined: Delta | None = None
+    try:
+        for delta in deltas:
+            match joined, delta:
+                case (TextDelta(before), TextDelta(after)):
+                    joined = TextDelta(before + after)
+                case (ReasoningDelta(before), ReasoningDelta(after)):
+                    joined = ReasoningDelta(before + after)
+                case (ToolCallDelta(before), ToolCallDelta(after)):
+                    joined = ToolCallDelta(before + after)
+                case _:
+                    if joined is not None:
+                        yield joined
+                    joined = delta
+    except Exception:
+        if joined is not None:
+            yield joined
+        raise
+    if joined is not None:
+        yield joined
+
+
+class StreamTimeouts:
+    """Time limits of a reply from now on, for all its requests together.
+
+    Each wait has its limit and none spans a `yield`, because a timeout cancels the code that its task runs at that
+    time.
+    """
+
+    def __init__(self, service: Service, limits: ModelLimits) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._service = service
+        self._limits = limits
+        self._end = self._clock() + limits.total_seconds
+        self.start_request()
+
+    def start_request(self) -> None:
+        """Start the timer of a request. Services send a first event at once and may pause until the model has thought:
+        up to the first text, the limit for the first byte applies.
+        """
+        self._first = self._clock() + self._limits.first_seconds
+        self._silence = max(self._limits.first_seconds, self._limits.idle_seconds)
+
+    def text_started(self) -> None:
+        """Apply the limit for pauses between texts."""
+        self._silence = self._limits.idle_seconds
+
+    async def wait_for_start(self, waited: Awaitable[Waited]) -> Waited:
+        """Wait up to the limit for the first byte."""
+        return await self._until(self._first, waited, self._limits.first_seconds)
+
+    async def wait_for_next(self, waited: Awaitable[Waited], at_most: float | None) -> Waited:
+        """Wait up to the limit for a pause."""
+        seconds = self._silence if at_most is None else min(self._silence, at_most)
+        return await self._until(self._clock() + seconds, waited, seconds)
+
+    async def _until(self, moment: float, waited: Awaitable[Waited], seconds: float) -> Waited:
+        try:
+            async with asyncio.timeout_at(min(moment, self._end)):
+                return await waited
+        except TimeoutError as error:
+            late = moment >= self._end
+            raise (
+                self._service.too_long_error(self._limits) if late else self._service.silence_error(seconds)
+            ) from error

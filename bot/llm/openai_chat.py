@@ -27,11 +27,9 @@ from bot.domain.completions import (
 )
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
-from bot.llm.error_classification import ErrorKind, ProviderError, ProviderRejected
-from bot.llm.hosted_model import HostedModel, WireFormat
-from bot.llm.openai_client import HOME, WINDOW, model_list_paths, openai_client
-from bot.llm.provider_service import Service
-from bot.llm.streaming import Delta
+from bot.llm.hosted_model import OPENAI_HOME, OPENAI_WINDOW, Delta, WireFormat, openai_client
+from bot.llm.model_list import ListedModel, ModelListPaths
+from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected, Service
 from bot.llm.tool_schemas import tool_arguments, tool_description
 from bot.llm.wire_format import (
     CallIds,
@@ -430,25 +428,25 @@ class Config:
     """Prefix of the environment variables that hold the key and the address."""
     key_at: str = ""
     running_at: str = ""
-    """Additional paths of a compatible server, see `ModelListPaths` in `bot.llm.hosted_model`."""
+    """Additional paths of a compatible server, see `ModelListPaths` in `bot.llm.model_list`."""
 
 
 def create(config: Config) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
     service = Service.for_model(
-        HOME, config.base_url, vendor="OpenAI", prefix=config.variables, model=config.model, key=config.api_key
+        OPENAI_HOME, config.base_url, vendor="OpenAI", prefix=config.variables, model=config.model, key=config.api_key
     )
     capabilities = Capabilities(
         # Compatible servers rarely see images, and none is known to read documents.
         images=service.own_address if config.images is None else config.images,
         documents=service.own_address,
-        context_tokens=config.context_tokens or WINDOW,
+        context_tokens=config.context_tokens or OPENAI_WINDOW,
     )
     body = partial(request_body, config.model, own_address=service.own_address, by=service.writer)
-    return HostedModel(
+    return ListedModel(
         service,
         capabilities,
         openai_client(service, "/chat/completions"),
         WireFormat(body, partial(ReplyDraft, service.writer)),
-        model_list_paths(service, key=config.key_at, running=config.running_at),
+        ModelListPaths("/models", config.key_at, config.running_at, windows=not service.own_address),
     )

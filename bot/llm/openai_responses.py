@@ -29,11 +29,9 @@ from bot.domain.completions import (
 )
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
-from bot.llm.error_classification import ErrorKind, ProviderError, ProviderRejected
-from bot.llm.hosted_model import HostedModel, WireFormat
-from bot.llm.openai_client import HOME, WINDOW, model_list_paths, openai_client
-from bot.llm.provider_service import Service
-from bot.llm.streaming import Delta
+from bot.llm.hosted_model import OPENAI_HOME, OPENAI_WINDOW, Delta, WireFormat, openai_client
+from bot.llm.model_list import ListedModel, ModelListPaths
+from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected, Service
 from bot.llm.tool_schemas import tool_arguments, tool_description
 from bot.llm.wire_format import (
     CallIds,
@@ -458,16 +456,20 @@ class Config:
 def create(config: Config) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
     service = Service.for_model(
-        HOME, config.base_url, vendor="OpenAI", prefix=config.variables, model=config.model, key=config.api_key
+        OPENAI_HOME, config.base_url, vendor="OpenAI", prefix=config.variables, model=config.model, key=config.api_key
     )
     capabilities = Capabilities(
         images=config.images,
         documents=service.own_address,
         reasoning=True,
-        context_tokens=config.context_tokens or WINDOW,
+        context_tokens=config.context_tokens or OPENAI_WINDOW,
     )
     body = partial(request_body, config.model, own_address=service.own_address, by=service.writer)
     wire_format = WireFormat(body, partial(ReplyDraft, service.writer), PASSED_OVER)
-    return HostedModel(
-        service, capabilities, openai_client(service, "/responses"), wire_format, model_list_paths(service)
+    return ListedModel(
+        service,
+        capabilities,
+        openai_client(service, "/responses"),
+        wire_format,
+        ModelListPaths(windows=not service.own_address),
     )

@@ -1,45 +1,33 @@
-"""A provider's service: its HTTP client, and the error texts for its failures.
+"""A provider's service: its address and key, and the errors that it reports.
 
-An error is one sentence with a cause and a fix, never with the key, and of the right class: ModelUnavailable is tried
-again, ModelRejected is not. The vendors' clients are generated alike; a provider module creates its own and names the
-classes of its SDK. Their own retries have to be off, because the engine retries and shows it. Their typed event objects
-are not used: the HTTP answer is read directly.
+The error for people is one sentence with a cause and a fix, never with the key, and of the right class:
+ModelUnavailable is tried again, ModelRejected is not. A service's error is an answer with an error status or an event
+of the stream. To classify it, the vendors' codes come first, then their types, then the status. The message is searched
+too, because compatible servers have statuses and codes of their own.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 import math
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from enum import Enum, auto
 from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
 import httpx2
 
 from bot.domain.completions import ModelLimits
 from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, ModelUnavailable, SettingsError
 from bot.i18n import LazyText, gettext_lazy
-from bot.llm.error_classification import ErrorKind, ProviderError, ProviderRejected, classify, status_of
 from bot.llm.providers import is_at
 from bot.llm.wire_format import single_line, without_keys
 
-LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
-"""Addresses on this machine, in the form of httpx2's mounts: a proxy from the environment cannot reach them."""
-LARGEST_ERROR = 2**17
-"""Bytes of an answer with a bad status that are read: some services quote the whole request."""
-LARGEST_LIST = 8 * 2**20
-"""Limit in bytes of other answers of a service. OpenRouter's list of models has one or two million."""
-ERROR_SECONDS = 5.0
-"""Time limit, in seconds, for the text of an error. Its status is known by then."""
 _CONNECT_SECONDS = 10.0
 _QUOTE_LIMIT = 300
 _LONGEST_WAIT = 86_400.0
@@ -48,6 +36,65 @@ _NO_KEY = "none"  # the vendors' clients insist on a key; servers without keys i
 _NUMBERED = re.compile(r"\btools(?:\[(\d{1,4})\]|\.(\d{1,4})\b)")
 _QUOTED = re.compile(r"(?:function|tool)\s+(?:name\s+)?['\"`]?([a-zA-Z0-9_-]{1,64})\b", re.IGNORECASE)
 _BAD_REQUEST = frozenset({400, 422})
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderError:
+    """An error as the service reports it: untrusted text. `status` is 200 for an event within a stream; `kind` is the
+    vendors' `type`.
+    """
+
+    status: int
+    message: str = ""
+    code: str = ""
+    kind: str = ""
+    param: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_response(cls, status: int, body: object, headers: Mapping[str, str] | None = None) -> ProviderError:
+        """Parse the error in a response body. Missing and invalid fields are empty."""
+        headers = headers or {}
+        if isinstance(body, list) and len(body) == 1:  # Gemini's, in OpenAI's language
+            body = body[0]
+        error = body.get("error") or body if isinstance(body, Mapping) else body
+        if not isinstance(error, Mapping):
+            return cls(status, error[:_LONGEST] if isinstance(error, str) else "", headers=headers)
+        # `detail` is FastAPI's, which many servers are made with.
+        message = _text(error, "message") or _text(error, "detail")
+        metadata = error.get("metadata")
+        if isinstance(metadata, Mapping) and (
+            raw := _text(metadata, "raw")
+        ):  # OpenRouter: the error of the model's host
+            message = f"{message}: {raw}"
+        return cls(status, message, _text(error, "code"), _text(error, "type"), _text(error, "param"), headers)
+
+
+class ProviderRejected(Exception):
+    """The stream holds an error in place of the rest of the reply. Never leaves the providers."""
+
+    def __init__(self, error: ProviderError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class ErrorKind(Enum):
+    """Kind of an error, as far as the handling differs."""
+
+    BUSY = auto()
+    OUT_OF_ORDER = auto()
+    KEY = auto()
+    CREDIT = auto()
+    MODEL = auto()
+    TOO_LONG = auto()
+    FILTERED = auto()
+    MOVED = auto()
+    NO_TOOLS = auto()
+    ATTACHMENTS = auto()
+    REASONING = auto()
+    ROLES = auto()
+    TOKEN_LIMIT = auto()
+    REQUEST = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,135 +380,200 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return min(max(0.0, seconds), _LONGEST_WAIT)
 
 
-@dataclass(frozen=True, slots=True)
-class Sdk:
-    """The classes of one SDK: its stream; its errors: an answer with a bad status, no connection, any at all."""
+# -------------------- kinds of errors
 
-    stream: Any
-    status_error: type[Exception]
-    connection_error: type[Exception]
-    error: type[Exception]
+_LONGEST = 8_192
+"""Characters of a text that are looked at: some services quote the whole request."""
+_STATUS = re.compile(r"[45][0-9]{2}")
+_PASSING = frozenset({408, 409, 425, 429})
+_BY_STATUS = {
+    401: ErrorKind.KEY,
+    402: ErrorKind.CREDIT,
+    403: ErrorKind.KEY,
+    404: ErrorKind.MODEL,
+    413: ErrorKind.TOO_LONG,
+    429: ErrorKind.BUSY,
+    **dict.fromkeys(_PASSING - {429}, ErrorKind.OUT_OF_ORDER),
+}
+_STATUS_OF_KIND = {
+    "api_error": 500,
+    "authentication_error": 401,
+    "badrequesterror": 400,
+    "billing_error": 402,
+    "internalservererror": 500,
+    "invalid_request_error": 400,
+    "not_found_error": 404,
+    "overloaded_error": 529,
+    "permission_error": 403,
+    "rate_limit_error": 429,
+    "request_too_large": 413,
+    "server_error": 500,
+    "timeout_error": 504,
+}
+"""HTTP status by type of an error event, whose own response has the status 200."""
 
-
-def http_settings() -> dict[str, Any]:
-    """Return the settings of the vendors' HTTP clients.
-
-    Redirects are not followed: the key and the conversation are for the configured service alone. Answers are not
-    compressed, because compression delays streaming.
-    """
-    return {
-        "mounts": dict.fromkeys(LOOPBACK),
-        "follow_redirects": False,
-        "headers": {"accept-encoding": "identity"},
-        "event_hooks": {"response": [_limit_error_body]},
+_NAMED = {
+    # OpenAI and compatible services
+    "context_length_exceeded": ErrorKind.TOO_LONG,
+    "string_above_max_length": ErrorKind.TOO_LONG,
+    "exceed_context_size_error": ErrorKind.TOO_LONG,  # llama.cpp
+    "contextwindowexceedederror": ErrorKind.TOO_LONG,  # LiteLLM
+    "insufficient_quota": ErrorKind.CREDIT,  # comes as 429, but waiting does not help
+    "billing_not_active": ErrorKind.CREDIT,
+    "invalid_api_key": ErrorKind.KEY,
+    "model_not_found": ErrorKind.MODEL,
+    "content_filter": ErrorKind.FILTERED,
+    "content_policy_violation": ErrorKind.FILTERED,
+    "invalid_prompt": ErrorKind.FILTERED,
+    "bio_policy": ErrorKind.FILTERED,
+    "misalignment_policy_violation": ErrorKind.FILTERED,
+    "image_content_policy_violation": ErrorKind.FILTERED,
+    "cyber_policy": ErrorKind.FILTERED,
+    "invalid_encrypted_content": ErrorKind.REASONING,
+    "rate_limit_exceeded": ErrorKind.BUSY,
+    "server_is_overloaded": ErrorKind.OUT_OF_ORDER,
+    "server_error": ErrorKind.OUT_OF_ORDER,
+    "image_parse_error": ErrorKind.ATTACHMENTS,
+    "invalid_base64_image": ErrorKind.ATTACHMENTS,
+    "invalid_image": ErrorKind.ATTACHMENTS,
+    "invalid_image_format": ErrorKind.ATTACHMENTS,
+    "invalid_image_url": ErrorKind.ATTACHMENTS,
+    "unsupported_file": ErrorKind.ATTACHMENTS,
+    # Anthropic
+    "authentication_error": ErrorKind.KEY,
+    "permission_error": ErrorKind.KEY,
+    "billing_error": ErrorKind.CREDIT,
+    "not_found_error": ErrorKind.MODEL,
+    "request_too_large": ErrorKind.TOO_LONG,
+    "rate_limit_error": ErrorKind.BUSY,
+}
+_PRECISE = frozenset(
+    {
+        ErrorKind.TOO_LONG,
+        ErrorKind.CREDIT,
+        ErrorKind.FILTERED,
+        ErrorKind.REASONING,
+        ErrorKind.MODEL,
+        ErrorKind.ATTACHMENTS,
     }
+)
+"""Kinds whose codes are unambiguous. Other codes stand for several problems, told apart by the message."""
+
+_WORDS_ANYWHERE: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = (
+    # Permanent errors, for which some services use the status 429.
+    (
+        ErrorKind.CREDIT,
+        re.compile(r"\binsufficient_quota\b|insufficient balance", re.IGNORECASE),
+    ),
+    # Also where a server breaks down over them.
+    (
+        ErrorKind.ATTACHMENTS,
+        re.compile(
+            # Anthropic, then OpenAI
+            r"could not process (?:image|pdf)|image (?:exceeds|was specified using)|image dimensions exceed"
+            r"|pdf (?:specified )?(?:was not valid|is password.protected|pages may be provided)|many-image requests"
+            r"|(?:unsupported|invalid|corrupted) (?:image|file data|base64.{0,20}image)"
+            # vLLM, Ollama, llama.cpp, OpenRouter, DeepSeek
+            r"|at most 0 image|is not a multimodal model|missing data required for image"
+            r"|failed to (?:load|process) image|image input is not supported"
+            r"|(?:image|file|vision) inputs? (?:is|are) not supported|support image inputs?"
+            r"|unknown variant `(?:image_url|file)`|does not support (?:images?|vision|files?|pdfs?)\b",
+            re.IGNORECASE,
+        ),
+    ),
+    # More tokens than the account may send in a minute, which no wait makes fewer: OpenAI says it with 413 or 429.
+    (ErrorKind.TOO_LONG, re.compile(r"\brequest too large\b", re.IGNORECASE)),
+)
+"""Messages that are recognised with any status."""
+
+_WORDS: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = (
+    (
+        ErrorKind.TOO_LONG,
+        re.compile(
+            r"prompt is too long|ContextWindowExceeded"
+            r"|exceeds? (?:the |your )?(?:context limit|available context|model'?s? context)"
+            r"|(?:context (?:window|length|size)|max(?:imum)? (?:model|context|prompt) length)"
+            r"|maximum number of (?:input )?tokens|too many (?:input )?tokens"
+            r"|reduce the length of the (?:messages|prompt|input)"
+            r"|(?:input|prompt) is too long|prompt exceeds max(?:imum)? length|exceeded model token limit"  # hosts' own
+            r"|range of input length|input token count.{0,40}exceeds|max_new_tokens`? must be <="
+            r"|\binputs`? must have less|context the overflows|longer than the model's context",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        ErrorKind.CREDIT,
+        re.compile(r"credit balance|exceeded your current quota|insufficient (?:credit|fund)", re.IGNORECASE),
+    ),
+    (
+        ErrorKind.REASONING,
+        re.compile(
+            r"encrypted[ _]content|invalid `?signature`? in `?thinking|(?:redacted_)?thinking`? blocks?"
+            r"|item of type 'reasoning'|'reasoning' was provided"
+            r"|reasoning(?:_content|_details)?\b.{0,80}(?:not (?:permitted|supported|allowed)|unsupported|unexpected)"
+            r"|(?:unknown|unrecognized|unexpected|unsupported|extra)\b.{0,80}\breasoning(?:_content|_details)?\b",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        ErrorKind.NO_TOOLS,
+        re.compile(
+            r"(?:does not|doesn't|do not|not) support (?:the use of )?(?:tools?|functions?)\b"
+            r"|(?:tool|function) (?:use|calling|calls)\S* (?:is|are) not (?:supported|enabled|available)"
+            r"|no endpoints found that support tool use"
+            r"|\"?auto\"? tool choice requires",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        ErrorKind.ROLES,
+        re.compile(
+            r"roles must alternate|system message must be (?:at the beginning|the first)|multiple system messages"
+            r"|must start with a user message",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        ErrorKind.TOKEN_LIMIT,
+        re.compile(r"max_tokens\b.{0,60}(?:not supported|unsupported|max_completion_tokens)", re.IGNORECASE),
+    ),
+    (ErrorKind.FILTERED, re.compile(r"content (?:management|filter(?:ing)?|usage) policy|flagged as", re.IGNORECASE)),
+)
 
 
-async def _limit_error_body(response: httpx2.Response) -> None:
-    """Take the beginning of an answer with a bad status for the whole: the vendors' clients read to its end, however
-    far that is.
-    """
-    if response.status_code < 300:
-        return
-    stream, beginning = response.stream, bytearray()
-    assert isinstance(stream, httpx2.AsyncByteStream)
-    with suppress(TimeoutError, httpx2.HTTPError):
-        async with asyncio.timeout(ERROR_SECONDS):
-            async for chunk in stream:
-                beginning += chunk
-                if len(beginning) >= LARGEST_ERROR:
-                    break
-    await stream.aclose()
-    response.stream = httpx2.ByteStream(bytes(beginning[:LARGEST_ERROR]))
-    response.encoding = "utf-8"  # some that a service may name are none
+def classify(error: ProviderError) -> ErrorKind:
+    """Return the kind of an error."""
+    named = _NAMED.get(error.code.lower()) or _NAMED.get(error.kind.lower())
+    status = status_of(error)
+    if 300 <= status < 400:
+        return ErrorKind.MOVED
+    if named in _PRECISE:
+        return named
+    kind = _in_words(error.message, status)
+    return kind or named or _BY_STATUS.get(status) or (ErrorKind.REQUEST if status < 500 else ErrorKind.OUT_OF_ORDER)
 
 
-class VendorClient:
-    """One vendor's client for one protocol, which is at `path`."""
-
-    def __init__(self, service: Service, client: Any, path: str, sdk: Sdk) -> None:
-        self._service = service
-        self._client = client
-        self._path = path
-        self._sdk = sdk
-
-    async def post(self, body: bytes) -> httpx2.Response:
-        """Send a request; return when the answer begins. Raises the vendor's errors."""
-        response: httpx2.Response = await self._client.post(
-            self._path, cast_to=httpx2.Response, content=body, stream=True, stream_cls=self._sdk.stream
-        )
-        return response
-
-    async def get(self, path: str) -> Any:
-        """Return the JSON at another path of the service. Raises the vendor's errors, and ValueError if the answer is
-        not JSON or too large.
-        """
-        response: httpx2.Response = await self._client.get(
-            path, cast_to=httpx2.Response, stream=True, stream_cls=self._sdk.stream
-        )
-        body = bytearray()
-        try:
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > LARGEST_LIST:
-                    raise ValueError("too large")
-        finally:
-            await response.aclose()
-        # Aside: a long list takes its time, and it is asked for while people are answered.
-        return await asyncio.to_thread(_as_json, bytes(body))
-
-    def read_error(self, error: Exception) -> ProviderError | None:
-        """Return the service's error if the answer contains one."""
-        return _read(error) if isinstance(error, self._sdk.status_error) else None
-
-    @contextmanager
-    def map_errors(self, tools: Sequence[str]) -> Iterator[None]:
-        """Map the vendor's errors to those of `bot.errors`."""
-        try:
-            yield
-        except self._sdk.status_error as error:
-            raise self._service.error_from(_read(error), tools) from error
-        except ProviderRejected as error:
-            raise self._service.error_from(error.error, tools) from error
-        except self._sdk.connection_error as error:
-            raise self._interruption_error(error) from error
-        except (httpx2.HTTPError, OSError) as error:
-            raise self._service.incomplete_error() from error
-        except (self._sdk.error, aiohttp.ClientError, ValueError, RecursionError) as error:
-            raise self._service.unreadable_error() from error
-
-    def _interruption_error(self, error: Exception) -> ModelUnavailable:
-        """Return the error of an interrupted connection. The clients report most causes as one error that wraps the
-        cause.
-        """
-        causes = list(_causes(error))
-        if any(
-            isinstance(cause, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError) for cause in causes
-        ):
-            return self._service.proxy_error()
-        if any(isinstance(cause, aiohttp.ClientConnectorError | TimeoutError) for cause in causes):
-            return self._service.unreachable(causes[-1])
-        if any(isinstance(cause, aiohttp.ClientConnectionError) for cause in causes):
-            return self._service.closed_error()
-        return self._service.incomplete_error()
-
-    async def close(self) -> None:
-        """Let go of connections."""
-        await self._client.close()
+def _in_words(message: str, status: int) -> ErrorKind | None:
+    telling = _WORDS if status < 500 and status not in _PASSING else ()
+    for problem, words in (*_WORDS_ANYWHERE, *telling):
+        if words.search(message):
+            return problem
+    return None
 
 
-def _as_json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except RecursionError as error:
-        raise ValueError("too deep") from error
+def status_of(error: ProviderError) -> int:
+    """HTTP's status, of an event within a stream the one that an answer would have had."""
+    if error.status >= 300:
+        return error.status
+    if _STATUS.fullmatch(error.code):  # vLLM puts it there
+        return int(error.code)
+    return _of_kind(error) or 500
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
+def _of_kind(error: ProviderError) -> int | None:
+    return _STATUS_OF_KIND.get(error.kind.lower()) or _STATUS_OF_KIND.get(error.code.lower())
 
 
-def _read(error: Any) -> ProviderError:
-    return ProviderError.from_response(error.status_code, error.body, error.response.headers)
+def _text(error: Mapping[str, Any], name: str) -> str:
+    value = error.get(name)
+    return str(value)[:_LONGEST] if isinstance(value, (str, int)) and not isinstance(value, bool) else ""

@@ -17,7 +17,7 @@ from bot.domain.completions import Completion, ModelLimits, ModelRequest, Reason
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextPart, assistant, user
 from bot.domain.tools import Tool
 from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, ModelUnavailable
-from bot.llm import provider_service
+from bot.llm import hosted_model
 from tests.fakes import llm_anthropic, llm_openai, llm_responses
 from tests.fakes.llm import Bytes, Call, FakeLanguageModel, Gate, HangUp, Hold, Raw, Reply, Request, Say, Slow, Status
 from tests.llm.conversation import EACH_PROVIDER, KEY, Provider, asking, complete, events, next_seen, talking
@@ -187,7 +187,7 @@ async def test_an_error_in_an_encoding_that_is_none_is_told(provider: Provider, 
 
 
 async def test_an_error_whose_words_never_end_is_told(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider_service, "ERROR_SECONDS", 0.1)
+    monkeypatch.setattr(hosted_model, "ERROR_SECONDS", 0.1)
     error = await failure(provider, Bytes((b'{"error": {"mess',), status=401, ends=False))
     assert isinstance(error, ModelBarred)
     assert "does not accept the key (401)" in error.cause

@@ -21,8 +21,7 @@ from bot.domain.messages import (
     tool_results,
     user,
 )
-from bot.llm.demo import Config, create
-from bot.llm.demo.answers import passage
+from bot.llm.demo import Config, create, passage
 from tests.llm.demo_offers import EVERYTHING, NOTES, TEXT, WEATHER, answered, events, reply, tool
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "BOT_MODEL=openai:NAME", ".env")

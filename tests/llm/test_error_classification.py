@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.llm.error_classification import ErrorKind, ProviderError, classify
+from bot.llm.provider_service import ErrorKind, ProviderError, classify
 
 SAID = [
     # Too long: OpenAI, vLLM, llama.cpp, LiteLLM, OpenRouter, Mistral, Anthropic

@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import pytest
 
+from bot.domain.completions import Capabilities
 from bot.errors import ModelBarred, ModelUnavailable
 from bot.llm import anthropic, openai_chat, openai_responses
-from bot.llm.hosted_model import ModelList, ModelListPaths
+from bot.llm.hosted_model import LARGEST_LIST, OPENAI_HOME, WireFormat, openai_client
+from bot.llm.model_list import ListedModel, ModelListPaths
 from bot.llm.models import Availability, Available, ListsModels, NotListed, NotReported, Retired
-from bot.llm.openai_client import HOME, openai_client
-from bot.llm.provider_service import LARGEST_LIST, Service
+from bot.llm.provider_service import Service
 from bot.llm.providers import PROVIDERS
 from tests.fakes.llm import Api, FakeLanguageModel, Models, Say, Status
 from tests.llm.conversation import asking, complete
@@ -201,12 +202,13 @@ async def test_asking_goes_beside_a_question_on_the_same_client() -> None:
 
 
 @asynccontextmanager
-async def at_home(service: FakeLanguageModel, name: str) -> AsyncIterator[ModelList]:
+async def at_home(service: FakeLanguageModel, name: str) -> AsyncIterator[ListedModel]:
     """As if the fake was at the vendor's own address."""
-    elsewhere = Service.for_model(HOME, service.base_url, vendor="OpenAI", prefix="OPENAI", model=name, key=KEY)
+    elsewhere = Service.for_model(OPENAI_HOME, service.base_url, vendor="OpenAI", prefix="OPENAI", model=name, key=KEY)
     home = replace(elsewhere, own_address=True)
     client = openai_client(home, "/chat/completions")
+    protocol = WireFormat(lambda _request, _known: {}, openai_chat.ReplyDraft)
     try:
-        yield ModelList(home, client, ModelListPaths())
+        yield ListedModel(home, Capabilities(), client, protocol, ModelListPaths())
     finally:
         await client.close()

@@ -10,8 +10,7 @@ import pytest
 from bot.errors import ModelUnavailable, SettingsError
 from bot.i18n import use_language
 from bot.llm import openai_chat
-from bot.llm.error_classification import ProviderError
-from bot.llm.provider_service import Service, retry_after
+from bot.llm.provider_service import ProviderError, Service, retry_after
 from tests.llm.conversation import events
 
 OLD_WAYS = pytest.mark.filterwarnings("ignore::DeprecationWarning")

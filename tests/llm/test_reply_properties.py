@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bot.domain.completions import UsageReported
 from bot.llm import anthropic, openai_chat, openai_responses
-from bot.llm.error_classification import ProviderRejected, classify
-from bot.llm.streaming import Delta, ReplyAccumulator
+from bot.llm.hosted_model import Delta, ReplyAccumulator
+from bot.llm.provider_service import ProviderRejected, classify
 
 DRAFTS = [anthropic.ReplyDraft, openai_chat.ReplyDraft, openai_responses.ReplyDraft]
 

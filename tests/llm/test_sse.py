@@ -8,8 +8,8 @@ from time import process_time
 
 import pytest
 
-from bot.llm import streaming
-from bot.llm.streaming import EventReader
+from bot.llm import hosted_model
+from bot.llm.hosted_model import EventReader
 
 STREAM = (
     b": a comment\n\n"
@@ -82,7 +82,7 @@ def test_what_is_no_json_is_an_error(data: bytes) -> None:
 
 
 def test_an_event_has_a_size_at_which_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "LARGEST_EVENT", 100)
+    monkeypatch.setattr(hosted_model, "LARGEST_EVENT", 100)
     reader = EventReader()
     assert list(reader.feed(b"data: " + json.dumps({"n": "x" * 50}).encode() + b"\n\n")) == [{"n": "x" * 50}]
     with pytest.raises(ValueError, match="larger than any reply"):
@@ -90,7 +90,7 @@ def test_an_event_has_a_size_at_which_it_is_given_up(monkeypatch: pytest.MonkeyP
 
 
 def test_so_has_a_reply(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "LARGEST_REPLY", 100)
+    monkeypatch.setattr(hosted_model, "LARGEST_REPLY", 100)
     reader = EventReader()
     event = b'data: {"n": 1}\n\n'
     for _ in range(100 // len(event)):

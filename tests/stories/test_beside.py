@@ -70,7 +70,7 @@ async def test_the_guides_lines_for_scripts_run_while_a_chat_is_open_or_the_bot_
             assert await bot.leaves() == 0
         return
     async with place.terminal() as terminal:
-        await terminal.prompts()
+        await terminal.shows("Servers", "Try", f"{PROMPT} weather forecast in Tokyo", "lists the commands")
         await lines_run()
         await terminal.asks("list my notes")
         await terminal.shows("buy milk")

@@ -1,0 +1,196 @@
+"""The list of models of a service, and the window of a model in it.
+
+The vendors are asked about the one model, compatible servers for their list, because many have nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import quote
+
+from bot.domain.completions import Capabilities
+from bot.i18n import gettext_lazy
+from bot.llm.hosted_model import HostedModel, VendorClient, WireFormat
+from bot.llm.models import Availability, Available, NotListed, NotReported, Retired
+from bot.llm.provider_service import ErrorKind, ProviderError, Service, classify
+
+LOOK_UP_SECONDS = 10.0
+_WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length")
+"""In this order: Anthropic; vLLM and SGLang; OpenRouter, Together, and Ollama's list of running models; Groq; Mistral.
+"""
+_LARGEST_WINDOW = 100_000_000
+"""Tokens. A larger reported window is ignored."""
+_NOT_FOUND = 404
+
+
+@dataclass(frozen=True, slots=True)
+class ModelListPaths:
+    """Paths of a service, added to its address. `key` is the path that checks the key, for a service with a public list
+    of models. `running` replaces the address from `/v1` on: the list of running models with the windows that they were
+    started with. `windows` is True if one of the lists may contain the size of a window.
+    """
+
+    models: str = "/models"
+    key: str = ""
+    running: str = ""
+    windows: bool = True
+
+
+class ListedModel(HostedModel):
+    """A hosted model that its service lists."""
+
+    def __init__(
+        self,
+        service: Service,
+        capabilities: Capabilities,
+        client: VendorClient,
+        wire_format: WireFormat,
+        paths: ModelListPaths,
+    ) -> None:
+        super().__init__(service, capabilities, client, wire_format)
+        self._paths = paths
+
+    @property
+    def service_name(self) -> str:
+        """Display name of the service."""
+        return self._service.name
+
+    @property
+    def tells_window(self) -> bool:
+        """True if the service may report the size of the model's window."""
+        return self._paths.windows
+
+    async def look_up(self) -> Availability:
+        """Ask the service. Raises ModelUnavailable if it cannot be reached, ModelBarred if it rejects the key or does
+        not know the model.
+        """
+        try:
+            async with asyncio.timeout(LOOK_UP_SECONDS):
+                with self._client.map_errors(()):
+                    return await self._look_up()
+        except TimeoutError as error:
+            raise self._service.silence_error(LOOK_UP_SECONDS) from error
+
+    async def model_names(self) -> Sequence[str]:
+        """Return the names of the models, as far as the first page goes. Raises the errors of `look_up`."""
+        try:
+            async with asyncio.timeout(LOOK_UP_SECONDS):
+                with self._client.map_errors(()):
+                    if self._paths.key:
+                        await self._fetch(self._paths.key, self._service.own_address)
+                    listing = await self._fetch(self._paths.models, strict=False)
+        except TimeoutError as error:
+            raise self._service.silence_error(LOOK_UP_SECONDS) from error
+        data = listing.get("data") if isinstance(listing, Mapping) else listing
+        return [entry["id"] for entry in _entries(data) if isinstance(entry.get("id"), str)]
+
+    async def _look_up(self) -> Availability:
+        if self._paths.key:
+            await self._fetch(self._paths.key, self._service.own_address)
+        if self._service.own_address:
+            path = f"{self._paths.models}/{quote(self._service.model, safe=':@')}"
+            entry = await self._fetch(path, strict=True)
+            return entry if isinstance(entry, NotReported) else _parse_entry(entry)
+        listing = await self._fetch(self._paths.models, strict=False)
+        if isinstance(listing, NotReported):
+            return listing
+        availability = _in_list(listing, self._service.model)
+        if self._paths.running and availability == Available():
+            return replace(availability, window=await self._window_of_running())
+        return availability
+
+    async def _fetch(self, path: str, strict: bool) -> Any:
+        """Return the JSON at a path, or NotReported if the service does not have the path. If the path is documented
+        (`strict`), its absence is an error.
+        """
+        try:
+            return await self._client.get(path)
+        except ValueError:
+            return NotReported(gettext_lazy("what it sent is not a list of models"))
+        except Exception as error:
+            provider_error = self._client.read_error(error)
+            if provider_error is None or _is_final(provider_error, strict=strict):
+                raise
+            return NotReported(
+                "" if provider_error.status == _NOT_FOUND else self._service.error_from(provider_error).cause
+            )
+
+    async def _window_of_running(self) -> int | None:
+        """Return the window of a model that runs already, which depends on the options that it was started with."""
+        root = self._service.address.rstrip("/").removesuffix("/v1")
+        running = await self._fetch(f"{root}{self._paths.running}", strict=False)
+        models = running.get("models") if isinstance(running, Mapping) else None
+        return _window(next(_named_entries(self._service.model, _entries(models), "model"), {}))
+
+
+def _is_final(provider_error: ProviderError, *, strict: bool) -> bool:
+    """Return True if a completion would fail alike. A key may allow completions but not lists (403)."""
+    match classify(provider_error):
+        case ErrorKind.KEY:
+            return provider_error.status != 403
+        case ErrorKind.MODEL:
+            return strict
+        case kind:
+            return kind in (ErrorKind.CREDIT, ErrorKind.BUSY, ErrorKind.OUT_OF_ORDER, ErrorKind.MOVED)
+
+
+def _in_list(listing: Any, model: str) -> Availability:
+    data = listing.get("data", ()) if isinstance(listing, Mapping) else listing
+    if data is None:  # Ollama without a model
+        return NotListed(())
+    if not isinstance(data, list):
+        return NotReported(gettext_lazy("what it sent is not a list of models"))
+    entries = _entries(data)
+    entry = next(_named_entries(model, entries, "id"), None)
+    if entry is not None:
+        return _parse_entry(entry)
+    if isinstance(listing, Mapping) and (listing.get("has_more") or _next_page(listing)):
+        return NotReported(gettext_lazy("its list is longer than one page, and the model is not on the first"))
+    return NotListed(tuple(entry["id"] for entry in entries if isinstance(entry.get("id"), str)))
+
+
+def _next_page(listing: Mapping[str, Any]) -> bool:
+    links = listing.get("links")
+    return isinstance(links, Mapping) and bool(links.get("next"))
+
+
+def _entries(data: Any) -> list[Mapping[str, Any]]:
+    return [entry for entry in data if isinstance(entry, Mapping)] if isinstance(data, list) else []
+
+
+def _named_entries(model: str, entries: Sequence[Mapping[str, Any]], key: str) -> Iterator[Mapping[str, Any]]:
+    """Return the entries of the model, exact names first. Ollama adds `:latest` to a name without a tag, OpenRouter
+    allows suffixes such as `:online`, and LiteLLM may list patterns.
+    """
+    same: tuple[Callable[[str], bool], ...] = (
+        lambda name: name == model,
+        lambda name: name == f"{model}:latest",
+        lambda name: "/" in name and name == model.rpartition(":")[0],
+        lambda name: "*" in name and fnmatchcase(model, name),
+    )
+    for fits in same:
+        yield from (entry for entry in entries if isinstance(entry.get(key), str) and fits(entry[key]))
+
+
+def _parse_entry(entry: Any) -> Availability:
+    if not isinstance(entry, Mapping):
+        return NotReported(gettext_lazy("what it sent is not a model"))
+    if entry.get("lifecycle") == "retired":
+        return Retired()
+    until = entry.get("retires_at") or entry.get("shutdown_date") or entry.get("expiration_date")
+    return Available(_window(entry), until[:10] if isinstance(until, str) else "")
+
+
+def _window(entry: Mapping[str, Any]) -> int | None:
+    """Return the size of the window in tokens. OpenRouter also names the window of the host that it asks first."""
+    top = entry.get("top_provider")
+    sources = (entry, top) if isinstance(top, Mapping) else (entry,)
+    windows = [source.get(name) for source in sources for name in _WINDOWS]
+    sizes = [
+        size for size in windows if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _LARGEST_WINDOW
+    ]
+    return min(sizes) if sizes else None
