@@ -13,8 +13,8 @@ from bot.domain.messages import ToolCall
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import StepStatus
 from bot.engine.policy.authorization import CallAuthorizer
+from bot.engine.policy.information_flow import Taint, taint_sources
 from bot.engine.policy.rules import Policies, Rules
-from bot.engine.policy.taint import Taint, taint_sources
 
 _EVERYTHING_RUNS = Rules(Policies(ApprovalPolicy.ALWAYS_ALLOW))
 _ASKER = Author("benchmark", "asker", "Asker")

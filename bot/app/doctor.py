@@ -39,7 +39,7 @@ from bot.domain.profiles import Profile, ServersEnabled
 from bot.domain.secret_binding import SecretGrants
 from bot.domain.servers import ConnectPolicy
 from bot.engine.config_files import describe_grant
-from bot.engine.content_deletion import UNDELIVERED_SECONDS
+from bot.engine.scheduler import UNDELIVERED_SECONDS
 from bot.errors import CountersignError, DatabaseError, SettingsError
 from bot.folders import find_folders, in_shell
 from bot.llm.models import Availability, Available, ListsModels, ModelChoice, NotListed, NotReported, Retired

@@ -18,8 +18,8 @@ from bot.domain.flows import Words
 from bot.domain.policies import TaintMode
 from bot.domain.servers import DesiredServer, ServerConfig
 from bot.domain.tools import Tool, ToolKind, ToolSet
+from bot.engine.policy.information_flow import asks_after, except_after
 from bot.engine.policy.rules import Policies, Rules
-from bot.engine.policy.taint import asks_after, except_after
 from bot.i18n import _, ngettext
 from bot.settings import Settings
 

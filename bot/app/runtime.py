@@ -59,7 +59,6 @@ from bot.domain.secret_binding import FindGrants, no_grants
 from bot.domain.servers import ConnectPolicy
 from bot.domain.turns import TurnLimits
 from bot.domain.usage import PriceList
-from bot.engine.content_deletion import WITHOUT_CONTENT_DAYS
 from bot.engine.engine import Engine
 from bot.engine.faults import FaultReporter
 from bot.engine.locales import LocaleResolver
@@ -67,7 +66,7 @@ from bot.engine.policy.rules import Approvers, RuleBook
 from bot.engine.prompt.builder import PlatformHint, SystemPrompt, today_in
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.tool_selection import RefusedTools
-from bot.engine.scheduler import Job, locale_retention, quota_cleanup, retention, usage_retention
+from bot.engine.scheduler import WITHOUT_CONTENT_DAYS, Job, locale_retention, quota_cleanup, retention, usage_retention
 from bot.engine.usage import UsageLimiter
 from bot.errors import CountersignError
 from bot.i18n import gettext_lazy

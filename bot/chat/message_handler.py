@@ -35,7 +35,7 @@ from bot.domain.commands import WHOLE_TEXT
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage, Member
 from bot.domain.locales import UNKNOWN, Locale, use_locale
 from bot.domain.turns import EditEffect, Turn
-from bot.engine.prompt.text_format import clean_name
+from bot.engine.prompt.messages import clean_name
 from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
 from bot.i18n import _, gettext_lazy
 from bot.ports import Commands

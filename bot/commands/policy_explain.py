@@ -23,7 +23,7 @@ from bot.domain.lenient_json import DuplicateName, unique_names
 from bot.domain.policies import PolicyResult, describe_rule
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
-from bot.engine.policy.taint import asks_after, except_after, sends_of
+from bot.engine.policy.information_flow import asks_after, except_after, sends_of
 from bot.i18n import _, format_alternatives, gettext_lazy
 
 _OPTION = ParameterKind.OPTION

@@ -2,8 +2,8 @@
 sources of the words in a prompt.
 
 Authors and readers are separate, although one hint of MCP (`openWorldHint`) covers both: a mailbox holds the words of
-strangers, and searching it sends nothing to them. `bot.engine.policy.taint` decides by these values (ADR 17). Sources
-are kept with every reply and summary that was written from a prompt.
+strangers, and searching it sends nothing to them. `bot.engine.policy.information_flow` decides by them (ADR 17).
+Sources are kept with every reply and summary that was written from a prompt.
 """
 
 from __future__ import annotations

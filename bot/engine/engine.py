@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bot.domain.agents import PLACE_AGENT, AgentRef, Agents
@@ -31,20 +32,18 @@ from bot.domain.turns import (
 from bot.engine.approvals import ApprovalService, ApproverNotices
 from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS
 from bot.engine.builtin_tools.tool_index import ToolIndexes
-from bot.engine.content_deletion import ContentDeletion
 from bot.engine.elicitation import ElicitationService
 from bot.engine.locales import LocaleResolver
-from bot.engine.monotonic_clock import monotonic
 from bot.engine.policy.rules import RuleBook
 from bot.engine.possible_approvers import ApproverResolver
 from bot.engine.prompt.builder import NO_INSTRUCTIONS, PromptParts, SystemPrompt
 from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget
 from bot.engine.prompt.tool_selection import RefusedTools
-from bot.engine.scheduler import Job, Scheduler
+from bot.engine.scheduler import ContentDeletion, Job, Scheduler
 from bot.engine.turn_runner import EARLY_SECONDS, TurnParts, TurnRunner, skip_preparation
 from bot.engine.usage import Estimates, UsageMeters, no_limits
 from bot.engine.view_delivery import MemberLookup, ViewDelivery, key_prefixes, surface_for
-from bot.engine.worker import MOST_TURNS, Capacity, Worker
+from bot.engine.worker import MOST_TURNS, Worker
 from bot.errors import NotFound
 from bot.i18n import _
 from bot.ports import LanguageModels, Surface, Toolbox, TurnLog, TurnQueue, TurnViews
@@ -57,6 +56,30 @@ THREAD_SECONDS = 15.0
 CONTINUE_QUESTION = "Go on where you were stopped. Do not repeat what you have written."
 UNCLEAR_ENDS = frozenset({StepStatus.UNKNOWN})
 REPEATABLE_ENDS = frozenset(status for status in StepStatus if status.ended and status is not StepStatus.DONE)
+
+_BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def monotonic() -> float:
+    """Return seconds since an arbitrary moment, for limits and leases. Time in system sleep counts if the system has
+    CLOCK_BOOTTIME.
+    """
+    return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineActivity:
+    """Work of this process at one moment: `turns` that it runs and `deliveries` that it remembers, by the ids of their
+    turns. `others_wait` is True if stored turns may wait, which start before new messages. `is_delivering` is True
+    while a view is posted, `is_suspended` while none may be, because the leases may have expired.
+    """
+
+    turns: Sequence[str]
+    free_slots: int
+    others_wait: bool
+    deliveries: Sequence[str]
+    is_delivering: bool
+    is_suspended: bool
 
 
 class Engine:
@@ -116,11 +139,11 @@ class Engine:
         self._delivery = ViewDelivery(
             turn_log,
             surfaces,
+            clock=clock,
             on_settled=self._wake_turn,
             on_end=self._content_deletion.wake if self._content_deletion is not None else lambda: None,
             observe=observe,
             pause=pause,
-            clock=clock,
         )
         estimates = Estimates()
         self._meters = UsageMeters(turn_log, estimates, pause)
@@ -144,6 +167,7 @@ class Engine:
             ),
             members.find,
             resolve_approvers,
+            clock,
             taint,
             allow=allow,
             prepare=prepare,
@@ -157,10 +181,10 @@ class Engine:
             self._begin,
             self._delivery,
             lambda: key_prefixes(surfaces),
-            on_change,
-            Capacity(most_turns),
-            pause,
-            clock,
+            on_change=on_change,
+            most_turns=most_turns,
+            pause=pause,
+            clock=clock,
         )
         self.approvals = ApprovalService(
             turn_log,
@@ -319,6 +343,19 @@ class Engine:
     async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """Return the stored views of the last `limit` turns of a conversation, oldest first."""
         return await self._views.recent_turns(conversation, limit)
+
+    @property
+    def activity(self) -> EngineActivity:
+        """Work of this process now."""
+        worker, delivery = self._worker, self._delivery
+        return EngineActivity(
+            worker.turns,
+            worker.free_slots,
+            worker.others_wait,
+            delivery.turns,
+            is_delivering=not delivery.is_idle,
+            is_suspended=delivery.is_suspended,
+        )
 
     def poll(self) -> None:
         """Look for turns and views at once, because the key prefixes of a surface have changed."""

@@ -1,23 +1,41 @@
-"""Execution of one tool call: checks it again, records the intent, sends it and stores the outcome."""
+"""Execution of tool calls: each is checked again, its intent recorded, then it is sent and its outcome stored.
+
+The bot's own tools are called here, too. A built-in call needs no approval and no server: it is ready at once and may
+be repeated. `call_tool`, `list_resources` and `read_resource` are not executed: their calls become calls of a server's
+tool.
+
+To add a built-in tool, write a `BuiltinTool`, name it in `prompt.tool_selection.select_builtin_tools` and pass it to
+the turn's `TurnToolbox`.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 from bot.domain.approvals import ApprovalPolicy, fingerprint
-from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.conversations import Author, Member
 from bot.domain.flows import Words
 from bot.domain.grants import accepted_digests
-from bot.domain.messages import ToolResult, explained_failure, text_for_people
+from bot.domain.messages import ToolCall, ToolResult, explained_failure, text_for_people
 from bot.domain.policies import PolicyResult
-from bot.domain.tools import UNSURE, CallNeedsInput, CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
-from bot.domain.turns import CallOrigin, Claim, StepStatus, ToolStep, TurnRecord
-from bot.engine.builtin_tools.toolbox import TurnToolbox
+from bot.domain.tools import (
+    UNSURE,
+    CallNeedsInput,
+    CallNotSent,
+    CallOutcomeUnknown,
+    CallReturned,
+    Tool,
+    ToolOutcome,
+    ToolSet,
+)
+from bot.domain.turns import CallOrigin, Claim, StepStatus, ToolRef, ToolStep, TurnRecord
+from bot.engine.builtin_tools.resources import resolve_resource_call
+from bot.engine.builtin_tools.search_tools import InvalidCall, resolve_call
 from bot.engine.elicitation import TOO_MANY, PendingElicitations
-from bot.engine.monotonic_clock import monotonic
 from bot.engine.policy.authorization import (
     barred_reason,
     context_tool_rejection,
@@ -26,107 +44,170 @@ from bot.engine.policy.authorization import (
     withheld_reason,
 )
 from bot.engine.policy.rules import Rules
-from bot.engine.prompt.text_format import single_line
+from bot.engine.prompt.messages import single_line
 from bot.i18n import english, gettext_lazy
-from bot.ports import CallContext, Toolbox, TurnExecution
+from bot.ports import CallContext, Toolbox, ToolCaller, TurnExecution
 
-program_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _LONGEST_ERROR = 300
+"""Logged characters of a failed call's text."""
 
 
-async def execute_call(
-    step: ToolStep,
-    claim: Claim,
-    author: Author,
-    *,
-    log: TurnExecution,
-    toolbox: TurnToolbox,
-    rules: Callable[[], Rules],
-    member: Callable[[], Awaitable[Member | None]],
-    conversation: ConversationKey,
-    on_record: Callable[[TurnRecord], None],
-    on_progress: Callable[[str], None],
-    on_sent: Callable[[], None],
-    elicitations: PendingElicitations,
-) -> None:
-    """Run a ready call and store its outcome or its server's elicitation. Raises LostLease and Stopped.
+class BuiltinTool(Protocol):
+    """A tool of the bot itself. `name` is the one that the model calls."""
 
-    `rules` and `member` are read just before the call, because an approval may take hours. A call that may not be
-    repeated is stored as started before it is sent: after a crash its outcome counts as unknown.
+    name: str
+    reference: ToolRef
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        """Run the tool. Invalid arguments are a result with `is_error`."""
+        ...
+
+
+class TurnToolbox(ToolCaller):
+    """All tools of one turn: those of `servers` and the built-in ones."""
+
+    def __init__(self, servers: Toolbox, builtin_tools: Iterable[BuiltinTool]) -> None:
+        self.servers = servers
+        self._builtin_tools = {tool.name: tool for tool in builtin_tools}
+
+    def create_step(
+        self, n: int, call: ToolCall, enabled: ToolSet, authorize: Callable[[ToolCall], ToolStep]
+    ) -> ToolStep:
+        """Return the step of a model's call. `authorize` returns that of a server's tool. `enabled` are the tools of
+        the conversation.
+        """
+        if tool := self._builtin_tools.get(call.name):
+            return ToolStep(n, call, tool.reference, StepStatus.READY, repeatable=True)
+        match resolve_call(call):
+            case ToolCall() as resolved:
+                target = resolve_resource_call(resolved, enabled)
+                if isinstance(target, ToolCall):
+                    return authorize(target)
+                return ToolStep(n, call, None, StepStatus.FAILED, result=target)
+            case InvalidCall(result):
+                return ToolStep(n, call, None, StepStatus.FAILED, result=result)
+
+    async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
+        """Run a tool of a server or a built-in one."""
+        if tool.is_builtin:
+            return CallReturned(await self._builtin_tools[tool.name].call(call))
+        return await self.servers.call(tool, call, context)
+
+
+class ToolExecutor:
+    """Executes the calls of one turn. `rules` and `member` are read just before each call, because an approval may take
+    hours. `on_record` gets the turn's record after each change.
     """
-    context = CallContext(
-        author,
-        key=f"{claim.turn_id}:{step.n}",
-        on_progress=on_progress,
-        replies=step.resume,
-        elicit=partial(elicitations.open, step.n),
-        conversation=conversation,
-    )
-    if step.tool is not None and step.tool.is_builtin:
-        tool = Tool(step.call.name, step.tool.server, step.tool.name)  # no rule is about the bot's own tools
-    else:
-        checked = await _check_again(
-            step, context, servers=toolbox.servers, rules=rules, member=member, workspace=conversation.workspace_key
+
+    def __init__(
+        self,
+        claim: Claim,
+        author: Author,
+        log: TurnExecution,
+        toolbox: TurnToolbox,
+        *,
+        rules: Callable[[], Rules],
+        member: Callable[[], Awaitable[Member | None]],
+        elicitations: PendingElicitations,
+        on_record: Callable[[TurnRecord], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._claim = claim
+        self._author = author
+        self._log = log
+        self._toolbox = toolbox
+        self._rules = rules
+        self._member = member
+        self._elicitations = elicitations
+        self._on_record = on_record
+        self._clock = clock
+        self._sent_at: dict[int, float] = {}
+
+    @property
+    def unanswered_calls(self) -> Mapping[int, float]:
+        """Seconds since each call was sent that has not ended, by step number."""
+        now = self._clock()
+        return {n: now - sent_at for n, sent_at in self._sent_at.items()}
+
+    async def execute(self, step: ToolStep, on_progress: Callable[[str], None]) -> None:
+        """Run a ready call and store its outcome or its server's elicitation. Raises LostLease and Stopped.
+
+        A call that may not be repeated is stored as started before it is sent: after a crash its outcome counts as
+        unknown.
+        """
+        context = CallContext(
+            self._author,
+            key=f"{self._claim.turn_id}:{step.n}",
+            on_progress=on_progress,
+            replies=step.resume,
+            elicit=partial(self._elicitations.open, step.n),
+            conversation=self._claim.conversation,
         )
-        if isinstance(checked, ToolResult):
-            _log_failure(step, StepStatus.FAILED, checked, 0.0)
-            on_record(await log.finish_call(claim, step.n, StepStatus.FAILED, checked))
-            return
-        tool = checked
-    if not step.repeatable:
-        on_record(await _record_start(log, claim, step.n))
-    sent_at = monotonic()
-    on_sent()
-    outcome = await toolbox.call(tool, step.call, context)
-    if isinstance(outcome, CallNeedsInput) and not elicitations.too_many(step):
-        on_record(await elicitations.save(step.n, outcome))
-        return
-    status, result = _final_status(step, outcome)
-    seconds = monotonic() - sent_at
-    _log_failure(step, status, result, seconds)
-    on_record(await log.finish_call(claim, step.n, status, result, seconds))
+        if step.tool is not None and step.tool.is_builtin:
+            tool = Tool(step.call.name, step.tool.server, step.tool.name)  # no rule is about the bot's own tools
+        else:
+            checked = await self._check_again(step, context)
+            if isinstance(checked, ToolResult):
+                await self._finish(step, StepStatus.FAILED, checked)
+                return
+            tool = checked
+        if not step.repeatable:
+            self._on_record(await self._record_start(step.n))
+        self._sent_at[step.n] = sent_at = self._clock()
+        outcome = await self._toolbox.call(tool, step.call, context)
+        if isinstance(outcome, CallNeedsInput) and not self._elicitations.too_many(step):
+            self._on_record(await self._elicitations.save(step.n, outcome))
+        else:
+            await self._finish(step, *_final_status(step, outcome), self._clock() - sent_at)
+        del self._sent_at[step.n]
 
+    async def _check_again(self, step: ToolStep, context: CallContext) -> Tool | ToolResult:
+        """Return the tool of a server's call, or the result of a call that must not be sent any more."""
+        # Only approved and granted calls wait for the server to confirm its tools: their definition may be hours old.
+        unconfirmed = ""
+        if step.tool and (step.approval or step.grant):
+            unconfirmed = await self._toolbox.servers.confirm(step.tool.server_id, context)
+        offered = await self._toolbox.servers.offer(self._claim.conversation.workspace_key)
+        tool = offered.find(step.call.name)
+        asker = await self._member()
+        name, rejection = step.call.name, ""
+        if name in offered.withheld:
+            rejection = withheld_reason(name)
+        elif name in offered.excluded:
+            rejection = barred_reason(name)
+        elif other_server := _other_server(step, tool):
+            rejection, unconfirmed = other_server, ""
+        elif unconfirmed:
+            rejection = unconfirmed
+        else:
+            rejection = _rejection_reason(step, tool, self._rules(), context.author, asker)
+        if tool is None or rejection:
+            # The reason why a server cannot confirm its tools may hold text from the server.
+            return explained_failure(step.call.id, not_run(rejection), own=not unconfirmed)
+        return tool
 
-def _log_failure(step: ToolStep, status: StepStatus, result: ToolResult, seconds: float) -> None:
-    """Log a call without a result. Its text has no secrets of its server (`bot.mcp.redaction`)."""
-    if status is not StepStatus.DONE:
-        error = single_line(result.text, _LONGEST_ERROR)
-        program_log.warning("call of %s ended as %s after %.1f s: %s", step.call.name, status.value, seconds, error)
+    async def _record_start(self, n: int) -> TurnRecord:
+        """Store the start of a call, again if that took longer than the lease: another process may have set the outcome
+        to unknown, and nothing may be sent after that. Raises LostLease and Stopped.
+        """
+        while True:
+            started_at = self._clock()
+            record = await self._log.start_call(self._claim, n)
+            if self._clock() - started_at < self._log.lease_seconds:
+                return record
 
-
-async def _check_again(
-    step: ToolStep,
-    context: CallContext,
-    *,
-    servers: Toolbox,
-    rules: Callable[[], Rules],
-    member: Callable[[], Awaitable[Member | None]],
-    workspace: str,
-) -> Tool | ToolResult:
-    """Return the tool of a server's call, or the result of a call that must not be sent any more."""
-    # Only approved and granted calls wait for the server to confirm its tools: their definition may be hours old.
-    unconfirmed = ""
-    if step.tool and (step.approval or step.grant):
-        unconfirmed = await servers.confirm(step.tool.server_id, context)
-    offered = await servers.offer(workspace)
-    tool = offered.find(step.call.name)
-    asker = await member()
-    name, rejection = step.call.name, ""
-    if name in offered.withheld:
-        rejection = withheld_reason(name)
-    elif name in offered.excluded:
-        rejection = barred_reason(name)
-    elif other_server := _other_server(step, tool):
-        rejection, unconfirmed = other_server, ""
-    elif unconfirmed:
-        rejection = unconfirmed
-    else:
-        rejection = _rejection_reason(step, tool, rules(), context.author, asker)
-    if tool is None or rejection:
-        # The reason why a server cannot confirm its tools may hold text from the server.
-        return explained_failure(step.call.id, not_run(rejection), own=not unconfirmed)
-    return tool
+    async def _finish(
+        self, step: ToolStep, status: StepStatus, result: ToolResult, seconds: float | None = None
+    ) -> None:
+        """Store the outcome, and log a call without a result. Its text has no secrets of its server
+        (`bot.mcp.redaction`).
+        """
+        if status is not StepStatus.DONE:
+            error = single_line(result.text, _LONGEST_ERROR)
+            log.warning("call of %s ended as %s after %.1f s: %s", step.call.name, status.value, seconds or 0.0, error)
+        self._on_record(await self._log.finish_call(self._claim, step.n, status, result, seconds))
 
 
 def _other_server(step: ToolStep, tool: Tool | None) -> str:
@@ -142,17 +223,6 @@ def _other_server(step: ToolStep, tool: Tool | None) -> str:
         other=tool.server,
         tool=step.call.name,
     )
-
-
-async def _record_start(log: TurnExecution, claim: Claim, n: int) -> TurnRecord:
-    """Store the start of a call, again if that took longer than the lease: another process may have set the outcome to
-    unknown, and nothing may be sent after that. Raises LostLease and Stopped.
-    """
-    while True:
-        started_at = monotonic()
-        record = await log.start_call(claim, n)
-        if monotonic() - started_at < log.lease_seconds:
-            return record
 
 
 def _rejection_reason(step: ToolStep, tool: Tool | None, rules: Rules, author: Author, member: Member | None) -> str:

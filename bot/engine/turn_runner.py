@@ -34,17 +34,14 @@ from bot.domain.turns import (
 from bot.engine.builtin_tools.read_result import ReadResult, RejectionReason
 from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS, SearchTools
 from bot.engine.builtin_tools.tool_index import ToolIndexes
-from bot.engine.builtin_tools.toolbox import TurnToolbox
 from bot.engine.elicitation import PendingElicitations
-from bot.engine.monotonic_clock import monotonic
 from bot.engine.policy.authorization import CallAuthorizer, reject_while_checking
-from bot.engine.policy.result_visibility import ResultVisibility
+from bot.engine.policy.information_flow import UNTAINTED, ResultVisibility, Taint, taint_sources
 from bot.engine.policy.rules import Rules
-from bot.engine.policy.taint import UNTAINTED, Taint, taint_sources
-from bot.engine.prompt.attached_calls import is_prompt
 from bot.engine.prompt.builder import PromptBuilder, PromptParts
+from bot.engine.prompt.messages import is_prompt
 from bot.engine.prompt.tool_selection import SOMETHING_MISSING, select_tools
-from bot.engine.tool_execution import execute_call
+from bot.engine.tool_execution import ToolExecutor, TurnToolbox
 from bot.engine.usage import UsageMeter, no_limits
 from bot.i18n import _, gettext_lazy
 from bot.ports import LanguageModels, Toolbox, TurnExecution
@@ -56,9 +53,6 @@ MAX_ROUNDS = 10
 MAX_RECOVERIES = 3
 EARLY_SECONDS = 4.0
 """Seconds of work in which users need no message about it."""
-
-
-# -------------------- invalid call limit
 
 
 def exceeds_invalid_calls(record: TurnRecord) -> bool:
@@ -102,6 +96,7 @@ class TurnParts:
     prompts: PromptParts
     member: Callable[[Author, ConversationKey], Awaitable[Member | None]]
     resolve_approvers: Callable[[ToolStep, Rules], Awaitable[ToolStep]]
+    clock: Callable[[], float]
     taint: TaintMode = TaintMode.OFF
     allow: Callable[[Turn], Awaitable[None]] = no_limits
     prepare: Callable[[], Awaitable[None]] = skip_preparation
@@ -120,13 +115,14 @@ class TurnRunner:
         self._parts = parts
         self._log = parts.log
         self._calls: dict[int, asyncio.Task[None]] = {}
-        self._sent_at: dict[int, float] = {}
         self._wakeup = asyncio.Event()
         self._streaming = ""
         self._activity: str | ModelRetry = ""
         self._progress: dict[int, str] = {}
         self._early = True
         self._elicitations: PendingElicitations | None = None
+        self._executor: ToolExecutor | None = None
+        """None until the turn runs a call."""
         fetch = partial(parts.fetch, record.turn.conversation)
         self._meter = UsageMeter(claim, parts.prompts.meters)
         self._prompts = PromptBuilder(
@@ -160,8 +156,7 @@ class TurnRunner:
     @property
     def unanswered_calls(self) -> Mapping[int, float]:
         """Seconds since each call was sent that has not ended, by step number."""
-        now = monotonic()
-        return {n: now - sent_at for n, sent_at in self._sent_at.items()}
+        return self._executor.unanswered_calls if self._executor is not None else {}
 
     async def run(self) -> None:
         """Run until the turn ends or waits for users. Raises LostLease, Stopped and ModelError."""
@@ -320,24 +315,24 @@ class TurnRunner:
             self._progress[step.n] = text
             self._send_view()
 
-        if self._elicitations is None:
-            self._elicitations = PendingElicitations(self._claim, self._log, self._parts.approval_seconds, self._update)
-            self._elicitations.update(self._record)
-        await execute_call(
-            step,
+        if self._executor is None:
+            self._executor = self._create_executor()
+        await self._executor.execute(step, on_progress)
+
+    def _create_executor(self) -> ToolExecutor:
+        self._elicitations = PendingElicitations(self._claim, self._log, self._parts.approval_seconds, self._update)
+        self._elicitations.update(self._record)
+        return ToolExecutor(
             self._claim,
             self._record.turn.author,
-            log=self._log,
-            toolbox=self._toolbox,
+            self._log,
+            self._toolbox,
             rules=lambda: self._rules,
             member=self._member,
-            conversation=self._record.turn.conversation,
-            on_record=self._update,
-            on_progress=on_progress,
-            on_sent=lambda: self._sent_at.update({step.n: monotonic()}),
             elicitations=self._elicitations,
+            on_record=self._update,
+            clock=self._parts.clock,
         )
-        self._sent_at.pop(step.n, None)
 
     async def _wait_for_call_or_wakeup(self) -> None:
         wakeup = asyncio.create_task(self._wakeup.wait())

@@ -18,14 +18,28 @@ from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.locales import use_locale
 from bot.domain.metrics import Delivered, DeliveryOutcome, MetricSink, null_sink
 from bot.domain.turns import Notice, NoticeTarget, Step, StepStatus, ToolStep, TurnStatus, TurnView
-from bot.engine.monotonic_clock import monotonic
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed, LostLease, NotFound
 from bot.i18n import _, gettext_lazy
 from bot.logs import in_context
 from bot.ports import DeliveryQueue, Surface
 
+log = logging.getLogger(__name__)
 MEMBER_SECONDS = 10.0
 """Time limit, in seconds, of a platform's member lookup."""
+NOTICE_SECONDS = 30.0
+QUESTION_LIMIT = 200
+MAX_NOTIFIED = 1000
+NOT_RUN = gettext_lazy("What needed an approval there was not run.")
+POLL_SECONDS = 1.0
+RENEW_SECONDS = 4.0
+BATCH = 20
+DELIVERY_SECONDS = 60.0
+"""Time limit, in seconds, of each message."""
+RETRY_SECONDS = 5.0
+LONGEST_RETRY_SECONDS = 300.0
+LOST_LEASE_SECONDS = 0.5
+SHUTDOWN_SECONDS = 3.0
+RELEASE_SECONDS = 1.0
 
 
 def key_prefixes(surfaces: Sequence[Surface]) -> tuple[str, ...]:
@@ -56,15 +70,6 @@ class MemberLookup:
         except (CountersignError, TimeoutError) as error:
             log.warning("member %s was not looked up: %s", author.principal, error or "the platform does not answer")
             return None
-
-
-# -------------------- undeliverable notices
-
-NOTICE_SECONDS = 30.0
-QUESTION_LIMIT = 200
-MAX_NOTIFIED = 1000
-
-NOT_RUN = gettext_lazy("What needed an approval there was not run.")
 
 
 class UndeliverableNotices:
@@ -110,20 +115,6 @@ def _is_undelivered_call(step: Step) -> bool:
         and not step.approval.decided_by
         and step.result is not None
     )
-
-
-log = logging.getLogger(__name__)
-
-POLL_SECONDS = 1.0
-RENEW_SECONDS = 4.0
-BATCH = 20
-DELIVERY_SECONDS = 60.0
-"""Time limit, in seconds, of each message."""
-RETRY_SECONDS = 5.0
-LONGEST_RETRY_SECONDS = 300.0
-LOST_LEASE_SECONDS = 0.5
-SHUTDOWN_SECONDS = 3.0
-RELEASE_SECONDS = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -176,6 +167,7 @@ class TurnDelivery:
 class ViewDelivery:
     """Delivery of views by this process, in one task a turn. `on_settled` gets the ids of turns with calls that were
     denied because their cards could not be posted. `on_end` is called when the end of a turn is out, or given up.
+    `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -183,11 +175,11 @@ class ViewDelivery:
         turn_log: DeliveryQueue,
         surfaces: Sequence[Surface],
         *,
+        clock: Callable[[], float],
         on_settled: Callable[[str], None] = lambda _turn_id: None,
         on_end: Callable[[], None] = lambda: None,
         observe: MetricSink = null_sink,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._log = turn_log
         self._surfaces = surfaces
@@ -241,6 +233,16 @@ class ViewDelivery:
             for turn in self._turns.values():
                 if turn.newest is not None or (turn.refs is not None and not turn.running):
                     self._start(turn)
+
+    @property
+    def turns(self) -> Sequence[str]:
+        """Ids of the turns with a view to deliver, a lease, or failures to remember."""
+        return tuple(self._turns)
+
+    @property
+    def is_suspended(self) -> bool:
+        """True while delivery pauses, and after the end."""
+        return self._suspended
 
     @property
     def is_idle(self) -> bool:

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from bot.domain.conversations import ConversationKey, InboundMessage
@@ -27,8 +27,8 @@ from bot.domain.turns import (
     Wakeup,
     WorkAvailable,
 )
-from bot.engine.monotonic_clock import monotonic
 from bot.engine.turn_runner import TurnRunner
+from bot.engine.view_delivery import ViewDelivery
 from bot.errors import CountersignError, DatabaseUnavailable, LostLease, ModelError, Stopped
 from bot.i18n import _, gettext_lazy
 from bot.logs import in_context
@@ -36,8 +36,6 @@ from bot.ports import TurnClaims, TurnQueue
 
 log = logging.getLogger(__name__)
 
-
-# -------------------- capacity
 
 MOST_TURNS = 32
 POLL_SECONDS = 1.0
@@ -57,7 +55,7 @@ class Capacity:
     `limit` is the highest number of concurrent turns.
     """
 
-    limit: int = MOST_TURNS
+    limit: int
     others_wait: bool = True
     """True if the last poll left stored turns waiting, and until the first poll has finished."""
     _starting: int = 0
@@ -103,35 +101,8 @@ class Capacity:
             self._claiming = 0
 
 
-class Begin(Protocol):
-    """Factory of turn runners."""
-
-    def __call__(self, claim: Claim, record: TurnRecord) -> TurnRunner:
-        """Return a runner for the claimed turn, at its stored state."""
-        ...
-
-
 class WorkerLog(TurnQueue, TurnClaims, Protocol):
     """The part of the turn log that a worker uses."""
-
-
-class ViewSink(Protocol):
-    """The worker's interface to view delivery."""
-
-    def forget(self, turn_id: str) -> None:
-        """Drop the views of a turn that another process claimed."""
-
-    def settle(self, turn_id: str) -> None:
-        """Release the delivery of a turn that ended, waits or was released, after its last view."""
-
-    def wake(self) -> None:
-        """Look for stale views in the database."""
-
-    def suspend(self) -> None:
-        """Pause delivery because the leases may have expired."""
-
-    def resume(self) -> None:
-        """Continue delivery after the leases were renewed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -154,29 +125,56 @@ class _Held:
         return self.turn.unanswered_calls if self.turn is not None else {}
 
 
-@dataclass(slots=True)
 class Worker:
-    """Runs the claimed turns concurrently within `room` and reports their state to `shown`. `clock` is monotonic, in
-    seconds.
+    """Runs the claimed turns concurrently, at most `most_turns`, and reports their state to `delivery`.
+
+    `begin` returns a runner for a claimed turn, at its stored state. `key_prefixes` returns those of the connected
+    surfaces: turns of other prefixes are not claimed. `on_change` is called when servers, policies or profiles may have
+    changed. `clock` is monotonic, in seconds.
     """
 
-    turn_log: WorkerLog
-    begin: Begin
-    shown: ViewSink
-    key_prefixes: Callable[[], Sequence[str]]
-    """Return the key prefixes of the connected surfaces. Turns of other prefixes are not claimed."""
-    changed: Callable[[], None] = lambda: None
-    """Callback: servers, policies or profiles may have changed."""
-    room: Capacity = field(default_factory=Capacity)
-    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
-    clock: Callable[[], float] = monotonic
-    _renewed_at: float = 0.0
-    _held: dict[str, _Held] = field(default_factory=dict)
-    _claiming: asyncio.Future[Sequence[Claim]] | None = None
-    """The running claim query, until its turns are held."""
-    _context: Context | None = None
-    """Context that turn tasks start in; None while the worker is stopped."""
-    _poll_now: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(
+        self,
+        turn_log: WorkerLog,
+        begin: Callable[[Claim, TurnRecord], TurnRunner],
+        delivery: ViewDelivery,
+        key_prefixes: Callable[[], Sequence[str]],
+        *,
+        on_change: Callable[[], None],
+        most_turns: int,
+        pause: Callable[[float], Awaitable[None]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._log = turn_log
+        self._begin = begin
+        self._delivery = delivery
+        self._key_prefixes = key_prefixes
+        self._on_change = on_change
+        self._capacity = Capacity(most_turns)
+        self._pause = pause
+        self._clock = clock
+        self._renewed_at = 0.0
+        self._held: dict[str, _Held] = {}
+        self._claiming: asyncio.Future[Sequence[Claim]] | None = None
+        """The running claim query, until its turns are held."""
+        self._context: Context | None = None
+        """Context that turn tasks start in; None while the worker is stopped."""
+        self._poll_now = asyncio.Event()
+
+    @property
+    def turns(self) -> Sequence[str]:
+        """Ids of the claimed turns."""
+        return tuple(self._held)
+
+    @property
+    def free_slots(self) -> int:
+        """Number of turns that may start now."""
+        return self._capacity.available(len(self._held))
+
+    @property
+    def others_wait(self) -> bool:
+        """True if stored turns may wait, which start before new messages."""
+        return self._capacity.others_wait
 
     def poll(self) -> None:
         """Poll for claimable turns now."""
@@ -202,8 +200,8 @@ class Worker:
         if self._begins_at_once(message.conversation):
             return await self._start(message)
         try:
-            with self.room.enqueuing():
-                return await self.turn_log.enqueue(message)
+            with self._capacity.enqueuing():
+                return await self._log.enqueue(message)
         finally:
             self.poll()
 
@@ -211,18 +209,18 @@ class Worker:
         """Return True if a new turn may start here without a poll. If processes share the turns, the next poll decides,
         so that the least busy one claims it.
         """
-        if self.turn_log.shares_turns or self._context is None:
+        if self._log.shares_turns or self._context is None:
             return False
         key = f"{conversation}:"
-        return self.room.has_free_slot(len(self._held)) and any(
-            key.startswith(prefix) for prefix in self.key_prefixes()
+        return self._capacity.has_free_slot(len(self._held)) and any(
+            key.startswith(prefix) for prefix in self._key_prefixes()
         )
 
     async def _start(self, message: InboundMessage) -> Receipt:
         claim = None
         try:
-            with self.room.starting():
-                receipt, claim = await self.turn_log.enqueue_and_claim(message)
+            with self._capacity.starting():
+                receipt, claim = await self._log.enqueue_and_claim(message)
         finally:
             if claim is None:
                 self.poll()
@@ -232,8 +230,8 @@ class Worker:
             # The message is stored in either case: if the release fails, the claim expires with its lease.
             with contextlib.suppress(CountersignError, TimeoutError):
                 async with asyncio.timeout(HAND_OVER_SECONDS):
-                    await self.turn_log.release([claim])
-                    await self.turn_log.release_delivery(claim.turn_id)
+                    await self._log.release([claim])
+                    await self._log.release_delivery(claim.turn_id)
         return receipt
 
     async def run(self) -> None:
@@ -243,7 +241,7 @@ class Worker:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._claim_forever(), name="claims")
                 group.create_task(self._renew_forever(), name="heartbeat")
-                group.create_task(self.turn_log.listen(self._on_wakeup), name="wakeups")
+                group.create_task(self._log.listen(self._on_wakeup), name="wakeups")
         finally:
             self._context = None
             await self._shut_down()
@@ -256,12 +254,12 @@ class Worker:
             case StopRequested(turn_id):
                 self.cancel(turn_id)
             case ConfigChanged():
-                self.changed()
+                self._on_change()
             case WorkAvailable():
                 # Also sent after a lost connection, during which any wakeup may have been missed.
-                self.changed()
+                self._on_change()
                 self.poll()
-        self.shown.wake()
+        self._delivery.wake()
 
     # ------------------------------------------------------------------ claiming
 
@@ -279,23 +277,23 @@ class Worker:
                         await self._poll_now.wait()
 
     async def _claim(self) -> Sequence[Claim]:
-        most = min(CLAIM_AT_ONCE, self.room.available(len(self._held)))
+        most = min(CLAIM_AT_ONCE, self.free_slots)
         if most <= 0:
-            self.room.others_wait = True
+            self._capacity.others_wait = True
             return ()
-        started_at = self.clock()
-        with self.room.polling(most):
+        started_at = self._clock()
+        with self._capacity.polling(most):
             # `keys()` is a live view: a retry of the query excludes the turns held by then.
-            self._claiming = asyncio.ensure_future(self.turn_log.claim(most, self._held.keys(), self.key_prefixes()))
+            self._claiming = asyncio.ensure_future(self._log.claim(most, self._held.keys(), self._key_prefixes()))
             try:
                 # Shielded because turns claimed during shutdown must be released, too.
                 claims = await asyncio.shield(self._claiming)
             except DatabaseUnavailable:
-                self.room.others_wait = True
+                self._capacity.others_wait = True
                 return ()  # logged by the database
-        if self.clock() - started_at > self.turn_log.lease_seconds - HEARTBEAT_SECONDS:
+        if self._clock() - started_at > self._log.lease_seconds - HEARTBEAT_SECONDS:
             return ()  # the leases may have expired during a suspension of this process
-        self.room.others_wait = len(claims) == most
+        self._capacity.others_wait = len(claims) == most
         return claims
 
     def _hold(self, claim: Claim) -> None:
@@ -310,7 +308,7 @@ class Worker:
         # Compared by identity because the entry may be a newer claim on the same turn.
         if self._held.get(held.claim.turn_id) is held:
             del self._held[held.claim.turn_id]
-            self.shown.settle(held.claim.turn_id)
+            self._delivery.settle(held.claim.turn_id)
         self.poll()
 
     # ------------------------------------------------------------------ driving
@@ -323,15 +321,15 @@ class Worker:
         """Run a turn to its end. Texts about it are in the language of its conversation, which `stack` keeps in use."""
         claim = held.claim
         try:
-            record = claim.initial_record or await self.turn_log.resume(claim)
+            record = claim.initial_record or await self._log.resume(claim)
             stack.enter_context(use_locale(record.turn.question.locale))
-            held.turn = self.begin(claim, record)
+            held.turn = self._begin(claim, record)
             await held.turn.run()
         except Stopped:
             await self._end(held, TurnStatus.CANCELLED, "", held.unfinished_reply)
         except LostLease:
             log.info("turn %s: claimed by another process", claim.turn_id)
-            self.shown.forget(claim.turn_id)
+            self._delivery.forget(claim.turn_id)
         except asyncio.CancelledError:
             if held.stopping:
                 await self._end(held, TurnStatus.CANCELLED, "", held.unfinished_reply)
@@ -353,13 +351,13 @@ class Worker:
     async def _end(self, held: _Held, status: TurnStatus, failure: str, last: Sequence[Step] = ()) -> None:
         claim = held.claim
         try:
-            await self.turn_log.finish(claim, status, last, failure, unanswered=held.unanswered_calls)
+            await self._log.finish(claim, status, last, failure, unanswered=held.unanswered_calls)
         except LostLease:
-            self.shown.forget(claim.turn_id)
+            self._delivery.forget(claim.turn_id)
         except Exception as error:  # noqa: BLE001 - the turn must end in any case
             log.error("turn %s: not ended: %r", claim.turn_id, error)
             await self._end_unread(claim, failure or str(UNREADABLE))
-        self.shown.wake()
+        self._delivery.wake()
 
     async def _end_unread(self, claim: Claim, failure: str) -> None:
         """End a turn with unreadable rows. It stays claimed until then, because a released one would be claimed
@@ -368,13 +366,13 @@ class Worker:
         seconds = POLL_SECONDS
         while True:
             try:
-                await self.turn_log.fail(claim, failure)
+                await self._log.fail(claim, failure)
             except LostLease:
-                self.shown.forget(claim.turn_id)
+                self._delivery.forget(claim.turn_id)
                 return
             except Exception as error:  # noqa: BLE001 - a released turn would come back at once
                 log.error("turn %s: not ended, next try in %.0f s: %r", claim.turn_id, seconds, error)
-                await self.pause(seconds)
+                await self._pause(seconds)
                 seconds = min(2 * seconds, LONGEST_PAUSE_SECONDS)
             else:
                 return
@@ -382,23 +380,23 @@ class Worker:
     async def _release(self, claim: Claim) -> None:
         """Release a turn as soon as the database accepts writes."""
         while True:
-            await self.pause(POLL_SECONDS)
+            await self._pause(POLL_SECONDS)
             with contextlib.suppress(DatabaseUnavailable):
-                await self.turn_log.release([claim])
+                await self._log.release([claim])
                 return
 
     # ------------------------------------------------------------------ leases and shutdown
 
     async def _renew_forever(self) -> None:
-        self._renewed_at = self.clock()
+        self._renewed_at = self._clock()
         while True:
-            await self.pause(HEARTBEAT_SECONDS)
+            await self._pause(HEARTBEAT_SECONDS)
             held = dict(self._held)
             if held:
                 await self._renew(held)
             else:
-                self._renewed_at = self.clock()
-                self.shown.resume()
+                self._renewed_at = self._clock()
+                self._delivery.resume()
 
     async def _renew(self, held: Mapping[str, _Held]) -> None:
         """Renew the leases of these turns.
@@ -406,17 +404,17 @@ class Worker:
         Database errors cancel nothing: if no process can reach the database, the turns stay claimed here.
         Only delivery pauses, because other processes may deliver by then.
         """
-        started_at = self.clock()
-        renewal = asyncio.ensure_future(self.turn_log.renew([turn.claim for turn in held.values()]))
+        started_at = self._clock()
+        renewal = asyncio.ensure_future(self._log.renew([turn.claim for turn in held.values()]))
         try:
             # A database that does not answer counts as unavailable.
             done_in_time, _ = await asyncio.wait({renewal}, timeout=self._lease_seconds_left())
             if not done_in_time:
-                self.shown.suspend()
+                self._delivery.suspend()
             renewed = await renewal
         except DatabaseUnavailable:
             if self._lease_seconds_left() == 0:
-                self.shown.suspend()
+                self._delivery.suspend()
             return
         finally:
             renewal.cancel()
@@ -427,11 +425,11 @@ class Worker:
             elif held_turn.turn is not None:
                 # A wakeup may have been lost: look for decisions.
                 held_turn.turn.wake_if_waiting()
-        self.shown.resume()
+        self._delivery.resume()
 
     def _lease_seconds_left(self) -> float:
         """Return the seconds for which the leases are certainly valid."""
-        return max(0.0, self._renewed_at + self.turn_log.lease_seconds - HEARTBEAT_SECONDS - self.clock())
+        return max(0.0, self._renewed_at + self._log.lease_seconds - HEARTBEAT_SECONDS - self._clock())
 
     async def _shut_down(self) -> None:
         """Cancel and release all turns within HAND_OVER_SECONDS. The leases of the others expire."""
@@ -450,9 +448,9 @@ class Worker:
                 # A turn that is still cleaning up must not start elsewhere.
                 done = [claim for task, claim in held.items() if task not in stuck]
                 late_claims = [claim for claim in await self._claimed_at_shutdown() if claim not in held.values()]
-                await self.turn_log.release([*done, *late_claims])
+                await self._log.release([*done, *late_claims])
                 for claim in late_claims:
-                    await self.turn_log.release_delivery(claim.turn_id)
+                    await self._log.release_delivery(claim.turn_id)
         except (CountersignError, TimeoutError) as error:
             log.warning("claimed turns were not released: %s", error or "the database does not answer")
 

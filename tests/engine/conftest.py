@@ -19,58 +19,6 @@ from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import FakeToolbox, RecordingSurface, ScriptedModel
 from tests.migrated import migrated
 
-# The state that no port shows: what one process stores, drives and delivers at this moment. Tests read it here alone.
-
-
-def driven_turns(engine: Engine) -> list[str]:
-    """Return the ids of the turns that this engine drives."""
-    return list(engine._worker._held)
-
-
-def arriving_messages(log: SqlTurnLog) -> list[object]:
-    """Return what this process is storing."""
-    return list(log._arriving)
-
-
-def takes_messages(engine: Engine) -> bool:
-    """Return True if a new message may start its turn here: the last poll left no stored turn waiting."""
-    return not engine._worker.room.others_wait
-
-
-def is_polling(engine: Engine) -> bool:
-    """Return True while this engine looks for turns to claim."""
-    return bool(engine._worker.room._claiming)
-
-
-def poll(engine: Engine) -> None:
-    """Have this engine look for turns now."""
-    engine._worker.poll()
-
-
-def free_slots(engine: Engine) -> int:
-    """Return the number of turns that this engine may start, if it drives none."""
-    return engine._worker.room.available(held=0)
-
-
-def is_delivered(engine: Engine) -> bool:
-    """Return True if this engine has no view to deliver."""
-    return engine._delivery.is_idle
-
-
-def deliver_stale_views(engine: Engine) -> None:
-    """Have this engine look for views to deliver now."""
-    engine._delivery.wake()
-
-
-def is_suspended(engine: Engine) -> bool:
-    """Return True while this engine delivers nothing, because its leases may have expired."""
-    return engine._delivery._suspended
-
-
-def remembered_deliveries(engine: Engine) -> list[str]:
-    """Return the ids of the turns whose deliveries this engine keeps in memory."""
-    return list(engine._delivery._turns)
-
 
 @dataclass
 class EngineHarness:

@@ -15,7 +15,7 @@ from bot.domain.turns import ModelStep, TurnStatus, TurnView
 from bot.engine.prompt import attachments
 from bot.engine.prompt.attachments import read_attachments
 from bot.errors import DeliveryFailed, NotFound
-from tests.engine.conftest import EngineHarness, driven_turns
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, ask_for, call, member, message, running, say, tool, until, words
 
 PNG = b"\x89PNG\r\n\x1a\n more"
@@ -103,7 +103,7 @@ async def test_whoever_goes_on_with_a_turn_after_an_approval_fetches_its_files_a
     async with running(engine):
         receipt = await engine.receive(message("save it", attachments=[PRICES]))
         await harness.surface.wait_for(lambda view: bool(view.awaiting))
-        await until(lambda: not driven_turns(engine))
+        await until(lambda: not engine.activity.turns)
     harness.surface.files = {"F2": NotFound("The file 'prices.csv' is gone.")}
     again = harness.engine()
     async with running(again):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.conversations import Author
-from bot.engine.prompt.text_format import author_label, label_message
+from bot.engine.prompt.messages import author_label, label_message
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import InboundMessage
 from bot.domain.turns import Claim, Receipt
 from bot.errors import DatabaseUnavailable
-from tests.engine.conftest import EngineHarness, driven_turns, is_polling, poll, takes_messages
+from tests.engine.conftest import EngineHarness
 from tests.engine.test_receiving import for_ever, looked_round, said, without_claims
 from tests.fakes.parts import message, running, say, until
 
@@ -31,8 +31,8 @@ async def test_what_an_earlier_process_left_waiting_goes_before_what_comes_in_no
         async with asyncio.timeout(10):
             await looking.wait()
         await asyncio.gather(*(engine.receive(said(100 + n)) for n in range(3)))
-        await until(lambda: len(driven_turns(engine)) == 9)
-        assert set(driven_turns(engine)) == {each.turn_id for each in left}
+        await until(lambda: len(engine.activity.turns) == 9)
+        assert set(engine.activity.turns) == {each.turn_id for each in left}
 
 
 async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(harness: EngineHarness) -> None:
@@ -58,7 +58,7 @@ async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(
     async with running(engine):
         await looked_round(engine)
         harness.log.claim = slow_look  # type: ignore[method-assign, assignment]
-        poll(engine)
+        engine.poll()
         async with asyncio.timeout(10):
             await found_nothing.wait()
         harness.log.claim, harness.log.enqueue = claim, slow_enqueue  # type: ignore[method-assign, assignment]
@@ -67,12 +67,12 @@ async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(
             await on_disk.wait()
         harness.log.enqueue = enqueue  # type: ignore[method-assign]
         may_end.set()
-        await until(lambda: not is_polling(engine))
+        await until(lambda: engine.activity.free_slots == 1)
         harness.clock[0] += 1
         await engine.receive(said(2))
         may_return.set()
-        await until(lambda: bool(driven_turns(engine)))
-        assert driven_turns(engine) == [(await first).turn_id]
+        await until(lambda: bool(engine.activity.turns))
+        assert engine.activity.turns == ((await first).turn_id,)
 
 
 async def test_a_look_that_fails_lets_nobody_go_before_those_that_wait(harness: EngineHarness) -> None:
@@ -91,13 +91,13 @@ async def test_a_look_that_fails_lets_nobody_go_before_those_that_wait(harness: 
         await looked_round(engine)
         first = await harness.log.enqueue(said(1))
         harness.log.claim = away  # type: ignore[method-assign, assignment]
-        poll(engine)
-        await until(lambda: failed.is_set() and not takes_messages(engine))
+        engine.poll()
+        await until(lambda: failed.is_set() and engine.activity.others_wait)
         harness.clock[0] += 1
         await engine.receive(said(2))
         may_look.set()
-        await until(lambda: bool(driven_turns(engine)))
-        assert driven_turns(engine) == [first.turn_id]
+        await until(lambda: bool(engine.activity.turns))
+        assert engine.activity.turns == (first.turn_id,)
 
 
 async def test_what_was_found_long_ago_and_has_ended_is_not_given_back_when_the_process_leaves(
@@ -122,5 +122,5 @@ async def test_what_was_found_long_ago_and_has_ended_is_not_given_back_when_the_
     receipt = await harness.log.enqueue(message("hi"))
     async with running(engine):
         await harness.surface.ended(receipt.turn_id)
-        await until(lambda: not driven_turns(engine))
+        await until(lambda: not engine.activity.turns)
     assert given_back == []

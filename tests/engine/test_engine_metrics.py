@@ -13,7 +13,7 @@ from bot.domain.tools import ToolOutcome
 from bot.errors import DeliveryFailed
 from bot.logs import log_to_stderr
 from bot.ports import CallContext
-from tests.engine.conftest import EngineHarness, driven_turns, is_delivered
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import HALL, ask_for, call, message, returned, running, say, tool, until
 
 
@@ -52,7 +52,7 @@ async def test_a_drawing_that_nobody_can_ever_see_is_given_up(harness: EngineHar
     async with running(engine):
         await engine.receive(message("hi"))
         await until(lambda: bool(harness.model.requests))
-        await until(lambda: not driven_turns(engine) and is_delivered(engine))
+        await until(lambda: not engine.activity.turns and not engine.activity.is_delivering)
     assert set(outcomes(found)) == {"given up"}
 
 

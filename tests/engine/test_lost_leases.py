@@ -16,7 +16,7 @@ from bot.domain.turns import Claim, StepStatus, ToolStep, TurnStatus
 from bot.errors import DatabaseUnavailable
 from bot.ports import CallContext
 from bot.storage.turn_log import SqlTurnLog
-from tests.engine.conftest import EngineHarness, driven_turns, is_suspended
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import NEWEST, ask_for, call, message, returned, running, say, tool, until
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
@@ -67,7 +67,7 @@ async def test_a_turn_taken_over_while_its_process_slept_is_let_go_without_touch
         await harness.log.adopt_orphans()
         async with running(awake):
             view = await harness.surface.ended(receipt.turn_id)
-            await until(lambda: not driven_turns(sleepy))
+            await until(lambda: not sleepy.activity.turns)
     assert view.turn.status is TurnStatus.DONE
     assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
 
@@ -98,7 +98,7 @@ async def test_nothing_is_drawn_while_nobody_knows_whose_the_turns_are(harness: 
     release = asyncio.Event()
 
     async def slow(call: ToolCall, context: CallContext) -> ToolOutcome:
-        await until(lambda: is_suspended(engine))
+        await until(lambda: engine.activity.is_suspended)
         seen = len(harness.surface.views)
         context.on_progress("still working")
         await asyncio.sleep(0)
@@ -155,9 +155,9 @@ async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(harness: 
     async with running(engine):
         await engine.receive(message("go"))
         await asyncio.wait_for(hanging.wait(), 10)
-        await until(lambda: is_suspended(engine))
+        await until(lambda: engine.activity.is_suspended)
         answered.set()
-        await until(lambda: not is_suspended(engine))
+        await until(lambda: not engine.activity.is_suspended)
 
 
 async def test_a_claim_that_this_process_slept_over_is_not_begun(harness: EngineHarness) -> None:
@@ -183,16 +183,15 @@ async def test_a_claim_that_this_process_slept_over_is_not_begun(harness: Engine
     async with running(engine):
         await engine.receive(message("go"))
         await asyncio.wait_for(woken.wait(), 10)
-        assert not driven_turns(engine)
+        assert not engine.activity.turns
     assert harness.surface.views == []
     assert harness.model.requests == []
 
 
 async def test_nothing_is_sent_that_others_have_called_unknown_while_this_process_slept(
-    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness,
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("bot.engine.tool_execution.monotonic", lambda: now[0])
     harness.toolbox.add(tool("s__write"))
     harness.allow("s__write")
     harness.model.script = [ask_for(call("s__write"))]
@@ -210,10 +209,10 @@ async def test_nothing_is_sent_that_others_have_called_unknown_while_this_proces
         return record
 
     harness.log.start_call = sleeps  # type: ignore[method-assign]
-    engine = harness.engine()
+    engine = harness.engine(clock=lambda: now[0])
     async with running(engine):
         await engine.receive(message("go"))
-        await until(lambda: bool(now[0]) and not driven_turns(engine))
+        await until(lambda: bool(now[0]) and not engine.activity.turns)
     assert harness.toolbox.calls == []
 
 

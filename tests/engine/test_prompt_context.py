@@ -38,10 +38,8 @@ from bot.domain.turns import (
     TurnStatus,
     truncate_results,
 )
-from bot.engine.prompt import builder
-from bot.engine.prompt.builder import PromptContext
 from bot.engine.prompt.history import history_turns
-from bot.engine.prompt.text_format import ResultTruncator, format_result
+from bot.engine.prompt.messages import PromptContext, ResultTruncator, format_result, turn_messages
 from tests.fakes.parts import ANA, HALL
 
 GUIDED = ToolSet(
@@ -98,7 +96,7 @@ def transcript(
     remembered = [
         message for turn in history_turns(history, replay, ResultTruncator(), shared=False) for message in turn.messages
     ]
-    return builder.turn_messages(record, offered, PromptContext(prompt, remembered))
+    return turn_messages(record, offered, PromptContext(prompt, remembered))
 
 
 def shape(messages: tuple[Message, ...]) -> list[tuple[str, str]]:

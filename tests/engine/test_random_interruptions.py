@@ -14,7 +14,7 @@ import pytest
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import ModelStep, Receipt, TurnStatus
-from tests.engine.conftest import EngineHarness, arriving_messages, driven_turns, free_slots
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, ScriptedModel, message, running, say, words
 
 MESSAGES, CONVERSATIONS, EVENTS = 24, 5, 60
@@ -97,6 +97,5 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(
         assert len(replies) < 2
     await asyncio.wait(tasks, timeout=60)
     assert all(task.cancelled() or task.exception() is None for task in tasks)
-    assert driven_turns(engine) == []
-    assert free_slots(engine) == most_turns
-    assert arriving_messages(harness.log) == []
+    assert engine.activity.turns == ()
+    assert engine.activity.free_slots == most_turns

@@ -10,7 +10,7 @@ from bot.domain.turns import Claim, ModelStep, Receipt, TurnStatus
 from bot.engine.engine import Engine
 from bot.logs import _context, in_context
 from bot.storage.turn_log import SqlTurnLog
-from tests.engine.conftest import EngineHarness, driven_turns, takes_messages
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, NEWEST, message, running, say, until
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
@@ -29,7 +29,7 @@ async def for_ever(*_: object) -> Completion:
 
 async def looked_round(engine: Engine) -> None:
     """Nothing waits here, and messages are taken in."""
-    await until(lambda: takes_messages(engine))
+    await until(lambda: not engine.activity.others_wait)
 
 
 def without_claims(harness: EngineHarness) -> None:
@@ -62,8 +62,8 @@ async def test_what_finds_no_room_waits_until_there_is_some(harness: EngineHarne
             engine.receive(message("one")), engine.receive(message("two", conversation=ELSEWHERE))
         )
         await until(lambda: len(harness.model.requests) == 1)
-        assert len(driven_turns(engine)) == 1
-        (held,) = driven_turns(engine)
+        assert len(engine.activity.turns) == 1
+        (held,) = engine.activity.turns
         await engine.stop(held, message("").author)
         other = second if held == first.turn_id else first
         assert (await harness.surface.ended(other.turn_id)).turn.status is TurnStatus.DONE
@@ -89,8 +89,8 @@ async def test_what_is_being_claimed_takes_room_too(harness: EngineHarness) -> N
             await claimed.wait()
         second = await engine.receive(message("two", conversation=ELSEWHERE))
         go_on.set()
-        await until(lambda: first.turn_id in driven_turns(engine))
-        assert driven_turns(engine) == [first.turn_id]
+        await until(lambda: first.turn_id in engine.activity.turns)
+        assert engine.activity.turns == (first.turn_id,)
         assert (await harness.log.get_view(second.turn_id)).turn.status is TurnStatus.QUEUED
 
 
@@ -108,18 +108,18 @@ async def test_no_message_overtakes_those_that_wait_for_room(harness: EngineHarn
     async with running(engine):
         await looked_round(engine)
         first, second, third = [await engine.receive(said(n)) for n in range(3)]
-        await until(lambda: set(driven_turns(engine)) == {first.turn_id, second.turn_id})
+        await until(lambda: set(engine.activity.turns) == {first.turn_id, second.turn_id})
         harness.log.claim = slow  # type: ignore[method-assign, assignment]
         looking.clear()
         await engine.stop(first.turn_id, ANA)
         async with asyncio.timeout(10):
             await looking.wait()
         await engine.stop(second.turn_id, ANA)
-        await until(lambda: not driven_turns(engine))
+        await until(lambda: not engine.activity.turns)
         fourth = await engine.receive(said(3))
-        assert not driven_turns(engine)
+        assert not engine.activity.turns
         go_on.set()
-        await until(lambda: driven_turns(engine) == [third.turn_id, fourth.turn_id])
+        await until(lambda: engine.activity.turns == (third.turn_id, fourth.turn_id))
 
 
 async def test_what_could_not_be_drawn_here_is_not_begun_here(harness: EngineHarness) -> None:
@@ -127,7 +127,7 @@ async def test_what_could_not_be_drawn_here_is_not_begun_here(harness: EngineHar
     async with running(engine):
         await looked_round(engine)
         receipt = await engine.receive(message("hi", conversation=OUT_OF_REACH))
-        assert driven_turns(engine) == []
+        assert engine.activity.turns == ()
         assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.QUEUED
 
 

@@ -36,6 +36,7 @@ from bot.domain.tools import Annotations, CallOutcomeUnknown, Tool, ToolKind, To
 from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolStep
 from bot.engine.engine import Engine
 from bot.engine.policy.evaluation import nothing_reviewed
+from bot.engine.policy.information_flow import Taint, TaintSource
 from bot.engine.policy.rules import (
     SELF_APPROVED,
     Approvers,
@@ -46,7 +47,6 @@ from bot.engine.policy.rules import (
     check_approver,
     is_expected_approver,
 )
-from bot.engine.policy.taint import Taint, TaintSource
 from bot.errors import DeliveryFailed
 from bot.ports import CallContext, PendingApproval
 from bot.ports.platform import RevisionAccepted

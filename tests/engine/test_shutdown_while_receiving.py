@@ -11,7 +11,7 @@ from bot.domain.turns import Claim, Receipt
 from bot.engine import worker
 from bot.errors import DatabaseError, DatabaseUnavailable
 from bot.storage.turn_log import SqlTurnLog
-from tests.engine.conftest import EngineHarness, takes_messages
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import message, running, until
 
 
@@ -19,7 +19,7 @@ async def left_while_receiving(harness: EngineHarness, taking: asyncio.Event) ->
     """A message that is being taken in by a process that has left."""
     engine = harness.engine()
     async with running(engine):
-        await until(lambda: takes_messages(engine))
+        await until(lambda: not engine.activity.others_wait)
         receiving = asyncio.create_task(engine.receive(message("hi")))
         async with asyncio.timeout(10):
             await taking.wait()
@@ -66,7 +66,7 @@ async def test_a_cancelled_message_is_one_turn_however_often_it_comes_again(harn
     """Cancelled at each await in turn, and delivered again after that."""
     engine = harness.engine()
     async with running(engine):
-        await until(lambda: takes_messages(engine))
+        await until(lambda: not engine.activity.others_wait)
         for steps in range(12):
             receiving = asyncio.create_task(engine.receive(message("hi", f"key-{steps}")))
             for _ in range(steps):

@@ -14,7 +14,7 @@ from bot.errors import NotFound
 from bot.ports import CallContext
 from bot.rendering.timeline import tool_status
 from bot.storage.reporting import SqlReporting
-from tests.engine.conftest import EngineHarness, driven_turns
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, Unfinished, ask_for, call, message, returned, running, say, tool, until, words
 
 
@@ -98,7 +98,7 @@ async def test_a_turn_that_waits_for_an_approval_is_stopped_and_runs_nothing(har
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it"))
-        await until(lambda: bool(harness.surface.views) and not driven_turns(engine))
+        await until(lambda: bool(harness.surface.views) and not engine.activity.turns)
         assert await engine.stop(receipt.turn_id, BEN)
         view = await harness.surface.ended(receipt.turn_id)
     step = next(step for step in view.steps if isinstance(step, ToolStep))

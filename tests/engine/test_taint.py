@@ -17,7 +17,7 @@ from bot.domain.policies import TaintMode
 from bot.domain.tools import Annotations, CallOutcomeUnknown, Tool, ToolOutcome, ToolSet
 from bot.domain.turns import StepStatus, ToolReplay, TurnStatus, TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy.taint import Taint, TaintSource
+from bot.engine.policy.information_flow import Taint, TaintSource
 from bot.engine.prompt.history import HistoryBudget
 from bot.ports import CallContext
 from tests.engine.conftest import EngineHarness

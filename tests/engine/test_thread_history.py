@@ -9,10 +9,9 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.flows import PersonSource, ToolSource
 from bot.domain.messages import Message, MessageRole, ToolCall
 from bot.domain.turns import MessageRefs, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnRecord, TurnStatus
-from bot.engine.policy.taint import sources_of_turn
+from bot.engine.policy.information_flow import sources_of_turn
 from bot.engine.prompt.builder import PlatformHint, SystemPrompt
-from bot.engine.prompt.history import HISTORY_OMITTED, HistoryBudget
-from bot.engine.prompt.thread_history import UNREAD_THREAD
+from bot.engine.prompt.history import HISTORY_OMITTED, UNREAD_THREAD, HistoryBudget
 from bot.errors import DeliveryFailed
 from bot.ports.platform import PostedText
 from tests.engine.conftest import EngineHarness

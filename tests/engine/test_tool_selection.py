@@ -9,7 +9,7 @@ import pytest
 from bot.domain.messages import ToolCall
 from bot.domain.tools import ToolOutcome, ToolSearch, ToolSet
 from bot.domain.turns import ModelStep, TurnStatus, TurnView
-from bot.engine.prompt.text_format import READ_RESULT
+from bot.engine.prompt.messages import READ_RESULT
 from bot.engine.prompt.tool_selection import MOST_TOOLS, RefusedTools, within_limit
 from bot.errors import ModelRejected
 from bot.ports import CallContext

@@ -13,22 +13,8 @@ from bot.domain.turns import ModelRetry, StepStatus, ToolStep, TurnStatus, TurnV
 from bot.engine.prompt.tool_selection import SOMETHING_MISSING
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.ports import CallContext
-from tests.engine.conftest import EngineHarness, driven_turns
-from tests.fakes.parts import (
-    ANA,
-    BEN,
-    HALL,
-    ask_for,
-    call,
-    member,
-    message,
-    returned,
-    running,
-    say,
-    tool,
-    until,
-    words,
-)
+from tests.engine.conftest import EngineHarness
+from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, member, message, returned, running, say, tool, until, words
 
 
 def calls_of(view: TurnView) -> list[ToolStep]:
@@ -94,7 +80,7 @@ async def test_a_call_that_needs_approval_waits_without_holding_anything(harness
     async with running(engine):
         receipt = await engine.receive(message("save it"))
         view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
-        await until(lambda: not driven_turns(engine))
+        await until(lambda: not engine.activity.turns)
         assert harness.toolbox.calls == []
         settled = await engine.approvals.decide(decision(awaiting(view)[0]), member(ANA))
         assert settled == Decided(DecisionType.APPROVE)
@@ -166,7 +152,7 @@ async def test_a_call_that_nobody_approves_expires_after_the_card_was_posted(har
         receipt = await engine.receive(message("save it"))
         view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
         step = awaiting(view)[0]
-        await until(lambda: not driven_turns(engine))
+        await until(lambda: not engine.activity.turns)
         approval = await harness.log.get_approval(step.approval.id)  # type: ignore[union-attr]
         assert approval is not None
         assert approval[1].approval is not None

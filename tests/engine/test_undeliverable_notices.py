@@ -12,7 +12,7 @@ from bot.domain.completions import Completion, ModelRequest
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnStatus, TurnView
 from bot.engine import view_delivery
 from bot.errors import DeliveryFailed, ModelRejected
-from tests.engine.conftest import EngineHarness, driven_turns, is_delivered
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, HALL, RecordingSurface, ask_for, call, message, running, say, tool, until
 
 GONE = DeliveryFailed("The bot is not in the channel.", permanent=True)
@@ -54,7 +54,7 @@ async def given_up(harness: EngineHarness, text: str = "hi") -> TurnView:
     async with running(engine):
         receipt = await engine.receive(message(text))
         await until(lambda: harness.surface.asked > 0)  # type: ignore[attr-defined]
-        await until(lambda: not driven_turns(engine) and is_delivered(engine))
+        await until(lambda: not engine.activity.turns and not engine.activity.is_delivering)
     assert await harness.log.stale_views("test:", 1) == []
     return await harness.log.get_view(receipt.turn_id)
 
@@ -99,7 +99,7 @@ async def test_what_could_be_said_in_the_conversation_after_all_is_not_said_twic
     engine = harness.engine()
     async with running(engine):
         await left.ended((await engine.receive(message("hi"))).turn_id)
-        await until(lambda: not driven_turns(engine) and is_delivered(engine))
+        await until(lambda: not engine.activity.turns and not engine.activity.is_delivering)
     assert left.asked == 0
 
 
@@ -118,7 +118,7 @@ async def test_whoever_stopped_a_turn_is_told_nothing(harness: EngineHarness) ->
         receipt = await engine.receive(message("hi"))
         await begun.wait()
         await engine.stop(receipt.turn_id, ANA)
-        await until(lambda: not driven_turns(engine) and is_delivered(engine))
+        await until(lambda: not engine.activity.turns and not engine.activity.is_delivering)
     assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.CANCELLED
     assert left.asked == 0
 

@@ -16,7 +16,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.errors import DatabaseError
-from tests.engine.conftest import EngineHarness, deliver_stale_views
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import HALL, ask_for, call, message, running, say, tool, until, words
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
@@ -105,11 +105,11 @@ async def test_an_end_that_cannot_be_read_keeps_no_other_end_undrawn_and_is_trie
             # Due again after 5, 10 and 20 seconds, and not a second sooner.
             harness.clock[0] += 5 * 2 ** (tries - 1) - 1
             seen = looks
-            deliver_stale_views(engine)
+            engine.poll()
             await until(lambda seen=seen: looks > seen)  # type: ignore[misc]
             assert await stale_views("test:", 1) == []
             harness.clock[0] += 1
-            deliver_stale_views(engine)
+            engine.poll()
         other = await engine.receive(message("hi", conversation=ELSEWHERE))
         view = await harness.surface.ended(other.turn_id)
     assert view.turn.status is TurnStatus.DONE

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
+from time import monotonic
 
 import pytest
 
@@ -14,7 +15,7 @@ from bot.engine.view_delivery import RENEW_SECONDS, ViewDelivery
 from bot.errors import DatabaseUnavailable, DeliveryFailed, LostLease
 from bot.ports import CallContext
 from bot.storage.turn_log import SqlTurnLog
-from tests.engine.conftest import EngineHarness, driven_turns, is_delivered, remembered_deliveries
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import (
     ANA,
     NEWEST,
@@ -40,13 +41,13 @@ async def test_a_drawing_is_made_again_after_the_time_the_platform_named(harness
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await until(lambda: len(harness.surface.trouble) < 2)
-        await until(lambda: not driven_turns(engine) and is_delivered(engine))
+        await until(lambda: not engine.activity.turns and not engine.activity.is_delivering)
         assert await harness.log.stale_views("test:", 1) == [] or not harness.surface.trouble
         harness.clock[0] += 8
-        await until(lambda: not harness.surface.trouble and is_delivered(engine))
+        await until(lambda: not harness.surface.trouble and not engine.activity.is_delivering)
         harness.clock[0] += 8
         view = await harness.surface.ended(receipt.turn_id)
-        await until(lambda: is_delivered(engine))
+        await until(lambda: not engine.activity.is_delivering)
     assert view.turn.status is TurnStatus.DONE
     assert await harness.log.stale_views("test:", 1) == []
 
@@ -58,7 +59,7 @@ async def test_an_answer_whose_channel_is_gone_is_given_up(harness: EngineHarnes
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await until(lambda: bool(harness.model.requests))
-        await until(lambda: not driven_turns(engine) and is_delivered(engine))
+        await until(lambda: not engine.activity.turns and not engine.activity.is_delivering)
     assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
     assert await harness.log.stale_views("test:", 1) == []
 
@@ -85,7 +86,7 @@ async def test_a_card_that_cannot_be_posted_means_denied_and_the_model_and_the_a
     engine = harness.engine()
     async with running(engine):
         view = await harness.surface.ended((await engine.receive(message("save it"))).turn_id)
-        await until(lambda: is_delivered(engine))
+        await until(lambda: not engine.activity.is_delivering)
     assert view.turn.status is TurnStatus.DONE
     (step,) = [step for step in view.steps if isinstance(step, ToolStep)]
     assert step.status is StepStatus.DENIED
@@ -126,7 +127,7 @@ async def test_a_card_that_was_posted_still_waits_when_it_cannot_be_drawn_again(
     async with running(engine):
         receipt = await engine.receive(message("save it"))
         await harness.surface.wait_for(lambda view: bool(view.awaiting))
-        await until(lambda: not driven_turns(engine) and is_delivered(engine))
+        await until(lambda: not engine.activity.turns and not engine.activity.is_delivering)
     (step,) = (await harness.log.get_view(receipt.turn_id)).awaiting
     assert step.approval is not None
     revised = Revision(step.approval.id, 1, {"text": "b"}, "other", ANA)
@@ -134,7 +135,7 @@ async def test_a_card_that_was_posted_still_waits_when_it_cannot_be_drawn_again(
     harness.surface.trouble = [DeliveryFailed("The message is gone.", permanent=True)]
     again = harness.engine()
     async with running(again):
-        await until(lambda: not harness.surface.trouble and is_delivered(again))
+        await until(lambda: not harness.surface.trouble and not again.activity.is_delivering)
     assert [step.status for step in (await harness.log.get_view(receipt.turn_id)).awaiting] == [StepStatus.AWAITING]
 
 
@@ -225,7 +226,9 @@ async def test_a_reference_is_kept_as_soon_as_its_slot_is_out(harness: EngineHar
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it"))
-        await until(lambda: bool(harness.surface.views) and not driven_turns(engine) and is_delivered(engine))
+        await until(
+            lambda: bool(harness.surface.views) and not engine.activity.turns and not engine.activity.is_delivering
+        )
     assert await harness.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
 
 
@@ -274,7 +277,7 @@ async def test_an_answer_that_is_slow_to_draw_is_out_after_leaving_and_coming_ba
     again = harness.engine()
     async with running(again):
         await asyncio.wait_for(out.wait(), 10)
-        await until(lambda: is_delivered(again))
+        await until(lambda: not again.activity.is_delivering)
     assert await harness.log.stale_views("test:", 1) == []
     assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
 
@@ -286,7 +289,7 @@ async def test_who_takes_a_drawing_shows_the_turn_as_it_is_by_then_and_not_as_it
     known = await harness.log.get_view(receipt.turn_id)
     await harness.log.finish(claim, TurnStatus.FAILED, (), "It did not work.")
     await harness.log.release_delivery(receipt.turn_id)
-    drawings = ViewDelivery(harness.log, [harness.surface])
+    drawings = ViewDelivery(harness.log, [harness.surface], clock=monotonic)
     drawings.deliver(known)
     await until(lambda: bool(harness.surface.views))
     drawings.settle(receipt.turn_id)
@@ -376,7 +379,7 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
     async with running(engine):
         receipt = await engine.receive(message("go"))
         await asyncio.wait_for(asleep.wait(), 10)
-        await until(lambda: is_delivered(engine))
+        await until(lambda: not engine.activity.is_delivering)
         now[0] += 20
         harness.clock[0] += 20
         await harness.log.adopt_orphans()
@@ -387,8 +390,8 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
         seen = len(harness.surface.views)
         del harness.log.renew_deliveries
         awake.set()
-        await until(lambda: not driven_turns(engine))
-        await until(lambda: is_delivered(engine))
+        await until(lambda: not engine.activity.turns)
+        await until(lambda: not engine.activity.is_delivering)
     assert len(harness.surface.views) == seen
 
 
@@ -412,7 +415,7 @@ async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_data
         return await hold(turn_ids)
 
     async def answer(_request: ModelRequest) -> Completion:
-        await until(lambda: bool(harness.surface.views) and is_delivered(engine))
+        await until(lambda: bool(harness.surface.views) and not engine.activity.is_delivering)
         harness.log.renew_deliveries = away  # type: ignore[method-assign]
         now[0] += 20
         return say("Here.")
@@ -421,7 +424,7 @@ async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_data
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await asyncio.wait_for(asking.wait(), 10)
-        await until(lambda: not driven_turns(engine))
+        await until(lambda: not engine.activity.turns)
         assert not any(view.turn.status.ended for view in harness.surface.views)
         back.set()
         view = await harness.surface.ended(receipt.turn_id)
@@ -455,7 +458,7 @@ async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await asyncio.wait_for(posted.wait(), 10)
-        await until(lambda: not driven_turns(engine))
+        await until(lambda: not engine.activity.turns)
         asleep.set()
         async with renewing:
             harness.clock[0] += 20
@@ -463,7 +466,7 @@ async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_
         await elsewhere.save_message_ref(receipt.turn_id, PostedMessage("reply", "the next one's"))
         await elsewhere.mark_delivered(receipt.turn_id, (await elsewhere.get_view(receipt.turn_id)).revision)
         awake.set()
-        await until(lambda: is_delivered(engine))
+        await until(lambda: not engine.activity.is_delivering)
     assert await elsewhere.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": "the next one's"}
 
 
@@ -485,7 +488,7 @@ async def test_a_platform_that_says_nothing_is_asked_again_and_holds_up_nobody(
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await until(lambda: "did not answer" in caplog.text and is_delivered(engine))
+        await until(lambda: "did not answer" in caplog.text and not engine.activity.is_delivering)
         harness.clock[0] += 6
         view = await surface.ended(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
@@ -508,7 +511,7 @@ async def test_what_is_out_is_remembered_however_long_the_database_takes(
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await harness.surface.ended(receipt.turn_id)
-        await until(lambda: is_delivered(engine))
+        await until(lambda: not engine.activity.is_delivering)
     assert await harness.log.stale_views("test:", 1) == []
     assert await harness.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
 
@@ -531,8 +534,8 @@ async def test_a_drawing_that_always_fails_is_tried_ever_more_rarely(harness: En
     engine = harness.engine()
     async with running(engine):
         await harness.surface.ended(receipt.turn_id)
-        await until(lambda: is_delivered(engine))
-        assert remembered_deliveries(engine) == []
+        await until(lambda: not engine.activity.is_delivering)
+        assert engine.activity.deliveries == ()
     assert postponed == [5.0, 10.0, 20.0]
 
 
@@ -545,7 +548,7 @@ async def test_a_surface_that_moves_on_before_its_turn_is_drawn_breaks_nothing(
     await harness.log.finish(claim, TurnStatus.DONE, (), "")
     await harness.log.release_delivery(receipt.turn_id)
     before = asyncio.all_tasks()
-    ViewDelivery(harness.log, [harness.surface]).deliver(await harness.log.get_view(receipt.turn_id))
+    ViewDelivery(harness.log, [harness.surface], clock=monotonic).deliver(await harness.log.get_view(receipt.turn_id))
     (drawing,) = asyncio.all_tasks() - before
     harness.surface.key_prefixes = ("elsewhere:",)
     await asyncio.wait({drawing}, timeout=60)
@@ -569,7 +572,7 @@ async def test_a_view_whose_lease_another_process_still_has_is_delivered_when_it
 
     harness.log.acquire_delivery = taken_at_first  # type: ignore[method-assign]
     # It does not run, so that no poll finds the view again.
-    delivery = ViewDelivery(harness.log, [harness.surface], pause=lambda _seconds: asyncio.sleep(0))
+    delivery = ViewDelivery(harness.log, [harness.surface], clock=monotonic, pause=lambda _seconds: asyncio.sleep(0))
     delivery.deliver(await harness.log.get_view(claim.turn_id))
     await until(lambda: delivery.is_idle)
     assert [view.turn.id for view in harness.surface.views] == [claim.turn_id]
@@ -588,7 +591,7 @@ async def test_a_message_that_waits_is_drawn_once_and_not_at_every_poll(harness:
     first = await harness.log.enqueue(message("first"))
     assert await harness.log.claim(1)
     waiting = await harness.log.enqueue(message("second"))
-    drawings = ViewDelivery(harness.log, [harness.surface])
+    drawings = ViewDelivery(harness.log, [harness.surface], clock=monotonic)
     task = asyncio.create_task(drawings.run())
     await harness.surface.wait_for(lambda view: view.turn.id == waiting.turn_id)
     for _ in range(3):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bot.domain.servers import HttpTransport, ServerConfig
 from bot.domain.tools import Tool, ToolSet
 from bot.engine.builtin_tools.search_tools import CALL_TOOL, SEARCH_TOOLS
-from bot.engine.prompt.text_format import READ_RESULT
+from bot.engine.prompt.messages import READ_RESULT
 from bot.mcp.review import apply_definition, offered_name
 
 SERVERS = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine import content_deletion
+from bot.engine import scheduler
 from tests.fakes.mcp.endpoint import result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say
 from tests.stored_content import files_with
@@ -24,8 +24,8 @@ def model() -> ScriptedModel:
 
 @pytest.fixture
 async def api(folder: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
-    monkeypatch.setattr(content_deletion, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(content_deletion, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(scheduler, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(scheduler, "POLL_SECONDS", 0.05)
     (folder / "policy.toml").write_text('[servers.fake.tools]\nlook = "ALWAYS_ALLOW"\n', encoding="utf-8")
     async with opened_api(folder, model=scripted(model), retention_days=0) as api:
         api.endpoint.on["tools/call"] = lambda m: result(m, {"content": [{"type": "text", "text": SECRET}]})
@@ -60,7 +60,7 @@ async def test_after_that_it_is_deleted_and_says_so(
     model.script = [ask_for(call("fake__look", where=SECRET)), say(ANSWER)]
     body = asking(SECRET)
     response_id = (await api.post(ASK, json=body, headers={"Idempotency-Key": "k1"})).json()["responseId"]
-    monkeypatch.setattr(content_deletion, "FETCH_SECONDS", 0.0)
+    monkeypatch.setattr(scheduler, "FETCH_SECONDS", 0.0)
     await deleted(api, response_id)
     for answer in (
         await api.get(f"/api/responses/{response_id}"),
@@ -81,7 +81,7 @@ async def test_after_that_it_is_deleted_and_says_so(
 async def test_the_clients_messages_are_all_that_the_model_knows_of_earlier_ones(
     api: Api, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(content_deletion, "FETCH_SECONDS", 0.0)
+    monkeypatch.setattr(scheduler, "FETCH_SECONDS", 0.0)
     model.script = [say(ANSWER), say("as I said")]
     response_id = (await api.post(ASK, json=asking(SECRET))).json()["responseId"]
     await deleted(api, response_id)

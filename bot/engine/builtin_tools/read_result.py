@@ -1,7 +1,7 @@
 """Built-in tool `read_result`: reads on in a large, truncated result.
 
 Reads stored results of the conversation only, so it needs no approval. The text keeps the source of the tool that
-returned it (`sources`), and its visibility (`result_visibility`).
+returned it, and its visibility (`policy.information_flow`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import OWN_SERVER, Annotations, Tool
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
-from bot.engine.prompt.text_format import READ_RESULT, Address, result_id
+from bot.engine.prompt.messages import READ_RESULT, parse_address, result_id
 from bot.ports import TurnHistory
 
 PAGE = 8_000
@@ -37,22 +37,8 @@ TOOL = Tool(
     annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
     trusted=True,
 )
-_ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,9})")
 RejectionReason = Callable[[int, ToolStep], Awaitable[str]]
 """Return the reason why the result of a call in that turn is not visible; empty if it is."""
-
-
-def is_read_result_call(call: ToolCall) -> bool:
-    """Return True if the call is for this tool."""
-    return call.name == READ_RESULT
-
-
-def parse_address(call: ToolCall) -> Address | None:
-    """Return the address of the result to read; None if the id is invalid."""
-    # As a number 3.20 would equal 3.2, which is another result.
-    value = call.arguments.get("id")
-    address = _ID.fullmatch(value.strip()) if isinstance(value, str) else None
-    return None if address is None else (int(address[1]), int(address[2]))
 
 
 class ReadResult:

@@ -26,7 +26,7 @@ from bot.domain.tools import OWN_SERVER, Annotations, Tool, ToolSet
 from bot.domain.turns import ToolRef
 from bot.engine.builtin_tools.tool_index import MOST_HITS, ToolIndex, ToolIndexes
 from bot.engine.policy.authorization import barred_reason, explain_unknown_tool, withheld_reason
-from bot.engine.prompt.text_format import READ_RESULT
+from bot.engine.prompt.messages import READ_RESULT
 from bot.engine.usage import estimate_text
 from bot.i18n import english
 

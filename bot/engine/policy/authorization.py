@@ -22,8 +22,8 @@ from bot.domain.secrets import SecretSpan, stored_secrets
 from bot.domain.servers import FILE
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import CallOrigin, StepStatus, ToolRef, ToolStep
+from bot.engine.policy.information_flow import UNTAINTED, Taint
 from bot.engine.policy.rules import Rules
-from bot.engine.policy.taint import UNTAINTED, Taint
 from bot.i18n import LazyText, _, gettext_lazy, join_lazy
 
 APPROVAL_ID_BYTES = 12
@@ -38,9 +38,6 @@ _MAX_LETTERS = 64
 """Compared letters of a name. Names in model requests are not longer."""
 _SIMILAR_SERVER = 0.6
 _SHOWN_OF_UNREADABLE = 500
-
-
-# -------------------- reasons
 
 
 def not_run(reason: str) -> LazyText:
@@ -86,9 +83,6 @@ def away_text(server: str) -> LazyText:
         "user; do not use another server in its place.",
         server=server,
     )
-
-
-# -------------------- tool suggestions
 
 
 def closest_names(written: str, tools: Sequence[Tool]) -> tuple[str, ...]:

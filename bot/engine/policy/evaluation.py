@@ -45,8 +45,6 @@ from bot.domain.profiles import DEFAULT, Profile
 from bot.domain.tools import Annotations, Tool, ToolKind, digest
 from bot.i18n import DEFAULT_LANGUAGE, _, gettext_lazy, use_language
 
-# -------------------- argument values
-
 _MAX_SCHEMAS = 64
 """Most schema parts that are searched for one name. Servers write the schemas, so every search is bounded."""
 _COMBINED = ("allOf", "anyOf", "oneOf")

@@ -8,7 +8,7 @@ Every condition has to hold; whatever is unknown needs an approver:
 3. The tool deletes nothing: it is read-only, or says that it is not destructive. Hints count as for AUTO, for trusted
    servers with a pinned definition.
 4. The arguments name no other person and no other place than the asker's conversation.
-5. The call needs no approval because of words that the model has read (`bot.engine.policy.taint`).
+5. The call needs no approval because of words that the model has read (`bot.engine.policy.information_flow`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from urllib.parse import unquote
 from bot.domain.approvals import SelfApproval
 from bot.domain.conversations import HTTP, Author, ConversationKey, Member
 from bot.domain.tools import Tool, ToolKind
-from bot.engine.policy.taint import leaf_texts
 
 _NAMES = re.compile(
     r"""
@@ -98,3 +97,16 @@ def _own_names(asker: Author, conversation: ConversationKey) -> Sequence[str]:
     user = (asker.id, asker.principal, f"@{asker.id}", f"@!{asker.id}", f"<@{asker.id}>")
     places = (conversation.channel, conversation.thread)
     return (*user, *(name for place in places for name in (place, f"#{place}", f"<#{place}>")))
+
+
+def leaf_texts(value: object) -> list[str]:
+    """Return the texts and numbers in an argument, with the keys of objects."""
+    match value:
+        case None | "":
+            return []
+        case Mapping():
+            return [leaf for pair in value.items() for item in pair for leaf in leaf_texts(item)]
+        case list() | tuple():
+            return [leaf for item in value for leaf in leaf_texts(item)]
+        case _:
+            return [str(value)]

@@ -1,5 +1,5 @@
-"""Prompt builder: the messages of a turn's model requests, the system prompt, and the requests themselves, which are
-shortened if they are too long. Use one `PromptBuilder` while a turn runs here. Its state is in memory only.
+"""Prompt builder: the model requests of a turn, which are repeated if the service fails and shortened if they are too
+long, with the system prompt. Use one `PromptBuilder` while a turn runs here. Its state is in memory only.
 
 Order: the system prompt with every server's `system_instruction`; the history; results of `auto_context_tool`s with
 their servers' `response_instruction`; the question; the rounds, in which each further server's `response_instruction`
@@ -10,12 +10,11 @@ system message.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, tzinfo
 from functools import partial
-from types import MappingProxyType
 
 from bot.domain.completions import (
     Capabilities,
@@ -31,26 +30,23 @@ from bot.domain.completions import (
 from bot.domain.conversations import Attachment, Author, ConversationKey
 from bot.domain.flows import Sources
 from bot.domain.locales import zone_info
-from bot.domain.messages import ImageAudience, Message, StoredFile, ToolResult, enclose, system, tool_results, user
+from bot.domain.messages import system
 from bot.domain.profiles import Profile
 from bot.domain.tools import Tool, ToolSet
-from bot.domain.turns import CallOrigin, Claim, ModelRetry, StepStatus, ToolStep, TurnRecord
+from bot.domain.turns import Claim, ModelRetry, TurnRecord
 from bot.domain.usage import UsageKind
-from bot.engine.policy.result_visibility import ResultVisibility
-from bot.engine.policy.taint import sources_of_prompt
-from bot.engine.prompt.attached_calls import is_prompt, prompt_messages, resource_message
-from bot.engine.prompt.attachments import LARGEST, MOST_IMAGE_BYTES, Attached, FileKind, read_attachments
-from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget, HistoryPrompt, calls_of, max_length
-from bot.engine.prompt.text_format import (
+from bot.engine.policy.information_flow import ResultVisibility, sources_of_prompt
+from bot.engine.prompt.attachments import Attached, ReturnedImages, read_attachments
+from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget, HistoryPrompt, ReadThread, max_length
+from bot.engine.prompt.messages import (
     HEAD,
     RULE,
     SHORT_HEAD,
-    ResultTruncator,
-    format_result,
-    is_large,
-    question_message,
+    PromptContext,
+    large_results,
+    older_results,
+    turn_messages,
 )
-from bot.engine.prompt.thread_history import ReadThread
 from bot.engine.prompt.tool_selection import RefusedTools, add_builtin_tools, refused_note
 from bot.engine.usage import (
     Estimates,
@@ -63,12 +59,10 @@ from bot.engine.usage import (
     is_text,
     reply_limits,
 )
-from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, NotFound, SmallerWindow
+from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, SmallerWindow
 from bot.i18n import _, current_time_zone, gettext_lazy
 from bot.ports import LanguageModel, TurnHistory
 
-WHOLE_CHARACTERS = 24_000
-"""Characters of large results from older rounds that each round holds in full. Earlier results are truncated."""
 LAST_ROUND = (
     "The limit of tool calls for this question is reached: no further tool can be used. "
     "Answer now with what you have and say what is missing."
@@ -77,8 +71,6 @@ ATTEMPTS = 4
 LONGEST_WAIT_SECONDS = 60.0
 MAX_REFUSED = 8
 """Most tools to drop from one request. More rejections have another cause."""
-MAX_IMAGES = 5
-"""Most images in one request, the newest ones. Each costs 1,000 tokens or more."""
 NO_TOOLS = gettext_lazy("This model does not support tools, so it answers without them.")
 _MAX_MODEL_CHANGES = 3
 """Changes to models of other capabilities in one request, so that a loop over unavailable models ends."""
@@ -148,157 +140,6 @@ class SystemPrompt:
 NO_INSTRUCTIONS = SystemPrompt()
 
 
-@dataclass(frozen=True, slots=True)
-class PromptContext:
-    """Parts of a prompt besides the turn's rows. `images` are by file id. `excerpt_lengths` are the steps whose results
-    are truncated, with the length in characters. In a `shared` conversation the question names its author, and
-    `date_text` tells the author's date.
-    """
-
-    prompt: str = ""
-    history: Sequence[Message] = ()
-    attached: Sequence[Message] = ()
-    images: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
-    excerpts: ResultTruncator = field(default_factory=ResultTruncator)
-    excerpt_lengths: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
-    shared: bool = False
-    date_text: str = ""
-
-
-def turn_messages(record: TurnRecord, offered: ToolSet, context: PromptContext) -> tuple[Message, ...]:
-    """Return the messages of the next model request."""
-    return (
-        *_prefix(offered, context),
-        *_context_messages(record, offered, context),
-        *context.attached,
-        *_attached_resources(record, context),
-        *([system(context.date_text)] if context.date_text else []),
-        _question(record, context),
-        *_attached_prompts(record, context),
-        *_rounds(record, offered, context),
-    )
-
-
-def _prefix(offered: ToolSet, context: PromptContext) -> list[Message]:
-    """Return the prefix that this turn's and the next turn's requests share. Instructions of servers are text of
-    others, so they are no part of the system prompt.
-    """
-    guidance = [
-        f"[{server.server}] {server.system_instruction}" for server in offered.guidance if server.system_instruction
-    ]
-    instructions = system("\n\n".join(part for part in (context.prompt.strip(), *guidance) if part))
-    own = [
-        _information(f"What the server {server.server} says about its use", server.server, server.instructions)
-        for server in offered.guidance
-        if server.instructions
-    ]
-    return [instructions, *own, *context.history]
-
-
-def older_results(record: TurnRecord, room: int = WHOLE_CHARACTERS) -> frozenset[int]:
-    """Return the steps of older rounds with large results that exceed `room` characters, counted from the newest."""
-    newest = max((reply.n for reply in record.replies), default=0)
-    results = set()
-    for step in reversed(record.calls):
-        if step.n < newest and step.origin is CallOrigin.MODEL and step.result is not None and is_large(step):
-            room -= step.result.length
-            if room < 0:
-                results.add(step.n)
-    return frozenset(results)
-
-
-def large_results(record: TurnRecord) -> frozenset[int]:
-    """Return the steps with large results, the newest included."""
-    return frozenset(step.n for step in record.calls if is_large(step))
-
-
-def _question(record: TurnRecord, context: PromptContext) -> Message:
-    turn = record.turn
-    return question_message(turn, turn.question.text, shared=context.shared)
-
-
-def _attached_resources(record: TurnRecord, context: PromptContext) -> list[Message]:
-    return [
-        resource_message(step, _result(record, step, context))
-        for step in _attached_calls(record)
-        if not is_prompt(step)
-    ]
-
-
-def _attached_prompts(record: TurnRecord, context: PromptContext) -> list[Message]:
-    prompts = [step for step in _attached_calls(record) if is_prompt(step) and step.status is StepStatus.DONE]
-    return [message for step in prompts for message in prompt_messages(_result(record, step, context))]
-
-
-def _attached_calls(record: TurnRecord) -> list[ToolStep]:
-    return [step for step in record.calls if step.origin is CallOrigin.ATTACHED]
-
-
-def _context_messages(record: TurnRecord, offered: ToolSet, context: PromptContext) -> list[Message]:
-    earlier_messages = record.turn.question.context
-    messages_before = (
-        [_information("What others said here before", "this conversation", "\n".join(earlier_messages))]
-        if earlier_messages
-        else []
-    )
-    absent = (
-        [_information("Tools that are not available now", "servers", "\n".join(offered.absent))]
-        if offered.absent
-        else []
-    )
-    calls = [step for step in record.calls if step.origin is CallOrigin.CONTEXT and step.status is StepStatus.DONE]
-    results = [
-        _information(
-            f"Found by {step.call.name} for this question", step.call.name, _result(record, step, context).text
-        )
-        for step in calls
-        if step.result
-    ]
-    instructions = _responses(calls, offered, [])
-    return [*messages_before, *absent, *results, *([system("\n\n".join(instructions))] if instructions else [])]
-
-
-def _information(what: str, source: str, text: str) -> Message:
-    return user(f"{what}:\n{enclose(source, text)}")
-
-
-def _rounds(record: TurnRecord, offered: ToolSet, context: PromptContext) -> list[Message]:
-    used: list[str] = []
-    _responses((step for step in record.calls if step.origin is CallOrigin.CONTEXT), offered, used)
-    messages: list[Message] = []
-    for reply in record.replies:
-        messages.append(reply.message)
-        calls = calls_of(reply, record)
-        if calls:
-            messages.append(tool_results(*(_result(record, step, context) for step in calls)))
-            instructions = _responses(calls, offered, used)
-            if instructions:
-                messages.append(system("\n\n".join(instructions)))
-    return messages
-
-
-def _result(record: TurnRecord, step: ToolStep, context: PromptContext) -> ToolResult:
-    if step.n in context.excerpt_lengths:
-        return context.excerpts.truncate(record.turn.seq, step, context.images, context.excerpt_lengths[step.n])
-    return format_result(step, context.images)
-
-
-def _responses(steps: Iterable[ToolStep], offered: ToolSet, used: list[str]) -> list[str]:
-    """Return the `response_instruction` of each server that ran, unless `used` names it."""
-    results = []
-    for step in steps:
-        if step.tool is None or step.status is not StepStatus.DONE or step.tool.server in used:
-            continue
-        instruction = offered.guidance_for(step.tool.server).response_instruction
-        if instruction:
-            used.append(step.tool.server)
-            results.append(f"[{step.tool.server}] {instruction}")
-    return results
-
-
-# -------------------- model retry
-
-
 async def complete_with_retry(
     model: LanguageModel,
     request: ModelRequest,
@@ -358,44 +199,6 @@ async def _attempt(
                 case Completion():
                     return event
     raise ModelUnavailable(_("The model's answer broke off."))
-
-
-# -------------------- result images
-
-
-class ReturnedImages:
-    """Cache of result images by file id. `read` returns the bytes of a file."""
-
-    def __init__(self, read: Callable[[str], Awaitable[bytes]]) -> None:
-        self._read = read
-        self._cached: dict[str, bytes] = {}
-
-    async def select(
-        self, record: TurnRecord, capabilities: Capabilities, most: int = MAX_IMAGES
-    ) -> Mapping[str, bytes]:
-        """Return the newest result images that the model accepts, within the limits."""
-        if not capabilities.images:
-            return {}
-        wanted = dict.fromkeys(_newest(record, most, min(LARGEST[FileKind.IMAGE], capabilities.image_bytes)))
-        for file_id in wanted:
-            if file_id not in self._cached:
-                try:
-                    self._cached[file_id] = await self._read(file_id)
-                except NotFound:
-                    continue
-        return {file_id: self._cached[file_id] for file_id in wanted if file_id in self._cached}
-
-
-def _newest(record: TurnRecord, most: int, largest: int) -> Iterator[str]:
-    count, room = most, MOST_IMAGE_BYTES
-    for step in reversed(record.calls):
-        for part in reversed(step.result.parts if step.result else ()):
-            if isinstance(part, StoredFile) and part.is_image and part.readers is not ImageAudience.PEOPLE and part.id:
-                if count == 0 or part.size > room:
-                    return
-                if part.size <= largest:
-                    count, room = count - 1, room - part.size
-                    yield part.id
 
 
 @dataclass(frozen=True, slots=True)

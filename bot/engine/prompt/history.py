@@ -3,19 +3,20 @@
 The messages of an earlier turn are byte-identical in all later requests, so that services find them in their caches.
 For the same reason turns are not dropped one by one: if the history exceeds its budget, the older part becomes a
 summary at once, which is stored and applies to all later turns. Turns and summaries are data: they are never part of a
-system message.
+system message. Turns whose content is deleted are read from their conversation on its platform.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelLimits, ModelRequest, StopReason
-from bot.domain.conversations import HTTP
+from bot.domain.conversations import HTTP, ConversationKey
 from bot.domain.flows import OtherSource, Sources
 from bot.domain.messages import (
     Message,
@@ -34,6 +35,7 @@ from bot.domain.turns import (
     Claim,
     History,
     HistorySummary,
+    MessageRefs,
     ModelStep,
     StepStatus,
     ToolReplay,
@@ -45,11 +47,25 @@ from bot.domain.turns import (
 )
 from bot.domain.usage import UsageKind
 from bot.engine.builtin_tools.search_tools import resolve_called_tool
-from bot.engine.policy.result_visibility import ResultVisibility
-from bot.engine.policy.taint import Known, known_calls, merge_sources, sources_of_summary, sources_of_turn
+from bot.engine.policy.information_flow import (
+    Known,
+    ResultVisibility,
+    known_calls,
+    merge_sources,
+    sources_of_summary,
+    sources_of_turn,
+)
 from bot.engine.prompt.attachments import names
-from bot.engine.prompt.text_format import Address, ResultTruncator, is_large, question_message, single_line
-from bot.engine.prompt.thread_history import UNREAD_THREAD, ReadThread, turns_of_thread
+from bot.engine.prompt.messages import (
+    Address,
+    ResultTruncator,
+    calls_of,
+    clean_name,
+    is_large,
+    others_said,
+    question_message,
+    single_line,
+)
 from bot.engine.usage import (
     Estimates,
     RequestAttempt,
@@ -63,9 +79,13 @@ from bot.engine.usage import (
 from bot.errors import ContextTooLong, DeliveryFailed, ModelError, ModelRejected, SmallerWindow
 from bot.i18n import gettext_lazy
 from bot.ports import LanguageModel, TurnHistory
+from bot.ports.platform import PostedText
 
 log = logging.getLogger(__name__)
-
+ReadThread = Callable[[ConversationKey, Mapping[str, MessageRefs]], Awaitable[Sequence[PostedText]]]
+"""Reads the messages of a conversation, as `ThreadReader.read_thread`; empty where the platform has none. Raises
+DeliveryFailed and TimeoutError.
+"""
 HISTORY_TOKENS = 16_000
 HISTORY_TURNS = 200
 """Most turns that are read; the summary stands for earlier ones."""
@@ -79,9 +99,9 @@ _ENDED = {
     StepStatus.UNKNOWN: "outcome unknown",
     StepStatus.CANCELLED: "cancelled, not run",
 }
-
 _STOPPED = "stopped while running"
-
+_UNNAMED = "Somebody"
+_NO_MESSAGE = "(This question was no message here, or was deleted.)"
 LIMITS = ModelLimits(max_tokens=4_096, first_seconds=90.0, idle_seconds=30.0, total_seconds=150.0)
 """The user waits meanwhile. Local models read slowly, and reasoning models need more tokens than they write."""
 LONGEST_TOKENS = 2_000
@@ -106,6 +126,7 @@ HISTORY_OMITTED = gettext_lazy(
     "The oldest messages here did not fit any more and could not be summed up: I do not know them now."
 )
 HISTORY_EXCLUDED = gettext_lazy("This fills all that the model can read: what was said before did not fit beside it.")
+UNREAD_THREAD = gettext_lazy("What was said here before could not be read: I do not know it now.")
 _SUMMARIZING = gettext_lazy("Summarizing earlier messages")
 
 
@@ -154,6 +175,48 @@ def history_turns(
         size, sources = estimate_messages(messages), sources_of_turn(record, known)
         history.append(HistoryTurn(turn.seq, messages, size, turn.author.principal, turn.question.typed_text, sources))
     return history
+
+
+def turns_of_thread(records: Sequence[TurnRecord], thread: Sequence[PostedText], *, shared: bool) -> list[HistoryTurn]:
+    """Return those of these turns without content, oldest first, of which the thread on their platform shows anything.
+    In a `shared` conversation each question names its author.
+
+    The rows say which message was the question of which turn, and which messages were its answer. What other users
+    wrote before a question is information for the model, as in the context of a turn. Cards and notices are left out.
+    """
+    turns_by_question = {record.turn.question.message_id: record.turn.id for record in records}
+    questions: dict[str, str] = {}
+    answers: defaultdict[str, list[str]] = defaultdict(list)
+    others: dict[str, list[str]] = {}
+    unassigned: list[str] = []
+    for posted in thread:
+        if posted.answer_of:
+            answers[posted.answer_of].append(posted.text)
+        elif posted.id and (turn_id := turns_by_question.get(posted.id)) is not None:
+            questions[turn_id] = posted.text
+            others[turn_id], unassigned = unassigned, []
+        elif posted.text and records[0].turn.conversation.thread:
+            # Elsewhere, a channel holds many conversations. Those behind the last question are left out, because they
+            # are in the context of the present one.
+            unassigned.append(_posted_line(posted))
+    turns = []
+    for record in records:
+        turn = record.turn
+        question, answer = questions.get(turn.id, ""), "\n\n".join(filter(None, answers[turn.id]))
+        if not (question or answer):
+            continue
+        before = [others_said(others[turn.id])] if others.get(turn.id) else []
+        asked = question_message(turn, question or _NO_MESSAGE, shared=shared)
+        messages = (*before, asked, *([assistant(answer)] if answer else []))
+        sources = merge_sources(sources_of_turn(record, {}), [OtherSource.THREAD] if before else [])
+        size = estimate_messages(messages)
+        turns.append(HistoryTurn(turn.seq, messages, size, turn.author.principal, question, sources))
+    return turns
+
+
+def _posted_line(posted: PostedText) -> str:
+    # No line of a text may look like the beginning of somebody else's.
+    return f"{clean_name(posted.name) or _UNNAMED}: {posted.text}".replace("\n", "\n    ")
 
 
 def count_fitting(turns: Sequence[HistoryTurn], room: float) -> int:
@@ -255,18 +318,6 @@ def _round(results: _Results, reply: ModelStep) -> list[Message]:
     if not calls:
         return []
     return [reply.message, tool_results(*map(results.result, calls))]
-
-
-def calls_of(reply: ModelStep, record: TurnRecord) -> list[ToolStep]:
-    """Return the steps of a completion's calls, up to the next completion."""
-    calls = []
-    for step in record.steps:
-        if step.n <= reply.n:
-            continue
-        if isinstance(step, ModelStep):
-            break
-        calls.append(step)
-    return calls
 
 
 def _question_text(question: TurnInput) -> str:
@@ -543,17 +594,7 @@ class HistoryPrompt:
             log.warning("the thread of %s was not read: %s", turn.conversation, error or "the platform does not answer")
             self._notes.append(UNREAD_THREAD)
             return []
-        return [
-            HistoryTurn(
-                earlier.record.turn.seq,
-                earlier.messages,
-                estimate_messages(earlier.messages),
-                earlier.record.turn.author.principal,
-                earlier.question,
-                merge_sources(sources_of_turn(earlier.record, {}), [OtherSource.THREAD] if earlier.has_others else []),
-            )
-            for earlier in turns_of_thread(bare, thread, shared=self._shared)
-        ]
+        return turns_of_thread(bare, thread, shared=self._shared)
 
     def _results(self, turns: Iterable[TurnRecord]) -> list[tuple[int, ToolStep]]:
         """Return the calls with results in the prompt, with the sequence numbers of their turns."""

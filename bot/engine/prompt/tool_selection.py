@@ -14,16 +14,15 @@ from itertools import chain, zip_longest
 
 from bot.domain.completions import Capabilities
 from bot.domain.tools import Tool, ToolSearch, ToolSet
+from bot.engine.builtin_tools.read_result import TOOL as READ_RESULT_TOOL
 from bot.engine.builtin_tools.resources import resource_definitions
-from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS
+from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS, search_definitions
 from bot.engine.builtin_tools.tool_index import MOST_HITS
-from bot.engine.builtin_tools.toolbox import select_builtin_tools
 from bot.engine.usage import estimate_tools
 from bot.errors import ModelRejected
 from bot.i18n import _, gettext_lazy
 
 log = logging.getLogger(__name__)
-
 MOST_TOOLS = 128
 """OpenAI's limit; far more than any model chooses well among."""
 FEW_TOOLS = 30
@@ -61,6 +60,23 @@ def select_tools(
             return search_tools
     offered = within_limit(refused.remove_refused(model, enabled), MOST_TOOLS - len(resources))
     return dataclasses.replace(offered, tools=(*offered.tools, *resources)) if resources else offered
+
+
+def select_builtin_tools(
+    server_tools: tuple[Tool, ...],
+    *,
+    searches: bool = False,
+    has_excerpts: bool = False,
+    names_tokens: float = TOOL_NAMES_TOKENS,
+) -> tuple[Tool, ...]:
+    """Return the built-in tools of a model request. `searches` is True if they replace `server_tools`, `has_excerpts`
+    if the request holds truncated results, `names_tokens` is the budget for the names of `server_tools`.
+
+    A model that searches has the same tools in each round, because services cache prefixes: so recently used tools are
+    not included, and `read_result` is from the first round.
+    """
+    search = search_definitions(server_tools, names_tokens) if searches else ()
+    return (*search, READ_RESULT_TOOL) if searches or has_excerpts else ()
 
 
 def needs_search(tools: tuple[Tool, ...], capabilities: Capabilities) -> bool:

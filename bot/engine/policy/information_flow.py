@@ -1,4 +1,5 @@
-"""Information flow between tools: calls that need an approval because of the text that the model has read (ADR 17).
+"""Information flow: calls that need an approval because of the text that the model has read (ADR 17), and earlier
+results that another author may read.
 
 A conversation is tainted by the text in its prompts; every reply and summary stores its sources. A reply may repeat
 anything in its prompt, so a turn in the history adds the sources of all its replies, inherited ones included. The table
@@ -22,6 +23,10 @@ its own text.
 A read with arguments that the author has written carries nothing that was read: it runs.
 
 A call counts as closed if the author has named all its recipients, or if it names none.
+
+All users of a conversation may know its messages. But if a rule denies a tool to an author, or the present profile does
+not enable it, the model does not get the tool's results on their behalf, not even as a page of a page: otherwise
+`read_result` would bypass the rule (`ResultVisibility`).
 """
 
 from __future__ import annotations
@@ -32,17 +37,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.conversations import Author, Member
 from bot.domain.flows import OtherSource, PersonSource, Sends, Source, Sources, ToolSource, Words, holds_address
-from bot.domain.policies import PolicyResult
+from bot.domain.policies import PolicyResult, Rule, is_for_server, is_for_tool
 from bot.domain.tools import Tool, ToolSet
-from bot.domain.turns import HistorySummary, ToolStep, TurnInput, TurnRecord
-from bot.engine.builtin_tools.read_result import is_read_result_call, parse_address
-from bot.engine.prompt.text_format import ANSWERED, Address
+from bot.domain.turns import HistorySummary, StepStatus, ToolRef, ToolStep, TurnInput, TurnRecord
+from bot.engine.policy.evaluation import PolicyRequest, evaluate
+from bot.engine.policy.rules import Rules
+from bot.engine.policy.self_approval import leaf_texts
+from bot.engine.prompt.messages import ANSWERED, Address, is_read_result_call, parse_address
 from bot.i18n import _, format_list, gettext_lazy
+from bot.ports import TurnHistory
 
 Known = Mapping[Address, ToolStep]
 """Calls of a conversation, by result location."""
-
 _MOST_NAMED = 3
 _SENDS_OUT = gettext_lazy("It would send something to people outside the team.")
 _SENDS_ROUND = gettext_lazy("It would send something to other people of the team.")
@@ -53,6 +61,9 @@ _WRITERS = {Words.SHARED: gettext_lazy("other people of the team"), Words.STRANG
 _HELD = (ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER)
 NO_TOOLS = ToolSet()
 _NAME = r"[\w@.+-]"
+GONE = gettext_lazy("The result of this page no longer exists.")
+_DENIED = "A policy forbids {} to the present author, so its results are not shown."
+_NOT_ENABLED = "{} is not enabled in this conversation's profile, so its results are not shown here."
 
 
 def known_calls(turns: Iterable[TurnRecord]) -> Known:
@@ -301,19 +312,6 @@ def _default(schema: object) -> object:
     return schema.get("default") if isinstance(schema, Mapping) else None
 
 
-def leaf_texts(value: object) -> list[str]:
-    """Return the texts and numbers in an argument, with the keys of objects."""
-    match value:
-        case None | "":
-            return []
-        case Mapping():
-            return [leaf for pair in value.items() for item in pair for leaf in leaf_texts(item)]
-        case list() | tuple():
-            return [leaf for item in value for leaf in leaf_texts(item)]
-        case _:
-            return [str(value)]
-
-
 def _is_named(recipient: str, author_texts: Sequence[str]) -> bool:
     """Return True if a text contains the recipient as a whole word, not as a part of a longer address."""
     # Not casefold(): it turns the "ß" of a host name into "ss", which is another host.
@@ -330,3 +328,87 @@ def _names(sources: Sequence[TaintSource]) -> str:
     more = len(labels) - _MOST_NAMED
     shown = labels if more <= 0 else [*labels[:_MOST_NAMED], _("{more} more", more=more)]
     return format_list([str(label) for label in shown])
+
+
+@dataclass(frozen=True, slots=True)
+class ResultVisibility:
+    """Visibility of results for `author` (`member`) in the conversation of `here`. `rules` are the rules to check,
+    `offered` the tools of the workspace.
+    """
+
+    here: Rules
+    rules: tuple[Rule, ...]
+    offered: ToolSet
+    author: Author
+    member: Member | None
+    log: TurnHistory
+
+    def with_everybody(self) -> ResultVisibility:
+        """Return the visibility for all later authors: a tool denied to some counts as denied."""
+        strictest = (replace(rule, askers=frozenset(), profile="") if _denies(rule) else rule for rule in self.rules)
+        return replace(self, rules=tuple(rule for rule in strictest if not (rule.askers or rule.profile)))
+
+    @property
+    def shows_everything(self) -> bool:
+        """True if a quick check finds nothing denied to anyone."""
+        denies = self._denies_by_default or any(map(_denies, self.rules))
+        return self.here.profile.enables_everything and not denies
+
+    async def rejection_reason(self, seq: int, step: ToolStep) -> str:
+        """Return the reason why the result of a call in turn `seq` is not visible; empty if it is."""
+        if self.shows_everything:
+            return ""
+        address: Address = (seq, step.n)
+        while is_read_result_call(step.call) and step.status is StepStatus.DONE:
+            target = parse_address(step.call)
+            is_earlier = target is not None and target < address
+            target_step = await self.log.get_call(self.here.conversation, *target) if target and is_earlier else None
+            if target is None or target_step is None:
+                return GONE
+            address, step = target, target_step
+        if step.tool is None or not _is_server_result(step):
+            return ""
+        tool = self._tool(step, step.tool)
+        if not self.here.profile.enables(tool):
+            return _NOT_ENABLED.format(step.call.name)
+        return _DENIED.format(step.call.name) if self._is_denied(step, tool) else ""
+
+    def _is_denied(self, step: ToolStep, tool: Tool) -> bool:
+        # Filtered first because a conversation may have thousands of results.
+        rules = [rule for rule in self.rules if self._may_count(rule, tool)]
+        if not rules and not self._denies_by_default:
+            return False
+        request = PolicyRequest(
+            tool, self.here.conversation, step.call.arguments, self.author, self.member, self.here.profile
+        )
+        result = evaluate(rules, request, self.here.file.default, self.here.reviewed)
+        return result.stored.policy is ApprovalPolicy.ALWAYS_DENY
+
+    def _may_count(self, rule: Rule, tool: Tool) -> bool:
+        """Return True if the rule can lead to a denial of the tool. Other rules change nothing: a denial wins."""
+        denies = _denies(rule) or self._denies_by_default
+        return denies and is_for_server(rule, tool) and is_for_tool(rule, tool)
+
+    @property
+    def _denies_by_default(self) -> bool:
+        return self.here.file.default is ApprovalPolicy.ALWAYS_DENY
+
+    def _tool(self, step: ToolStep, called: ToolRef) -> Tool:
+        """Return the present tool, found by server id. A missing tool keeps only its name and server."""
+        current = (tool for tool in self.offered.callable_tools if _is_same_tool(tool, called))
+        missing = Tool(step.call.name, called.server, called.name, called.title, server_id=called.server_id)
+        return next(current, missing)
+
+
+def _is_server_result(step: ToolStep) -> bool:
+    """Return True if the result is the server's, not the bot's own text."""
+    is_own = step.tool is not None and step.tool.is_builtin
+    return step.status in ANSWERED and step.result is not None and not is_own
+
+
+def _is_same_tool(tool: Tool, called: ToolRef) -> bool:
+    return (tool.server_id, tool.original_name) == (called.server_id, called.name)
+
+
+def _denies(rule: Rule) -> bool:
+    return rule.policy is ApprovalPolicy.ALWAYS_DENY
