@@ -79,21 +79,18 @@ async def examine_discord_channel(settings: Settings, channel: ConversationKey) 
 
 async def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) -> DiscordListener:
     """Build the listener, which receives while no other process holds the gateway lease."""
-    context, audience, pending_calls = await asyncio.gather(
-        *(
-            asyncio.to_thread(importlib.import_module, name)
-            for name in ("bot.platforms.discord.context", "bot.chat.context", "bot.app.pending_calls")
-        )
+    context, pending_calls = await asyncio.gather(
+        *(asyncio.to_thread(importlib.import_module, name) for name in ("bot.chat.context", "bot.app.pending_calls"))
     )
     stores = runtime.services.stores
     reader = pending_calls.PendingCallReader(stores.archive, runtime.turn_log, runtime.services.rules, app.surface)
     return app.listener(
-        audience=audience.AudiencePolicy(settings.discord_follow_threads),
-        records=context.DiscordLookups(
-            stores.opinions.save,
-            runtime.turn_log.get_approval,
-            reader.read,
-            stores.archive.active_conversations,
+        audience=context.AudiencePolicy(settings.discord_follow_threads),
+        records=context.Lookups(
+            opinion=stores.opinions.save,
+            approval=runtime.turn_log.get_approval,
+            pending_calls=reader.read,
+            active_conversations=stores.archive.active_conversations,
             locales=runtime.services.locales,
         ),
         leases=stores.leases,

@@ -29,11 +29,10 @@ from bot.storage.address import PostgresServer, read_address
 
 if TYPE_CHECKING:
     from bot.app.runtime import Runtime
+    from bot.chat.context import Lookups
     from bot.platforms.slack.app import SlackApp, SlackSurface
-    from bot.platforms.slack.context import SlackLookups
     from bot.platforms.slack.listener import SlackListener
-    from bot.platforms.slack.token_renewal import AppCredentials
-    from bot.platforms.slack.workspaces import SlackWorkspace
+    from bot.platforms.slack.workspaces import AppCredentials, SlackWorkspace
     from bot.ports import InstallationStore
     from bot.web.application import Page
 
@@ -92,7 +91,7 @@ def is_named_in(name: str, conversation: ConversationKey) -> bool:
 
 def credentials_of(settings: Settings) -> AppCredentials:
     """Return the app's client id and secret. Loads Slack's library."""
-    from bot.platforms.slack.token_renewal import AppCredentials  # noqa: PLC0415 - only if Slack is configured
+    from bot.platforms.slack.workspaces import AppCredentials  # noqa: PLC0415 - only if Slack is configured
 
     return AppCredentials(settings.slack_client_id, _secret_value(settings.slack_client_secret))
 
@@ -321,12 +320,12 @@ def look_up_groups(workspace: SlackApp, runtime: Runtime) -> None:
     workspace.factory.also_ask_for(named_groups)
 
 
-async def build_lookups(workspace: SlackApp, runtime: Runtime) -> SlackLookups:
+async def build_lookups(workspace: SlackApp, runtime: Runtime) -> Lookups:
     """Return the lookups outside the engine: feedback, tool calls and Homes."""
     context, homes, pending_calls = await asyncio.gather(
         *(
             asyncio.to_thread(importlib.import_module, name)
-            for name in ("bot.platforms.slack.context", "bot.app.slack_home", "bot.app.pending_calls")
+            for name in ("bot.chat.context", "bot.app.slack_home", "bot.app.pending_calls")
         )
     )
     services = runtime.services
@@ -345,19 +344,19 @@ async def build_lookups(workspace: SlackApp, runtime: Runtime) -> SlackLookups:
         services.rights,
         services.toolbox,
     )
-    records: SlackLookups = context.SlackLookups(
-        services.stores.opinions.save,
-        runtime.turn_log.get_approval,
-        reader.read,
-        builder.home,
-        services.stores.archive.active_conversations,
+    lookups: Lookups = context.Lookups(
+        opinion=services.stores.opinions.save,
+        approval=runtime.turn_log.get_approval,
+        pending_calls=reader.read,
+        active_conversations=services.stores.archive.active_conversations,
+        build_home=builder.home,
         prompts=lambda conversation: services.rules.rules(conversation).profile.prompts,
         locales=services.locales,
     )
-    return records
+    return lookups
 
 
-def build_listener(workspace: SlackApp, runtime: Runtime, settings: Settings, records: SlackLookups) -> SlackListener:
+def build_listener(workspace: SlackApp, runtime: Runtime, settings: Settings, records: Lookups) -> SlackListener:
     """Build the listener for Socket Mode or HTTP. Raises SettingsError if neither is configured."""
     services = runtime.services
 

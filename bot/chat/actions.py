@@ -1,7 +1,8 @@
-"""Actions of buttons, menus and forms, as values, and the text in which a button carries one.
+"""Actions of buttons, menus and forms, as values, the text in which a button carries one, and their rejections.
 
 A button holds names and numbers only. The user's rights are checked at the press, against stored data. An action that
-exceeds the platform's limit is kept in memory under a token (`PendingActions`).
+exceeds the platform's limit is kept in memory under a token (`PendingActions`). A rejection is a text for one user
+alone: why a button, a form, a message or a command changed nothing.
 """
 
 from __future__ import annotations
@@ -14,10 +15,23 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from time import monotonic
-from typing import Any
+from typing import Any, assert_never
 
+from bot.domain.approvals import (
+    AlreadyDecided,
+    ApprovalNotFound,
+    Decided,
+    DecisionResult,
+    MoreApprovalsNeeded,
+    NotAllowed,
+    StaleRevision,
+    ViewRequired,
+)
 from bot.domain.commands import Form
 from bot.domain.conversations import ConversationKey
+from bot.errors import ContentDeleted, CountersignError, QueueFull
+from bot.i18n import _, gettext_lazy
+from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import CheckCallAction, ContinueTurnAction, RunAgainAction, StopTurnAction
 
 
@@ -430,3 +444,63 @@ class ActionEncoder:
     def store(self, action: PendingAction) -> RunPending:
         """Store an action of the user in the conversation."""
         return self.pending.store(action, self.conversation, self.user)
+
+
+# -------------------- rejections
+
+VIEW_FIRST = gettext_lazy(
+    "Part of this call looks like a secret and is hidden. Open the whole call and approve it from there."
+)
+OUT_OF_DATE = gettext_lazy("This card is out of date. See the newer one.")
+GONE = gettext_lazy("This approval no longer exists.")
+BUTTON_EXPIRED = gettext_lazy("This button does nothing any more.")
+PENDING_EXPIRED = gettext_lazy("This button is too old. Give the command again.")
+FORM_EXPIRED = gettext_lazy("This form is no longer open. Nothing was saved; start again with the command.")
+UNEXPECTED_ERROR = gettext_lazy("That did not work. Please try again.")
+TOO_SLOW = gettext_lazy("That took too long. Please try again.")
+NOT_STORED = gettext_lazy(
+    "Your message is not stored yet: my database takes no writes. I try again by myself. If there is no answer in 15 "
+    "minutes, send it again."
+)
+TOO_MANY_REQUESTS = gettext_lazy("Several of your requests are still running. Try again when one of them is done.")
+
+
+class InteractionRejected(CountersignError):
+    """An interaction was not carried out; the error's cause is the text for the user."""
+
+
+def not_shared_text(name: str) -> str:
+    """Return the text about a file that could not be shared."""
+    return _("The file {name} could not be shared: it may be too large.", name=name)
+
+
+def error_message(error: Exception) -> str:
+    """Return the text for the user of a failed request: the reason if the user can resolve it."""
+    match error:
+        case QueueFull():
+            return str(error.user_message)
+        case InteractionRejected() | ContentDeleted():
+            return str(error.cause)
+        case TimeoutError():
+            return str(TOO_SLOW)
+        case _:
+            return str(UNEXPECTED_ERROR)
+
+
+def rejection_message(result: DecisionResult) -> str:
+    """Return the reason of a rejection; empty for a decision that counts, also as one of several."""
+    match result:
+        case Decided() | MoreApprovalsNeeded():
+            return ""
+        case AlreadyDecided(how):
+            return single_line(how, 300)
+        case NotAllowed(reason):
+            return single_line(reason, 300)
+        case StaleRevision():
+            return str(OUT_OF_DATE)
+        case ApprovalNotFound():
+            return str(GONE)
+        case ViewRequired():
+            return str(VIEW_FIRST)
+        case _:
+            assert_never(result)

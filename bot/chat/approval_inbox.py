@@ -18,6 +18,7 @@ from bot.chat.actions import (
     InInbox,
     OpenDenyForm,
     ShowInbox,
+    rejection_message,
 )
 from bot.chat.card_messages import DIRECT_CONVERSATION, OPEN_CARD, confirmation_message, open_call_buttons, pending_call
 from bot.chat.message_model import (
@@ -35,7 +36,6 @@ from bot.chat.message_model import (
     Text,
     fill_spans,
 )
-from bot.chat.rejection_messages import rejection_message
 from bot.commands.argument_parser import CONFIRM, CommandRejected
 from bot.commands.command import Command, CommandContext, VerbHandler
 from bot.commands.dependencies import Rights

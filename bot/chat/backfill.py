@@ -1,23 +1,30 @@
-"""Backfill: messages that arrived while no process received, and that the platform does not deliver again.
+"""Messages that are read back from the platform.
 
+`Backfill` handles those that arrived while no process received, and that the platform does not deliver again.
 Conversations with a turn are read from their last turn before the session on; elsewhere the platform looks for mentions
 of the bot since the last turn of any conversation. Processing a message twice has no effect, because a message is one
 turn.
+
+`conversation_texts` is for operators who keep no content: the history of a turn is then read from the conversation.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Generic, Protocol, TypeVar
 
-from bot.chat.message_handler import IncomingMessage, MessageHandler
+from bot.chat.context import ActiveConversations
+from bot.chat.message_handler import IncomingMessage, MessageHandler, ThreadMessage
+from bot.chat.turn_messages import find_answers
 from bot.domain.conversations import ConversationKey
+from bot.domain.turns import MessageRefs
 from bot.errors import CountersignError
 from bot.ports import EngineApi
+from bot.ports.platform import PostedText
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +37,6 @@ LATEST = 5
 """Number of the latest conversations of which the last turns are looked at: the newest may be from just now."""
 CLOCKS_DIFFER = timedelta(seconds=60)
 """Turns carry the database's time, messages the platform's."""
-
-ActiveConversations = Callable[[str, float, int], Awaitable[Sequence[ConversationKey]]]
-"""Returns conversations by key prefix with activity in the last seconds, latest first, up to a limit."""
 
 M = TypeVar("M", bound=IncomingMessage)
 M_co = TypeVar("M_co", bound=IncomingMessage, covariant=True)
@@ -110,3 +114,23 @@ class Backfill(Generic[M]):
         # A message of this session may be a turn already, and says nothing about what came before.
         before = [at for view in turns if (at := datetime.fromtimestamp(view.turn.created_at, UTC)) < began]
         return max(max(before, default=earliest) - CLOCKS_DIFFER, earliest)
+
+
+def conversation_texts(
+    messages: Sequence[ThreadMessage],
+    posted: Mapping[str, MessageRefs],
+    *,
+    ref_of: Callable[[ThreadMessage], str],
+    id_of: Callable[[ThreadMessage], str],
+) -> Sequence[PostedText]:
+    """Return the messages of a conversation that belong to its history: those of users, and the answers of the turns in
+    `posted`. `ref_of` returns the ref of a message of the bot, `id_of` the id as in `InboundMessage.message_id`.
+    """
+    answers = find_answers(posted)
+    texts = []
+    for message in messages:
+        turn_id = answers.get(ref_of(message), "") if message.own else ""
+        if turn_id or not message.own:
+            _, text = message.entry
+            texts.append(PostedText(id_of(message), message.name, text, turn_id))
+    return texts

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Protocol
 
-from bot.chat.actions import Action, OpenConfirmation, RunCommand
+from bot.chat.actions import Action, OpenConfirmation, RunCommand, error_message, not_shared_text
 from bot.chat.message_model import (
     Block,
     Button,
@@ -27,7 +27,6 @@ from bot.chat.message_model import (
     Text,
     fill_spans,
 )
-from bot.chat.rejection_messages import error_message, not_shared_text
 from bot.domain.commands import ActionStyle, Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.locales import UNKNOWN, Locale

@@ -66,6 +66,15 @@ class MessageOwner(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class NoticeOwner:
+    """Owner of messages that the bot posts by itself, outside of turns."""
+
+    id: str
+    conversation: ConversationKey
+    created_at: float
+
+
 R = TypeVar("R")
 
 

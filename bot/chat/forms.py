@@ -12,8 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm, OpenForm
-from bot.chat.rejection_messages import GONE, rejection_message
+from bot.chat.actions import GONE, ApprovalRef, OpenConfirmation, OpenDenyForm, OpenForm, rejection_message
 from bot.domain.approvals import ApprovalNotFound
 from bot.domain.commands import (
     FIELDS_A_STEP,

@@ -1,4 +1,7 @@
-"""The home of one user: calls and elicitations that wait for them, their turns, and the servers."""
+"""Messages that introduce the bot: the home of one user, and the first message of a channel.
+
+The home has the calls and elicitations that wait for the user, their turns, and the servers.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from bot.chat.message_model import (
     Buttons,
     Caption,
     Footer,
+    Heading,
+    Markdown,
     Message,
     Paragraph,
     Rule,
@@ -21,6 +26,7 @@ from bot.chat.message_model import (
     Time,
     TimeFormat,
     Title,
+    Tone,
     fill_spans,
 )
 from bot.domain.servers import ServerSnapshot, ServerStatus
@@ -142,3 +148,23 @@ def _server(server: ServerSnapshot) -> str:
 def _more(count: int) -> Iterator[Block]:
     if count > SHOWN:
         yield Caption((ngettext("and {n} more", "and {n} more", count - SHOWN),))
+
+
+def first_message(name: str, *, commands: bool) -> Message:
+    """Return the message of a bot with this name. `commands` is True if it has slash commands."""
+    tries = [
+        _("Mention me with a question: `@{name} what can you do?`", name=name),
+        _("Go on in the thread of my answer, without a mention."),
+        _("Before I change anything, I post a card here. It shows the exact call, and somebody approves or denies it."),
+    ]
+    if commands:
+        tries.append(_("`/mcp list` shows the servers that I work with, and their tools."))
+    return Message(
+        "first-message",
+        (
+            Heading(_("Hello, I am {name}", name=name)),
+            Paragraph((Text(_("I answer questions with the tools of my MCP servers. This is what to try:")),)),
+            Markdown("\n".join(f"- {line}" for line in tries)),
+        ),
+        Tone.NEUTRAL,
+    )

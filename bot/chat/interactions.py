@@ -15,6 +15,12 @@ from time import time
 from typing import Any, Protocol
 
 from bot.chat.actions import (
+    BUTTON_EXPIRED,
+    FORM_EXPIRED,
+    OUT_OF_DATE,
+    PENDING_EXPIRED,
+    TOO_MANY_REQUESTS,
+    UNEXPECTED_ERROR,
     Action,
     ApprovalRef,
     Approve,
@@ -24,6 +30,7 @@ from bot.chat.actions import (
     Edit,
     FeedbackValue,
     InInbox,
+    InteractionRejected,
     OpenConfirmation,
     OpenDenyForm,
     OpenForm,
@@ -35,6 +42,8 @@ from bot.chat.actions import (
     SendFeedback,
     ShowInbox,
     ViewCall,
+    error_message,
+    rejection_message,
 )
 from bot.chat.approval_inbox import (
     CALLS_A_PAGE,
@@ -59,17 +68,6 @@ from bot.chat.forms import (
 )
 from bot.chat.message_handler import UNREAD, format_lines, unknown_agent_message
 from bot.chat.message_model import Message
-from bot.chat.rejection_messages import (
-    BUTTON_EXPIRED,
-    FORM_EXPIRED,
-    OUT_OF_DATE,
-    PENDING_EXPIRED,
-    TOO_MANY_REQUESTS,
-    UNEXPECTED_ERROR,
-    InteractionRejected,
-    error_message,
-    rejection_message,
-)
 from bot.domain.agents import Addressed, UnknownName
 from bot.domain.approvals import WHOLE, Decision, DecisionType, Portion
 from bot.domain.commands import FormSubmission, Invocation

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
 from bot.chat.actions import ApprovalRef, Approve
-from bot.chat.delivery import MessageApi, MessageOwner, NamedMessage
+from bot.chat.delivery import MessageApi, MessageOwner, NamedMessage, NoticeOwner
 from bot.chat.message_model import (
     Arguments,
     Block,
@@ -55,15 +54,6 @@ class CheckDoubtful(Exception):
     def __init__(self, detail: str, fix: str = "") -> None:
         super().__init__(detail)
         self.fix = fix
-
-
-@dataclass(frozen=True, slots=True)
-class LiveOwner:
-    """Owner of the messages of one test run."""
-
-    id: str
-    conversation: ConversationKey
-    created_at: float
 
 
 class LiveMessages(Generic[M]):
@@ -214,7 +204,7 @@ class MessageChecks:
         self._platform = platform
         self._messages = platform.messages
         self._channel = channel
-        self._owner = LiveOwner(f"live-check:{run_id}", channel, now)
+        self._owner = NoticeOwner(f"live-check:{run_id}", channel, now)
         self.root = ""
         """Ref of the first message; empty until it is posted."""
         self.thread: ConversationKey | None = None
@@ -252,7 +242,7 @@ class MessageChecks:
         if not user:
             raise CheckSkipped(gettext_lazy("No person has done anything, whom the bot could write to."))
         channel = await self._platform.direct_channel(user)
-        owner = LiveOwner(self._owner.id, ConversationKey(self._channel.platform, "", channel, ""), 0.0)
+        owner = NoticeOwner(self._owner.id, ConversationKey(self._channel.platform, "", channel, ""), 0.0)
         message = Message("direct", (Heading(MARK), _paragraph(_that_goes(gettext_lazy("A direct message.")))))
         self._posted.append(await self._messages.create(owner, message, channel))
         return gettext_lazy("It was posted.")
@@ -374,7 +364,7 @@ class MessageChecks:
     async def _post_in_thread(self, name: str, blocks: tuple[Block, ...], tone: Tone | None = None) -> None:
         if self.thread is None:
             raise CheckSkipped(NOT_POSTED)
-        owner = LiveOwner(self._owner.id, self.thread, self._owner.created_at)
+        owner = NoticeOwner(self._owner.id, self.thread, self._owner.created_at)
         self._posted.append(await self._messages.create(owner, Message(name, blocks, tone), ""))
 
     def _require_root(self) -> None:

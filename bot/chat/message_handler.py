@@ -25,11 +25,10 @@ from dataclasses import dataclass, replace
 from time import time
 from typing import Any, Generic, Protocol, TypeVar
 
-from bot.chat.actions import AskAgain, RunCommand
+from bot.chat.actions import NOT_STORED, TOO_MANY_REQUESTS, AskAgain, RunCommand
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.context import ChatContext
 from bot.chat.message_model import Block, Button, Buttons, ButtonStyle, Message, Paragraph, Text
-from bot.chat.rejection_messages import NOT_STORED, TOO_MANY_REQUESTS
 from bot.domain.agents import Addressed, AgentRef, Agents, UnknownName
 from bot.domain.commands import WHOLE_TEXT
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage, Member

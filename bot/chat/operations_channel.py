@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from time import monotonic
 
-from bot.chat.delivery import ChannelMessages
+from bot.chat.delivery import ChannelMessages, NoticeOwner
 from bot.chat.message_model import (
     Block,
     Footer,
@@ -44,15 +43,6 @@ REFUSED_SECONDS = 600.0
 """Seconds until the next try after a rejection that no retry mends."""
 _WAITS = frozenset({FaultKind.REVIEW, FaultKind.SIGN_IN, FaultKind.USAGE_LIMIT, FaultKind.CONFIGURATION})
 """Kinds that wait for an admin, or for time."""
-
-
-@dataclass(frozen=True, slots=True)
-class FaultMessageOwner:
-    """Owner of the message about a fault."""
-
-    id: str
-    conversation: ConversationKey
-    created_at: float
 
 
 class OperationsChannel:
@@ -117,7 +107,7 @@ class OperationsChannel:
             # Over before it was told.
             await self._store.record_message(record, "")
             return
-        owner = FaultMessageOwner(f"fault:{record.fault.key}:{record.message}", self._channel, record.first_at)
+        owner = NoticeOwner(f"fault:{record.fault.key}:{record.message}", self._channel, record.first_at)
         search = record.is_attempted and not record.ref
         await self._store.begin_message(record)
         with use_locale(self._locales.for_place(self._channel)):

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from bot.chat.actions import ApprovalRef
+from bot.chat.actions import GONE, OUT_OF_DATE, ApprovalRef
 from bot.chat.forms import COMMAND, DONE, NOTHING_TO_EDIT, TYPE_AGAIN, ArgumentEditForms, edit_command
-from bot.chat.rejection_messages import GONE, OUT_OF_DATE
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.tools import ArgumentError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.rejection_messages import GONE, OUT_OF_DATE, rejection_message
+from bot.chat.actions import GONE, OUT_OF_DATE, rejection_message
 from bot.domain.approvals import (
     AlreadyDecided,
     ApprovalNotFound,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bot.chat import message_handler
+from bot.chat.actions import NOT_STORED
 from bot.chat.message_handler import EDITED, NOTHING_SAID, UNREAD
-from bot.chat.rejection_messages import NOT_STORED
 from bot.chat.users import NOT_FOR_STRANGERS, AudiencePolicy
 from bot.domain.turns import TurnStatus
 from bot.errors import DatabaseUnavailable, DatabaseUnwritable, QueueFull

@@ -13,6 +13,13 @@ import pytest
 
 from bot.chat import command_runner
 from bot.chat.actions import (
+    BUTTON_EXPIRED,
+    GONE,
+    OUT_OF_DATE,
+    PENDING_EXPIRED,
+    TOO_MANY_REQUESTS,
+    TOO_SLOW,
+    UNEXPECTED_ERROR,
     ApprovalRef,
     Approve,
     Edit,
@@ -26,15 +33,6 @@ from bot.chat.actions import (
 from bot.chat.background_tasks import MOST_PER_USER
 from bot.chat.forms import DONE, REFUSED, SENT
 from bot.chat.interactions import ASKED, ELSEWHERE, ENDED, IN_HAND, NO_OUTSIDERS
-from bot.chat.rejection_messages import (
-    BUTTON_EXPIRED,
-    GONE,
-    OUT_OF_DATE,
-    PENDING_EXPIRED,
-    TOO_MANY_REQUESTS,
-    TOO_SLOW,
-    UNEXPECTED_ERROR,
-)
 from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.agents import AgentRef, Agents
 from bot.domain.approvals import (

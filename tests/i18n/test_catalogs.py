@@ -186,16 +186,20 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/platforms/discord/responders.py": frozenset({"discord: acknowledgement"}),
     "bot/platforms/discord/rest.py": frozenset({"to {}: {}"}),
     "bot/platforms/slack/interactions.py": frozenset({"slack: home", "slack: prompts"}),
-    "bot/platforms/slack/listener.py": frozenset(
-        {"slack: connect", "slack: workspace", "slack: workspaces", "the database"}
-    ),
+    "bot/platforms/slack/listener.py": frozenset({"slack: connect", "slack: workspace", "slack: workspaces"}),
     "bot/platforms/slack/messages.py": frozenset({"This user's share of conversations.replies is used up."}),
     "bot/platforms/slack/modals.py": frozenset({"not a form of ours"}),
     "bot/platforms/slack/responders.py": frozenset({"response_url: HTTP {}", "response_url: {}"}),
     "bot/platforms/slack/app.py": frozenset({"installation {}"}),
-    "bot/platforms/slack/token_renewal.py": frozenset({"Basic {}", "slack tokens {}", "the database"}),
     "bot/platforms/slack/workspaces.py": frozenset(
-        {"it is not in SLACK_WORKSPACES", "its token was not renewed: {}", "slack: installations"}
+        {
+            "Basic {}",
+            "it is not in SLACK_WORKSPACES",
+            "its token was not renewed: {}",
+            "slack tokens {}",
+            "slack: installations",
+            "the database",
+        }
     ),
     "bot/platforms/slack/web_api.py": frozenset({"Bearer {}", "{}: HTTP {}"}),
     "bot/rendering/approval_card.py": frozenset({"{} · /mcp grants list"}),

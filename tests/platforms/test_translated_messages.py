@@ -32,7 +32,7 @@ from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.lines import message_text as console_text
 from bot.platforms.discord import message_layout
 from bot.platforms.discord import modals as discord_modals
-from bot.platforms.discord.channels import MessageRef
+from bot.platforms.discord.rest import MessageRef
 from bot.platforms.slack import message_blocks, modals
 from bot.platforms.slack.home import home_view
 from bot.platforms.slack.sending import streams

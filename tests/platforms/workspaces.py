@@ -16,10 +16,8 @@ from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import MessageRefs, ToolStep, Turn, TurnView
 from bot.platforms.discord.app import DiscordSurface
-from bot.platforms.discord.context import DiscordLookups
-from bot.platforms.discord.interactions import ASK_ABOUT_THIS
+from bot.platforms.discord.app_commands import ASK_ABOUT_THIS
 from bot.platforms.slack.app import SlackSurface
-from bot.platforms.slack.context import SlackLookups
 from bot.ports import Surface
 from tests.fakes import discord as discord_fake
 from tests.fakes import plain as plain_fake
@@ -598,7 +596,7 @@ async def open_workspace(
     workspace: Workspace
     async with AsyncExitStack() as stack:
         if platform == "slack":
-            records = SlackLookups(approval=approval)
+            records = Lookups(approval=approval)
             bot = slack_bot.connected_bot(listening=listening, audience=audience, records=records)
             connected = await stack.enter_async_context(bot)
             workspace = SlackWorkspace(connected, connected.slack)
@@ -608,7 +606,7 @@ async def open_workspace(
             plain = await stack.enter_async_context(service)
             workspace = PlainWorkspace(plain, plain.plain)
         else:
-            lookups = DiscordLookups(approval=approval)
+            lookups = Lookups(approval=approval)
             guild_bot = discord_bot.connected_bot(listening=listening, audience=audience, records=lookups)
             guild = await stack.enter_async_context(guild_bot)
             workspace = DiscordWorkspace(guild, guild.discord)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bot.chat.context import Lookups
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.app import open_discord
-from bot.platforms.discord.channels import conversation
-from bot.platforms.discord.context import DiscordLookups
+from bot.platforms.discord.rest import conversation
 from bot.ports import Listener, Surface
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.discord import Channel, Fails, FakeDiscord, Message, Permission, User
@@ -235,10 +235,10 @@ class DiscordTeam(Team):
             leases=self.leases,
             holder=f"process {self.processes}",
             audience=AudiencePolicy(),
-            records=DiscordLookups(
-                self._keep_opinion,
-                log.get_approval,
-                self._reader(log, office.surface).read,
+            records=Lookups(
+                opinion=self._keep_opinion,
+                approval=log.get_approval,
+                pending_calls=self._reader(log, office.surface).read,
                 locales=self.locales,
             ),
         )

@@ -199,7 +199,10 @@ class PlainTeam(Team):
     async def _platform(self, stack: AsyncExitStack, log: SqlTurnLog) -> tuple[Surface, Listener]:
         app = await stack.enter_async_context(open_plain(TOKEN, self.plain.url))
         lookups = Lookups(
-            self._keep_opinion, log.get_approval, self._reader(log, app.surface).read, locales=self.locales
+            opinion=self._keep_opinion,
+            approval=log.get_approval,
+            pending_calls=self._reader(log, app.surface).read,
+            locales=self.locales,
         )
         return app.surface, app.listener(lookups)
 

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bot.chat.context import Lookups
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.engine.policy.rules import RuleBook
 from bot.platforms.slack.app import SlackAppSurface
-from bot.platforms.slack.channels import conversation
-from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.users import UserDirectory
-from bot.platforms.slack.web_api import WebApi
+from bot.platforms.slack.web_api import WebApi, conversation
 from bot.platforms.slack.workspaces import SlackWorkspace, SlackWorkspaces
 from bot.ports import Listener, Surface
 from bot.storage.turn_log import SqlTurnLog
@@ -217,8 +216,11 @@ class SlackTeam(Team):
         people = UserDirectory(api, frozenset(each for each in named if each.startswith("slack-group:")))
         workspaces = SlackWorkspaces(SlackWorkspace(api, people))
         surface = SlackAppSurface(workspaces)
-        records = SlackLookups(
-            self._keep_opinion, log.get_approval, self._reader(log, surface).read, locales=self.locales
+        records = Lookups(
+            opinion=self._keep_opinion,
+            approval=log.get_approval,
+            pending_calls=self._reader(log, surface).read,
+            locales=self.locales,
         )
         listener = SlackListener(
             workspaces, api, app_token=self.slack.app.app_token, audience=AudiencePolicy(), records=records

@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from bot.chat.rejection_messages import TOO_MANY_REQUESTS
+from bot.chat.actions import TOO_MANY_REQUESTS
 from tests.fakes.llm import FakeLanguageModel, Gate, Hold, Reply, Request, Say
 from tests.stories import discord_program, slack_program
 from tests.stories.counted_calls import CountingPlace

@@ -11,7 +11,7 @@ import httpx2
 import psycopg
 import pytest
 
-from bot.chat.rejection_messages import NOT_STORED
+from bot.chat.actions import NOT_STORED
 from tests.fakes.llm import FakeLanguageModel
 from tests.postgres import Server
 from tests.stories.counted_calls import COUNT_IT, CountingPlace, counting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bot.chat.rejection_messages import OUT_OF_DATE
+from bot.chat.actions import OUT_OF_DATE
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.policies import Rule
 from bot.storage.grants import SqlGrantStore

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bot.chat.rejection_messages import VIEW_FIRST
+from bot.chat.actions import VIEW_FIRST
 from bot.domain.api_clients import ApiRole
 from bot.domain.conversations import Author, ConversationKey
 from bot.ports import reporting

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from time import time
 
 from bot.chat.card_messages import NO_MEMBER, card_slots, remote_approvals
+from bot.chat.context import Lookups
 from bot.chat.delivery import ChannelMessages, ChannelSender, MessageSender, RemoteMessage, TurnDelivery
 from bot.chat.message_model import Message
 from bot.chat.users import AudiencePolicy, TtlCache
@@ -24,15 +25,24 @@ from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, T
 from bot.engine.locales import LocaleResolver
 from bot.errors import DeliveryFailed
 from bot.i18n import gettext_lazy
-from bot.platforms.discord.channels import PLATFORM, MessageRef, channel_id_of, direct_channel, fetch_channel
 from bot.platforms.discord.components import FILE, OutgoingMessage
-from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.listener import DiscordListener
 from bot.platforms.discord.markdown import escape_to_limit
 from bot.platforms.discord.message_layout import CALLS_A_CARD, address_of, outgoing_message, remote_cards, turn_messages
 from bot.platforms.discord.messages import read_conversation
 from bot.platforms.discord.responders import notify_directly, post_notice
-from bot.platforms.discord.rest import API_URL, DiscordApiError, FileUpload, Rest, fetch_file
+from bot.platforms.discord.rest import (
+    API_URL,
+    PLATFORM,
+    DiscordApiError,
+    FileUpload,
+    MessageRef,
+    Rest,
+    channel_id_of,
+    direct_channel,
+    fetch_channel,
+    fetch_file,
+)
 from bot.platforms.discord.sending import DiscordMessages
 from bot.platforms.discord.users import UserDirectory
 from bot.ports import Leases, Quotas
@@ -241,7 +251,7 @@ class DiscordApp:
         has_ended: Callable[[str], bool] = lambda _holder: False,
         quotas: Quotas | None = None,
         audience: AudiencePolicy | None = None,
-        records: DiscordLookups | None = None,
+        records: Lookups | None = None,
     ) -> DiscordListener:
         """Return the listener, which receives each shard in one process at a time. `leases` select the process,
         `holder` names this one. `has_ended` returns True for another one that has certainly ended. `quotas` keep the

@@ -18,14 +18,13 @@ import discord
 from discord import app_commands
 from discord.http import Route
 
+from bot.chat.actions import UNEXPECTED_ERROR
 from bot.chat.message_handler import split_args
-from bot.chat.rejection_messages import UNEXPECTED_ERROR
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, RequiredRole, Verb
 from bot.domain.conversations import ConversationKey
 from bot.errors import DeliveryFailed
-from bot.i18n import gettext_lazy
+from bot.i18n import DEFAULT_LANGUAGE, LazyText, gettext_lazy, resolve_language, use_language
 from bot.platforms.discord.interactions import DiscordInteractions
-from bot.platforms.discord.localization import CommandTranslator, localized
 from bot.platforms.discord.markdown import utf16_length
 from bot.platforms.discord.rest import map_errors
 from bot.ports import Commands
@@ -37,6 +36,9 @@ ENTRIES = 25
 """Of a level, options of a subcommand, choices of an option (Discord, "Application Commands")."""
 LONGEST = 100
 """Characters of a description, and of a choice."""
+LONGEST_ENTRY = 32
+"""Characters of the entry of a context menu."""
+ASK_ABOUT_THIS = gettext_lazy("Ask about this")
 MORE = "more"
 HELP = "help"
 REGISTER_SECONDS = 60.0
@@ -45,6 +47,7 @@ CHANGED = gettext_lazy(
 )
 COMPLETION_SECONDS = 2.0
 """Discord waits three for completions."""
+_TEXT, _LIMIT = "text", "limit"
 
 Interaction = discord.Interaction[Any]
 
@@ -199,6 +202,36 @@ def _matching(values: Iterable[str], before: str, typed: str) -> list[str]:
     return [value for value in whole if utf16_length(value) <= LONGEST][:ENTRIES]
 
 
+# -------------------- translations
+# Discord shows the texts of commands in the language of the client. Names are typed, so they are the same in all of
+# them.
+
+
+def localized(text: str, limit: int) -> app_commands.locale_str:
+    """Return a text of at most `limit` characters for a registration, with its translations if it has any."""
+    with use_language(DEFAULT_LANGUAGE):
+        english = single_line(text, limit)
+    return app_commands.locale_str(english, **{_TEXT: text, _LIMIT: limit})
+
+
+class CommandTranslator(app_commands.Translator):
+    """Translates the texts of `localized` into all installed languages."""
+
+    async def translate(
+        self,
+        string: app_commands.locale_str,
+        locale: discord.Locale,
+        context: app_commands.TranslationContextTypes,  # noqa: ARG002 - a text has one translation everywhere
+    ) -> str | None:
+        """Return a text in the language of a locale, None for English and for a language that is not installed."""
+        language, extras = resolve_language(locale.value), dict[str, Any](string.extras)
+        text = extras.get(_TEXT)
+        if language is None or language == DEFAULT_LANGUAGE or not isinstance(text, LazyText):
+            return None
+        with use_language(language):
+            return single_line(text, extras[_LIMIT])
+
+
 # -------------------- registration
 # Commands are global, so that they also exist in guilds that the bot joins later, and in direct conversations, where
 # the rights in the user's guild apply. Users may install the app for themselves if its owner has switched that on:
@@ -227,8 +260,8 @@ class CommandTree(app_commands.CommandTree[discord.Client]):
 def command_tree(
     client: discord.Client, verbs: Mapping[str, Sequence[Verb]], interactions: DiscordInteractions, *, for_users: bool
 ) -> CommandTree:
-    """Return the command tree of a client. Commands can be added before the registration. With `for_users`, users can
-    install the app for themselves. Raises ValueError if the commands exceed Discord's limits.
+    """Return the command tree of a client, with the slash commands. With `for_users`, users can install the app for
+    themselves. Raises ValueError if the commands exceed Discord's limits.
     """
     tree = CommandTree(client, interactions, for_users=for_users)
     for name, verbs_of_command in verbs.items():
@@ -238,6 +271,12 @@ def command_tree(
         else:
             tree.add_command(_group(levels(name, verbs_of_command), interactions))
     return tree
+
+
+def question_entry(interactions: DiscordInteractions) -> app_commands.ContextMenu:
+    """Return the entry of the context menu that asks about a message."""
+    name = localized(ASK_ABOUT_THIS, LONGEST_ENTRY)
+    return app_commands.ContextMenu(name=name, callback=interactions.on_shortcut, type=discord.AppCommandType.message)
 
 
 async def register(tree: CommandTree) -> bool:

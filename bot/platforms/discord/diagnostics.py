@@ -23,17 +23,19 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.errors import CountersignError, DeliveryFailed
 from bot.i18n import _, format_list, gettext_lazy, ngettext_lazy
-from bot.platforms.discord.channels import (
+from bot.platforms.discord.components import CONTENT, OutgoingMessage
+from bot.platforms.discord.message_layout import outgoing_message
+from bot.platforms.discord.rest import (
+    FileUpload,
+    Identity,
     MessageRef,
+    Rest,
     channel_id_of,
     conversation,
     direct_channel,
     fetch_channel,
     open_thread,
 )
-from bot.platforms.discord.components import CONTENT, OutgoingMessage
-from bot.platforms.discord.message_layout import outgoing_message
-from bot.platforms.discord.rest import FileUpload, Identity, Rest
 from bot.platforms.discord.sending import DiscordMessages
 from bot.platforms.discord.users import UserDirectory
 

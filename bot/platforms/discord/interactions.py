@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import discord
-from discord import app_commands
 
 from bot.chat.actions import (
     ActionEncoder,
+    InteractionRejected,
     OpenConfirmation,
     OpenDenyForm,
     OpenForm,
@@ -38,7 +38,6 @@ from bot.chat.command_runner import CommandRunner
 from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction, Viewer
 from bot.chat.message_handler import ThreadMessage
 from bot.chat.message_model import Block, Buttons, Message, Paragraph, Text
-from bot.chat.rejection_messages import InteractionRejected
 from bot.domain.approvals import WHOLE, Portion
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey
@@ -46,15 +45,6 @@ from bot.domain.locales import Locale, language_tag, use_locale
 from bot.domain.turns import ToolStep
 from bot.errors import DeliveryFailed
 from bot.i18n import gettext_lazy
-from bot.platforms.discord.channels import (
-    PLATFORM,
-    MessageRef,
-    channel_id_of,
-    conversation,
-    from_channel,
-    message_url,
-    open_thread,
-)
 from bot.platforms.discord.components import (
     PREFIX,
     Item,
@@ -65,11 +55,9 @@ from bot.platforms.discord.components import (
     menu,
     to_custom_id,
 )
-from bot.platforms.discord.context import PlatformContext
-from bot.platforms.discord.localization import localized
 from bot.platforms.discord.markdown import utf16_length
 from bot.platforms.discord.message_layout import button_components, content_text, outgoing_message
-from bot.platforms.discord.messages import DiscordMessage, to_thread_message
+from bot.platforms.discord.messages import DiscordMessage, PlatformContext, to_thread_message
 from bot.platforms.discord.modals import (
     QUESTION,
     asked_about,
@@ -87,7 +75,17 @@ from bot.platforms.discord.responders import (
     follow_up,
     post_notice,
 )
-from bot.platforms.discord.rest import FileUpload, map_errors
+from bot.platforms.discord.rest import (
+    PLATFORM,
+    FileUpload,
+    MessageRef,
+    channel_id_of,
+    conversation,
+    from_channel,
+    map_errors,
+    message_url,
+    open_thread,
+)
 from bot.platforms.discord.users import place_locale, resolve_mentions, resolve_reply_mentions
 from bot.ports import Commands
 
@@ -102,11 +100,8 @@ MOST_MESSAGES = 4
 IN_THE_FILE = gettext_lazy("All of its arguments are in the file.")
 FILE = "arguments.txt"
 ALLOW = gettext_lazy("Approve and allow…")
-ASK_ABOUT_THIS = gettext_lazy("Ask about this")
-LONGEST_NAME = 32
-"""Characters of the entry of a context menu."""
-CACHED = 500
-"""Number of messages."""
+MOST_QUESTIONED = 500
+"""Messages with an open question, which are cached."""
 
 # -------------------- call details
 # Arguments that exceed a few messages are a file. The last message has the buttons of a pending call.
@@ -163,7 +158,7 @@ class DiscordInteractions:
     def __init__(self, platform: PlatformContext, pending: PendingActions) -> None:
         self._platform = platform
         self._pending = pending
-        self._shortcuts = ShortcutHandler(platform)
+        self._questioned: OrderedDict[MessageRef, ThreadMessage] = OrderedDict()
         self._commands = CommandRunner(
             platform.commands, platform.engine, self._resolve_mentions, platform.records.locales
         )
@@ -179,10 +174,6 @@ class DiscordInteractions:
         """The commands."""
         return self._platform.commands
 
-    def add_to(self, tree: app_commands.CommandTree[Any]) -> None:
-        """Add the entries of the context menu to a client's commands before their registration."""
-        self._shortcuts.add_to(tree)
-
     def on_action(self, interaction: Interaction, custom_id: str) -> None:
         """Handle a click on a button or a selected menu entry."""
         data: Mapping[str, Any] = interaction.data or {}
@@ -194,7 +185,7 @@ class DiscordInteractions:
         data: Mapping[str, Any] = interaction.data or {}
         custom_id, values = str(data.get("custom_id") or ""), read_values(data)
         if (about := asked_about(custom_id)) is not None:
-            question = DiscordQuestion(self._platform, self._shortcuts.find(about), about, interaction)
+            question = DiscordQuestion(self._platform, self._questioned.get(about), about, interaction)
             self._handler.on_question(question, self._wrap(interaction))
         elif custom_id.startswith(f"{PREFIX}:"):
             self._handler.on_modal(decode(custom_id), values, self._wrap(interaction))
@@ -202,6 +193,21 @@ class DiscordInteractions:
     async def on_slash_command(self, interaction: Interaction, words: tuple[str, ...]) -> None:
         """Handle a slash command in a task of its own."""
         self._handler.on_command(words, self._wrap(interaction))
+
+    async def on_shortcut(self, interaction: Interaction, message: discord.Message) -> None:
+        """Open the modal for a question about a message. The interaction contains the message, also without the Message
+        Content intent, so it is cached until the question is submitted; a process without it loads the message.
+        """
+        about = MessageRef(str(message.channel.id), str(message.id))
+        read = to_thread_message(message, (await self._platform.rest.identity()).user, interaction.guild)
+        if read is not None:
+            self._questioned[about] = read
+            self._questioned.move_to_end(about)
+            while len(self._questioned) > MOST_QUESTIONED:
+                self._questioned.popitem(last=False)
+        async with call_limit(gettext_lazy("open a form")):
+            with use_locale(Locale(language_tag(interaction.locale.value) or "")):
+                await interaction.response.send_modal(question_modal(about))
 
     async def on_text_command(self, command: Invocation, message: DiscordMessage) -> None:
         """Answer a command in a message by direct message, because replies are visible to one user only. Raises
@@ -372,44 +378,7 @@ class DiscordInteraction:
         """Leave the ephemeral messages of a call."""
 
 
-# -------------------- context menu
-# The interaction contains the message, also without the Message Content intent. It is cached until the question is
-# submitted; a process without it loads the message.
-
-
-class ShortcutHandler:
-    """The entry of the context menu, and the messages for which it was chosen."""
-
-    def __init__(self, platform: PlatformContext) -> None:
-        self._platform = platform
-        self._messages: OrderedDict[MessageRef, ThreadMessage] = OrderedDict()
-
-    def add_to(self, tree: app_commands.CommandTree[Any]) -> None:
-        """Add the entry to a client's commands before their registration."""
-        tree.add_command(
-            app_commands.ContextMenu(
-                name=localized(ASK_ABOUT_THIS, LONGEST_NAME),
-                callback=self._open,
-                type=discord.AppCommandType.message,
-            )
-        )
-
-    def find(self, about: MessageRef) -> ThreadMessage | None:
-        """Return a cached message."""
-        return self._messages.get(about)
-
-    async def _open(self, interaction: discord.Interaction[Any], message: discord.Message) -> None:
-        """Cache the message and open the modal, in the language of the client."""
-        about = MessageRef(str(message.channel.id), str(message.id))
-        read = to_thread_message(message, (await self._platform.rest.identity()).user, interaction.guild)
-        if read is not None:
-            self._messages[about] = read
-            self._messages.move_to_end(about)
-            while len(self._messages) > CACHED:
-                self._messages.popitem(last=False)
-        async with call_limit(gettext_lazy("open a form")):
-            with use_locale(Locale(language_tag(interaction.locale.value) or "")):
-                await interaction.response.send_modal(question_modal(about))
+# -------------------- questions about a message
 
 
 class DiscordQuestion:

@@ -26,7 +26,7 @@ from discord.utils import time_snowflake
 from bot.chat.actions import PendingActions
 from bot.chat.backfill import MOST_CONVERSATIONS, MOST_MESSAGES, Backfill, MissedPeriod
 from bot.chat.background_tasks import BackgroundTasks, retry_until_available
-from bot.chat.context import with_card_forms
+from bot.chat.context import Lookups, with_card_forms
 from bot.chat.listener_leases import LEASE_SECONDS, ONLY_SHARD, Shard, ShardLeases
 from bot.chat.message_handler import MessageHandler
 from bot.chat.users import AudiencePolicy
@@ -34,21 +34,21 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError
 from bot.i18n import gettext_lazy
-from bot.platforms.discord.app_commands import command_tree, try_register
-from bot.platforms.discord.channels import (
+from bot.platforms.discord.app_commands import command_tree, question_entry, try_register
+from bot.platforms.discord.components import ACTION_LENGTH
+from bot.platforms.discord.gateway import Gateway, IdentifyTurns, recommended_shards, shard_of
+from bot.platforms.discord.interactions import DiscordInteractions
+from bot.platforms.discord.messages import DiscordMessage, DiscordMessagePlatform, PlatformContext, parse_message
+from bot.platforms.discord.rest import (
     PLATFORM,
     ChannelRef,
+    Rest,
     channel_id_of,
     conversation,
     fetch_channel,
     from_channel,
+    map_errors,
 )
-from bot.platforms.discord.components import ACTION_LENGTH
-from bot.platforms.discord.context import DiscordLookups, PlatformContext
-from bot.platforms.discord.gateway import Gateway, IdentifyTurns, recommended_shards, shard_of
-from bot.platforms.discord.interactions import DiscordInteractions
-from bot.platforms.discord.messages import DiscordMessage, DiscordMessagePlatform, parse_message
-from bot.platforms.discord.rest import Rest, map_errors
 from bot.platforms.discord.users import UserDirectory
 from bot.ports import Commands, EngineApi, Leases, Quotas
 
@@ -69,12 +69,12 @@ class DiscordMissedMessages:
         self._shard = shard
 
     async def active_conversations(self, prefix: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
-        """Return conversations as `DiscordLookups.engaged`: those in guilds of this shard, then, for the first shard,
-        others that may be direct conversations. Raises CountersignError.
+        """Return the active conversations in guilds of this shard, then, for the first shard, others that may be direct
+        conversations. Raises CountersignError.
         """
-        if self._platform.records.engaged is None:
+        if self._platform.records.active_conversations is None:
             return ()
-        found = await self._platform.records.engaged(prefix, seconds, limit * self._shard.count)
+        found = await self._platform.records.active_conversations(prefix, seconds, limit * self._shard.count)
         own = [conversation for conversation in found if self._is_in_shard(conversation)]
         direct = [] if self._shard.number else [other for other in found if other not in own and not other.thread]
         return [*own[:limit], *direct[:limit]]
@@ -249,7 +249,7 @@ class DiscordListener:
         holder: str,
         *,
         audience: AudiencePolicy | None = None,
-        records: DiscordLookups | None = None,
+        records: Lookups | None = None,
         has_ended: Callable[[str], bool] = lambda _holder: False,
         quotas: Quotas | None = None,
         lease_seconds: float = LEASE_SECONDS,
@@ -260,7 +260,7 @@ class DiscordListener:
         self._leases = leases
         self._holder = holder
         self._audience = audience or AudiencePolicy()
-        self._records = records or DiscordLookups()
+        self._records = records or Lookups()
         self._has_ended = has_ended
         self._quotas = quotas
         self._lease_seconds = lease_seconds
@@ -336,7 +336,7 @@ class _GatewayEvents:
         """Add the commands to a client before it connects."""
         for_users = await self._platform.rest.is_user_installable()
         tree = command_tree(client, self._platform.commands.verbs, self._interactions, for_users=for_users)
-        self._interactions.add_to(tree)
+        tree.add_command(question_entry(self._interactions))
         if self._shard.number == 0:
             self._platform.background_tasks.start(try_register(tree), "discord: commands")
 

@@ -54,7 +54,6 @@ from bot.chat.turn_messages import NO_REFS, Answer, AnswerLimits
 from bot.domain.conversations import Author
 from bot.domain.turns import MessageRefs, TurnView
 from bot.i18n import _, ngettext
-from bot.platforms.discord.channels import PLATFORM, ROLE, MessageRef, channel_id_of, message_url
 from bot.platforms.discord.components import (
     BUTTON_LABEL,
     BUTTONS_A_ROW,
@@ -81,7 +80,7 @@ from bot.platforms.discord.markdown import (
     shorten_label,
     utf16_length,
 )
-from bot.platforms.discord.rest import FileUpload
+from bot.platforms.discord.rest import PLATFORM, ROLE, FileUpload, MessageRef, channel_id_of, message_url
 from bot.rendering.approval_card import argument_lines
 from bot.rendering.call_arguments import CardArgument
 from bot.rendering.markdown import SizeLimit

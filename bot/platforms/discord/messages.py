@@ -13,6 +13,8 @@ from typing import Any
 import discord
 
 from bot.chat.actions import PendingActions
+from bot.chat.backfill import conversation_texts
+from bot.chat.context import ChatContext
 from bot.chat.message_handler import (
     EarlierMessages,
     IncomingMessage,
@@ -25,25 +27,27 @@ from bot.chat.message_handler import (
     prepend_title,
 )
 from bot.chat.message_model import Message
-from bot.chat.thread_history import conversation_texts
 from bot.domain.commands import Invocation
 from bot.domain.conversations import Attachment, ConversationKey, Member
 from bot.domain.turns import MessageRefs
 from bot.errors import DeliveryFailed
 from bot.i18n import gettext_lazy, in_all_languages
-from bot.platforms.discord.channels import (
+from bot.platforms.discord.markdown import MentionResolver, strip_bot_mention, to_plain_text
+from bot.platforms.discord.responders import DirectMessageResponder, post_notice, send_direct_message
+from bot.platforms.discord.rest import (
     ChannelRef,
     MessageRef,
+    Rest,
+    attachment_id,
     channel_id_of,
+    conversation,
+    direct_channel,
     fetch_channel,
+    map_errors,
     message_key,
     open_thread,
 )
-from bot.platforms.discord.context import PlatformContext
-from bot.platforms.discord.markdown import MentionResolver, strip_bot_mention, to_plain_text
-from bot.platforms.discord.responders import DirectMessageResponder, post_notice, send_direct_message
-from bot.platforms.discord.rest import Rest, attachment_id, map_errors
-from bot.platforms.discord.users import place_locale
+from bot.platforms.discord.users import UserDirectory, place_locale
 from bot.ports.platform import PostedText
 from bot.rendering.text_safety import single_line
 
@@ -218,6 +222,50 @@ async def read_conversation(
 def _without_captions(text: str) -> str:
     """Return the text of an answer without the small lines about tools and notices."""
     return "\n".join(line for line in text.split("\n") if not line.startswith(CAPTION)).strip()
+
+
+# -------------------- context of the handlers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformContext(ChatContext):
+    """Dependencies of the handlers of one shard."""
+
+    rest: Rest
+    people: UserDirectory
+
+    async def member(self, user: discord.Member | discord.User, guild: str) -> Member:
+        """Return the user of an event with the rights in a guild; looked up if the event is from elsewhere. Raises
+        DeliveryFailed.
+        """
+        return self._known_member(user, guild) or await self.people.member(str(user.id), guild)
+
+    async def cached_member(self, user: discord.Member | discord.User, guild: str) -> Member:
+        """Return the user with rights up to five minutes old: for replies, not for decisions. Raises DeliveryFailed."""
+        return self._known_member(user, guild) or await self.people.cached_member(str(user.id), guild)
+
+    async def conversation_in(self, channel: ChannelRef, user: str) -> ConversationKey:
+        """Return the conversation in a channel. A direct one belongs to the user's guild, empty for an unknown user.
+        Raises DeliveryFailed.
+        """
+        guild = channel.server or await self.people.home_of(user)
+        return conversation(guild, channel.channel, channel.thread)
+
+    async def direct_conversation(self, user: str) -> ConversationKey:
+        """Return the direct conversation of the bot with a user. One of an unknown user has neither guild nor channel.
+        Raises DeliveryFailed.
+        """
+        guild = await self.people.home_of(user)
+        return conversation(guild, await direct_channel(self.rest, user) if guild else "")
+
+    def _known_member(self, user: discord.Member | discord.User, guild: str) -> Member | None:
+        """Return the user if the event tells the rights in that guild, or if there is none."""
+        if not guild:
+            return self.people.stranger(user)
+        # A member of another guild has other rights there, which count for nothing here.
+        if isinstance(user, discord.Member) and str(user.guild.id) == guild:
+            return self.people.from_interaction(user)
+        return None
 
 
 # -------------------- calls

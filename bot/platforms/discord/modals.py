@@ -19,8 +19,8 @@ from bot.chat.actions import OpenConfirmation
 from bot.chat.forms import REASON, TYPED
 from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
 from bot.i18n import _, gettext_lazy
-from bot.platforms.discord.channels import MessageRef
 from bot.platforms.discord.markdown import break_links, escape, shorten_label, utf16_length
+from bot.platforms.discord.rest import MessageRef
 from bot.rendering.text_safety import single_line, strip_control
 
 ASK = "cs.ask"

@@ -31,12 +31,21 @@ from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Notice
 from bot.errors import DeliveryFailed
 from bot.i18n import gettext_lazy
-from bot.platforms.discord.channels import channel_id_of, direct_channel, open_thread
 from bot.platforms.discord.components import NONCE, View, to_custom_id
 from bot.platforms.discord.markdown import escape, truncate
 from bot.platforms.discord.message_layout import CommandReply, command_reply, layout, message_body, note_layout
 from bot.platforms.discord.modals import fits_in_modal, form_modal
-from bot.platforms.discord.rest import NO_REPLIES, UNKNOWN_MESSAGE, DiscordApiError, FileUpload, Rest, map_errors
+from bot.platforms.discord.rest import (
+    NO_REPLIES,
+    UNKNOWN_MESSAGE,
+    DiscordApiError,
+    FileUpload,
+    Rest,
+    channel_id_of,
+    direct_channel,
+    map_errors,
+    open_thread,
+)
 
 log = logging.getLogger(__name__)
 

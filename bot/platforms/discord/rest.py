@@ -1,4 +1,5 @@
-"""Client of Discord's REST API: logged in without a gateway connection, every failure a DeliveryFailed.
+"""Client of Discord's REST API: logged in without a gateway connection, every failure a DeliveryFailed; and references
+of channels, threads and messages.
 
 Files of users are downloaded when the model needs them. URLs of Discord expire, so an attachment is identified by its
 channel, its message and its own id. Its bytes are loaded without the bot's token.
@@ -25,11 +26,14 @@ import discord
 import discord.http
 
 from bot.chat.http import FileSource, HttpSession, check_size, download, file_name
-from bot.domain.conversations import Attachment
+from bot.domain.conversations import Attachment, ConversationKey
 from bot.domain.metrics import MetricSink, PlatformLimited, null_sink
 from bot.errors import DeliveryFailed, NotFound
 from bot.i18n import gettext_lazy
+from bot.platforms.discord.markdown import utf16_length
+from bot.rendering.text_safety import ELLIPSIS, single_line
 
+PLATFORM = "discord"
 API_URL = "https://discord.com/api/v10"
 LONGEST_PAUSE = 30.0
 """Seconds of a 429 that are waited out: discord.py's minimum."""
@@ -37,6 +41,14 @@ ANSWER_SECONDS = 45.0
 """Seconds of one call with all retries, less than the engine's 60 seconds for a delivery."""
 USER_INSTALL = "1"
 """Installation of the app by a user for themselves ("Application Integration Types"); 0 is that in a guild."""
+ROLE = "discord-role:"
+"""A role as settings and profiles name it: `discord-role:` and the role's id."""
+CHANNELS_URL = "https://discord.com/channels"
+LONGEST_NAME = 100
+UNNAMED = gettext_lazy("Question")
+_MARKDOWN_MARKS = re.compile(r"^(?:\s*(?:[>#*+-]|-#|\d+[.)]))+\s+|[*_~`|]{2,}|(?<!\w)[*_`](?=\w)|(?<=\w)[*_`](?!\w)")
+_FILE_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
+_ATTACHMENT_ID = re.compile(r"([0-9]{1,20}):([0-9]{1,20}):([0-9]{1,20})")
 _LIBRARY = ("discord.client", "discord.gateway", "discord.http", "discord.state", "discord.webhook.async_")
 
 # -------------------- errors
@@ -54,6 +66,7 @@ INVALID_BODY = 50035
 NO_REPLIES = 160002
 """Code for a reply without the permission to read the original message."""
 ARCHIVED = 50083
+THREAD_EXISTS = 160004
 
 NEW_TOKEN = gettext_lazy("make a new token on the Bot page of the application and set DISCORD_TOKEN")
 LET_IT_IN = gettext_lazy(
@@ -339,7 +352,7 @@ class _Discreet(logging.Filter):
 def _quieten(log: logging.Logger) -> None:
     """Log warnings only, because the library logs whole messages at lower levels."""
     log.setLevel(logging.WARNING)
-    if not any(isinstance(each, _Discreet) for each in log.filters):
+    if not any(isinstance(existing, _Discreet) for existing in log.filters):
         log.addFilter(_Discreet())
 
 
@@ -370,8 +383,7 @@ class FileUpload:
         return discord.File(io.BytesIO(self.data), filename=self.name)
 
 
-_ID = re.compile(r"([0-9]{1,20}):([0-9]{1,20}):([0-9]{1,20})")
-_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
+# -------------------- files of users
 
 
 def attachment_id(channel: str, message: str, attachment: str) -> str:
@@ -383,12 +395,12 @@ async def fetch_file(rest: Rest, attachment: Attachment) -> bytes:
     """Download a file. Raises NotFound if it is missing or not readable, DeliveryFailed if the download failed."""
     check_size(attachment)
     url = await _find_url(rest, attachment)
-    return await download(rest.session, url, attachment, FileSource("Discord", _HOSTS, rest.url))
+    return await download(rest.session, url, attachment, FileSource("Discord", _FILE_HOSTS, rest.url))
 
 
 async def _find_url(rest: Rest, attachment: Attachment) -> str:
     """Return the current URL of an attachment."""
-    match = _ID.fullmatch(attachment.id)
+    match = _ATTACHMENT_ID.fullmatch(attachment.id)
     if match is None:
         raise NotFound(gettext_lazy("{file} is none of Discord's.", file=file_name(attachment)))
     channel, message, own = match.groups()
@@ -403,3 +415,144 @@ async def _find_url(rest: Rest, attachment: Attachment) -> str:
     if not url:
         raise NotFound(gettext_lazy("{file} is gone.", file=file_name(attachment)))
     return url
+
+
+# -------------------- channels, threads and messages
+# A thread opened at a message has that message's id, and there is never a second one (160004): opening twice, in two
+# processes or after a crash, ends in the same conversation.
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRef:
+    """One message: the channel or thread it stands in, and its id there."""
+
+    channel: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.channel}:{self.message}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Parse the text form; return None if it is invalid."""
+        match = re.fullmatch(r"([0-9]{1,20}):([0-9]{1,20})", text)
+        return cls(*match.groups()) if match is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelRef:
+    """A channel with a conversation. `server` is empty in a direct conversation, `thread` and `thread_name` outside of
+    threads; `opens_threads` is True if the bot may open a thread at a message there and write in it.
+    """
+
+    server: str
+    channel: str
+    thread: str = ""
+    opens_threads: bool = False
+    thread_name: str = ""
+
+    @property
+    def direct(self) -> bool:
+        """True for a direct conversation with the bot."""
+        return not self.server
+
+    def post_title(self, message: str) -> str:
+        """Return the title of a post in a forum if this is its first message, which has the id of the thread."""
+        return self.thread_name if message == self.thread else ""
+
+    @property
+    def place(self) -> str:
+        """Id of the channel or thread that contains the messages."""
+        return self.thread or self.channel
+
+
+def conversation(server: str, channel: str, thread: str = "") -> ConversationKey:
+    """Return the key of a thread, or of the channel if `thread` is empty. `server` is the id of the guild. A direct
+    conversation belongs to the user's guild, and its channel is the direct channel.
+    """
+    return ConversationKey(PLATFORM, server, channel, thread)
+
+
+def channel_id_of(key: ConversationKey) -> str:
+    """Return the channel or thread that a conversation is delivered to. A thread has the id of its first message."""
+    return key.thread or key.channel
+
+
+def message_url(server: str, ref: MessageRef) -> str:
+    """Return the URL of a message; `server` is empty for one in no guild."""
+    return f"{CHANNELS_URL}/{server or '@me'}/{ref.channel}/{ref.message}"
+
+
+def message_key(message: str) -> str:
+    """Return the key that deduplicates a message; ids are unique in all of Discord."""
+    return f"{PLATFORM}:{message}"
+
+
+def from_channel(channel: Any) -> ChannelRef | None:
+    """Return the location of a library channel, or None if only its id is known."""
+    match channel:
+        case discord.DMChannel():
+            return ChannelRef("", str(channel.id))
+        case discord.Thread():
+            name = single_line(channel.name, LONGEST_NAME)
+            return ChannelRef(str(channel.guild.id), str(channel.parent_id), str(channel.id), thread_name=name)
+        case discord.TextChannel():
+            return ChannelRef(str(channel.guild.id), str(channel.id), opens_threads=_may_open(channel))
+        case discord.abc.GuildChannel():
+            return ChannelRef(str(channel.guild.id), str(channel.id))
+        case _:
+            return None
+
+
+async def fetch_channel(rest: Rest, channel: str) -> ChannelRef | None:
+    """Return the location of a channel by its id, without the bot's permissions there; None for other text and for a
+    channel without messages. Raises DeliveryFailed.
+    """
+    if not channel.isdecimal():
+        return None
+    async with rest.request(gettext_lazy("look at a channel")) as client:
+        return from_channel(await client.fetch_channel(int(channel)))
+
+
+def _may_open(channel: discord.TextChannel) -> bool:
+    # The bot's own member is the one that is always kept, and its changes are told without the Members intent.
+    me: discord.Member | None = channel.guild.me  # None while the server has not been described
+    may = channel.permissions_for(me) if me is not None else discord.Permissions.none()
+    return may.view_channel and may.create_public_threads and may.send_messages_in_threads
+
+
+async def open_thread(rest: Rest, channel: str, message: str, question: str) -> str:
+    """Open a thread at a message, named after its text, and return its id; empty if the bot may open none. Raises
+    DeliveryFailed if the result is unknown or the message is missing.
+    """
+    try:
+        async with rest.request(gettext_lazy("open a thread")) as client:
+            await client.http.start_thread_with_message(
+                int(channel), int(message), name=thread_name(question), auto_archive_duration=1440
+            )
+    except DiscordApiError as refusal:
+        if refusal.code == THREAD_EXISTS:
+            return message
+        if refusal.permanent and refusal.status != 401 and refusal.code != UNKNOWN_MESSAGE:
+            return ""
+        raise
+    return message
+
+
+async def direct_channel(rest: Rest, user: str) -> str:
+    """Return the id of the direct channel, opening it if needed. Raises DeliveryFailed."""
+    async with rest.request(gettext_lazy("write to somebody")) as client:
+        return str((await client.create_dm(discord.Object(int(user)))).id)
+
+
+def thread_name(question: str) -> str:
+    """Return the name of a message's thread, from plain text without mentions. Never empty."""
+    lines = (_MARKDOWN_MARKS.sub("", line) for line in question.splitlines())
+    line = next((name for line in lines if (name := single_line(line, LONGEST_NAME * 2)).strip(" `*_~|>#-")), "")
+    if utf16_length(line) <= LONGEST_NAME:
+        return line or str(UNNAMED)
+    beginning = line[:LONGEST_NAME]
+    while utf16_length(beginning) > LONGEST_NAME:
+        beginning = beginning[:-1]
+    whole_words, _, _ = beginning.rpartition(" ")
+    return (whole_words.rstrip(" ,.;:-") or beginning[:-1]) + ELLIPSIS

@@ -19,7 +19,6 @@ import discord
 from bot.chat.delivery import MessageOwner, require_ref
 from bot.errors import DeliveryFailed
 from bot.i18n import gettext_lazy
-from bot.platforms.discord.channels import PLATFORM, ROLE, MessageRef, channel_id_of
 from bot.platforms.discord.components import NONCE, OutgoingMessage, custom_ids, encode
 from bot.platforms.discord.rest import (
     ANSWER_SECONDS,
@@ -27,12 +26,16 @@ from bot.platforms.discord.rest import (
     INVALID_BODY,
     MISSING_PERMISSIONS,
     NO_REPLIES,
+    PLATFORM,
+    ROLE,
     TOO_LARGE,
     TOO_OLD_TO_EDIT,
     UNKNOWN_MESSAGE,
     DiscordApiError,
     DiscordConnectionError,
+    MessageRef,
     Rest,
+    channel_id_of,
 )
 from bot.rendering.timeline import StopTurnAction
 

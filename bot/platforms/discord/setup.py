@@ -9,11 +9,11 @@ from uuid import uuid4
 
 import discord
 
-from bot.chat.first_message import FirstMessageOwner, first_message
-from bot.platforms.discord.channels import conversation
+from bot.chat.delivery import NoticeOwner
+from bot.chat.home_message import first_message
 from bot.platforms.discord.diagnostics import PERMISSIONS, missing
 from bot.platforms.discord.message_layout import outgoing_message
-from bot.platforms.discord.rest import Rest
+from bot.platforms.discord.rest import Rest, conversation
 from bot.platforms.discord.sending import DiscordMessages
 
 PORTAL = "https://discord.com/developers/applications"
@@ -107,6 +107,6 @@ async def find_members(rest: Rest, server: str, text: str) -> Sequence[Member]:
 async def post_first_message(rest: Rest, server: str, channel: str) -> str:
     """Post the first message in a channel, and return its ref. Raises DeliveryFailed."""
     identity = await rest.identity()
-    owner = FirstMessageOwner(f"setup:{uuid4().hex}", conversation(server, channel), time())
+    owner = NoticeOwner(f"setup:{uuid4().hex}", conversation(server, channel), time())
     message = outgoing_message(first_message(identity.name, commands=True))
     return await DiscordMessages(rest).create(owner, replace(message, place=channel), "")

@@ -22,8 +22,7 @@ from bot.domain.conversations import Member
 from bot.domain.locales import UNKNOWN, Locale, language_tag
 from bot.errors import DeliveryFailed
 from bot.i18n import gettext_lazy
-from bot.platforms.discord.channels import PLATFORM, ROLE
-from bot.platforms.discord.rest import DiscordApiError, Rest
+from bot.platforms.discord.rest import PLATFORM, ROLE, DiscordApiError, Rest
 from bot.ports.platform import DirectoryEntry
 from bot.rendering.text_safety import single_line
 

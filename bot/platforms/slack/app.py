@@ -13,6 +13,7 @@ from time import time
 from weakref import WeakKeyDictionary, WeakSet
 
 from bot.chat.card_messages import NO_MEMBER, OPEN_CARD, card_slots, remote_approvals
+from bot.chat.context import Lookups
 from bot.chat.delivery import ChannelMessages, ChannelSender, MessageOwner, RemoteMessage, TurnDelivery
 from bot.chat.listener_leases import ListenerLease
 from bot.chat.message_model import Message
@@ -26,20 +27,39 @@ from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, T
 from bot.engine.locales import LocaleResolver
 from bot.errors import DeliveryFailed, SettingsError
 from bot.i18n import gettext_lazy
-from bot.platforms.slack.activity import SlackActivity
 from bot.platforms.slack.blocks import OutgoingMessage, defuse_mentions, escape
-from bot.platforms.slack.channels import PLATFORM, MessageRef, conversation, direct_channel
-from bot.platforms.slack.context import SlackLookups
-from bot.platforms.slack.files import fetch_file, share_file
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.message_blocks import CALLS_A_CARD, SentCards, outgoing_message, remote_cards, turn_messages
 from bot.platforms.slack.messages import NameResolver, read_conversation
 from bot.platforms.slack.rate_limits import RateLimiter
-from bot.platforms.slack.sending import SlackMessages, Stream, Streaming, StreamManager, StreamSession, streams
-from bot.platforms.slack.token_renewal import AppCredentials, TokenRenewal
+from bot.platforms.slack.sending import (
+    SlackActivity,
+    SlackMessages,
+    Stream,
+    Streaming,
+    StreamManager,
+    StreamSession,
+    streams,
+)
 from bot.platforms.slack.users import UserDirectory
-from bot.platforms.slack.web_api import API_URL, LOCKED_OUT, SlackWebApiError, WebApi
-from bot.platforms.slack.workspaces import InstalledWorkspaces, SlackWorkspace, SlackWorkspaces
+from bot.platforms.slack.web_api import (
+    API_URL,
+    LOCKED_OUT,
+    PLATFORM,
+    MessageRef,
+    SlackWebApiError,
+    WebApi,
+    conversation,
+    direct_channel,
+    fetch_file,
+)
+from bot.platforms.slack.workspaces import (
+    AppCredentials,
+    InstalledWorkspaces,
+    SlackWorkspace,
+    SlackWorkspaces,
+    TokenRenewal,
+)
 from bot.ports import InstallationStore, Leases, Quotas
 from bot.ports.platform import DirectoryEntry, PostedText
 from bot.rendering.timeline import ToolFile
@@ -118,7 +138,7 @@ class SlackTurnMessages:
     ) -> str:
         """Upload a file of a tool. Its ref is Slack's id."""
         thread = turn.conversation
-        return await share_file(self._api, thread.channel, thread.thread, file.name, await file.read())
+        return await self._api.upload(thread.channel, thread.thread, file.name, await file.read())
 
     async def finish(self, view: TurnView) -> None:
         """End the stream of a turn that has ended, and record which turns are active."""
@@ -492,7 +512,7 @@ class SlackApp:
         app_token: str = "",
         signing_secret: str = "",
         audience: AudiencePolicy | None = None,
-        records: SlackLookups | None = None,
+        records: Lookups | None = None,
         backfill_lease: Callable[[str], ListenerLease] | None = None,
     ) -> SlackListener:
         """Return the listener: Socket Mode with an app token, HTTP (`SlackListener.hook`) with a signing secret.

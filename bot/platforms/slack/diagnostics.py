@@ -19,15 +19,12 @@ from bot.domain.health import Check, CheckStatus
 from bot.domain.installations import Installation
 from bot.errors import CountersignError, DeliveryFailed, NotFound
 from bot.i18n import _, gettext_lazy
-from bot.platforms.slack.activity import EYES, SET_STATUS
 from bot.platforms.slack.blocks import OutgoingMessage
-from bot.platforms.slack.channels import MessageRef, conversation, direct_channel
-from bot.platforms.slack.files import share_file
 from bot.platforms.slack.listener import socket_url
 from bot.platforms.slack.manifest import scopes_without
 from bot.platforms.slack.message_blocks import outgoing_message
-from bot.platforms.slack.sending import LATEST, NOT_AVAILABLE, SlackMessages
-from bot.platforms.slack.web_api import Identity, SlackWebApiError, WebApi
+from bot.platforms.slack.sending import EYES, LATEST, NOT_AVAILABLE, SET_STATUS, SlackMessages
+from bot.platforms.slack.web_api import Identity, MessageRef, SlackWebApiError, WebApi, conversation, direct_channel
 from bot.rendering.text_safety import single_line
 
 WITHOUT_SCOPE = frozenset(
@@ -437,7 +434,7 @@ class SlackLiveCheck:
 
     async def share(self, thread: ConversationKey, name: str, content: bytes) -> str:
         """Share a file in a thread, and return its id."""
-        return await share_file(self._api, thread.channel, thread.thread, name, content)
+        return await self._api.upload(thread.channel, thread.thread, name, content)
 
     async def unshare(self, file: str) -> None:
         """Delete a file. Raises NotFound if it is gone."""

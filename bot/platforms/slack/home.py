@@ -1,4 +1,6 @@
-"""Slack's Home tab: it is published when a user opens it, and refreshed while it may be open."""
+"""The bot's own tabs: Home, published when a user opens it and refreshed while it may be open, and the prompts that are
+suggested in the pane of the agent.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +9,23 @@ import hashlib
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic, time
+from typing import Any
 
 from bot.chat.home_message import Home, home_message
 from bot.chat.users import AudiencePolicy
-from bot.domain.conversations import Member
+from bot.domain.conversations import ConversationKey, Member
 from bot.domain.locales import Locale, use_locale
 from bot.engine.locales import LocaleResolver
-from bot.errors import CountersignError
+from bot.errors import CountersignError, DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.platforms.slack.message_blocks import message_blocks
 from bot.platforms.slack.modals import View
 from bot.platforms.slack.users import UserDirectory
-from bot.platforms.slack.web_api import WebApi
+from bot.platforms.slack.web_api import WebApi, conversation, direct_channel
+from bot.rendering.text_safety import single_line
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +34,14 @@ OPEN_SECONDS = 3600.0
 MOST = 25
 """Number of tabs that are refreshed, the most recently opened ones."""
 MAKING_SECONDS = 15.0
+SET_PROMPTS = "assistant.threads.setSuggestedPrompts"
+USUAL_PROMPTS = (
+    gettext_lazy("What can you do for me here?"),
+    gettext_lazy("Which tools can you use, and which of them need an approval?"),
+)
+"""Prompts of a profile without any."""
+MOST_PROMPTS = 4
+PROMPT_TITLE = 60
 
 
 def home_view(home: Home) -> View:
@@ -134,3 +147,77 @@ class HomeRefresher:
 def _digest(home: Home) -> str:
     """Return a digest of a tab's content, without the time it was built."""
     return hashlib.sha256(json.dumps(home_view(replace(home, now=0.0)), sort_keys=True).encode()).hexdigest()
+
+
+# -------------------- suggested prompts
+# Slack reports that the pane of the agent was opened (`app_home_opened` with the tab `messages`), that its user looks
+# at something else (`app_context_changed`), and for apps with the older surface a new thread
+# (`assistant_thread_started`).
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedPane:
+    """A pane that is open: its user, its direct channel, empty if unknown, and its thread, empty under agent view."""
+
+    user: str
+    channel: str = ""
+    thread: str = ""
+
+
+def opened_pane(event: Mapping[str, Any]) -> OpenedPane | None:
+    """Return the pane of an event; None for any other event."""
+    match event:
+        case {"type": "app_home_opened", "tab": "messages", "user": str(user), "channel": str(channel)}:
+            return OpenedPane(user, channel)
+        case {"type": "app_context_changed", "user": str(user)}:
+            place = str(event.get("channel") or "")
+            return OpenedPane(user, place if place.startswith("D") else "")
+        case {
+            "type": "assistant_thread_started",
+            "assistant_thread": {"user_id": str(user), "channel_id": str(channel), "thread_ts": str(thread)},
+        }:
+            return OpenedPane(user, channel, thread)
+        case _:
+            return None
+
+
+class SuggestedPrompts:
+    """Shows the prompts of the profile. `find` returns those of a conversation; None suggests the usual ones."""
+
+    def __init__(
+        self,
+        api: WebApi,
+        people: UserDirectory,
+        audience: AudiencePolicy,
+        find: Callable[[ConversationKey], Sequence[str]] | None,
+        locales: LocaleResolver,
+    ) -> None:
+        self._api = api
+        self._people = people
+        self._audience = audience
+        self._find = find
+        self._locales = locales
+
+    async def show(self, pane: OpenedPane) -> None:
+        """Show the prompts in a pane, unless its user gets no answers. Raises CountersignError."""
+        member = await self._people.member(pane.user)
+        if self._audience.rejection(member):
+            return
+        channel = pane.channel or await direct_channel(self._api, pane.user)
+        where = conversation((await self._api.identity()).team, channel, pane.thread)
+        prompts = self._find(where) if self._find is not None else ()
+        if not prompts:
+            with use_locale(await self._locales.for_user(member.author, member.locale, where)):
+                prompts = tuple(map(str, USUAL_PROMPTS))
+        try:
+            await self._api.edit(
+                SET_PROMPTS,
+                channel_id=channel,
+                thread_ts=pane.thread or None,
+                prompts=[
+                    {"title": single_line(prompt, PROMPT_TITLE), "message": str(prompt)}
+                    for prompt in prompts[:MOST_PROMPTS]
+                ],
+            )
+        except DeliveryFailed as failure:
+            log.info("no prompts suggested: %s", failure)

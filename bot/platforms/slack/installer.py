@@ -34,10 +34,8 @@ from bot.domain.installations import (
 )
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed
 from bot.i18n import _
-from bot.platforms.slack.channels import PLATFORM
-from bot.platforms.slack.token_renewal import AppCredentials, read_token, request_token
-from bot.platforms.slack.web_api import SlackWebApiError, WebApi
-from bot.platforms.slack.workspaces import SlackWorkspaces
+from bot.platforms.slack.web_api import PLATFORM, SlackWebApiError, WebApi
+from bot.platforms.slack.workspaces import AppCredentials, SlackWorkspaces, read_token, request_token
 from bot.ports import InstallationStore
 
 log = logging.getLogger(__name__)

@@ -16,13 +16,22 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
-from bot.chat.actions import Action, OpenConfirmation, OpenDenyForm, OpenForm, PendingActions
+from bot.chat.actions import (
+    FORM_EXPIRED,
+    TOO_MANY_REQUESTS,
+    Action,
+    InteractionRejected,
+    OpenConfirmation,
+    OpenDenyForm,
+    OpenForm,
+    PendingActions,
+)
 from bot.chat.command_runner import CommandRunner
+from bot.chat.context import ChatContext
 from bot.chat.forms import ConfirmationSubmitted, FormSubmitted, Submission
 from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction, Viewer
 from bot.chat.message_handler import split_args
 from bot.chat.message_model import Message
-from bot.chat.rejection_messages import FORM_EXPIRED, TOO_MANY_REQUESTS, InteractionRejected
 from bot.domain.approvals import Portion
 from bot.domain.commands import WHOLE_TEXT, Form, Reply
 from bot.domain.conversations import ConversationKey
@@ -30,7 +39,6 @@ from bot.domain.locales import use_locale
 from bot.domain.turns import ToolStep
 from bot.errors import DeliveryFailed
 from bot.i18n import _, gettext_lazy
-from bot.platforms.slack.activity import SuggestedPrompts, opened_pane
 from bot.platforms.slack.blocks import (
     BUTTON_VALUE,
     LINK_PRESSED,
@@ -42,9 +50,7 @@ from bot.platforms.slack.blocks import (
     fallback,
     fallback_text,
 )
-from bot.platforms.slack.channels import PLATFORM, ChannelRef, conversation, direct_channel, is_member
-from bot.platforms.slack.context import PlatformContext
-from bot.platforms.slack.home import HomeRefresher
+from bot.platforms.slack.home import HomeRefresher, SuggestedPrompts, opened_pane
 from bot.platforms.slack.message_blocks import command_reply, message_blocks
 from bot.platforms.slack.messages import MentionResolver, to_plain_text
 from bot.platforms.slack.modals import (
@@ -68,8 +74,8 @@ from bot.platforms.slack.responders import (
     send_private,
     text_message,
 )
-from bot.platforms.slack.users import resolve_mentions, resolve_reply_mentions
-from bot.platforms.slack.web_api import WebApi
+from bot.platforms.slack.users import UserDirectory, resolve_mentions, resolve_reply_mentions
+from bot.platforms.slack.web_api import PLATFORM, ChannelRef, WebApi, conversation, direct_channel, is_member
 from bot.rendering.text_safety import single_line
 
 log = logging.getLogger(__name__)
@@ -86,6 +92,15 @@ ASK = "cs.ask"
 QUESTION = "question"
 LONGEST_QUOTE = 1_500
 RECENT_TURNS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformContext(ChatContext):
+    """Dependencies of the handlers of one workspace."""
+
+    api: WebApi
+    people: UserDirectory
+
 
 Answer = Mapping[str, Any]
 """Response to a submission; an empty one closes the modal."""

@@ -31,19 +31,17 @@ from slack_sdk.signature import SignatureVerifier
 
 from bot.chat.backfill import MOST_MESSAGES, Backfill, MissedPeriod
 from bot.chat.background_tasks import BackgroundTasks, retry_until_available
-from bot.chat.context import with_card_forms
+from bot.chat.context import Lookups, with_card_forms
 from bot.chat.listener_leases import ListenerLease
 from bot.chat.message_handler import MessageHandler
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import ListenerStatus
-from bot.errors import CountersignError, DatabaseUnavailable, DeliveryFailed, SettingsError
+from bot.errors import CountersignError, DeliveryFailed, SettingsError
 from bot.i18n import gettext_lazy
 from bot.logs import in_context
-from bot.platforms.slack.channels import PLATFORM, ChannelRef
-from bot.platforms.slack.context import PlatformContext, SlackLookups
 from bot.platforms.slack.home import HomeRefresher
-from bot.platforms.slack.interactions import SlackInteractions
+from bot.platforms.slack.interactions import PlatformContext, SlackInteractions
 from bot.platforms.slack.messages import (
     SlackMessage,
     SlackMessagePlatform,
@@ -52,9 +50,16 @@ from bot.platforms.slack.messages import (
     parse_event,
     parse_message,
 )
-from bot.platforms.slack.token_renewal import INSTALL_AGAIN
-from bot.platforms.slack.web_api import LOCKED_OUT, Identity, SlackWebApiError, WebApi, library_log
-from bot.platforms.slack.workspaces import SlackWorkspace, SlackWorkspaces
+from bot.platforms.slack.web_api import (
+    LOCKED_OUT,
+    PLATFORM,
+    ChannelRef,
+    Identity,
+    SlackWebApiError,
+    WebApi,
+    library_log,
+)
+from bot.platforms.slack.workspaces import INSTALL_AGAIN, SlackWorkspace, SlackWorkspaces, retry_until_stored
 from bot.ports import Commands, EngineApi
 
 MOST_CHANNELS = 30
@@ -413,7 +418,7 @@ class WorkspaceReceiver:
             SlackMissedMessages(self.workspace.api),
             self.handlers.messages,
             engine,
-            self._platform.records.engaged,
+            self._platform.records.active_conversations,
         )
 
 
@@ -554,18 +559,6 @@ class WorkspaceReceivers:
             self._workspaces.own = None
 
 
-async def retry_until_stored(call: Callable[[], Awaitable[None]]) -> None:
-    """Call again while the database is unavailable."""
-
-    async def attempt() -> None:
-        try:
-            await call()
-        except DatabaseUnavailable as error:
-            raise DeliveryFailed(error.cause, error.fix) from error
-
-    await retry_until_available(attempt, "the database")
-
-
 # -------------------- listener
 
 
@@ -585,7 +578,7 @@ class SlackListener:
         app_token: str = "",
         signing_secret: str = "",
         audience: AudiencePolicy | None = None,
-        records: SlackLookups | None = None,
+        records: Lookups | None = None,
         backfill_lease: Callable[[str], ListenerLease] | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
@@ -598,7 +591,7 @@ class SlackListener:
         self._app_api = app_api
         self._app_token = app_token
         self._audience = audience or AudiencePolicy()
-        self._records = records or SlackLookups()
+        self._records = records or Lookups()
         self._backfill_lease = backfill_lease
         self._clock = clock
         self.hook = EventsEndpoint(signing_secret) if signing_secret else None

@@ -52,6 +52,7 @@ from bot.platforms.slack.blocks import (
     CommandReply,
     Element,
     OutgoingMessage,
+    RichTextBuilder,
     button,
     buttons,
     channel,
@@ -78,9 +79,8 @@ from bot.platforms.slack.blocks import (
     user_group,
     words,
 )
-from bot.platforms.slack.channels import MessageRef
-from bot.platforms.slack.rich_text import RichTextBuilder
 from bot.platforms.slack.users import GROUP
+from bot.platforms.slack.web_api import MessageRef
 from bot.rendering.approval_card import argument_lines
 from bot.rendering.markdown import SizeLimit, split, text_weight
 from bot.rendering.text_columns import columns

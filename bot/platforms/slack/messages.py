@@ -19,19 +19,18 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
+from bot.chat.backfill import conversation_texts
 from bot.chat.message_handler import EarlierMessages, IncomingMessage, Location, PlatformFacts, ThreadMessage
 from bot.chat.message_model import Message
-from bot.chat.thread_history import conversation_texts
 from bot.chat.turn_messages import split_mark
 from bot.domain.conversations import Attachment, ConversationKey, Member
 from bot.domain.turns import MessageRefs
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import CommandReply, fallback, fallback_text
-from bot.platforms.slack.channels import ChannelRef, MessageRef, conversation, message_keys
 from bot.platforms.slack.message_blocks import message_blocks
 from bot.platforms.slack.responders import send_ephemeral, text_message
 from bot.platforms.slack.users import UserDirectory
-from bot.platforms.slack.web_api import Identity, WebApi
+from bot.platforms.slack.web_api import ChannelRef, Identity, MessageRef, WebApi, conversation, message_keys
 from bot.ports.platform import PostedText
 from bot.rendering.text_safety import single_line
 

@@ -25,10 +25,8 @@ from bot.domain.conversations import InboundMessage
 from bot.errors import DeliveryFailed
 from bot.i18n import gettext_lazy
 from bot.platforms.slack.blocks import CommandReply, defuse_mentions, escape
-from bot.platforms.slack.channels import ChannelRef
-from bot.platforms.slack.files import upload
 from bot.platforms.slack.message_blocks import command_reply
-from bot.platforms.slack.web_api import SlackWebApiError, WebApi
+from bot.platforms.slack.web_api import ChannelRef, SlackWebApiError, WebApi, direct_channel
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +139,11 @@ class CommandResponder:
 
     async def share(self, file: ReplyFile, *, private: bool) -> None:
         """Upload a file. Raises DeliveryFailed."""
-        await upload(self._api, self._target.ref, file, private=private)
+        ref = self._target.ref
+        channel, thread = ref.channel, ref.thread
+        if private and not ref.direct:
+            channel, thread = await direct_channel(self._api, ref.user), ""
+        await self._api.upload(channel, thread, file.name, file.text.encode())
 
     async def start_thread(self, message: InboundMessage) -> str:
         """Post the message that starts a public thread. Raises DeliveryFailed."""

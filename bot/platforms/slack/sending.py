@@ -1,4 +1,5 @@
-"""Delivery of a turn's messages: post once, edit afterwards, stream while the model writes.
+"""Delivery of a turn's messages: post once, edit afterwards, stream while the model writes; with the status and title
+of its thread, and a reaction to its question.
 
 Messages unfurl no links. The metadata of a post names its turn and message, so that it can be found in the thread.
 
@@ -27,9 +28,8 @@ from bot.domain.turns import MessageRefs, StepStatus, ToolStep, Turn, TurnStatus
 from bot.errors import DeliveryFailed
 from bot.i18n import _, gettext_lazy
 from bot.platforms.slack.blocks import TASK_TEXT, OutgoingMessage
-from bot.platforms.slack.channels import MessageRef
 from bot.platforms.slack.message_blocks import ANSWER_LIMITS
-from bot.platforms.slack.web_api import SlackConnectionError, SlackWebApiError, WebApi
+from bot.platforms.slack.web_api import MessageRef, SlackConnectionError, SlackWebApiError, WebApi
 from bot.rendering.approval_card import call_title
 from bot.rendering.markdown import sanitize, sanitize_partial, text_weight
 from bot.rendering.text_safety import ELLIPSIS, single_line
@@ -43,10 +43,19 @@ LATEST = 200
 MOST_PAGES = 5
 LONGEST_TEXT = 3_990
 """Bytes of `text` in an edit, with room for an ellipsis. Slack names 4,000 without a unit."""
+SET_STATUS = "assistant.threads.setStatus"
+RENAME = "agents.sessions.rename"
+EYES = "eyes"
+STATUS_LIMIT = 100
+TITLE_LIMIT = 60
+STATUS_SECONDS = 90.0
+"""Seconds after which an unchanged status is sent again: Slack clears it after two minutes."""
+MOST_STATUSES = 1000
 _HALF_ENTITY = re.compile(r"&[a-z]{0,3}$")
 _GONE = frozenset({"message_not_found", "cant_update_message", "edit_window_closed"})
 _UNCLEAR = frozenset({"internal_error", "fatal_error", "request_timeout", "service_unavailable"})
 """Slack's own words for: something of it may have happened."""
+_DONE = frozenset({"already_reacted", "no_reaction", "message_not_found"})
 _TOO_MUCH = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_too_long", "msg_blocks_too_long"})
 
 
@@ -515,3 +524,81 @@ def _record_sent(growing: _Growing, stream: Stream) -> None:
 def _kind(conversation: ConversationKey) -> str:
     """Return the conversation type: streaming may work in direct conversations only."""
     return conversation.channel[:1]
+
+
+# -------------------- activity
+# All of it is optional: a method that a workspace or the app's scopes forbid is tried once, logged once, and left out.
+
+
+class SlackActivity:
+    """Statuses, titles and reactions of one workspace. No method raises."""
+
+    def __init__(self, api: WebApi, clock: Callable[[], float] = monotonic) -> None:
+        self._api = api
+        self._clock = clock
+        self._unable: set[str] = set()
+        self._shown: OrderedDict[str, tuple[str, float]] = OrderedDict()
+
+    async def show_activity(self, view: TurnView, text: str, *, is_shown: bool) -> bool:
+        """Set the status of the turn's thread, unless a message shows the same. Slack clears it when a message is
+        posted there. Return False if Slack shows no status there.
+        """
+        turn, thread = view.turn, view.turn.conversation
+        if is_shown or not thread.thread:
+            return is_shown
+        status = _("is {activity}", activity=f"{text[:1].lower()}{text[1:]}")
+        last, at = self._shown.get(turn.id, ("", 0.0))
+        if status == last and self._clock() - at < STATUS_SECONDS:
+            return True
+        self._remember(turn.id, status)
+        kind = thread.channel[:1]
+        where = {"channel_id": thread.channel, "thread_ts": thread.thread}
+        is_set = await self._try(SET_STATUS, kind, **where, status=f"{single_line(status, STATUS_LIMIT)}…")
+        if is_set and not last and kind == "D" and turn.seq == 1:
+            await self._try(RENAME, kind, **where, title=_thread_title(turn))
+        return is_set
+
+    async def acknowledge(self, turn: Turn) -> None:
+        """React to the question of a turn."""
+        await self._react("reactions.add", turn)
+
+    async def withdraw(self, turn: Turn) -> None:
+        """Remove the reaction."""
+        await self._react("reactions.remove", turn)
+
+    async def _react(self, method: str, turn: Turn) -> None:
+        question = MessageRef.parse(turn.question.message_id)
+        if question is not None:
+            await self._try(method, "", channel=question.channel, timestamp=question.ts, name=EYES)
+
+    async def _try(self, method: str, kind: str, **arguments: Any) -> bool:
+        """Call a method. Return False if it fails. One that the workspace does not allow in this kind of channel is not
+        called there again.
+        """
+        key = f"{method} {kind}"
+        if key in self._unable or not self._api.pacing.has_headroom(method):
+            return False
+        try:
+            await self._api.edit(method, **arguments)
+        except SlackWebApiError as refusal:
+            if refusal.code in _DONE:
+                return True
+            if refusal.code in NOT_AVAILABLE:
+                self._unable.add(key)
+            log.info("%s is left out: %s", method, refusal)
+            return False
+        except DeliveryFailed as failure:
+            log.info("%s failed: %s", method, failure)
+            return False
+        return True
+
+    def _remember(self, turn_id: str, status: str) -> None:
+        self._shown[turn_id] = (status, self._clock())
+        self._shown.move_to_end(turn_id)
+        while len(self._shown) > MOST_STATUSES:
+            self._shown.popitem(last=False)
+
+
+def _thread_title(turn: Turn) -> str:
+    """Return the title of a thread: its question, without the characters that Slack's clients misread."""
+    return single_line(turn.question.text.translate(str.maketrans(":/", "  ")), TITLE_LIMIT) or _("Question")

@@ -9,12 +9,12 @@ from time import time
 from typing import Any
 from uuid import uuid4
 
-from bot.chat.first_message import FirstMessageOwner, first_message
+from bot.chat.delivery import NoticeOwner
+from bot.chat.home_message import first_message
 from bot.errors import NotFound
-from bot.platforms.slack.channels import conversation
 from bot.platforms.slack.message_blocks import outgoing_message
 from bot.platforms.slack.sending import SlackMessages
-from bot.platforms.slack.web_api import SlackWebApiError, WebApi
+from bot.platforms.slack.web_api import SlackWebApiError, WebApi, conversation
 
 PAGE_SIZE = 200
 MAX_PAGES = 20
@@ -132,7 +132,7 @@ async def try_join(api: WebApi, channel: Channel) -> bool:
 async def post_first_message(api: WebApi, channel: str, *, commands: bool) -> str:
     """Post the first message in a channel, and return its ref. Raises DeliveryFailed."""
     identity = await api.identity()
-    owner = FirstMessageOwner(f"setup:{uuid4().hex}", conversation(identity.team, channel, ""), time())
+    owner = NoticeOwner(f"setup:{uuid4().hex}", conversation(identity.team, channel, ""), time())
     message = outgoing_message(first_message(identity.name, commands=commands))
     return await SlackMessages(api).create(owner, replace(message, place=channel), "")
 

@@ -25,8 +25,7 @@ from bot.domain.commands import Reply
 from bot.domain.conversations import Member
 from bot.domain.locales import UNKNOWN, Locale, language_tag, time_zone_name
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.channels import PLATFORM
-from bot.platforms.slack.web_api import Identity, SlackWebApiError, WebApi
+from bot.platforms.slack.web_api import PLATFORM, Identity, SlackWebApiError, WebApi
 from bot.ports.platform import DirectoryEntry
 from bot.rendering.text_safety import single_line
 

@@ -1,5 +1,5 @@
 """Client of Slack's Web API: one session, rate limits for every call, every failure a DeliveryFailed with a cause and a
-fix.
+fix; and references of channels, threads and messages.
 
 The only module that uses slack_sdk's client. Reading methods are sent as GET, writing ones as JSON. The error codes are
 those of the method reference at docs.slack.dev. No error contains a token or the text that was sent.
@@ -17,7 +17,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
@@ -28,8 +28,9 @@ from slack_sdk.http_retry.builtin_async_handlers import (
 )
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.chat.http import HttpSession
-from bot.errors import DeliveryFailed
+from bot.chat.http import FileSource, HttpSession, check_size, download, file_name
+from bot.domain.conversations import Attachment, ConversationKey
+from bot.errors import DeliveryFailed, NotFound
 from bot.i18n import gettext_lazy
 from bot.platforms.slack.blocks import (
     PLAIN_TEXT,
@@ -43,8 +44,11 @@ from bot.platforms.slack.blocks import (
 )
 from bot.platforms.slack.rate_limits import PATIENCE, RateLimiter
 from bot.rendering.text_columns import columns
+from bot.rendering.text_safety import single_line
 
 log = logging.getLogger(__name__)
+
+PLATFORM = "slack"
 
 REFUSALS = frozenset({"invalid_blocks", "invalid_blocks_format", "invalid_arguments"})
 """Codes for a layout that Slack does not take; `invalid_arguments` is that of a view."""
@@ -117,6 +121,8 @@ API_URL = "https://slack.com/api/"
 ANSWER_SECONDS = 20.0
 BUSY_SECONDS = 30.0
 """Pause after a 429 that names none."""
+_FILE_HOSTS = ("files.slack.com", "slack-files.com", "files-origin.slack.com")
+LONGEST_FILE_NAME = 200
 _SECRET = re.compile(r"(ticket=|xox[a-z]-|xapp-)[^\s'\"&]+")
 
 
@@ -387,6 +393,7 @@ class WebApi(HttpSession):
         because the file may have been shared. Raises DeliveryFailed.
         """
         await self.pacing.take("files.getUploadURLExternal")
+        name = single_line(name, LONGEST_FILE_NAME) or "file"
 
         async def share() -> Mapping[str, Any]:
             with map_errors("files.completeUploadExternal"):
@@ -458,6 +465,21 @@ class WebApi(HttpSession):
         return (data if isinstance(data, dict) else {}), answer.headers
 
 
+async def fetch_file(api: WebApi, attachment: Attachment) -> bytes:
+    """Download a file. Raises NotFound if it is missing or not readable, DeliveryFailed if the download failed."""
+    check_size(attachment)
+    try:
+        answer = await api.read("files.info", file=attachment.id.rpartition("/")[2])
+    except SlackWebApiError as error:
+        if error.code in ("file_not_found", "file_deleted"):
+            raise NotFound(gettext_lazy("{file} is gone.", file=file_name(attachment))) from error
+        raise
+    file = answer.get("file")
+    url = str(file.get("url_private_download") or file.get("url_private") or "") if isinstance(file, dict) else ""
+    source = FileSource("Slack", _FILE_HOSTS, api.url, api.bearer, gettext_lazy("add the scope files:read"))
+    return await download(api.session, url, attachment, source)
+
+
 def _code_of(error: Exception) -> str:
     return error.code if isinstance(error, SlackWebApiError) else ""
 
@@ -505,3 +527,78 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 def _scopes(headers: Mapping[str, str]) -> frozenset[str]:
     named = next((value for name, value in headers.items() if name.lower() == "x-oauth-scopes"), "")
     return frozenset(scope.strip() for scope in named.split(",") if scope.strip())
+
+
+# -------------------- channels, threads and messages
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRef:
+    """One message: its channel and its timestamp, which is its id there."""
+
+    channel: str
+    ts: str
+
+    def __str__(self) -> str:
+        return f"{self.channel}:{self.ts}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Parse the text form; return None if it is invalid."""
+        channel, colon, ts = text.partition(":")
+        return cls(channel, ts) if channel and colon and ts else None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelRef:
+    """Location of a user: a channel, and an optional thread in it."""
+
+    channel: str
+    user: str
+    thread: str = ""
+
+    @property
+    def direct(self) -> bool:
+        """True for a direct conversation with the bot."""
+        return self.channel.startswith("D")
+
+
+def conversation(team: str, channel: str, thread: str) -> ConversationKey:
+    """Return the key of a thread, named by its first message, or of the channel if `thread` is empty."""
+    return ConversationKey(PLATFORM, team, channel, thread)
+
+
+def message_keys(team: str, channel: str, ts: str, user: str, client_id: str = "") -> tuple[str, ...]:
+    """Return the keys that deduplicate a message: its location, and the id of its author's client, which stays the same
+    if the client sends it twice.
+    """
+    place = f"{PLATFORM}:{team}:{channel}:{ts}"
+    return (place, f"{PLATFORM}:{team}:{channel}:{user}:{client_id}") if client_id else (place,)
+
+
+async def is_member(api: WebApi, ref: ChannelRef) -> bool:
+    """Return True if the bot may post where the user is: it is in the channel. Raises DeliveryFailed if that is unclear
+    for now.
+    """
+    if ref.direct:
+        return True
+    try:
+        answer = await api.read("conversations.info", channel=ref.channel)
+    except SlackWebApiError as error:
+        if error.code == "missing_scope":
+            return True  # posting tells
+        if not error.permanent:
+            raise
+        return False
+    channel = answer.get("channel")
+    return isinstance(channel, dict) and bool(channel.get("is_member") or channel.get("is_im"))
+
+
+async def direct_channel(api: WebApi, user: str) -> str:
+    """Return the direct conversation with a user. Raises DeliveryFailed."""
+    answer = await api.edit("conversations.open", users=user)
+    channel = answer.get("channel")
+    channel_id = str(channel.get("id") or "") if isinstance(channel, dict) else ""
+    if not channel_id:
+        raise DeliveryFailed(gettext_lazy("Slack opened no direct conversation with that person."), permanent=True)
+    return channel_id

@@ -15,7 +15,7 @@ from typing import Annotated, Any, assert_never
 from fastapi import APIRouter, Path, Query
 from pydantic import ConfigDict, Field
 
-from bot.chat.rejection_messages import VIEW_FIRST
+from bot.chat.actions import VIEW_FIRST
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.approvals import (
     AlreadyDecided,

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
+from bot.chat.context import Lookups
 from bot.chat.listener_leases import LEASE_SECONDS
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import TurnView
 from bot.platforms.discord.app import DiscordSurface
-from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.listener import DiscordListener
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
@@ -57,7 +57,7 @@ class ConnectedBot:
     audience: AudiencePolicy | None = None
     engaged: list[ConversationKey] = field(default_factory=list)
     """Conversations in which the bot takes part, by the database."""
-    records: DiscordLookups = DiscordLookups()
+    records: Lookups = Lookups()
     lease_seconds: float = LEASE_SECONDS
     """Of the gateway's lease. With a short one a slow machine loses it."""
     listening: asyncio.Task[None] | None = None
@@ -113,7 +113,7 @@ class ConnectedBot:
             self.leases,
             holder,
             audience=self.audience,
-            records=replace(self.records, engaged=self._engaged),
+            records=replace(self.records, active_conversations=self._engaged),
             quotas=self.quotas,
             lease_seconds=self.lease_seconds,
             clock=self.discord.clock.now,
@@ -157,7 +157,7 @@ async def connected_bot(
     listening: bool = True,
     audience: AudiencePolicy | None = None,
     answers: Sequence[Sequence[object]] = (),
-    records: DiscordLookups | None = None,
+    records: Lookups | None = None,
     message_content: bool = True,
     user_install: bool = False,
     lease_seconds: float = LEASE_SECONDS,
@@ -184,7 +184,7 @@ async def connected_bot(
             channel,
             leases,
             audience=audience,
-            records=records or DiscordLookups(),
+            records=records or Lookups(),
             lease_seconds=lease_seconds,
         )
         if listening:

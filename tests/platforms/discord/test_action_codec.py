@@ -7,11 +7,11 @@ import re
 
 import pytest
 
+from bot.chat.actions import OUT_OF_DATE
+from bot.chat.context import Lookups
 from bot.chat.interactions import THANKS
-from bot.chat.rejection_messages import OUT_OF_DATE
 from bot.domain.approvals import NotAllowed
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
-from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.interactions import FILE, IN_THE_FILE
 from bot.platforms.discord.modals import asked_about
 from tests.fakes.discord import Channel, Message
@@ -194,7 +194,7 @@ async def test_a_call_that_has_changed_since_is_not_shown_as_the_old_one() -> No
     async def approval(_approval_id: str) -> None:
         return None
 
-    async with connected_bot(records=DiscordLookups(approval=approval)) as place:
+    async with connected_bot(records=Lookups(approval=approval)) as place:
         card = await drawn(place, waiting(text="long " * 400))
         pressed = await place.discord.press(place.priya, card, named(card, "view"))
         await place.discord.until(lambda: pressed.messages)
@@ -207,7 +207,7 @@ async def test_an_opinion_is_kept_and_thanked_for() -> None:
     async def opinion(turn_id: str, good: bool, by: object) -> None:
         kept.append((turn_id, good, getattr(by, "id", "")))
 
-    async with connected_bot(records=DiscordLookups(opinion=opinion)) as place:
+    async with connected_bot(records=Lookups(opinion=opinion)) as place:
         message = await drawn(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
         pressed = await place.discord.press(place.priya, message, named(message, "rate"))
         await place.discord.until(lambda: pressed.messages)

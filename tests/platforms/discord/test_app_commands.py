@@ -21,13 +21,13 @@ from bot.platforms.discord.app_commands import (
     command_tree,
     hint,
     levels,
+    localized,
     options,
     register,
     suggestions,
     try_register,
     words,
 )
-from bot.platforms.discord.localization import localized
 from bot.platforms.discord.rest import Rest
 from tests.commands.servers import CommandHarness, Servers, registry, two_servers
 from tests.fakes.discord import Fails, FakeDiscord

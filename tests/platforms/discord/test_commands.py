@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bot.chat.rejection_messages import UNEXPECTED_ERROR
+from bot.chat.actions import UNEXPECTED_ERROR
 from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.commands import PageInfo, Reply, ReplyAction, ReplyFile, Table
 from bot.domain.conversations import Author, InboundMessage

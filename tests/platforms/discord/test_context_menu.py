@@ -6,7 +6,7 @@ import pytest
 
 from bot.chat.interactions import ASKED
 from bot.chat.message_handler import UNREAD
-from bot.platforms.discord.interactions import ASK_ABOUT_THIS
+from bot.platforms.discord.app_commands import ASK_ABOUT_THIS
 from tests.fakes.discord import Answer, Interaction, Permission
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 

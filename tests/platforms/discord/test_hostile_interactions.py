@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from bot.chat.context import Lookups
 from bot.chat.interactions import ELSEWHERE
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.platforms.discord import components
-from bot.platforms.discord.channels import MessageRef
-from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.modals import asked_about
+from bot.platforms.discord.rest import MessageRef
 from tests.fakes.discord import Channel, Message
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
@@ -33,7 +33,7 @@ async def with_approvals() -> AsyncIterator[tuple[ConnectedBot, Records]]:
     async def approval(approval_id: str) -> tuple[Turn, ToolStep] | None:
         return kept.get(approval_id)
 
-    async with connected_bot(records=DiscordLookups(approval=approval)) as place:
+    async with connected_bot(records=Lookups(approval=approval)) as place:
         yield place, kept
 
 
@@ -133,7 +133,7 @@ async def test_turns_of_another_server_are_not_touched(kind: str) -> None:
     async def opinion(turn_id: str, _good: bool, _by: object) -> None:
         opinions.append(turn_id)
 
-    async with connected_bot(records=DiscordLookups(opinion=opinion)) as place:
+    async with connected_bot(records=Lookups(opinion=opinion)) as place:
         place.engine.knows(a_view(a_reply(0, "The pool."), status=TurnStatus.DONE), place.key(place.channel))
         other = place.discord.another_guild("Evil")
         mallory = place.discord.user("Mallory", admin=True, guild=other)

@@ -12,11 +12,11 @@ from bot.chat.command_runner import reply_message
 from bot.chat.turn_messages import SILENT
 from bot.domain.commands import Field, FieldKind, Form, Reply, Table
 from bot.domain.turns import StepStatus, TurnStatus
-from bot.platforms.discord.channels import thread_name
 from bot.platforms.discord.components import button
 from bot.platforms.discord.markdown import utf16_length
 from bot.platforms.discord.message_layout import command_reply, note_layout, turn_messages
 from bot.platforms.discord.modals import confirm_modal, form_modal
+from bot.platforms.discord.rest import thread_name
 from tests.fakes.discord.components import MOST_BYTES, checked_components, walk
 from tests.platforms.discord.payload_checks import check_slot
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.platforms.discord.channels import LONGEST_NAME, UNNAMED, thread_name
 from bot.platforms.discord.markdown import MentionResolver, strip_bot_mention, to_plain_text
+from bot.platforms.discord.rest import LONGEST_NAME, UNNAMED, thread_name
 
 NAMES = MentionResolver({"12": "sam"}, {"4": "ops"}, {"3": "general"})
 

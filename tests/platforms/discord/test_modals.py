@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.chat.rejection_messages import FORM_EXPIRED
+from bot.chat.actions import FORM_EXPIRED
 from bot.domain.commands import Field, FieldKind, Form, Reply
 from bot.platforms.discord.modals import NO_SECRETS
 from tests.commands.servers import command_harness

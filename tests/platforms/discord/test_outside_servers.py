@@ -12,7 +12,7 @@ from bot.chat.message_handler import UNREAD
 from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.commands import Field, Form, Reply, ReplyAction
 from bot.domain.conversations import ConversationKey
-from bot.platforms.discord.interactions import ASK_ABOUT_THIS
+from bot.platforms.discord.app_commands import ASK_ABOUT_THIS
 from tests.fakes.discord import Answer, Asked, Channel, FakeDiscord, Interaction, User
 from tests.platforms.discord.command_bot import CommandBot, command_bot
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot

@@ -13,8 +13,8 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.health import ListenerStatus
 from bot.errors import DeliveryFailed
 from bot.platforms.discord import gateway
+from bot.platforms.discord.app_commands import ASK_ABOUT_THIS
 from bot.platforms.discord.gateway import shard_of
-from bot.platforms.discord.interactions import ASK_ABOUT_THIS
 from tests.fakes.discord import Answer, Channel, FakeDiscord
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot, ended
 

@@ -17,7 +17,17 @@ from uuid import uuid4
 import aiohttp
 
 from bot.chat import turn_messages as chat_turns
-from bot.chat.actions import Action, OpenConfirmation, OpenDenyForm, OpenForm, PendingActions, RunPending, decode
+from bot.chat.actions import (
+    Action,
+    InteractionRejected,
+    OpenConfirmation,
+    OpenDenyForm,
+    OpenForm,
+    PendingActions,
+    RunPending,
+    decode,
+)
+from bot.chat.backfill import conversation_texts
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.card_messages import NO_MEMBER, card_slots, decision_buttons, pending_call, remote_cards, without_address
 from bot.chat.command_runner import CommandRunner
@@ -33,8 +43,6 @@ from bot.chat.message_handler import (
     ThreadMessage,
 )
 from bot.chat.message_model import ChannelLink, Message
-from bot.chat.rejection_messages import InteractionRejected
-from bot.chat.thread_history import conversation_texts
 from bot.chat.users import AudiencePolicy
 from bot.domain.approvals import WHOLE, ChannelTarget, DirectTarget, Portion
 from bot.domain.commands import Field, Form, Reply, ReplyFile

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
+from bot.chat.context import Lookups
 from bot.chat.listener_leases import ListenerLease
 from bot.chat.users import AudiencePolicy
 from bot.domain.turns import TurnView
 from bot.platforms.slack.app import SlackSurface
-from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.sending import Streaming
@@ -72,7 +72,7 @@ async def connected_bot(
     groups: frozenset[str] = frozenset(),
     answers: Sequence[Sequence[object]] = (),
     streaming: Streaming = Streaming.DIRECT,
-    records: SlackLookups | None = None,
+    records: Lookups | None = None,
 ) -> AsyncIterator[ConnectedBot]:
     """A workspace with Priya in #incidents; the listener runs in Socket Mode."""
     async with AsyncExitStack() as stack:

@@ -10,12 +10,12 @@ from pathlib import Path
 from time import time
 from urllib.parse import parse_qsl, urlsplit
 
+from bot.chat.context import Lookups
 from bot.domain.installations import InstallResult, InstallStarted
 from bot.platforms.slack.app import SlackApp, open_slack
-from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.diagnostics import SCOPES
 from bot.platforms.slack.installer import REDIRECT_PATH, SlackInstaller
-from bot.platforms.slack.token_renewal import AppCredentials
+from bot.platforms.slack.workspaces import AppCredentials
 from bot.storage.encryption import SecretBox
 from bot.storage.installations import SqlInstallationStore
 from bot.storage.sqlite import open_sqlite
@@ -77,7 +77,7 @@ async def an_installed_app(
     groups: frozenset[str] = frozenset(),
     clock: Callable[[], float] = time,
     listening: bool = True,
-    records: SlackLookups | None = None,
+    records: Lookups | None = None,
 ) -> AsyncIterator[InstalledApp]:
     """The app, to be installed in the workspaces in `allowed`. `own`: the first one is that of SLACK_BOT_TOKEN."""
     async with AsyncExitStack() as stack:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.chat.rejection_messages import UNEXPECTED_ERROR
+from bot.chat.actions import UNEXPECTED_ERROR
 from bot.domain.approvals import NotAllowed
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, TurnStatus, TurnView

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
-from bot.platforms.slack.activity import EYES, RENAME, SET_STATUS
 from bot.platforms.slack.app import SlackSurface
+from bot.platforms.slack.sending import EYES, RENAME, SET_STATUS
 from tests.fakes.slack import Channel, Message
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 from tests.platforms.slack.test_surface import asked, done, placed, running

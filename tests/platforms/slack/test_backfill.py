@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
+from bot.chat.context import Lookups
 from bot.domain.conversations import ConversationKey
-from bot.platforms.slack.context import SlackLookups
 from tests.fakes.slack import Message
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 
@@ -21,7 +21,7 @@ async def after_a_downtime(*retries: float) -> AsyncIterator[tuple[ConnectedBot,
     async def engaged(_prefix: str, _seconds: float, _limit: int) -> Sequence[ConversationKey]:
         return list(dict.fromkeys(message.conversation for message in reversed(place.engine.received)))
 
-    async with connected_bot(records=SlackLookups(engaged=engaged)) as place:
+    async with connected_bot(records=Lookups(active_conversations=engaged)) as place:
         place.slack.post.retries = retries
         asked = place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
         place.slack.say(place.priya, place.slack.dm(place.priya), "hello")

@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import (
+    GONE,
+    OUT_OF_DATE,
     RunCommand,
+    rejection_message,
 )
-from bot.chat.rejection_messages import GONE, OUT_OF_DATE, rejection_message
 from bot.domain.approvals import (
     AlreadyDecided,
     ApprovalNotFound,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.rejection_messages import not_shared_text
+from bot.chat.actions import not_shared_text
 from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.commands import Field, Form, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
 from bot.domain.conversations import Author, ConversationKey, InboundMessage

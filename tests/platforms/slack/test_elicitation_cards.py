@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import RunCommandInNewReply
+from bot.chat.context import Lookups
 from bot.chat.forms import FINISHED, SENT
 from bot.chat.home_message import Home
 from bot.domain.conversations import ConversationKey, Member
@@ -16,7 +17,6 @@ from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, El
 from bot.domain.turns import StepStatus, ToolRef, TurnStatus, TurnView
 from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.blocks import LINK_PRESSED, OutgoingMessage, decode
-from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.message_blocks import turn_messages
 from bot.platforms.slack.sending import TaskStatus, streams
 from bot.ports.platform import OpenElicitation
@@ -286,7 +286,7 @@ async def test_a_question_is_answered_from_home_and_told_in_the_direct_conversat
     async def home(_member: Member, _workspace: str) -> Home:
         return Home(sample_views.NOW, inquiries=[inquiry])
 
-    async with connected_bot(records=SlackLookups(build_home=home)) as place:
+    async with connected_bot(records=Lookups(build_home=home)) as place:
         team = place.slack.workspace.team.id
         here = replace(view.turn, conversation=ConversationKey("slack", team, place.channel.id, "1.1"))
         place.engine.inquiries[ID] = replace(inquiry, turn=here)

@@ -9,9 +9,8 @@ import pytest
 from bot.chat import http
 from bot.domain.conversations import Attachment
 from bot.errors import DeliveryFailed, NotFound
-from bot.platforms.slack import files
 from bot.platforms.slack.messages import _attachments
-from bot.platforms.slack.web_api import WebApi
+from bot.platforms.slack.web_api import WebApi, fetch_file
 from tests.fakes.slack import Fails
 from tests.platforms.slack.connected_bot import connected_bot
 
@@ -41,7 +40,7 @@ class Elsewhere(WebApi):
 async def test_the_token_goes_to_no_other_host(url: str) -> None:
     async with Elsewhere(url) as api:
         with pytest.raises(NotFound):
-            await files.fetch_file(api, Attachment("F1", "a.txt", "text/plain", 1))
+            await fetch_file(api, Attachment("F1", "a.txt", "text/plain", 1))
 
 
 async def test_a_file_beyond_the_limit_is_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:

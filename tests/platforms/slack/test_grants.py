@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from bot.chat.actions import Action, ApprovalRef, ApproveWithGrant, Edit
-from bot.chat.rejection_messages import BUTTON_EXPIRED
+from bot.chat.actions import BUTTON_EXPIRED, Action, ApprovalRef, ApproveWithGrant, Edit
 from bot.domain.approvals import ArgumentsScope, DecisionType, HoursScope, NotAllowed, PermanentScope, ThreadScope
 from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, TurnStatus, TurnView

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bot.chat.approval_inbox import PendingCall
+from bot.chat.context import Lookups
 from bot.chat.home_message import Home
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, Turn, TurnInput, TurnStatus
 from bot.engine.locales import LocaleResolver
 from bot.errors import DatabaseUnavailable
-from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.home import MOST, OPEN_SECONDS, HomeRefresher
 from tests.fakes.slack import User
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
@@ -65,7 +65,7 @@ def shown(place: ConnectedBot, user: User) -> str:
 async def test_a_tab_that_is_open_shows_what_begins_to_wait_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.platforms.slack.home.POLL_SECONDS", 0.02)
     records = Records()
-    async with connected_bot(records=SlackLookups(build_home=records.home)) as place:
+    async with connected_bot(records=Lookups(build_home=records.home)) as place:
         place.slack.open_home(place.priya)
         await place.slack.until(lambda: "Nothing waits for you." in shown(place, place.priya))
         records.ask()

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from bot.chat.actions import UNEXPECTED_ERROR
 from bot.chat.interactions import ASKED_DIRECTLY
-from bot.chat.rejection_messages import UNEXPECTED_ERROR
 from bot.chat.users import AudiencePolicy
 from bot.domain.commands import Reply, Table
 from bot.domain.turns import TurnStatus

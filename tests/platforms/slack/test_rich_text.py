@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from bot.platforms.slack.blocks import MESSAGE_WEIGHT, Block, fallback_text
-from bot.platforms.slack.rich_text import RichTextBuilder, rich_blocks
+from bot.platforms.slack.blocks import MESSAGE_WEIGHT, Block, RichTextBuilder, fallback_text, rich_blocks
 from bot.rendering.markdown import SizeLimit, split
 from bot.rendering.text_safety import strip_control
 from tests.platforms.slack.payload_checks import check_harmless, check_message

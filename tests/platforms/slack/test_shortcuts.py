@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+from bot.chat.actions import OUT_OF_DATE, UNEXPECTED_ERROR
 from bot.chat.approval_inbox import NOTHING_WAITS, PendingCall
+from bot.chat.context import Lookups
 from bot.chat.home_message import Home
-from bot.chat.rejection_messages import OUT_OF_DATE, UNEXPECTED_ERROR
 from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.errors import NotFound
-from bot.platforms.slack.context import SlackLookups
 from tests.fakes.slack import Team
 from tests.platforms.slack.connected_bot import connected_bot
 from tests.platforms.slack.test_action_codec import drawn, waiting
@@ -38,7 +38,7 @@ async def test_home_shows_what_waits_and_a_call_can_be_reviewed_there() -> None:
     async def approval(approval_id: str) -> object:
         return (view.turn, step) if approval_id == "apr-12345678" else None
 
-    async with connected_bot(records=SlackLookups(build_home=home, approval=approval)) as place:  # type: ignore[arg-type]
+    async with connected_bot(records=Lookups(build_home=home, approval=approval)) as place:  # type: ignore[arg-type]
         place.slack.open_home(place.priya)
         await place.slack.until(lambda: place.slack.home(place.priya))
         published = place.slack.home(place.priya)
@@ -84,7 +84,7 @@ async def test_an_opinion_is_kept() -> None:
     async def opinion(turn_id: str, good: bool, by: object) -> None:
         kept.append((turn_id, good, getattr(by, "id", "")))
 
-    async with connected_bot(records=SlackLookups(opinion=opinion)) as place:
+    async with connected_bot(records=Lookups(opinion=opinion)) as place:
         view = a_view(status=TurnStatus.DONE)
         message = await drawn(place, dataclasses.replace(view, steps=(a_reply(0, "The pool."),)))
         await place.slack.press(place.priya, message, "Bad answer")
@@ -103,7 +103,7 @@ async def test_a_call_that_home_shows_as_it_was_is_neither_opened_nor_approved()
     async def approval(_approval_id: str) -> tuple[Turn, ToolStep] | None:
         return (view.turn, held[0])
 
-    async with connected_bot(records=SlackLookups(build_home=home, approval=approval)) as place:
+    async with connected_bot(records=Lookups(build_home=home, approval=approval)) as place:
         place.slack.open_home(place.priya)
         await place.slack.until(lambda: place.slack.home(place.priya))
         published = place.slack.home(place.priya)
@@ -127,7 +127,7 @@ async def test_a_call_that_is_approved_in_home_is_gone_there_at_once() -> None:
     async def approval(_approval_id: str) -> tuple[Turn, ToolStep] | None:
         return (view.turn, step)
 
-    async with connected_bot(records=SlackLookups(build_home=home, approval=approval)) as place:
+    async with connected_bot(records=Lookups(build_home=home, approval=approval)) as place:
         place.slack.open_home(place.priya)
         await place.slack.until(lambda: place.slack.home(place.priya))
         published = place.slack.home(place.priya)
@@ -142,7 +142,7 @@ async def test_an_unexpected_error_is_told_to_who_pressed() -> None:
     async def approval(_approval_id: str) -> tuple[Turn, ToolStep]:
         raise ZeroDivisionError
 
-    async with connected_bot(records=SlackLookups(approval=approval)) as place:
+    async with connected_bot(records=Lookups(approval=approval)) as place:
         message = await drawn(place, _view_of_team(a_step(StepStatus.AWAITING, approval=an_approval())))
         await place.slack.press(place.priya, message, "cs.approve")
         await place.slack.until(lambda: place.whispers(place.priya))
@@ -155,7 +155,7 @@ async def test_what_strangers_think_is_not_kept() -> None:
     async def opinion(_turn_id: str, _good: bool, by: Author) -> None:
         kept.append(by.id)
 
-    async with connected_bot(records=SlackLookups(opinion=opinion)) as place:
+    async with connected_bot(records=Lookups(opinion=opinion)) as place:
         stranger = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
         place.channel.members.append(stranger.id)
         message = await drawn(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
@@ -169,7 +169,7 @@ async def test_an_opinion_on_what_is_gone_is_not_thanked_for() -> None:
     async def opinion(_turn_id: str, _good: bool, _by: Author) -> None:
         raise NotFound("That answer is not kept any more.")
 
-    async with connected_bot(records=SlackLookups(opinion=opinion)) as place:
+    async with connected_bot(records=Lookups(opinion=opinion)) as place:
         message = await drawn(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
         await place.slack.press(place.priya, message, "Good answer")
         await place.slack.until(lambda: place.whispers(place.priya))

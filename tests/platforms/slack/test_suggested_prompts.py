@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from bot.chat.context import Lookups
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
-from bot.platforms.slack.activity import METHOD, USUAL_PROMPTS
-from bot.platforms.slack.context import SlackLookups
+from bot.platforms.slack.home import SET_PROMPTS, USUAL_PROMPTS
 from tests.fakes.slack import User
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 
@@ -19,14 +19,14 @@ def suggested(place: ConnectedBot, user: User, thread: str = "") -> list[str]:
     return [prompt["message"] for prompt in prompts]
 
 
-def lookups(*prompts: str) -> tuple[SlackLookups, list[ConversationKey]]:
+def lookups(*prompts: str) -> tuple[Lookups, list[ConversationKey]]:
     asked: list[ConversationKey] = []
 
     def find(conversation: ConversationKey) -> tuple[str, ...]:
         asked.append(conversation)
         return prompts
 
-    return SlackLookups(prompts=find), asked
+    return Lookups(prompts=find), asked
 
 
 async def test_the_opened_pane_suggests_the_prompts_of_the_profile() -> None:
@@ -71,9 +71,9 @@ async def test_who_gets_no_answers_gets_no_prompts_and_a_workspace_without_them_
     async with connected_bot(audience=AudiencePolicy()) as place:
         user = place.priya if absent else place.slack.user("Gus", guest="multi")
         if absent:
-            place.slack.absent.add(METHOD)
+            place.slack.absent.add(SET_PROMPTS)
         place.slack.open_home(user, "messages")
         await place.settled()
-        await place.slack.until(lambda: place.slack.calls.of(METHOD if absent else "users.info"))
+        await place.slack.until(lambda: place.slack.calls.of(SET_PROMPTS if absent else "users.info"))
         assert suggested(place, user) == []
-        assert len(place.slack.calls.of(METHOD)) == int(absent)
+        assert len(place.slack.calls.of(SET_PROMPTS)) == int(absent)

@@ -12,10 +12,11 @@ from time import time
 import pytest
 from aiohttp import web
 
+from bot.chat.context import Lookups
+from bot.chat.delivery import NoticeOwner
 from bot.chat.home_message import Home
 from bot.chat.listener_leases import ListenerLease
 from bot.chat.message_model import Heading, Message
-from bot.chat.operations_channel import FaultMessageOwner
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.installations import (
     INSTALL_SECONDS,
@@ -29,9 +30,8 @@ from bot.domain.installations import (
 from bot.domain.turns import TurnStatus
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.app import open_slack
-from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.listener import ReceivedIds
-from bot.platforms.slack.token_renewal import AppCredentials
+from bot.platforms.slack.workspaces import AppCredentials
 from tests.fakes.slack import Answers, Fails, Team
 from tests.platforms import sample_views
 from tests.platforms.fake_engine import SharedLeases
@@ -473,7 +473,7 @@ async def test_what_the_bot_posts_by_itself_goes_to_the_workspace_of_its_channel
         await place.install(place.ben)
         channels, message = place.app.surface.channel_messages, Message("fault", (Heading("The disk is full"),))
         room = place.rooms[GLOBEX.id]
-        owner = FaultMessageOwner("fault:1", ConversationKey("slack", GLOBEX.id, room.id, ""), time())
+        owner = NoticeOwner("fault:1", ConversationKey("slack", GLOBEX.id, room.id, ""), time())
         ref = await channels.show(owner, message, "")
         assert [posted.ts for posted in place.slack.posted(room)] == [ref.partition(":")[2]]
         assert place.slack.posted(place.rooms[ACME.id]) == []
@@ -488,7 +488,7 @@ async def test_each_home_is_built_for_its_workspace(tmp_path: Path) -> None:
         opened.append((member.author.name, workspace))
         return Home(0.0)
 
-    async with an_installed_app(tmp_path, *BOTH, records=SlackLookups(build_home=home)) as place:
+    async with an_installed_app(tmp_path, *BOTH, records=Lookups(build_home=home)) as place:
         await place.install(place.ana)
         await place.install(place.ben)
         for user in (place.ana, place.ben):
@@ -519,7 +519,7 @@ async def test_what_a_workspace_missed_is_read_there_after_a_disconnection(tmp_p
     async def engaged(prefix: str, _seconds: float, _limit: int) -> list[ConversationKey]:
         return [key for key in known if str(key).startswith(prefix)]
 
-    records = SlackLookups(engaged=engaged)
+    records = Lookups(active_conversations=engaged)
     async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
         await place.install(place.ana)
         await place.install(place.ben)
