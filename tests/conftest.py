@@ -4,12 +4,15 @@ import gc
 import logging
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import hypothesis
 import pytest
@@ -73,26 +76,47 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(plugin)
 
 
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Let two processes compile the test modules of a fresh clone, once; each worker would compile all of them."""
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if not whole or sys.dont_write_bytecode or any(TESTS.glob("domain/__pycache__/*-pytest-*.pyc")):
+        return
+    folders = sorted(str(path) for path in TESTS.iterdir() if path.is_dir() and any(path.rglob("test_*.py")))
+    collect = [sys.executable, "-m", "pytest", "-n", "0", "--collect-only", "-qq"]
+    halves = [subprocess.Popen([*collect, *folders[half::2]], stdout=subprocess.DEVNULL) for half in range(2)]
+    for process in halves:
+        process.wait()
+
+
+def pytest_collection() -> None:
+    """Collect no garbage while modules load: most of what they make stays."""
+    gc.disable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest first. Workers begin with equal parts of the list, so each part begins with some of them."""
-    longest, others = dict[str, list[pytest.Item]](), list[pytest.Item]()
+    """Put the longest first, and mix the others. Workers begin with equal parts of the list: each part begins with some
+    of the longest, and then has tests that wait beside tests that calculate, by no order that chance gives.
+    """
+    longest, others = dict[str, list[pytest.Item]](), dict[str, list[pytest.Item]]()
     for item in items:
         module = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
-        (longest.setdefault(module, []) if module in LONGEST else others).append(item)
+        (longest if module in LONGEST else others).setdefault(module, []).append(item)
     modules, count = [*longest.values()], len(items)
+    mixed = list(chain(*(others[module] for module in sorted(others, key=lambda name: crc32(name.encode())))))
     items.clear()
     for worker in range(WORKERS):
         first = list(chain(*modules[worker::WORKERS]))
         size = max(0, (count - len(items)) // (WORKERS - worker) - len(first))
-        items += [*first, *others[:size]]
-        del others[:size]
-    items += others
+        items += [*first, *mixed[:size]]
+        del mixed[:size]
+    items += mixed
 
 
 def pytest_collection_finish() -> None:
     """What is loaded by now stays: no collection of garbage has to look at it again, and there are many."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
