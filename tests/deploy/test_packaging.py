@@ -22,6 +22,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from tests.deploy.files import PROJECT
+from tests.fakes.fork_server import alone
 
 LIMIT_SECONDS = 120.0
 PACKAGES = ("bot", "mcp_servers")
@@ -93,24 +94,34 @@ class Person:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
-    source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    """The wheel, installed once for all workers of this run."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return _install(tmp_path_factory.mktemp("wheel"))
+    shared = tmp_path_factory.getbasetemp().parent / "wheel"
+    with alone(shared):
+        installed = Wheel(shared / "environment")
+        return installed if (shared / "ready").exists() else _install(shared)
+
+
+def _install(folder: Path) -> Wheel:
+    source = folder / "source"
     for name in PACKAGES:
         shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     (source / "bot/defaults/limits.toml").write_text("# An operator's own, which is nobody else's.\n")
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(PROJECT / name, source)
     pip = [sys.executable, "-m", "pip"]
-    build = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(made), "."]
+    build = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder), "."]
     _run(*pip, *build, folder=source)
-    [path] = made.glob("countersign-*.whl")
-    installed = Wheel(made / "environment")
-    _run(sys.executable, "-m", "venv", "--without-pip", str(installed.folder), folder=made)
-    _run(
-        *pip, "--python", str(installed.folder), "install", "--quiet", "--no-deps", "--no-index", str(path), folder=made
-    )
+    [path] = folder.glob("countersign-*.whl")
+    installed = Wheel(folder / "environment")
+    _run(sys.executable, "-m", "venv", "--without-pip", str(installed.folder), folder=folder)
+    environment = ["--python", str(installed.folder)]
+    _run(*pip, *environment, "install", "--quiet", "--no-deps", "--no-index", str(path), folder=folder)
     # Where this interpreter has what the project depends on, which may be several folders.
     others = {str(Path(module.__file__ or "").parents[1]) for module in (mcp, pytest)}
     (installed.site / "dependencies.pth").write_text("\n".join(sorted(others)))
+    (folder / "ready").touch()
     return installed
 
 

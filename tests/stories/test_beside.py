@@ -8,13 +8,13 @@ import re
 import shlex
 import signal
 import sqlite3
-import sys
 from pathlib import Path
 
 import pytest
 
 from bot.platforms.console.lines import PROMPT
 from tests.fakes.llm import FakeLanguageModel, Gate, Hold, Reply, Request, Say
+from tests.fakes.programs import python
 from tests.fakes.terminal import ProgramOnTerminal
 from tests.stories.installation import PROJECT, Installation, Outcome
 from tests.stories.program import a_bot
@@ -48,7 +48,7 @@ async def test_the_guides_lines_for_scripts_run_while_a_chat_is_open_or_the_bot_
     place = Installation(tmp_path)
     shim = tmp_path / "bin" / "countersign"
     shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m bot "$@"\n')
+    shim.write_text(f'#!/bin/sh\nexec {shlex.quote(python())} -m bot "$@"\n')
     shim.chmod(0o700)
     environment = {**place.environment, "PATH": f"{shim.parent}:{os.environ['PATH']}"}
 
