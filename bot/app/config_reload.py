@@ -26,8 +26,9 @@ from bot.commands.dependencies import ConfigDiff
 from bot.domain.agents import AgentRef, Agents
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.conversations import ConversationKey, Member
+from bot.domain.flows import Words
 from bot.domain.pins import Pinned
-from bot.domain.policies import PolicyResult, Rule, describe_rule
+from bot.domain.policies import PolicyResult, Rule, TaintMode, describe_rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.secrets import SecretReference, weakness
 from bot.domain.servers import (
@@ -40,7 +41,8 @@ from bot.domain.servers import (
     ServerStatus,
 )
 from bot.domain.sign_ins import SignInKey
-from bot.domain.tools import Tool
+from bot.domain.tools import Tool, ToolSet
+from bot.engine.policy.information_flow import asks_after
 from bot.engine.policy.rules import RuleBook, unmatched_rules
 from bot.errors import DatabaseError, SecretUnavailable, SettingsError
 from bot.i18n import DEFAULT_LANGUAGE, _, gettext_lazy, ngettext, use_language
@@ -422,6 +424,12 @@ class ConfigReloader:
     ) -> PolicyResult:
         """Return the effect of the rules on one call of this member, and the reason."""
         return self.rules.rules(conversation).judge(tool, arguments, asker.author, asker)
+
+    def asks_after(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Words]:
+        """Return the authors after whose words a call needs an approval although a rule lets it run."""
+        if self.settings.taint_mode is not TaintMode.ASK:
+            return ()
+        return asks_after(tool, arguments, ToolSet(tuple(self._known_tools())))
 
     def profile_of(self, conversation: ConversationKey) -> Profile:
         """Return the profile of a conversation."""

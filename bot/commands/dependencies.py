@@ -12,6 +12,7 @@ from bot.domain.api_clients import EVERYWHERE_ROLE
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.catalog import CatalogResult, CatalogServer
 from bot.domain.conversations import HTTP, Author, ConversationKey, Member
+from bot.domain.flows import Words
 from bot.domain.health import Health
 from bot.domain.launch_templates import Templates, no_templates
 from bot.domain.locales import Locale
@@ -100,6 +101,9 @@ class Administration(Protocol):
         self, tool: Tool, arguments: Mapping[str, Any], asker: Member, conversation: ConversationKey
     ) -> PolicyResult:
         """Return the policy of one call by one member, with the reason."""
+
+    def asks_after(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Words]:
+        """Return the authors after whose words a call needs an approval although a rule lets it run."""
 
     def profile_of(self, conversation: ConversationKey) -> Profile:
         """Return the profile of a conversation."""

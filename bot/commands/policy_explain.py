@@ -5,7 +5,7 @@ time.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from bot.domain.lenient_json import DuplicateName, unique_names
 from bot.domain.policies import PolicyResult, describe_rule
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
-from bot.engine.policy.information_flow import asks_after, except_after, sends_of
+from bot.engine.policy.information_flow import except_after, sends_of
 from bot.i18n import _, format_alternatives, gettext_lazy
 
 _OPTION = ParameterKind.OPTION
@@ -100,10 +100,13 @@ class PolicyExplain:
         tool = self._directory.find_tool(server, arguments.get("tool"))
         conversation = self._place(arguments.get("in"), request)
         call_arguments = _arguments(arguments.get("arguments", "{}"))
-        judged = self._dependencies.administration.judge(tool, call_arguments, _asker(request), conversation)
+        administration = self._dependencies.administration
+        judged = administration.judge(tool, call_arguments, _asker(request), conversation)
+        is_allowed = judged.stored.policy is ApprovalPolicy.ALWAYS_ALLOW
+        words = administration.asks_after(tool, call_arguments) if is_allowed else ()
         facts: list[tuple[str, str]] = [
             (gettext_lazy("call"), f"{server.name}.{tool.original_name}"),
-            (gettext_lazy("policy"), _policy(tool, call_arguments, judged)),
+            (gettext_lazy("policy"), except_after(str(POLICY_WORDS[judged.stored.policy]), words)),
             (gettext_lazy("decided by"), judged.stored.rule or _("the default")),
             (
                 gettext_lazy("which says"),
@@ -111,7 +114,8 @@ class PolicyExplain:
             ),
             (gettext_lazy("because"), judged.stored.why),
             *self._approvers(judged, conversation),
-            *_flow(tool, call_arguments, judged),
+            *_flow(tool, call_arguments),
+            *([(gettext_lazy("asks after words of"), _authors(words))] if is_allowed else []),
             *self._withheld(tool),
             *(
                 (
@@ -190,16 +194,12 @@ def _self_approval(requirements: ApprovalRequirements) -> list[tuple[str, str]]:
     return [(gettext_lazy("the user who asks"), reason)] if reason else []
 
 
-def _policy(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> str:
-    policy = judged.stored.policy
-    words = asks_after(tool, arguments) if policy is ApprovalPolicy.ALWAYS_ALLOW else ()
-    return except_after(str(POLICY_WORDS[policy]), words)
+def _authors(words: Sequence[Words]) -> str:
+    return format_alternatives([str(author) for author in words]) if words else _("nobody")
 
 
-def _flow(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> list[tuple[str, str]]:
-    """Return the source of the tool's output, the destination of its calls, and the sources after which it needs
-    approval.
-    """
+def _flow(tool: Tool, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the source of the tool's output, and the destination of its calls."""
     sends = sends_of(tool, arguments)
     facts: list[tuple[str, str]] = [
         (gettext_lazy("returns words of"), f"{tool.words}: {_WRITERS[tool.words]} ({_because(tool, tool.flow.words)})"),
@@ -207,9 +207,6 @@ def _flow(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> lis
     ]
     if tool.flow.recipients:
         facts.append((gettext_lazy("recipients"), _("named in {arguments}", arguments=", ".join(tool.flow.recipients))))
-    if judged.stored.policy is ApprovalPolicy.ALWAYS_ALLOW:
-        asks = [str(words) for words in asks_after(tool, arguments)]
-        facts.append((gettext_lazy("asks after words of"), format_alternatives(asks) if asks else _("nobody")))
     return facts
 
 

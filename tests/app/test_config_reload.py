@@ -17,7 +17,8 @@ from bot.app.operator_files import read_operator_files
 from bot.app.runtime import AppServices, Stores, build_stores, open_services
 from bot.app.secrets import UsableSecrets, secret_box
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.conversations import Author, ConversationKey
+from bot.domain.commands import Invocation, Reply
+from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.profiles import Profile
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
@@ -97,6 +98,26 @@ async def test_a_change_by_another_process_is_followed_without_being_told() -> N
         await until(lambda: states(here) == {})
         task.cancel()
         await asyncio.wait({task})
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("mode", "policy", "authors"),
+    [("ask", "runs, except after words of others", "shared or strangers"), ("off", "runs", "nobody")],
+)
+async def test_an_explanation_of_an_allowed_call_says_after_whose_words_it_asks(
+    mode: str, policy: str, authors: str
+) -> None:
+    async with office(taint_mode=mode) as (here, there):
+        await there.servers.add(record(), {}, ANA)
+        await there.servers.save_capabilities("t1", ServerCapabilities((TOOL,)))
+        await there.policies.set_rule(plain("t1", "lookup", ApprovalPolicy.ALWAYS_ALLOW), ANA)
+        await here.administration.refresh()
+        asked = Invocation("mcp", ("policy", "explain", "tickets", "lookup"), Member(ANA), HALL)
+        (reply,) = [reply async for reply in here.commands.handle(asked)]
+    assert isinstance(reply, Reply)
+    facts = {str(name): str(fact) for name, fact in reply.details}
+    assert (facts["policy"], facts["asks after words of"]) == (policy, authors)
 
 
 @pytest.mark.usefixtures("folder")

@@ -12,6 +12,7 @@ from bot.domain.agents import AgentRef, Agents
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.flows import Words
 from bot.domain.health import Check, CheckStatus, Health
 from bot.domain.launch_templates import LaunchTemplate
 from bot.domain.metrics import ProcessCounters
@@ -37,6 +38,7 @@ from bot.domain.servers import (
 )
 from bot.domain.tools import Annotations, Tool
 from bot.domain.turns import TurnView
+from bot.engine.policy.information_flow import asks_after
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, Rules, ServerPolicy
 from bot.errors import NotFound, ServerTrouble
 from bot.mcp.config.catalog import Catalog
@@ -270,6 +272,9 @@ class CommandHarness:
         self, tool: Tool, arguments: Mapping[str, object], asker: Member, conversation: ConversationKey
     ) -> PolicyResult:
         return self._rules(conversation).judge(tool, arguments, asker.author, asker)
+
+    def asks_after(self, tool: Tool, arguments: Mapping[str, object]) -> Sequence[Words]:
+        return asks_after(tool, arguments)
 
     def profile_of(self, conversation: ConversationKey) -> Profile:
         return self._rules(conversation).profile
