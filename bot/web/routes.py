@@ -1,15 +1,19 @@
-"""Routes of the API as one FastAPI application, with the dependencies and base models that all of them share.
+"""Routes of the API as one FastAPI application, with the dependencies, base models and event streams that they share.
 
 The module sets possible errors, operation ids, and suggestions in the responses of unknown routes. Models have names in
-camelCase and times as ISO 8601.
+camelCase and times as ISO 8601. Streams are server-sent events for EventSource (HTML, "Server-sent events"): comments
+at intervals keep proxies from closing an idle one, and a disconnect closes the source of the events.
 """
 
 from __future__ import annotations
 
+import asyncio
 import difflib
+import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
@@ -21,7 +25,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
@@ -36,6 +40,30 @@ from bot.ports import Commands, EngineApi, PendingApproval, TokenStore, UserActi
 from bot.rendering.turn_events import event_schemas
 from bot.web.problems import HANDLERS, ErrorAnswer, Handler, Problem, answer_status, rejection_response
 from bot.web.surface import Subscriptions, Uploads
+
+_ERRORS: Mapping[int | str, str] = {
+    401: "No token, or none that is good.",
+    403: "The token's role or workspace is another.",
+    404: "It does not exist, or not for this token.",
+    409: "It is not what it was, or the name is taken.",
+    422: "Some fields cannot be used.",
+    503: "The database is away for now.",
+    "4XX": "The request cannot be taken: its body, its method, or too many failures before it.",
+    "5XX": "It could not be done.",
+}
+"""Errors that every route may return."""
+SCHEMA_REFERENCE = "#/components/schemas/{model}"
+_ERROR = {"application/json": {"schema": {"$ref": SCHEMA_REFERENCE.format(model=ErrorAnswer.__name__)}}}
+"""Schema of their body."""
+_MOST_SUGGESTIONS = 3
+_LONGEST_PATH = 200
+_LEAST_SIMILARITY, _LARGEST_DISTANCE = 0.6, 0.1
+"""Least similarity of a suggestion, and its largest distance to the best one."""
+_PARAMETER, _PARAMETER_NAME = re.compile(r"\{(\w+)(?::\w+)?\}"), r"{\1}"
+HEARTBEAT_SECONDS = 15.0
+RETRY_MILLISECONDS = 2_000
+"""Reconnect delay for clients in milliseconds."""
+_LINE_BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x7f\x85\u2028\u2029"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,71 +109,6 @@ def parse_moment(field: str, text: str, now: float) -> float:
         raise Problem(
             422, "invalid", _("Some fields cannot be used."), _("correct the fields that are named"), fields
         ) from None
-
-
-# -------------------- route suggestions
-# Suggestions are route templates such as `/api/responses/{responseId}`, and only for authenticated clients.
-
-_MOST_SUGGESTIONS = 3
-_LONGEST_PATH = 200
-_LEAST_SIMILARITY, _LARGEST_DISTANCE = 0.6, 0.1
-"""Least similarity of a suggestion, and its largest distance to the best one."""
-_PARAMETER, _PARAMETER_NAME = re.compile(r"\{(\w+)(?::\w+)?\}"), r"{\1}"
-
-
-@dataclass(frozen=True, slots=True)
-class RouteTemplate:
-    """A full route template with its methods."""
-
-    path: str
-    pattern: re.Pattern[str]
-    methods: frozenset[str]
-
-
-def closest_routes(method: str, path: str, templates: Iterable[RouteTemplate]) -> Sequence[str]:
-    """Return at most three routes that are most similar to this path, each with its method: those of the method, or any
-    if there are none.
-    """
-    wanted = "GET" if method == "HEAD" else method
-    candidates = [(template, _similarity(path.lower()[:_LONGEST_PATH], template.path)) for template in templates]
-    close = sorted(
-        (candidate for candidate in candidates if candidate[1] >= _LEAST_SIMILARITY),
-        key=lambda candidate: -candidate[1],
-    )
-    close = [candidate for candidate in close if wanted in candidate[0].methods] or close
-    matches = (
-        f"{offered} {_PARAMETER.sub(_PARAMETER_NAME, template.path)}"
-        for template, similarity in close
-        for offered in ([wanted] if wanted in template.methods else sorted(template.methods))
-        if similarity >= close[0][1] - _LARGEST_DISTANCE
-    )
-    return tuple(dict.fromkeys(matches))[:_MOST_SUGGESTIONS]
-
-
-def _similarity(given: str, path: str) -> float:
-    """Return the similarity of a path to a template from 0 to 1; parameters match any text."""
-    parts = given.split("/")
-    expected = "/".join(
-        parts[index] if _PARAMETER.fullmatch(part) and index < len(parts) and parts[index] else part
-        for index, part in enumerate(path.split("/"))
-    )
-    return difflib.SequenceMatcher(None, expected.lower(), given).ratio()
-
-
-_ERRORS: Mapping[int | str, str] = {
-    401: "No token, or none that is good.",
-    403: "The token's role or workspace is another.",
-    404: "It does not exist, or not for this token.",
-    409: "It is not what it was, or the name is taken.",
-    422: "Some fields cannot be used.",
-    503: "The database is away for now.",
-    "4XX": "The request cannot be taken: its body, its method, or too many failures before it.",
-    "5XX": "It could not be done.",
-}
-"""Errors that every route may return."""
-SCHEMA_REFERENCE = "#/components/schemas/{model}"
-_ERROR = {"application/json": {"schema": {"$ref": SCHEMA_REFERENCE.format(model=ErrorAnswer.__name__)}}}
-"""Schema of their body."""
 
 
 def api_router(prefix: str = "", *, tags: Iterable[str] = (), dependencies: Sequence[Depends] = ()) -> APIRouter:
@@ -229,6 +192,49 @@ class RouteNames:
             scope["state"]["route"] = template.path if template is not None else None
 
 
+# -------------------- suggestions for unknown routes
+# Suggestions are route templates such as `/api/responses/{responseId}`, and only for authenticated clients.
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTemplate:
+    """A full route template with its methods."""
+
+    path: str
+    pattern: re.Pattern[str]
+    methods: frozenset[str]
+
+
+def closest_routes(method: str, path: str, templates: Iterable[RouteTemplate]) -> Sequence[str]:
+    """Return at most three routes that are most similar to this path, each with its method: those of the method, or any
+    if there are none.
+    """
+    wanted = "GET" if method == "HEAD" else method
+    candidates = [(template, _similarity(path.lower()[:_LONGEST_PATH], template.path)) for template in templates]
+    close = sorted(
+        (candidate for candidate in candidates if candidate[1] >= _LEAST_SIMILARITY),
+        key=lambda candidate: -candidate[1],
+    )
+    close = [candidate for candidate in close if wanted in candidate[0].methods] or close
+    matches = (
+        f"{offered} {_PARAMETER.sub(_PARAMETER_NAME, template.path)}"
+        for template, similarity in close
+        for offered in ([wanted] if wanted in template.methods else sorted(template.methods))
+        if similarity >= close[0][1] - _LARGEST_DISTANCE
+    )
+    return tuple(dict.fromkeys(matches))[:_MOST_SUGGESTIONS]
+
+
+def _similarity(given: str, path: str) -> float:
+    """Return the similarity of a path to a template from 0 to 1; parameters match any text."""
+    parts = given.split("/")
+    expected = "/".join(
+        parts[index] if _PARAMETER.fullmatch(part) and index < len(parts) and parts[index] else part
+        for index, part in enumerate(path.split("/"))
+    )
+    return difflib.SequenceMatcher(None, expected.lower(), given).ratio()
+
+
 def _not_found_handler(templates: Sequence[RouteTemplate]) -> Handler:
     """Return a handler of 404 and 405 with suggestions. An address may have several routes, and `Allow` names the
     methods of all.
@@ -258,3 +264,80 @@ def _wrong_method(request: Request, templates: Sequence[RouteTemplate]) -> Respo
     if request.method == "OPTIONS":
         return Response(status_code=204, headers=allowed)
     return rejection_response(request, 405, _("use one of {methods}", methods=allowed["Allow"]), allowed)
+
+
+# -------------------- server-sent events
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """One event; `id` comes back as `Last-Event-ID`, empty for none."""
+
+    name: str
+    data: Mapping[str, Any]
+    id: str = ""
+
+    def encode(self) -> bytes:
+        """Return the event in the format of the stream. Its JSON is one line, also for parsers that split lines at
+        U+2028 and the like.
+        """
+        data = json.dumps(self.data, separators=(",", ":"), ensure_ascii=False).translate(_LINE_BREAKS)
+        lines = [f"id: {self.id}"] if self.id else []
+        lines += [f"event: {self.name}", f"data: {data}"]
+        # A tool may have returned half a surrogate pair.
+        return ("\n".join(lines) + "\n\n").encode("utf-8", "replace")
+
+
+def stream_description(events: Sequence[Mapping[str, Any]]) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI description of a stream of these events. Their `data` is JSON."""
+    schema = {"oneOf": list(events)}
+    return {200: {"content": {"text/event-stream": {"schema": schema}}, "description": "A stream of events."}}
+
+
+class EventStream(StreamingResponse):
+    """Response that sends events until they end. Closes their source in any case."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        events: AsyncGenerator[ServerEvent, None],
+        heartbeat: float = HEARTBEAT_SECONDS,
+        # FastAPI reads the status for its document here.
+        status_code: int = 200,
+    ) -> None:
+        self._chunks = _chunks(events, heartbeat)
+        super().__init__(self._chunks, status_code, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+
+    async def stream_response(self, send: Send) -> None:
+        """Send all events."""
+        async with aclosing(self._chunks):
+            await super().stream_response(send)
+
+
+async def _chunks(events: AsyncGenerator[ServerEvent, None], heartbeat: float) -> AsyncGenerator[bytes, None]:
+    async with aclosing(events):
+        yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
+        next_event: asyncio.Task[ServerEvent | None] | None = None
+        try:
+            while True:
+                next_event = next_event or asyncio.create_task(_next(events), name="next event")
+                done, _ = await asyncio.wait({next_event}, timeout=heartbeat)
+                if not done:
+                    yield b": still here\n\n"
+                    continue
+                event, next_event = next_event.result(), None
+                if event is None:
+                    return
+                yield event.encode()
+        finally:
+            if next_event is not None:
+                next_event.cancel()
+                await asyncio.wait({next_event})
+
+
+async def _next(events: AsyncIterator[ServerEvent]) -> ServerEvent | None:
+    """Return the next event, None after the last."""
+    async for event in events:
+        return event
+    return None

@@ -1,6 +1,4 @@
-"""HTTP server in the program's own event loop.
-
-HTTP protocol of the server: uvicorn's, with timeouts, a limit on pipelining, and a place in the connection table.
+"""HTTP server in the program's own event loop: uvicorn with timeouts, a limit on pipelining and a connection table.
 
 Each connection uses a file descriptor. Without limits, clients that send half a request or read no response would take
 those of the database and the platforms. A client that pipelines requests would keep the event loop from accepting
@@ -14,7 +12,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Generator
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -22,7 +20,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from bot.errors import SettingsError
 from bot.i18n import gettext_lazy
 from bot.web.limits import ConnectionLimits, ConnectionTable, TrustedProxies
-from bot.web.request_middleware import RequestMiddleware
+
+if TYPE_CHECKING:
+    from bot.web.application import RequestMiddleware
 
 _CLOSE = (b"connection", b"close")
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"

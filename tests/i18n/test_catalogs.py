@@ -40,7 +40,6 @@ NOT_FOR_PEOPLE = {
     "bot/storage": "SQL, and errors for the log",
     "bot/web/application.py": "answers to platforms and probes, and the description of the API",
     "bot/web/prometheus.py": "metrics",
-    "bot/web/sse.py": "the format of event streams",
 }
 """Folders and files without texts for people, each with a reason."""
 
@@ -95,6 +94,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
         }
     ),
     "bot/engine/policy/rules.py": frozenset({"asker: not destructive", "platform admin"}),
+    "bot/engine/possible_approvers.py": frozenset({"Its approvers get the card directly.", "rule {}"}),  # the doctor
     "bot/engine/prompt/attachments.py": frozenset(
         {
             "Attached file {}:\n{}",
@@ -330,9 +330,9 @@ NO_TEXTS: dict[str, frozenset[str]] = {
         }
     ),
     "bot/web/problems.py": frozenset({"Value error, "}),
-    "bot/web/request_middleware.py": frozenset({"default-src 'none'; frame-ancestors 'none'"}),
     "bot/web/routes.py": frozenset(
         {  # OpenAPI
+            "A stream of events.",
             "An assistant that works through MCP servers and acts only on the right person's signature.",
             "Countersign",
             "It could not be done.",
@@ -343,6 +343,12 @@ NO_TEXTS: dict[str, frozenset[str]] = {
             "The database is away for now.",
             "The request cannot be taken: its body, its method, or too many failures before it.",
             "The token's role or workspace is another.",
+            # server-sent events
+            "data: {}",
+            "event: {}",
+            "id: {}",
+            "next event",
+            "retry: {}\n\n",
         }
     ),
     "bot/rendering/turn_events.py": frozenset(

@@ -14,9 +14,8 @@ from starlette.routing import BaseRoute
 from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.conversations import Author
 from bot.domain.servers import EVERYWHERE
-from bot.web.application import Hook, add_middleware, application
+from bot.web.application import Hook, RequestMiddleware, add_middleware, application
 from bot.web.authentication import LoginThrottle
-from bot.web.request_middleware import RequestMiddleware
 from bot.web.routes import api_routes
 from bot.web.server import serve
 

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from bot import __version__
-from bot.app.health import FRESH_SECONDS, HealthCheck
+from bot.app.process import FRESH_SECONDS, HealthCheck
 from bot.domain.health import Health, HealthStatus, ListenerStatus, ServersHealth
 from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, ServerStatus
 from bot.errors import DatabaseError, DatabaseUnavailable, DatabaseUnwritable
@@ -107,7 +107,7 @@ async def test_a_database_that_is_away_makes_it_unready_and_is_named_nowhere() -
 
 
 async def test_a_database_that_says_nothing_is_as_good_as_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bot.app.health.DATABASE_SECONDS", 0.01)
+    monkeypatch.setattr("bot.app.process.DATABASE_SECONDS", 0.01)
     assert (await asked(FakeRuntime(silent=True).check())).status_code == 503
 
 

@@ -13,9 +13,8 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from bot.web.application import application
+from bot.web.application import RequestMiddleware, application
 from bot.web.limits import CapacityMiddleware, ConnectionLimits, ConnectionTable, TrustedProxies
-from bot.web.request_middleware import RequestMiddleware
 from bot.web.server import serve
 from tests.fakes.parts import until
 

@@ -15,7 +15,7 @@ import pytest
 
 from bot.domain.api_clients import ApiRole
 from bot.domain.completions import Capabilities, Completion, ModelRequest
-from bot.web.sse import EventStream, ServerEvent
+from bot.web.routes import EventStream, ServerEvent
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say, until, words
 from tests.web.api_server import Api, opened_api, scripted

@@ -1,19 +1,22 @@
-"""Profiles: the bot's name, instructions and allowed servers in a workspace."""
+"""Profiles: the bot's name, instructions and allowed servers in a workspace; the agents among them, by name."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import Field
 
 from bot.commands.argument_parser import NotFoundRejection
+from bot.commands.dependencies import Administration
 from bot.commands.profiles import Outdated, parse_profile, profile_values
 from bot.commands.server_directory import VisibleServer
 from bot.domain.profiles import Binding, Profile
 from bot.i18n import _
 from bot.rendering.response_model import ResponseModel
+from bot.web.authentication import MemberCaller
+from bot.web.conversation_ids import own_conversation
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, WebDependencies, api_router
 from bot.web.server_responses import Moment, RequestedOptions, ResponseOptions
@@ -72,6 +75,15 @@ class AgentAnswer(ResponseModel):
     version: int
     updated_at: Moment
     updated_by: str | None
+
+
+class Agent(ResponseModel):
+    """A profile that answers to its name."""
+
+    id: str
+    name: str
+    about: str = Field(description="What it does, in a sentence; may be empty.")
+    default: bool = Field(description="True for the one that answers without a name, too.")
 
 
 class ProfileRoutes:
@@ -166,6 +178,13 @@ class ProfileRoutes:
 def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes."""
     services = Services.build(dependencies.command_dependencies)
+    router = api_router()
+    router.routes.extend(_profile_routes(services).routes)
+    router.routes.extend(_callable_agent_routes(services.dependencies.administration).routes)
+    return router
+
+
+def _profile_routes(services: Services) -> APIRouter:
     router = api_router(
         prefix="/api/workspaces/{workspace}/agents", tags=["profiles"], dependencies=[Depends(services.workspace_scope)]
     )
@@ -179,6 +198,26 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         responses={201: {"model": AgentAnswer, "description": "It has been made."}},
     )(profiles.put_agent)
     router.delete("/{agent}", name="delete_agent", summary="Delete a profile", status_code=204)(profiles.delete_agent)
+    return router
+
+
+def _callable_agent_routes(administration: Administration) -> APIRouter:
+    router = api_router(tags=["agents"])
+
+    @router.get("/api/agents", response_model=list[Agent], summary="Who can be asked by name")
+    async def list_callable_agents(
+        caller: MemberCaller,
+        conversation_id: Annotated[str, Query(alias="conversationId", max_length=500)] = "",
+        workspace: Annotated[str, Query(max_length=200, description="PLATFORM:ID; the token's own if empty.")] = "",
+    ) -> list[Agent]:
+        """List the agents that this token may ask in its own conversations of a workspace."""
+        conversation = own_conversation(caller, workspace, conversation_id or "-")
+        default = administration.profile_of(conversation)
+        return [
+            Agent(id=profile.id, name=profile.name, about=profile.about, default=profile.id == default.id)
+            for profile in administration.agent_profiles(conversation)
+        ]
+
     return router
 
 

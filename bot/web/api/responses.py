@@ -39,8 +39,15 @@ from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, is_own, may_see, own_conversation
 from bot.web.limits import RequestStreamPlace, StreamPlace
 from bot.web.problems import Problem, problem_of_error
-from bot.web.routes import SCHEMA_REFERENCE, RequestModel, WebDependencies, api_router
-from bot.web.sse import EventStream, ServerEvent, stream_description
+from bot.web.routes import (
+    SCHEMA_REFERENCE,
+    EventStream,
+    RequestModel,
+    ServerEvent,
+    WebDependencies,
+    api_router,
+    stream_description,
+)
 from bot.web.surface import Uploads
 
 MOST_IMAGES = 5

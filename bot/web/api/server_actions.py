@@ -27,10 +27,9 @@ from bot.ports import ServerAdmin
 from bot.rendering.response_model import ResponseModel
 from bot.web.limits import RequestStreamPlace
 from bot.web.problems import Problem
-from bot.web.routes import RequestModel, WebDependencies, api_router
+from bot.web.routes import EventStream, RequestModel, ServerEvent, WebDependencies, api_router
 from bot.web.server_responses import CapabilitiesAnswer, Moment, RequestedOptions, ResponseOptions, ServerSerializer
 from bot.web.server_scope import CurrentScope, ServerScope, Services
-from bot.web.sse import EventStream, ServerEvent
 
 # -------------------- events
 

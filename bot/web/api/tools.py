@@ -1,4 +1,4 @@
-"""Tools, resources and prompts for programs: run, read and render.
+"""Tools, resources and prompts for programs: run, read and render; and the log of tool calls.
 
 A tool is run as `/mcp run` does it: in a turn of its own, under the same policy and approval as the model's calls.
 """
@@ -8,30 +8,36 @@ from __future__ import annotations
 import asyncio
 import base64
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 from starlette.responses import JSONResponse
 
 from bot.commands.manual_calls import manual_call
+from bot.commands.text_format import MOMENT
 from bot.domain.messages import FilePart, ImagePart, StoredFile, TextPart, ToolResult
 from bot.domain.servers import BlobContents, Piece, ServerStatus, TextContents
 from bot.domain.tools import ToolKind
-from bot.domain.turns import ReadFile, ToolStep, TurnView
+from bot.domain.turns import ReadFile, StepStatus, ToolStep, TurnView
 from bot.i18n import _
-from bot.ports import EngineApi
-from bot.rendering.response_model import ResponseModel
+from bot.ports import CallQuery, CallSummary, EngineApi
+from bot.rendering.response_model import ResponseModel, format_time
+from bot.rendering.turn_schemas import CallStatus, call_status, step_statuses
+from bot.web.conversation_ids import format_id
 from bot.web.limits import RequestStreamPlace
-from bot.web.routes import RequestModel, WebDependencies, api_router
+from bot.web.problems import Problem
+from bot.web.routes import RequestModel, WebDependencies, api_router, parse_moment
 from bot.web.server_responses import ResponseOptions, ServerSerializer, ToolAnswer
-from bot.web.server_scope import CurrentScope, Services
+from bot.web.server_scope import CurrentScope, RequestScope, Services, WorkspaceName
 
 WAIT_SECONDS, LONGEST_WAIT = 30.0, 300.0
 _POLL_SECONDS = (0.05, 0.1, 0.2, 0.5)
 """Seconds between reads of a turn; the last value repeats."""
+MOST_ROWS = 10_000
+"""Highest offset in a list."""
 
 
 class Execution(RequestModel):
@@ -122,14 +128,54 @@ class OfferedTool(ToolAnswer):
     server_id: str
 
 
+class CallFilter(RequestModel):
+    """Filter of calls; all conditions have to match."""
+
+    server: str = Field(default="", max_length=255, description="The server's id or slug.")
+    tool: str = Field(default="", max_length=255, description="The server's own name of the tool.")
+    status: list[CallStatus] = Field(default=[], description="One or more.")
+    asked_by: str = Field(default="", max_length=300, description="PLATFORM:ID of a user.")
+    since: str = Field(default="", max_length=100, description=f"{MOMENT}.")
+    until: str = Field(default="", max_length=100, description=f"{MOMENT}.")
+    workspace: WorkspaceName | None = Field(default=None, description="See `Services.query_scope`.", exclude=True)
+    page: int = Field(default=1, ge=1, le=MOST_ROWS)
+    size: int = Field(default=20, ge=1, le=100)
+
+
+class LoggedCall(ResponseModel):
+    """A tool call with its outcome, without arguments and result."""
+
+    id: str = Field(description="`RESPONSE:N`, as in a response's `toolCalls`.")
+    response_id: str
+    conversation_id: str
+    workspace: str
+    name: str = Field(description="`SERVER.TOOL`, or the name in the model's request if there is no such tool.")
+    status: CallStatus
+    asked_by: str
+    decided_by: str
+    created_at: str
+    seconds: float | None = Field(description="From its start to its end.")
+    error: str | None = Field(description="Why it has no result, shortened.")
+
+
+class CallList(ResponseModel):
+    """A page of calls, newest first."""
+
+    calls: list[LoggedCall]
+    total: int
+    page: int
+    size: int
+
+
 class ToolRoutes:
     """The routes, over the services of `/mcp`."""
 
-    def __init__(self, services: Services, engine: EngineApi) -> None:
+    def __init__(self, services: Services, engine: EngineApi, clock: Callable[[], float]) -> None:
         self._services = services
         self._servers = services.dependencies.servers
         self._directory = services.directory
         self._engine = engine
+        self._clock = clock
 
     async def list_tools(self, scope: CurrentScope) -> list[OfferedTool]:
         """List the known tools of every enabled server."""
@@ -180,12 +226,23 @@ class ToolRoutes:
             messages=_messages(await self._directory.render_prompt(server, body.name, body.arguments))
         )
 
+    async def list_tool_calls(self, scope: CurrentScope, wanted: Annotated[CallFilter, Query()]) -> CallList:
+        """List calls of the workspace, or of all workspaces for a token without one. Newest first."""
+        offset = (wanted.page - 1) * wanted.size
+        if offset + wanted.size > MOST_ROWS:
+            text = _("A list ends after {rows} rows.", rows=MOST_ROWS)
+            raise Problem(422, "invalid", text, _("filter by time"), {"page": _("Too far.")})
+        query = _call_query(scope, wanted, self._clock())
+        calls, total = await self._services.dependencies.archive.calls(query, wanted.size, offset)
+        shown = [_logged_call(scope, call) for call in calls]
+        return CallList(calls=shown, total=total, page=wanted.page, size=wanted.size)
+
 
 def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes."""
     services = Services.build(dependencies.command_dependencies)
     router = api_router(prefix="/api/mcp", tags=["tools"], dependencies=[Depends(services.query_scope)])
-    tools = ToolRoutes(services, dependencies.engine)
+    tools = ToolRoutes(services, dependencies.engine, dependencies.clock)
     later: dict[int | str, dict[str, Any]] = {
         202: {"model": Pending, "description": "It waits for an approval, or is still running."}
     }
@@ -195,6 +252,7 @@ def routes(dependencies: WebDependencies) -> APIRouter:
     )
     router.post("/resources/read", name="read_resource", summary="Read a resource")(tools.read_resource)
     router.post("/prompts/get", name="get_prompt", summary="Have a prompt written out")(tools.render_prompt)
+    router.get("/tool-calls", name="list_tool_calls")(tools.list_tool_calls)
     return router
 
 
@@ -273,3 +331,31 @@ def _messages(pieces: Sequence[Piece]) -> list[PromptMessage]:
         else PromptMessage(role=piece.heading, content=Content(type="resource", mime_type=piece.mime_type))
         for piece in pieces
     ]
+
+
+def _call_query(scope: RequestScope, wanted: CallFilter, now: float) -> CallQuery:
+    return CallQuery(
+        scope.workspace,
+        wanted.server,
+        wanted.tool,
+        tuple(stored for shown in wanted.status for stored in step_statuses(shown)),
+        wanted.asked_by,
+        parse_moment("since", wanted.since, now) if wanted.since else None,
+        parse_moment("until", wanted.until, now) if wanted.until else None,
+    )
+
+
+def _logged_call(scope: RequestScope, call: CallSummary) -> LoggedCall:
+    return LoggedCall(
+        id=f"{call.turn_id}:{call.n}",
+        response_id=call.turn_id,
+        conversation_id=format_id(scope.caller, call.conversation),
+        workspace=call.conversation.workspace_key,
+        name=call.name,
+        status=call_status(StepStatus(call.status)),
+        asked_by=call.asked_by,
+        decided_by=call.decided_by,
+        created_at=format_time(call.at),
+        seconds=call.seconds,
+        error=call.error or None,
+    )
