@@ -84,7 +84,7 @@ async def run(settings: Settings) -> None:
             )
             attach_surface(api, settings, runtime)
             look_up_groups(slack, runtime)
-            listeners = await platforms.build_listeners(PARTS, runtime, settings)
+            listeners = platforms.build_listeners(PARTS, runtime, settings)
             looks = await stack.enter_async_context(probe_routes(metrics, runtime))
             await stack.enter_async_context(
                 serve_web(settings, parts=build_web_dependencies(settings, runtime, api), pages=looks)

@@ -5,7 +5,7 @@
     doctor          `countersign doctor`                audit           `countersign audit`
     operator_files  the operator's files                models          the choice of language models
     database        locked, opened, migrated            config_reload   configuration and files, applied
-    file_watch      the files on disk                   file_changes    the effects of their changes
+    process         its name, health and counters       operations      the operations channel
 
 Everything is built here and nowhere else; components get plain values and each other. Libraries that load slowly are
 loaded when their user is built.

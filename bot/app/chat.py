@@ -336,7 +336,7 @@ class _Session:
 
 async def _pending_calls(runtime: Runtime) -> ReadPendingCalls:
     """Return the reader of the calls that wait for a user."""
-    pending_calls = await asyncio.to_thread(importlib.import_module, "bot.app.pending_calls")
+    pending_calls = await asyncio.to_thread(importlib.import_module, "bot.chat.approval_inbox")
     services = runtime.services
     read: ReadPendingCalls = pending_calls.PendingCallReader(
         services.stores.archive, runtime.turn_log, services.rules

@@ -19,9 +19,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bot.app.file_changes import FileChange, difference
-from bot.app.file_watch import MISSING, FilesOnDisk, FileWatch, changed_paths
-from bot.app.operator_files import OperatorFiles, holds_variables, unusable_file
+from bot.app.operator_files import (
+    MISSING,
+    FileChange,
+    FilesOnDisk,
+    FileWatch,
+    OperatorFiles,
+    changed_paths,
+    difference,
+    holds_variables,
+    unusable_file,
+)
 from bot.commands.dependencies import ConfigDiff
 from bot.domain.agents import AgentRef, Agents
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements

@@ -1,4 +1,4 @@
-"""The database: its lock, opening, migration and backup, and checkpoints of its audit.
+"""The database: its lock, opening, migration and backup, checkpoints of its audit, and the data of one person in it.
 
 Checkpoints are written to the log, to a file and to a command set by the operator. A failed write is one log line,
 never an error: the next checkpoint covers the same rows.
@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import json
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from bot.app.secrets import audit_keys
-from bot.domain.audit import Checkpoint
-from bot.errors import CountersignError, DatabaseError, DatabaseHeld
+from bot.domain.audit import Checkpoint, format_utc
+from bot.errors import CountersignError, DatabaseError, DatabaseHeld, NotFound, SettingsError
+from bot.platforms.console.local_user import LocalUser, login_name
 from bot.settings import Settings, setting_name
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.lock_file import FileUse
@@ -29,6 +32,18 @@ from bot.storage.lock_file import FileUse
 if TYPE_CHECKING:
     from bot.storage.backup import Backup
     from bot.storage.database import Database
+    from bot.storage.person_data import ForgetResult
+
+log = logging.getLogger(__name__)
+
+OFF = "off"
+"""Value of AUDIT_CHECKPOINT_FILE that disables the file."""
+COMMAND_SECONDS = 10.0
+"""Seconds until AUDIT_CHECKPOINT_COMMAND is killed."""
+_DATABASE_SECONDS = 5.0
+_LONGEST_REASON = 300
+IN_USE = "Another program reads the file, which may still hold deleted bytes. Fix: run this again later"
+VACUUM = "PostgreSQL keeps deleted rows in its files until its next VACUUM, and in its log and its backups"
 
 
 @contextmanager
@@ -189,14 +204,7 @@ async def _migrations() -> Any:
     return await asyncio.to_thread(importlib.import_module, "bot.storage.migrate")
 
 
-log = logging.getLogger(__name__)
-
-OFF = "off"
-"""Value of AUDIT_CHECKPOINT_FILE that disables the file."""
-COMMAND_SECONDS = 10.0
-"""Seconds until AUDIT_CHECKPOINT_COMMAND is killed."""
-_DATABASE_SECONDS = 5.0
-_LONGEST_REASON = 300
+# -------------------- checkpoints of the audit
 
 
 def checkpoint_file(settings: Settings) -> Path | None:
@@ -356,3 +364,50 @@ async def _run_command(command: tuple[str, ...], line: str, environment: Mapping
             await process.wait()
     output = " ".join(error_output.decode("utf-8", "replace").split())[:_LONGEST_REASON]
     return f"exit code {process.returncode}: {output}" if process.returncode else ""
+
+
+# -------------------- data of one person
+
+
+async def export_person(settings: Settings, principal: str) -> str:
+    """Return everything that is stored about a person, as JSON. Raises CountersignError."""
+    from bot.storage.person_data import SqlPersonData  # noqa: PLC0415 - loads the database's libraries
+
+    _check_principal(principal)
+    async with open_migrated_database(settings, migrate=False) as database:
+        data: Mapping[str, Sequence[Mapping[str, Any]]] = await SqlPersonData(database).export(principal)
+    if not any(data.values()):
+        raise NotFound(f"Nothing is stored about {principal}.", "see `countersign audit export` for the ids of people")
+    document = {"person": principal, "exported_at": f"{format_utc(time.time())} UTC", **data}
+    return json.dumps(document, ensure_ascii=False, indent=2)
+
+
+async def forget_person(settings: Settings, principal: str) -> tuple[ForgetResult, str]:
+    """Delete what is stored about a person. The second value says why the files of the database may still hold deleted
+    bytes; empty if they do not. Raises CountersignError.
+    """
+    from bot.storage.person_data import SqlPersonData  # noqa: PLC0415 - loads the database's libraries
+
+    _check_principal(principal)
+    async with open_migrated_database(settings, migrate=False) as database:
+        forgotten = await SqlPersonData(database).forget(principal, LocalUser(login_name()).author.principal)
+        if database.shared:
+            return forgotten, VACUUM
+        return forgotten, "" if await database.purge_files(whole=True) else IN_USE
+
+
+def save_export(text: str, target: Path) -> None:
+    """Write a new file that only its owner can read. Raises DatabaseError."""
+    try:
+        with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(f"{text}\n")
+    except FileExistsError:
+        raise DatabaseError(f"{target} exists, and an export overwrites no file.", "give another name") from None
+    except OSError as error:
+        raise DatabaseError(f"{target} cannot be written: {error.strerror}.", "check the folder") from error
+
+
+def _check_principal(principal: str) -> None:
+    platform, colon, user = principal.partition(":")
+    if not (platform and colon and user):
+        raise SettingsError(f"{principal!r} is no person.", "write PLATFORM:ID, such as slack:U0123ABCD or api:ci")

@@ -8,14 +8,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from bot.app.approver_checks import check_deliveries
-from bot.app.lease_holders import end_check
+from bot.app.process import end_check
+from bot.chat.users import AudiencePolicy
 from bot.domain.approvals import APPROVERS
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import Rule
 from bot.engine.policy.rules import Approvers
+from bot.engine.possible_approvers import check_deliveries
 from bot.errors import CountersignError
 from bot.settings import Settings
 
@@ -77,16 +78,16 @@ async def examine_discord_channel(settings: Settings, channel: ConversationKey) 
         return check
 
 
-async def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) -> DiscordListener:
+def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) -> DiscordListener:
     """Build the listener, which receives while no other process holds the gateway lease."""
-    context, pending_calls = await asyncio.gather(
-        *(asyncio.to_thread(importlib.import_module, name) for name in ("bot.chat.context", "bot.app.pending_calls"))
-    )
+    from bot.chat.approval_inbox import PendingCallReader  # noqa: PLC0415 - loaded with the app
+    from bot.chat.context import Lookups  # noqa: PLC0415 - loaded with the app
+
     stores = runtime.services.stores
-    reader = pending_calls.PendingCallReader(stores.archive, runtime.turn_log, runtime.services.rules, app.surface)
+    reader = PendingCallReader(stores.archive, runtime.turn_log, runtime.services.rules, app.surface)
     return app.listener(
-        audience=context.AudiencePolicy(settings.discord_follow_threads),
-        records=context.Lookups(
+        audience=AudiencePolicy(settings.discord_follow_threads),
+        records=Lookups(
             opinion=stores.opinions.save,
             approval=runtime.turn_log.get_approval,
             pending_calls=reader.read,

@@ -251,9 +251,9 @@ class LiveBot:
 
     async def _listener(self, stack: AsyncExitStack) -> Listener:
         if self.platforms.discord is not None and self.channel.platform == "discord":
-            return await discord_listener_of(self.platforms.discord, self.runtime, self.settings)
+            return discord_listener_of(self.platforms.discord, self.runtime, self.settings)
         assert self.platforms.slack is not None
-        lookups = await build_lookups(self.platforms.slack, self.runtime)
+        lookups = build_lookups(self.platforms.slack, self.runtime)
         build = lookups.build_home
 
         async def build_home(member: Member, workspace: str) -> Home:

@@ -27,11 +27,10 @@ from bot.app.database import open_checkpointed_database
 from bot.app.discord import build_listener as discord_listener_of
 from bot.app.discord import is_configured as discord_is_configured
 from bot.app.discord import open_discord
-from bot.app.health import HealthCheck, SessionCounters
-from bot.app.lease_holders import name_of_this_process
 from bot.app.models import select_model
 from bot.app.operations import operations_tasks
 from bot.app.operator_files import OperatorFiles, read_operator_files, watch_files
+from bot.app.process import HealthCheck, SessionCounters, name_of_this_process
 from bot.app.secrets import UsableSecrets, secret_box
 from bot.app.slack import build_listener as slack_listener_of
 from bot.app.slack import (
@@ -473,7 +472,7 @@ async def open_program(
         platforms.attach(runtime, settings)
         no_surface = "" if platforms.surfaces or "web" in parts else NO_PLATFORM
         log.info("%s running on model %s%s", ", ".join(sorted(parts)), choice.label, no_surface)
-        listeners = await platforms.build_listeners(parts, runtime, settings)
+        listeners = platforms.build_listeners(parts, runtime, settings)
         for name, listener in listeners.by_component.items():
             runtime.services.health.watch(name, listener)
         if listeners.hooks or "web" in parts or web_is_located(settings):
@@ -646,15 +645,15 @@ class Platforms:
         if self.discord is not None:
             self.discord.surface.resolve_locales(runtime.services.locales)
 
-    async def build_listeners(self, parts: frozenset[str], runtime: Runtime, settings: Settings) -> Listeners:
+    def build_listeners(self, parts: frozenset[str], runtime: Runtime, settings: Settings) -> Listeners:
         """Return the listeners and hooks of the wanted components. Raises SettingsError."""
         listeners = Listeners()
         if self.slack is not None and "slack" in parts:
-            slack = slack_listener_of(self.slack, runtime, settings, await build_lookups(self.slack, runtime))
+            slack = slack_listener_of(self.slack, runtime, settings, build_lookups(self.slack, runtime))
             listeners.by_component["slack"] = slack
             listeners.hooks += [slack.hook] if slack.hook is not None else []
         if self.discord is not None and "discord" in parts:
-            listeners.by_component["discord"] = await discord_listener_of(self.discord, runtime, settings)
+            listeners.by_component["discord"] = discord_listener_of(self.discord, runtime, settings)
         return listeners
 
 

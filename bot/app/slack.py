@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from bot.app.approver_checks import check_deliveries
-from bot.app.lease_holders import end_check
+from bot.app.process import end_check
 from bot.chat.listener_leases import ListenerLease
 from bot.chat.users import AudiencePolicy
 from bot.domain.approvals import APPROVERS
@@ -22,6 +21,7 @@ from bot.domain.health import Check, CheckStatus, Fault, FaultKind
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import Rule
 from bot.engine.policy.rules import Approvers
+from bot.engine.possible_approvers import check_deliveries
 from bot.errors import CountersignError, SettingsError
 from bot.i18n import _
 from bot.settings import Settings
@@ -320,31 +320,28 @@ def look_up_groups(workspace: SlackApp, runtime: Runtime) -> None:
     workspace.factory.also_ask_for(named_groups)
 
 
-async def build_lookups(workspace: SlackApp, runtime: Runtime) -> Lookups:
+def build_lookups(workspace: SlackApp, runtime: Runtime) -> Lookups:
     """Return the lookups outside the engine: feedback, tool calls and Homes."""
-    context, homes, pending_calls = await asyncio.gather(
-        *(
-            asyncio.to_thread(importlib.import_module, name)
-            for name in ("bot.chat.context", "bot.app.slack_home", "bot.app.pending_calls")
-        )
-    )
-    services = runtime.services
+    from bot.chat.approval_inbox import PendingCallReader  # noqa: PLC0415 - loaded with the app
+    from bot.chat.context import Lookups  # noqa: PLC0415 - loaded with the app
+    from bot.chat.home_message import HomeTabBuilder  # noqa: PLC0415 - loaded with the app
 
-    reader = pending_calls.PendingCallReader(
+    services = runtime.services
+    reader = PendingCallReader(
         services.stores.archive,
         runtime.turn_log,
         services.rules,
         workspace.surface,
         lambda conversation: conversation.channel.startswith("D"),
     )
-    builder = homes.HomeTabBuilder(
+    builder = HomeTabBuilder(
         services.stores.archive,
         reader.read,
         runtime.turn_log.get_elicitation,
         services.rights,
         services.toolbox,
     )
-    lookups: Lookups = context.Lookups(
+    return Lookups(
         opinion=services.stores.opinions.save,
         approval=runtime.turn_log.get_approval,
         pending_calls=reader.read,
@@ -353,7 +350,6 @@ async def build_lookups(workspace: SlackApp, runtime: Runtime) -> Lookups:
         prompts=lambda conversation: services.rules.rules(conversation).profile.prompts,
         locales=services.locales,
     )
-    return lookups
 
 
 def build_listener(workspace: SlackApp, runtime: Runtime, settings: Settings, records: Lookups) -> SlackListener:

@@ -4,10 +4,14 @@ command that takes their ids, for platforms without such a list. The engine chec
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import time
+from typing import TypeVar
 
 from bot.chat.actions import (
     Action,
@@ -53,10 +57,18 @@ from bot.domain.commands import (
     Verb,
 )
 from bot.domain.conversations import ConversationKey, Member
-from bot.domain.turns import ToolStep, Turn
+from bot.domain.turns import StepStatus, ToolStep, Turn
+from bot.engine.policy.rules import RuleBook, is_expected_approver
+from bot.errors import CountersignError
 from bot.i18n import _, gettext_lazy, ngettext, pgettext
-from bot.ports import Commands, EngineApi
+from bot.ports import ApprovalLog, Commands, EngineApi, UserActivity
+from bot.ports.platform import ApproverDirectory
+from bot.ports.reporting import read_pending_approvals
 from bot.rendering.approval_card import ApprovalCard, approval_card, earliest_expiry, format_duration, headline
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 COMMAND = "approvals"
 CALLS_A_PAGE = 3
@@ -68,6 +80,8 @@ NOT_ALL_READ = gettext_lazy(
 SHOWN = 20
 MOST_SEARCHED = 200
 ID_LENGTH = 8
+MOST_READ = 10_000
+"""Pending calls of a workspace that are read for one list, the newest."""
 _ID = Parameter("id", gettext_lazy("the id on the card, or its beginning"), required=True)
 _REASON = Parameter("reason", gettext_lazy("why, for the model"), repeated=True)
 _SUMMARY = gettext_lazy("Calls that wait for your approval")
@@ -326,3 +340,60 @@ def _nobody(_member: Member) -> bool:
 
 
 _NO_RIGHTS = Rights(_nobody, _nobody, _nobody)
+
+
+# -------------------- reading
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCallReader:
+    """Reads pending calls. Approvers are looked up each time. `directory` links to the cards; None without links.
+    `is_direct` returns True for a direct conversation.
+    """
+
+    overview: UserActivity
+    log: ApprovalLog
+    rules: RuleBook
+    directory: ApproverDirectory | None = None
+    is_direct: Callable[[ConversationKey], bool] = lambda _conversation: False
+
+    async def read(self, member: Member, workspace_key: str, start: int, count: int) -> PendingCalls:
+        """Return the calls of a workspace that wait for this user, oldest first, from `start` on. Raises
+        CountersignError.
+        """
+        theirs = await read_pending_approvals(
+            self.overview,
+            (f"{workspace_key}:",),
+            partial(is_expected_approver, self.rules, member),
+            limit=MOST_READ,
+            most_read=MOST_READ,
+        )
+        ids = [call.approval_id for call in reversed(theirs.calls)]
+        calls = await asyncio.gather(*map(self._call, ids[start : start + count]))
+        return PendingCalls(tuple(call for call in calls if call is not None), len(ids), theirs.behind is None)
+
+    async def _call(self, approval_id: str) -> PendingCall | None:
+        """Return the call, None if it is no longer pending."""
+        call = await read_if_readable(self.log.get_approval(approval_id))
+        if call is None or call[1].status is not StepStatus.AWAITING:
+            return None
+        turn, step = call
+        url = await self._card_url(turn, approval_id)
+        return PendingCall(turn, step, url, self.is_direct(turn.conversation))
+
+    async def _card_url(self, turn: Turn, approval_id: str) -> str:
+        if self.directory is None:
+            return ""
+        view, refs = await self.log.get_view(turn.id), await self.log.get_message_refs(turn.id)
+        return await self.directory.card_url(view, approval_id, refs)
+
+
+async def read_if_readable(reading: Awaitable[T | None]) -> T | None:
+    """Return the result, None if it cannot be read: it must not hide other pending calls. Raises CountersignError."""
+    try:
+        return await reading
+    except CountersignError:
+        raise
+    except Exception:
+        log.exception("pending call is unreadable, left out of the list")
+        return None

@@ -5,11 +5,21 @@ The home has the calls and elicitations that wait for the user, their turns, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from time import time
 
 from bot.chat.actions import RunCommand
-from bot.chat.approval_inbox import NOT_ALL_READ, NOTHING_WAITS, PendingCall, pending_call_blocks, waiting_title
+from bot.chat.approval_inbox import (
+    NOT_ALL_READ,
+    NOTHING_WAITS,
+    PendingCall,
+    ReadPendingCalls,
+    pending_call_blocks,
+    read_if_readable,
+    waiting_title,
+)
 from bot.chat.card_messages import elicitation_buttons, elicitation_expiry, elicitation_question
 from bot.chat.message_model import (
     Block,
@@ -29,9 +39,12 @@ from bot.chat.message_model import (
     Tone,
     fill_spans,
 )
-from bot.domain.servers import ServerSnapshot, ServerStatus
+from bot.commands.dependencies import Rights
+from bot.domain.conversations import Member
+from bot.domain.servers import EVERYWHERE, ServerSnapshot, ServerStatus
 from bot.domain.turns import Turn, TurnStatus, TurnView
 from bot.i18n import _, gettext_lazy, ngettext
+from bot.ports import ServerAdmin, UserActivity
 from bot.ports.platform import OpenElicitation
 from bot.rendering.elicitation_card import elicitation_card
 from bot.rendering.text_safety import single_line
@@ -148,6 +161,42 @@ def _server(server: ServerSnapshot) -> str:
 def _more(count: int) -> Iterator[Block]:
     if count > SHOWN:
         yield Caption((ngettext("and {n} more", "and {n} more", count - SHOWN),))
+
+
+@dataclass(frozen=True, slots=True)
+class HomeTabBuilder:
+    """Builder of homes, from stored rows and the states of servers. Approvers and admins are looked up each time.
+    `pending_calls` returns those that a user may decide, `get_elicitation` an elicitation by its id.
+    """
+
+    overview: UserActivity
+    pending_calls: ReadPendingCalls
+    get_elicitation: Callable[[str], Awaitable[OpenElicitation | None]]
+    rights: Rights
+    servers: ServerAdmin
+
+    async def home(self, member: Member, here: str) -> Home:
+        """Return one user's home in a workspace, by its key. Raises CountersignError."""
+        pending = await self.pending_calls(member, here, 0, SHOWN)
+        elicitations = await self.overview.open_elicitations(member.author.principal, f"{here}:", SHOWN)
+        inquiries = await asyncio.gather(*map(self._open_elicitation, elicitations))
+        return Home(
+            time(),
+            waiting=pending.calls,
+            more_waiting=max(pending.count - SHOWN, 0),
+            all_counted=pending.all_counted,
+            inquiries=tuple(inquiry for inquiry in inquiries if inquiry is not None),
+            asked=await self.overview.recent_turns(member.author.principal, f"{here}:", SHOWN),
+            servers=self._servers(here) if self.rights.administers(member) else None,
+        )
+
+    async def _open_elicitation(self, elicitation_id: str) -> OpenElicitation | None:
+        """Return the elicitation, None if it is no longer open."""
+        elicitation = await read_if_readable(self.get_elicitation(elicitation_id))
+        return elicitation if elicitation is not None and elicitation.elicitation.open else None
+
+    def _servers(self, here: str) -> Sequence[ServerSnapshot]:
+        return [state for state in self.servers.servers() if state.config.workspace in (EVERYWHERE, here)]
 
 
 def first_message(name: str, *, commands: bool) -> Message:

@@ -74,7 +74,7 @@ def export_person(
     """Write everything that is stored about one person as JSON; no secrets."""
 
     async def export(settings: Settings) -> int:
-        from bot.app.person_data import export_person, save_export  # noqa: PLC0415
+        from bot.app.database import export_person, save_export  # noqa: PLC0415
 
         text = await export_person(settings, person)
         if output is None:
@@ -105,7 +105,7 @@ def forget(
         raise typer.Exit(FAILED)
 
     async def delete(settings: Settings) -> int:
-        from bot.app.person_data import IN_USE, forget_person  # noqa: PLC0415
+        from bot.app.database import IN_USE, forget_person  # noqa: PLC0415
 
         forgotten, left = await forget_person(settings, person)
         typer.echo(f"The content of {_turn_count(forgotten.turns)} of {person} is deleted.")

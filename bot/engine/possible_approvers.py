@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from bot.domain.approvals import (
@@ -28,12 +28,13 @@ from bot.domain.approvals import (
     SelfApproval,
 )
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.policies import is_person
+from bot.domain.health import Check, CheckStatus
+from bot.domain.policies import Rule, is_person
 from bot.domain.turns import ToolStep
 from bot.engine.policy.rules import Approvers, Rules, check_approver
 from bot.engine.policy.self_approval import membership_reason
 from bot.engine.view_delivery import MemberLookup, surface_for
-from bot.errors import CountersignError
+from bot.errors import CountersignError, DeliveryFailed
 from bot.i18n import _, gettext_lazy
 from bot.ports import Surface
 from bot.ports.platform import ApproverDirectory, DirectoryEntry
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 MAX_NOTIFIED_APPROVERS = 20
 """Most users who are notified of a call or get a card of their own. Above that, the card stays in the conversation."""
 MOST_MEMBERS_NAMED = 5
+REMEDY = gettext_lazy("name fewer people, or let the card go to a channel; on Discord, switch on Server Members Intent")
 LOOKUP_SECONDS = 10.0
 
 ALL_MEMBERS = gettext_lazy("all members may approve")
@@ -274,3 +276,38 @@ def _readable(note: str, entries: Mapping[str, DirectoryEntry | None]) -> str:
         if entry is not None and entry.name and not is_person(principal):
             note = note.replace(principal, f"@{entry.name}")
     return note
+
+
+async def check_deliveries(
+    rules: Sequence[Rule], approvers: Approvers, directory: ApproverDirectory, workspace: ConversationKey
+) -> AsyncGenerator[Check, None]:
+    """Check that the cards of rules reach the members of the groups that they name. Rules without groups of this
+    platform are left out. `workspace` is a conversation key of the workspace.
+    """
+    asker = Author(workspace.platform, "", "")
+    for rule in rules:
+        if APPROVERS not in rule.requirements.deliver:
+            continue
+        sets = rule.requirements.approvers or (approvers.approvers | approvers.admins,)
+        prefix = f"{workspace.platform}-"
+        groups = sorted({entry for entries in sets for entry in entries if entry.startswith(prefix)})
+        if not groups:
+            continue
+        try:
+            entries = await asyncio.gather(*(directory.find_approver(group, workspace) for group in groups))
+        except DeliveryFailed as error:
+            yield Check(f"rule {rule.id}", CheckStatus.BROKEN, error.cause, error.fix)
+            continue
+        members = {
+            group: None if entry is None else entry.members for group, entry in zip(groups, entries, strict=True)
+        }
+        _requirements, note = route_approval(rule.requirements, approvers, workspace, asker, members)
+        if note:
+            yield Check(
+                f"rule {rule.id}",
+                CheckStatus.DOUBTFUL,
+                _("The card stays in the conversation: {reason}.", reason=note),
+                str(REMEDY),
+            )
+        else:
+            yield Check(f"rule {rule.id}", CheckStatus.WELL, "Its approvers get the card directly.")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bot.app.approver_checks import check_deliveries
 from bot.domain.approvals import APPROVERS, ApprovalPolicy, ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import CheckStatus
 from bot.domain.policies import Rule
 from bot.domain.turns import MessageRefs, TurnView
 from bot.engine.policy.rules import Approvers
+from bot.engine.possible_approvers import check_deliveries
 from bot.errors import DeliveryFailed
 from bot.ports.platform import DirectoryEntry
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.app.file_watch import MISSING, FileState, FileWatch, changed_paths
+from bot.app.operator_files import MISSING, FileState, FileWatch, changed_paths
 
 LONG_AFTER = 4_000_000_000.0
 
@@ -61,7 +61,7 @@ def test_the_swapped_folder_of_a_kubernetes_volume_changes_all_of_its_files_at_o
 
 
 def test_a_second_save_within_one_tick_of_the_clock_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bot.app.file_watch._stamp", lambda _status: (0,))
+    monkeypatch.setattr("bot.app.operator_files._stamp", lambda _status: (0,))
     file = tmp_path / "policy.toml"
     file.write_text("a = 1")
     watch = watch_of(file, at=file.stat().st_mtime + 1)

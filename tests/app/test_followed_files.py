@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from bot.app.config_reload import EMPTY_SETTLE_SECONDS, SETTLE_SECONDS
-from bot.app.file_changes import FileChange
-from bot.app.operator_files import read_operator_files
+from bot.app.operator_files import FileChange, read_operator_files
 from bot.app.runtime import AppServices
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.audit import AuditQuery

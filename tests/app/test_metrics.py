@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.app.health import SessionCounters
 from bot.app.operator_files import read_operator_files
+from bot.app.process import SessionCounters
 from bot.app.runtime import open_metrics, open_runtime, probe_routes
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.metrics import CacheUsed, LoopLagged, MetricEvent, ProcessCounters, SessionChanged

@@ -45,7 +45,7 @@ async def at_work(slack: FakeSlack, **more: Any) -> AsyncIterator[Runtime]:
         files = read_operator_files(settings)
         async with open_runtime(settings, files, ModelChoice("demo", "demo"), [workspace.surface]) as runtime:
             look_up_groups(workspace, runtime)
-            listener = build_listener(workspace, runtime, settings, await build_lookups(workspace, runtime))
+            listener = build_listener(workspace, runtime, settings, build_lookups(workspace, runtime))
             listening = asyncio.create_task(listener.run(runtime.engine, runtime.commands))
             await slack.sockets.connected()
             yield runtime

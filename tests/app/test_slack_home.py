@@ -9,9 +9,8 @@ from typing import cast
 
 import pytest
 
-from bot.app.pending_calls import PendingCallReader
-from bot.app.slack_home import HomeTabBuilder
-from bot.chat.home_message import SHOWN
+from bot.chat.approval_inbox import PendingCallReader
+from bot.chat.home_message import SHOWN, HomeTabBuilder
 from bot.commands.dependencies import Rights
 from bot.domain.approvals import ASKER, MEMBERS, NO_REQUIREMENTS, Approval, ApprovalRequirements, Decision, DecisionType
 from bot.domain.conversations import Author, ConversationKey, Member

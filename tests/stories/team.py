@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bot.app.pending_calls import PendingCallReader
+from bot.chat.approval_inbox import PendingCallReader
 from bot.domain.approvals import ApprovalNotice, ApprovalPolicy
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import Author, ConversationKey

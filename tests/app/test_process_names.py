@@ -7,21 +7,21 @@ import sys
 
 import pytest
 
-from bot.app import lease_holders
-from bot.app.lease_holders import end_check, has_ended, name_of_this_process
+from bot.app import process
+from bot.app.process import end_check, has_ended, name_of_this_process
 
-SAY_NAME = "from bot.app.lease_holders import *; print(name_of_this_process(), flush=True); input()"
+SAY_NAME = "from bot.app.process import *; print(name_of_this_process(), flush=True); input()"
 
 
 async def test_a_process_has_ended_once_it_is_killed() -> None:
-    process = await asyncio.create_subprocess_exec(
+    other = await asyncio.create_subprocess_exec(
         sys.executable, "-c", SAY_NAME, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
-    assert process.stdout is not None
-    name = (await process.stdout.readline()).decode().strip()
+    assert other.stdout is not None
+    name = (await other.stdout.readline()).decode().strip()
     assert not has_ended(name)
-    process.kill()
-    await process.wait()
+    other.kill()
+    await other.wait()
     assert has_ended(name)
 
 
@@ -41,8 +41,8 @@ def test_nothing_is_known_of_another_machine_or_container() -> None:
 def test_nothing_is_known_where_the_system_does_not_tell(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    monkeypatch.setattr(lease_holders, "_PROC", tmp_path_factory.mktemp("proc"))
-    monkeypatch.setattr(lease_holders, "_BOOT_ID", tmp_path_factory.mktemp("proc") / "boot_id")
+    monkeypatch.setattr(process, "_PROC", tmp_path_factory.mktemp("proc"))
+    monkeypatch.setattr(process, "_BOOT_ID", tmp_path_factory.mktemp("proc") / "boot_id")
     assert not has_ended(name_of_this_process())
 
 
