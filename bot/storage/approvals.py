@@ -37,12 +37,12 @@ from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.storage import audit
 from bot.storage.audit_calls import record_refused, server_id_of
 from bot.storage.codec import converter, decode, encode
-from bot.storage.database import Database, note_approvals_ended, transaction
+from bot.storage.database import Database, transaction
 from bot.storage.dialect import Json, Upsert, notify_turn, now
 from bot.storage.grants import add_grant, call_to_cover
 from bot.storage.tables import approval_views, approvals, decisions, steps, turns
 from bot.storage.turn_records import read_approval, read_record
-from bot.storage.turn_states import lock_turn, mark_view_stale, requeue
+from bot.storage.turn_states import lock_turn, mark_view_stale, note_approvals_ended, requeue
 
 _this_view = sa.and_(
     approval_views.c.approval_id == bindparam("a"),

@@ -20,10 +20,9 @@ from bot.domain.metrics import ApprovalAsked, CallEnded
 from bot.domain.tools import digest
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
 from bot.storage import audit
-from bot.storage.codec import CONTENT_DELETED, converter
+from bot.storage.codec import CONTENT_DELETED, UNREADABLE, converter
 from bot.storage.database import record
 from bot.storage.tables import approvals, steps, turns
-from bot.storage.turn_records import UNREADABLE
 
 _this_approval = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
 _ran = (

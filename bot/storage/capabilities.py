@@ -19,12 +19,11 @@ from bot.domain.servers import FILE, CachedCapabilities, ServerCapabilities, Syn
 from bot.domain.tools import Tool, canonical_json
 from bot.errors import NotFound
 from bot.storage import audit
-from bot.storage.codec import decode, encode, omit_fields
+from bot.storage.codec import UNREADABLE, decode, encode, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config
 from bot.storage.database import Database, json_text, transaction
 from bot.storage.dialect import Upsert, now
 from bot.storage.tables import mcp_capabilities, mcp_servers, tool_pins
-from bot.storage.turn_records import UNREADABLE
 
 OFFERED = ("tools", "resources", "templates", "prompts", "instructions")
 NO_TOOL = ""
@@ -158,7 +157,7 @@ def read_rows(connection: sa.Connection) -> Iterable[Any]:
 
 
 def read_cached(row: Any) -> CachedCapabilities:
-    """Return the cached capabilities of a row. Raises `turn_reader.UNREADABLE`."""
+    """Return the cached capabilities of a row. Raises `codec.UNREADABLE`."""
     capabilities = decode_capabilities(row.capabilities)
     return CachedCapabilities(SyncStatus(row.status), capabilities, row.synced_at, row.error)
 
@@ -240,7 +239,7 @@ def encode_capabilities(capabilities: ServerCapabilities) -> str:
 
 
 def decode_capabilities(text: str | None) -> ServerCapabilities:
-    """Decode capabilities. Raises `turn_reader.UNREADABLE`."""
+    """Decode capabilities. Raises `codec.UNREADABLE`."""
     return ServerCapabilities() if text is None else decode(ServerCapabilities, json.loads(text))
 
 

@@ -14,14 +14,28 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 from cattrs.strategies import configure_tagged_union
 
 from bot.domain.flows import OtherSource, PersonSource, Source, ToolSource
-from bot.domain.messages import FilePart, ImagePart, Part, ResultPart, StoredFile, TextPart, ToolCall, ToolResult
-from bot.domain.turns import ModelStep, ToolStep
+from bot.domain.messages import (
+    FilePart,
+    ImagePart,
+    Part,
+    ResultPart,
+    StoredFile,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
+from bot.domain.turns import (
+    ModelStep,
+    ToolStep,
+)
 
 Body = dict[str, Any]
 
 T = TypeVar("T")
 
 VERSION = 1
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, AssertionError)
+"""Exceptions of reading a row that a later release wrote or that was changed by hand."""
 CONTENT_DELETED = "content_deleted"
 """Key in the bodies of steps without content."""
 _PART_TYPES = {
@@ -44,7 +58,7 @@ def encode(value: Any) -> Body:
 
 
 def decode(kind: type[T], body: Mapping[str, Any], **columns: Any) -> T:
-    """Return a value from its body and from fields with their own columns. Raises `turn_reader.UNREADABLE`."""
+    """Return a value from its body and from fields with their own columns. Raises UNREADABLE."""
     return converter.structure({**body, **columns}, kind)
 
 

@@ -19,7 +19,7 @@ from bot.domain.conversations import HTTP
 from bot.domain.messages import Message, MessageRole, ToolCall
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnInput
 from bot.storage import audit
-from bot.storage.codec import CONTENT_DELETED, Body, decode, encode
+from bot.storage.codec import CONTENT_DELETED, UNREADABLE, Body, decode, encode
 from bot.storage.database import Database
 from bot.storage.dialect import has_prefix, now, prefix_bounds
 from bot.storage.tables import (
@@ -33,7 +33,6 @@ from bot.storage.tables import (
     summaries,
     turns,
 )
-from bot.storage.turn_records import UNREADABLE
 
 _NO_REPLY = ModelStep(0, Message(MessageRole.ASSISTANT, ()))
 _NO_CALL = ToolStep(0, ToolCall("", ""), None, StepStatus.DONE)

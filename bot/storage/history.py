@@ -19,7 +19,7 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import CONSOLE, ConversationKey
 from bot.domain.flows import Sources
 from bot.domain.turns import Claim, History, HistorySummary, MessageRefs, ToolStep, TurnRecord, truncate_results
-from bot.storage.codec import converter
+from bot.storage.codec import UNREADABLE, converter
 from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction
 from bot.storage.dialect import Upsert, now
 from bot.storage.tables import (
@@ -33,7 +33,7 @@ from bot.storage.tables import (
     summaries,
     turns,
 )
-from bot.storage.turn_records import UNREADABLE, approval_of_step, read_step, read_turn, step_columns
+from bot.storage.turn_records import approval_of_step, read_step, read_turn, step_columns
 from bot.storage.turn_states import check_claim
 
 log = logging.getLogger(__name__)

@@ -19,12 +19,11 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import Author
 from bot.domain.installations import Installation
 from bot.storage import audit
-from bot.storage.codec import VERSION, decode, encode, omit_fields
+from bot.storage.codec import UNREADABLE, VERSION, decode, encode, omit_fields
 from bot.storage.database import Database, json_text, transaction
 from bot.storage.dialect import Upsert, now
 from bot.storage.encryption import SecretBox, hash_token
 from bot.storage.tables import installations, used_install_states
-from bot.storage.turn_records import UNREADABLE
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +202,7 @@ def _record(connection: sa.Connection, kind: str, installation: Installation, ac
 
 
 def _decode(text: str, platform: str, workspace: str, row: Any) -> Installation:
-    """Return the value of a decrypted body. Raises `turn_records.UNREADABLE`, also for a body of a later release."""
+    """Return the value of a decrypted body. Raises `codec.UNREADABLE`, also for a body of a later release."""
     body = json.loads(text)
     if body["v"] != VERSION:
         raise ValueError(f"a body of version {body['v']}")

@@ -14,11 +14,11 @@ from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.secrets import LINK_SECONDS, SecretLink
+from bot.storage.codec import UNREADABLE
 from bot.storage.database import Database, transaction
 from bot.storage.dialect import now
 from bot.storage.encryption import hash_token
 from bot.storage.tables import one_time_links
-from bot.storage.turn_records import UNREADABLE
 
 _BYTES = 32
 _links = one_time_links.c

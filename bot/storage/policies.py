@@ -20,11 +20,12 @@ from bot.domain.turns import ToolStep
 from bot.errors import NotFound
 from bot.i18n import DEFAULT_LANGUAGE, use_language
 from bot.storage import audit
+from bot.storage.codec import UNREADABLE
 from bot.storage.coordination import bump_config_version, lock_config
 from bot.storage.database import Database, change_once, json_text, transaction
 from bot.storage.dialect import now
 from bot.storage.tables import approvals, mcp_servers, policy_rules, steps, turns
-from bot.storage.turn_records import UNREADABLE, read_record
+from bot.storage.turn_records import read_record
 
 log = logging.getLogger(__name__)
 
@@ -172,7 +173,7 @@ def rule_row(rule: Rule) -> dict[str, Any]:
 
 
 def read_rule_row(row: Any) -> Rule:
-    """Return the rule of a row. Raises `turn_reader.UNREADABLE`, also for a rule of a later release."""
+    """Return the rule of a row. Raises `codec.UNREADABLE`, also for a rule of a later release."""
     table = json.loads(row.body)
     version = table.pop("v")
     if version > VERSION:

@@ -41,7 +41,7 @@ from bot.domain.servers import (
 )
 from bot.errors import Conflict, NotFound
 from bot.storage import audit, capabilities
-from bot.storage.codec import decode, encode, omit_fields
+from bot.storage.codec import UNREADABLE, decode, encode, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config, read_version
 from bot.storage.database import Database, json_text, transaction
 from bot.storage.dialect import now
@@ -72,7 +72,6 @@ from bot.storage.sign_ins import (
     replace_encrypted_sign_ins,
 )
 from bot.storage.tables import mcp_servers, policy_rules
-from bot.storage.turn_records import UNREADABLE
 
 log = logging.getLogger(__name__)
 
@@ -473,7 +472,7 @@ def encode_server(record: ServerRecord) -> dict[str, Any]:
 
 
 def decode_server(row: Any, secrets: Mapping[str, SecretReference]) -> ServerRecord:
-    """Return the record of a row. Raises `turn_reader.UNREADABLE`."""
+    """Return the record of a row. Raises `codec.UNREADABLE`."""
     config = decode(
         ServerConfig,
         json.loads(row.definition),

@@ -22,13 +22,12 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import Author
 from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, SignIn, SignInKey
 from bot.storage import audit
-from bot.storage.codec import VERSION, decode, encode
+from bot.storage.codec import UNREADABLE, VERSION, decode, encode
 from bot.storage.coordination import bump_config_version, lock_config, read_version
 from bot.storage.database import Database, json_text, transaction
 from bot.storage.dialect import now
 from bot.storage.encryption import SecretBox, hash_token
 from bot.storage.tables import mcp_servers, pending_sign_ins, sign_ins
-from bot.storage.turn_records import UNREADABLE
 
 log = logging.getLogger(__name__)
 
@@ -265,7 +264,7 @@ def _params(key: SignInKey) -> dict[str, str]:
 
 
 def _decode(kind: type[T], text: str, **columns: Any) -> T:
-    """Return a value from its decrypted body. Raises `turn_reader.UNREADABLE`, also for a body of a later release."""
+    """Return a value from its decrypted body. Raises `codec.UNREADABLE`, also for a body of a later release."""
     body = json.loads(text)
     if body["v"] != VERSION:
         raise ValueError(f"a body of version {body['v']}")

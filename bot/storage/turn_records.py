@@ -45,8 +45,6 @@ log = logging.getLogger(__name__)
 
 _Secrets = tuple[StoredSecret, ...]
 
-UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, AssertionError)
-"""Exceptions of reading a row that a later release wrote or that was changed by hand."""
 
 step_columns = (
     *(

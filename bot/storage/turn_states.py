@@ -19,23 +19,16 @@ from sqlalchemy import bindparam
 from sqlalchemy.exc import IntegrityError
 
 from bot.domain.conversations import ConversationKey
-from bot.domain.metrics import TurnEnded
+from bot.domain.metrics import ApprovalEnded, ApprovalOutcome, TurnEnded
 from bot.domain.turns import OPEN, Claim, StepStatus, TurnLimits, TurnRecord, TurnStatus
 from bot.errors import LostLease, Stopped
 from bot.storage import audit, elicitation_rows
 from bot.storage.audit_calls import record_finished
-from bot.storage.database import (
-    NO_RETRIES,
-    Database,
-    note_approvals_cancelled,
-    note_approvals_ended,
-    platform_of,
-    record,
-    transaction,
-)
+from bot.storage.codec import UNREADABLE
+from bot.storage.database import NO_RETRIES, Database, record, transaction
 from bot.storage.dialect import notify_all, now
 from bot.storage.tables import approvals, deliveries, is_active, is_live, steps, turns
-from bot.storage.turn_records import UNREADABLE, RecordCache, read_turn
+from bot.storage.turn_records import RecordCache, read_turn
 
 LEASE_SECONDS = 15.0
 """Lease duration of claims and deliveries, in seconds."""
@@ -121,8 +114,6 @@ _requeue = (
     .where(turns.c.id == bindparam("t"), turns.c.status == TurnStatus.WAITING)
     .values(status=TurnStatus.QUEUED, wake_at=None)
 )
-
-
 _wake_at = sa.select(sa.func.min(approvals.c.expires_at)).where(
     approvals.c.turn_id == bindparam("t"),
     sa.exists().where(
@@ -134,6 +125,14 @@ _park = (
     .where(turns.c.id == bindparam("t"))
     .values(status=TurnStatus.WAITING, owner=None, lease_until=None, wake_at=bindparam("at"))
 )
+
+_asked = (
+    sa.select(turns.c.conversation, (now() - steps.c.created_at).label("seconds"))
+    .join(turns, turns.c.id == steps.c.turn_id)
+    .join(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
+    .where(steps.c.turn_id == bindparam("t"), steps.c.n.in_(bindparam("ns", expanding=True)))
+)
+_undecided = _asked.where(approvals.c.decided_at.is_(None))
 
 
 def lock_turn(connection: sa.Connection, turn_id: str) -> Any:
@@ -198,6 +197,37 @@ def suspend_until_decided(connection: sa.Connection, turn_id: str) -> None:
         elicitation_rows.earliest_expiry(connection, turn_id),
     )
     connection.execute(_park, {"t": turn_id, "at": min((end for end in ends if end is not None), default=None)})
+
+
+def note_approvals_ended(connection: sa.Connection, turn_id: str, ns: Sequence[int], outcome: ApprovalOutcome) -> None:
+    """Record the end of the approvals of these steps."""
+    _record_ends(connection, _asked, turn_id, ns, outcome)
+
+
+def note_approvals_cancelled(connection: sa.Connection, turn_id: str, ns: Sequence[int]) -> None:
+    """Record the cancellation of the undecided approvals among these steps of an ended turn."""
+    _record_ends(connection, _undecided, turn_id, ns, "cancelled")
+
+
+def platform_of(conversation: str) -> str:
+    """Return the platform of a conversation's key; empty if the key is unreadable."""
+    try:
+        return ConversationKey.parse(conversation).platform
+    except ValueError:
+        return ""
+
+
+def _record_ends(
+    connection: sa.Connection,
+    query: sa.Select[tuple[str, float]],
+    turn_id: str,
+    ns: Sequence[int],
+    outcome: ApprovalOutcome,
+) -> None:
+    if not ns:
+        return
+    for row in connection.execute(query, {"t": turn_id, "ns": list(ns)}):
+        record(connection, ApprovalEnded(platform_of(row.conversation), outcome, max(0.0, row.seconds)))
 
 
 # -------------------- fair scheduling
