@@ -32,7 +32,7 @@ from bot.storage.lock_file import FileUse
 if TYPE_CHECKING:
     from bot.storage.backup import Backup
     from bot.storage.database import Database
-    from bot.storage.person_data import ForgetResult
+    from bot.storage.user_data import ForgetResult
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def _begin(begin: Callable[[], None], settings: Settings) -> None:
 async def open_database(settings: Settings) -> AsyncIterator[Database]:
     """Open the database without a migration. Raises DatabaseError, and SettingsError if an audit key cannot be read."""
     keys = audit_keys(settings)
-    module = await asyncio.to_thread(importlib.import_module, "bot.storage.open_database")
+    module = await asyncio.to_thread(importlib.import_module, "bot.storage.migrate")
     database: Database = await asyncio.to_thread(module.open_database, settings.database_url)
     database.audit_keys = keys
     try:
@@ -371,7 +371,7 @@ async def _run_command(command: tuple[str, ...], line: str, environment: Mapping
 
 async def export_person(settings: Settings, principal: str) -> str:
     """Return everything that is stored about a person, as JSON. Raises CountersignError."""
-    from bot.storage.person_data import SqlPersonData  # noqa: PLC0415 - loads the database's libraries
+    from bot.storage.user_data import SqlPersonData  # noqa: PLC0415 - loads the database's libraries
 
     _check_principal(principal)
     async with open_migrated_database(settings, migrate=False) as database:
@@ -386,7 +386,7 @@ async def forget_person(settings: Settings, principal: str) -> tuple[ForgetResul
     """Delete what is stored about a person. The second value says why the files of the database may still hold deleted
     bytes; empty if they do not. Raises CountersignError.
     """
-    from bot.storage.person_data import SqlPersonData  # noqa: PLC0415 - loads the database's libraries
+    from bot.storage.user_data import SqlPersonData  # noqa: PLC0415 - loads the database's libraries
 
     _check_principal(principal)
     async with open_migrated_database(settings, migrate=False) as database:

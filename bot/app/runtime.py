@@ -88,22 +88,20 @@ from bot.settings import Settings, read_environment
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.api_tokens import SqlTokenStore
 from bot.storage.capabilities import SqlPinStore
-from bot.storage.coordination import SqlLeases, SqlQuotas
+from bot.storage.coordination import SqlFaultStore, SqlLeases, SqlQuotas
 from bot.storage.database import Database
-from bot.storage.faults import SqlFaultStore
-from bot.storage.feedback import SqlFeedbackStore
 from bot.storage.grants import SqlGrantStore
 from bot.storage.installations import SqlInstallationStore
-from bot.storage.links import SqlLinkStore
 from bot.storage.lock_file import FileUse
 from bot.storage.policies import SqlPolicyStore
 from bot.storage.profiles import SqlProfileStore
 from bot.storage.reporting import SqlReporting
+from bot.storage.server_secrets import SqlLinkStore
 from bot.storage.servers import SqlServerStore
 from bot.storage.sign_ins import SqlSignInStore
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
-from bot.storage.user_locales import SqlLocaleStore
+from bot.storage.user_data import SqlFeedbackStore, SqlLocaleStore
 
 if TYPE_CHECKING:
     from bot.mcp.oauth.sign_ins import OAuthSignIns

@@ -20,8 +20,15 @@ from bot.errors import SecretUnavailable, SettingsError
 from bot.settings import Settings, setting_name
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.audit_chain import AuditKeys, stretch_password
-from bot.storage.encryption import KEY_VARIABLE, SecretBox, key_path, load_or_create_key, make_box, read_keys
-from bot.storage.secret_sources import open_regular_file
+from bot.storage.encryption import (
+    KEY_VARIABLE,
+    SecretBox,
+    key_path,
+    load_or_create_key,
+    make_box,
+    open_regular_file,
+    read_keys,
+)
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from sqlalchemy import bindparam
 from bot.domain.approvals import DecisionType
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.ports import Activity, ApprovalActivity, Backlog, ServerActivity
-from bot.storage.dialect import StorableText, has_prefix, now, prefix_bounds
+from bot.storage.database import StorableText, has_prefix, now, prefix_bounds
 from bot.storage.tables import LIVE, audit, deliveries, is_live, steps, turns
 
 MOST_ROWS = 20_000

@@ -17,8 +17,7 @@ from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.conversations import Author
 from bot.errors import Conflict
 from bot.storage import audit
-from bot.storage.database import Database, change_once, transaction
-from bot.storage.dialect import Upsert, now
+from bot.storage.database import Database, Upsert, change_once, now, transaction
 from bot.storage.encryption import hash_token
 from bot.storage.tables import api_tokens
 

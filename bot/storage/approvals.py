@@ -35,10 +35,9 @@ from bot.domain.conversations import Author
 from bot.domain.grants import Grant, covers
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.storage import audit
-from bot.storage.audit_calls import record_refused, server_id_of
+from bot.storage.audit import record_refused, server_id_of
 from bot.storage.codec import converter, decode, encode
-from bot.storage.database import Database, transaction
-from bot.storage.dialect import Json, Upsert, notify_turn, now
+from bot.storage.database import Database, Json, Upsert, notify_turn, now, transaction
 from bot.storage.grants import add_grant, call_to_cover
 from bot.storage.tables import approval_views, approvals, decisions, steps, turns
 from bot.storage.turn_records import read_approval, read_record

@@ -1,23 +1,31 @@
 """Entries of the audit, an append-only table of requests, decisions, stops and executed calls: writing and queries.
 
 Each row carries the hash of the previous row and a MAC over its own hash, so that changed, removed, inserted and
-rewritten rows are detected. Rows hold ids and hashes of arguments, never message texts: they outlive a deleted
-conversation.
+rewritten rows are detected. Rows hold ids and hashes, never message texts: they outlive a deleted conversation. A call
+is named by its server and tool; its arguments only by the fingerprint that its approval is bound to.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.audit import NO_HASH, AuditEntry, AuditHead, AuditQuery, AuditScope
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.grants import GrantUse
+from bot.domain.messages import ToolCall
+from bot.domain.metrics import ApprovalAsked, CallEnded
+from bot.domain.tools import digest
+from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
 from bot.storage.audit_chain import CONNECTION_KEY, AuditKeys, row_hash
-from bot.storage.dialect import StorableText, has_prefix, now, prefix_bounds
-from bot.storage.tables import audit, turns
+from bot.storage.codec import CONTENT_DELETED, UNREADABLE, converter
+from bot.storage.database import StorableText, has_prefix, now, prefix_bounds, record_metric, storable
+from bot.storage.tables import approvals, audit, steps, turns
 
 Row = Mapping[str, Any]
 
@@ -31,7 +39,7 @@ _lock = sa.select(sa.func.pg_advisory_xact_lock(_LOCK))
 _last = sa.select(audit.c.seq, audit.c.hash, now().label("at")).order_by(audit.c.seq.desc()).limit(1)
 _now = sa.select(now())
 _add = audit.insert()
-_conversation = sa.select(turns.c.conversation).where(turns.c.id == bindparam("turn_id"))
+_conversation_of_turn = sa.select(turns.c.conversation).where(turns.c.id == bindparam("turn_id"))
 _same = (
     sa.select(audit.c.seq)
     .where(
@@ -75,10 +83,10 @@ def record(
     """Add a row. `kind` is the event, `actor` a principal, `facts` are JSON values. `subject` is the id of the affected
     server or profile.
     """
-    subject = _storable(subject)
+    subject = storable(subject)
     _lock_chain(connection)
     if turn_id and not conversation:
-        conversation = connection.execute(_conversation, {"turn_id": turn_id}).scalar() or ""
+        conversation = connection.execute(_conversation_of_turn, {"turn_id": turn_id}).scalar() or ""
     last = connection.execute(_last).first()
     row = {
         "seq": last.seq + 1 if last else 1,
@@ -86,7 +94,7 @@ def record(
         "kind": kind,
         "conversation": conversation,
         "turn_id": turn_id,
-        "actor": _storable(actor),
+        "actor": storable(actor),
         "body": _body(subject, facts),
         "previous": last.hash if last else NO_HASH,
     }
@@ -101,7 +109,7 @@ def record_once(
     """Add a row unless the turn has an identical one, so that repeated attempts do not fill the disk. Return True if
     the row was added.
     """
-    same = {"turn_id": turn_id, "kind": kind, "actor": _storable(actor), "body": _body(_storable(subject), facts)}
+    same = {"turn_id": turn_id, "kind": kind, "actor": storable(actor), "body": _body(storable(subject), facts)}
     if connection.execute(_same, same).first() is not None:
         return False
     _lock_chain(connection)
@@ -119,10 +127,6 @@ def _lock_chain(connection: sa.Connection) -> None:
 
 def _body(subject: str, facts: dict[str, Any]) -> str:
     return json.dumps({**facts, "subject": subject} if subject else facts, sort_keys=True)
-
-
-def _storable(text: str) -> str:
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
 def read_page(
@@ -207,3 +211,214 @@ def _read_facts(body: Any) -> Mapping[str, object]:
         return {"unreadable": str(body)}
     facts.pop("subject", None)
     return facts
+
+
+# -------------------- calls
+
+_this_approval = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
+_ran = (
+    sa.select(
+        turns.c.conversation,
+        turns.c.author_id,
+        # As text, because an unreadable body must not block the end of its turn.
+        sa.cast(steps.c.body, sa.Text).label("body"),
+        sa.cast(approvals.c.revised_arguments, sa.Text).label("revised"),
+        approvals.c.id.label("approval"),
+        steps.c.status,
+        steps.c.started_at,
+        steps.c.ended_at,
+    )
+    .join(turns, turns.c.id == steps.c.turn_id)
+    .outerjoin(approvals, _this_approval)
+    .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"))
+)
+_asked_for = (
+    sa.select(approvals.c.turn_id, approvals.c.n, approvals.c.fingerprint, sa.cast(steps.c.body, sa.Text).label("body"))
+    .join(steps, _this_approval)
+    .where(approvals.c.id == bindparam("a"))
+)
+
+
+def record_new(connection: sa.Connection, turn: Turn, new: Sequence[ToolStep]) -> None:
+    """Record a turn's new calls that await approval or are denied. Other calls are recorded when they end."""
+    for step in new:
+        if step.approval is not None:
+            record(
+                connection,
+                "asked",
+                step.approval.requested_for.principal,
+                turn_id=turn.id,
+                subject=step.tool.server_id if step.tool else "",
+                step=step.n,
+                approval=step.approval.id,
+                **_agent_facts(turn),
+                **_tool_facts(step.tool),
+                **_rule_facts(step),
+                fingerprint=step.approval.fingerprint,
+            )
+            record_metric(connection, ApprovalAsked(turn.conversation.platform))
+        elif step.status is StepStatus.DENIED:
+            added = record_once(
+                connection,
+                "forbidden",
+                turn.author.principal,
+                turn_id=turn.id,
+                subject=step.tool.server_id if step.tool else "",
+                step=step.n,
+                **_agent_facts(turn),
+                **_tool_facts(step.tool),
+                **_rule_facts(step),
+                fingerprint=_fingerprint(step.tool, step.call.arguments),
+            )
+            if added:
+                record_metric(connection, _call_ended(step.tool, StepStatus.DENIED, None))
+
+
+def _agent_facts(turn: Turn) -> Mapping[str, str]:
+    """Return the agent that was asked by name, empty if none was."""
+    agent = turn.question.agent
+    return {} if agent is None else {"agent": agent.name, "agent_id": agent.id}
+
+
+def record_finished(connection: sa.Connection, turn_id: str, n: int, seconds: float | None = None) -> None:
+    """Record how a call ended: with a result, with an unknown outcome, or unsent. `seconds` is its duration; `None`
+    takes it from the row. The actor is the turn's author.
+    """
+    row = connection.execute(_ran, {"t": turn_id, "i": n}).one()
+    asker = Author(ConversationKey.parse(row.conversation).platform, row.author_id, "")
+    if seconds is None and row.started_at is not None and row.ended_at is not None:
+        seconds = row.ended_at - row.started_at
+    tool, facts = _read_call(row)
+    _record_ended(
+        connection,
+        _EndedCall(
+            turn_id,
+            row.conversation,
+            asker.principal,
+            n,
+            row.status,
+            tool,
+            facts,
+            seconds,
+            approval=row.approval,
+            sent=seconds is not None or row.started_at is not None,
+        ),
+    )
+
+
+def record_sent(connection: sa.Connection, turn: Turn, step: ToolStep, seconds: float) -> None:
+    """Record the end of a call that needed no approval, from its new step. `seconds` is its duration."""
+    facts = _argument_facts(step.tool, step.call.arguments, step.grant)
+    asker = turn.author.principal
+    _record_ended(
+        connection,
+        _EndedCall(turn.id, str(turn.conversation), asker, step.n, step.status, step.tool, facts, seconds, sent=True),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _EndedCall:
+    """An ended call. `approval` is the id of its approval, `None` if it needed none."""
+
+    turn_id: str
+    conversation: str
+    asker: str
+    n: int
+    status: str
+    tool: ToolRef | None
+    facts: Mapping[str, Any]
+    seconds: float | None
+    _: KW_ONLY
+    approval: str | None = None
+    sent: bool
+
+
+def _record_ended(connection: sa.Connection, call: _EndedCall) -> None:
+    record(
+        connection,
+        "ran" if call.sent else "not run",
+        call.asker,
+        turn_id=call.turn_id,
+        conversation=call.conversation,
+        subject=call.tool.server_id if call.tool else "",
+        step=call.n,
+        status=call.status,
+        seconds=None if call.seconds is None else round(call.seconds, 3),
+        approval=call.approval,
+        **_tool_facts(call.tool),
+        **call.facts,
+    )
+    record_metric(connection, _call_ended(call.tool, call.status, call.seconds))
+
+
+def record_refused(connection: sa.Connection, approval_id: str, by: Author, reason: str) -> None:
+    """Record a decision by a user who may not decide, once for each user, approval and reason."""
+    row = connection.execute(_asked_for, {"a": approval_id}).first()
+    if row is None:
+        return
+    tool, _ = _read_call(row)
+    record_once(
+        connection,
+        "refused",
+        by.principal,
+        turn_id=row.turn_id,
+        subject=tool.server_id if tool else "",
+        step=row.n,
+        approval=approval_id,
+        **_tool_facts(tool),
+        reason=reason,
+        fingerprint=row.fingerprint,
+    )
+
+
+def server_id_of(connection: sa.Connection, approval_id: str) -> str:
+    """Return the server id of an approval's call; empty if the approval is missing or unreadable."""
+    row = connection.execute(_asked_for, {"a": approval_id}).first()
+    tool = None if row is None else _read_call(row)[0]
+    return tool.server_id if tool else ""
+
+
+def call_facts(row: Any) -> Mapping[str, Any]:
+    """Return the audit facts of a stored call (`body` and `revised` as text): its fingerprint and its grant. Empty if
+    it is unreadable.
+    """
+    return _read_call(row)[1]
+
+
+def _read_call(row: Any) -> tuple[ToolRef | None, dict[str, Any]]:
+    """Return the tool and the audit facts of a stored step; `None` and empty if it is unreadable."""
+    try:
+        body = json.loads(row.body)
+        if body.get(CONTENT_DELETED):
+            return converter.structure(body["tool"], ToolRef) if body["tool"] else None, {}
+        call = converter.structure(body["call"], ToolCall)
+        tool = converter.structure(body["tool"], ToolRef) if body["tool"] else None
+        grant = converter.structure(body["grant"], GrantUse) if body["grant"] else None
+        revised = json.loads(row.revised) if getattr(row, "revised", None) else None
+        return tool, _argument_facts(tool, call.arguments if revised is None else revised, grant)
+    except UNREADABLE:
+        return None, {}
+
+
+def _argument_facts(tool: ToolRef | None, arguments: Any, grant: GrantUse | None) -> dict[str, Any]:
+    used = {} if grant is None else {"grant": grant.id, "granted_by": grant.by}
+    return {"fingerprint": _fingerprint(tool, arguments), **used}
+
+
+def _call_ended(tool: ToolRef | None, status: str, seconds: float | None) -> CallEnded:
+    return CallEnded(tool.server if tool else "", tool.name if tool else "", status, seconds)
+
+
+def _tool_facts(tool: ToolRef | None) -> dict[str, str]:
+    return {"server": tool.server, "tool": tool.name} if tool else {}
+
+
+def _rule_facts(step: ToolStep) -> dict[str, str]:
+    return {"rule": step.policy_result.rule} if step.policy_result is not None and step.policy_result.rule else {}
+
+
+def _fingerprint(tool: ToolRef | None, arguments: Any) -> str:
+    """Return the same value as `bot.domain.approvals.fingerprint`, from a tool's reference."""
+    if tool is None:
+        return ""
+    return digest([tool.server, tool.server_id, tool.place, tool.name, tool.definition, arguments])

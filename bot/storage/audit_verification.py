@@ -32,12 +32,10 @@ from bot.domain.audit import (
     format_utc,
 )
 from bot.domain.turns import StepStatus
-from bot.storage.audit import Row, entry_of, read_after, read_head
-from bot.storage.audit_calls import call_facts
+from bot.storage.audit import Row, call_facts, entry_of, read_after, read_head
 from bot.storage.audit_chain import ChainCheck, Findings
 from bot.storage.checkpoints import CheckpointCheck, CheckpointLines, SortedCheckpoints, sort_checkpoints
-from bot.storage.database import Database, report
-from bot.storage.dialect import now
+from bot.storage.database import Database, now, report
 from bot.storage.tables import approvals, audit, decisions, grants, steps, turns
 from bot.storage.turn_states import lock_turn
 

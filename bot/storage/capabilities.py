@@ -21,8 +21,7 @@ from bot.errors import NotFound
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, decode, encode, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config
-from bot.storage.database import Database, json_text, transaction
-from bot.storage.dialect import Upsert, now
+from bot.storage.database import Database, Upsert, json_text, now, transaction
 from bot.storage.tables import mcp_capabilities, mcp_servers, tool_pins
 
 OFFERED = ("tools", "resources", "templates", "prompts", "instructions")

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from bot.domain.audit import AuditHead, Checkpoint, MacCheck
 from bot.storage.audit import read_head
 from bot.storage.audit_chain import AuditKeys
-from bot.storage.dialect import now
+from bot.storage.database import now
 from bot.storage.lock_file import fsync_directory
 from bot.storage.tables import audit
 

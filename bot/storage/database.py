@@ -1,7 +1,10 @@
-"""Database access of the turn log: whole transactions, with retries while the database is unavailable.
+"""Access to the database: whole transactions, with retries while it is unavailable, and the SQL in which SQLite and
+PostgreSQL differ.
 
 A transaction is a plain function of a connection. It runs in a thread of the database, completely or not at all, even
 if the task that requested it is cancelled. `sqlite.py` and `postgresql.py` implement it.
+
+Wakeups of other processes are sent on PostgreSQL only, in the transaction. They are hints: processes also poll.
 """
 
 from __future__ import annotations
@@ -16,29 +19,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from enum import StrEnum
 from functools import wraps
+from importlib import import_module
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 import sqlalchemy as sa
+from sqlalchemy import bindparam
 from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 
 from bot.domain.metrics import MetricEvent, MetricSink, null_sink
 from bot.errors import DatabaseError, DatabaseUnavailable, DatabaseUnwritable
 from bot.storage.audit_chain import CONNECTION_KEY, AuditKeys
-
-_EVENTS = "measurements"
-"""Key of the events in a connection's `info`."""
-
-
-def record(connection: sa.Connection, measurement: MetricEvent) -> None:
-    """Record an event, to be observed after the commit."""
-    connection.info.setdefault(_EVENTS, []).append(measurement)
-
-
-def take_events(connection: sa.Connection) -> Sequence[MetricEvent]:
-    """Return and remove the recorded events of a connection."""
-    events: list[MetricEvent] = connection.info.pop(_EVENTS, [])
-    return events
-
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +45,15 @@ OWNER_RETRY_SECONDS = 300.0
 NO_RETRIES = 0.0
 """Patience of requests that are repeated anyway."""
 
+FUNCTION = "countersign_now"
+"""Name of the clock in SQL: on SQLite a connection defines it, on PostgreSQL a migration."""
+CHANNEL = "countersign"
+"""Channel of NOTIFY."""
+
+_LAST = "\U0010ffff"
+"""Greater than any character that follows a prefix."""
+_EVENTS = "measurements"
+"""Key of the metric events in a connection's `info`."""
 _strictly = json.JSONEncoder(allow_nan=False).encode
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
@@ -73,6 +74,11 @@ _FIXES = {
     Unwritable.READ_ONLY: "make it writable again: see what its server, its disk or its file's permissions say",
     Unwritable.FAILING: "check its disk, quota and limits of file size",
 }
+
+
+def record_metric(connection: sa.Connection, event: MetricEvent) -> None:
+    """Record an event, to be observed after the commit."""
+    connection.info[_EVENTS].append(event)
 
 
 class Database(ABC):
@@ -105,8 +111,9 @@ class Database(ABC):
 
         def run_measured(connection: sa.Connection) -> tuple[T, Sequence[MetricEvent]]:
             connection.info[CONNECTION_KEY] = self.audit_keys
-            take_events(connection)  # recorded by an earlier transaction that was rolled back
-            return transaction(connection), take_events(connection)
+            # Not those of an earlier transaction that was rolled back.
+            events = connection.info[_EVENTS] = list[MetricEvent]()
+            return transaction(connection), events
 
         loop = asyncio.get_running_loop()
         deadline = loop.time() + retry_seconds
@@ -114,9 +121,7 @@ class Database(ABC):
         refused = False
         while True:
             try:
-                result, measurements = await (
-                    self.run_urgently(run_measured) if urgent else self.run_once(run_measured)
-                )
+                result, events = await (self.run_urgently(run_measured) if urgent else self.run_once(run_measured))
             except IntegrityError:
                 raise
             except DBAPIError as error:
@@ -132,8 +137,8 @@ class Database(ABC):
                 if refused:
                     self._refused_at = -math.inf  # the same transaction may succeed now
                 await self._test_write()
-                for measurement in measurements:
-                    self.observe(measurement)
+                for event in events:
+                    self.observe(event)
                 return result
 
     async def read(self, query: Callable[[sa.Connection], T]) -> T:
@@ -363,3 +368,118 @@ def consume_exception(future: asyncio.Future[Any]) -> None:
     """Retrieve the error of a future without a waiting task, so that asyncio does not log it."""
     if not future.cancelled():
         future.exception()
+
+
+# -------------------- SQL
+
+_notify = sa.select(sa.func.pg_notify(CHANNEL, bindparam("payload")))
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "%(table_name)s_%(column_0_name)s",
+        "uq": "%(table_name)s_%(column_0_name)s_unique",
+        "fk": "%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "%(table_name)s_pkey",
+    }
+)
+# Plain JSON on PostgreSQL too: JSONB would change the order of arguments, which approvers have seen, and
+# refuse NUL, which tools may return.
+Json = sa.JSON()
+
+
+class Upsert:
+    """One statement, built for each database at its first use."""
+
+    def __init__(self, build: Callable[[Callable[[sa.Table], Any]], sa.Executable]) -> None:
+        self._build = build
+        self._built: dict[str, sa.Executable] = {}
+
+    def on(self, connection: sa.Connection) -> sa.Executable:
+        """Return the statement for the connection's database."""
+        dialect = connection.dialect.name
+        if dialect not in self._built:
+            self._built[dialect] = self._build(import_module(f"sqlalchemy.dialects.{dialect}").insert)
+        return self._built[dialect]
+
+
+class now(FunctionElement[float]):  # noqa: N801 - reads as SQL
+    """SQL function: epoch seconds of the database's clock."""
+
+    type = sa.Double()
+    inherit_cache = True
+
+
+@compiles(now)
+def _call(_element: now, _compiler: Any, **_: Any) -> str:
+    return f"{FUNCTION}()"
+
+
+def notify_all(connection: sa.Connection) -> None:
+    """Notify all processes of claimable turns or stale views."""
+    _send(connection, "work")
+
+
+def notify_turn(connection: sa.Connection, turn_id: str) -> None:
+    """Notify the turn's process of a decision."""
+    _send(connection, f"decided {turn_id}")
+
+
+def notify_stop(connection: sa.Connection, turn_id: str) -> None:
+    """Notify the turn's process of a stop request."""
+    _send(connection, f"stopped {turn_id}")
+
+
+def notify_config_changed(connection: sa.Connection) -> None:
+    """Notify all processes of changed servers, policies or profiles."""
+    _send(connection, "changed")
+
+
+def _send(connection: sa.Connection, payload: str) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(_notify, {"payload": payload})
+
+
+def storable(text: str) -> str:
+    """Return the text without NUL and lone surrogates, which a database cannot store."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+class StorableText(sa.TypeDecorator[str]):
+    """Text column for untrusted text, with unstorable characters replaced."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
+        """Return the text as it can be stored."""
+        return None if value is None else storable(value)
+
+
+class KeyHasPrefix(FunctionElement[bool]):
+    """Condition that a text lies between two others, byte by byte, independent of the database's collation."""
+
+    type = sa.Boolean()
+    inherit_cache = True
+
+
+def has_prefix(key: sa.ColumnElement[str], name: str) -> KeyHasPrefix:
+    """Return the condition that a key begins with the parameter `name`, bound by `prefix_bounds`."""
+    return KeyHasPrefix(key, sa.bindparam(f"{name}_first", type_=sa.Text), sa.bindparam(f"{name}_last", type_=sa.Text))
+
+
+def prefix_bounds(name: str, prefix: str) -> dict[str, str]:
+    """Return the values of a parameter of `has_prefix`."""
+    return {f"{name}_first": prefix, f"{name}_last": prefix + _LAST}
+
+
+@compiles(KeyHasPrefix)
+def _between(element: KeyHasPrefix, compiler: Any, **arguments: Any) -> str:
+    key, first, last = (compiler.process(clause, **arguments) for clause in element.clauses)
+    return f"({key} >= {first} and {key} < {last})"
+
+
+@compiles(KeyHasPrefix, "postgresql")
+def _between_bytes(element: KeyHasPrefix, compiler: Any, **arguments: Any) -> str:
+    key, first, last = (compiler.process(clause, **arguments) for clause in element.clauses)
+    # The operators of text_pattern_ops, because the others compare by collation.
+    return f"({key} ~>=~ {first} and {key} ~<~ {last})"

@@ -17,8 +17,16 @@ from bot.domain.turns import BlockingTurn, MessageRefs, PostedMessage, StepStatu
 from bot.errors import ContentDeleted, LostLease
 from bot.storage import audit, elicitation_rows
 from bot.storage.codec import converter, encode
-from bot.storage.database import NO_RETRIES, OWNER_RETRY_SECONDS, Database, transaction
-from bot.storage.dialect import Upsert, notify_all, notify_turn, now
+from bot.storage.database import (
+    NO_RETRIES,
+    OWNER_RETRY_SECONDS,
+    Database,
+    Upsert,
+    notify_all,
+    notify_turn,
+    now,
+    transaction,
+)
 from bot.storage.tables import approvals, deliveries, is_live, message_refs, steps, turns
 from bot.storage.turn_records import read_record
 from bot.storage.turn_states import LEASE_SECONDS, mark_view_stale, note_approvals_ended, requeue, suspend_until_decided

@@ -29,7 +29,7 @@ from bot.domain.elicitations import (
 from bot.domain.turns import StepStatus
 from bot.storage import audit
 from bot.storage.codec import decode, encode
-from bot.storage.dialect import now
+from bot.storage.database import now
 from bot.storage.tables import deliveries, elicitations, steps, turns
 
 _add = elicitations.insert().values(

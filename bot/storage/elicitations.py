@@ -19,8 +19,7 @@ from bot.domain.turns import Claim, TurnRecord
 from bot.ports.platform import AnswerRejected, ElicitationAnswered, OpenElicitation
 from bot.storage import audit
 from bot.storage import elicitation_rows as rows
-from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction
-from bot.storage.dialect import notify_turn
+from bot.storage.database import OWNER_RETRY_SECONDS, Database, notify_turn, transaction
 from bot.storage.turn_records import read_record
 from bot.storage.turn_states import check_claim, lock_turn, mark_view_stale, requeue
 

@@ -2,6 +2,9 @@
 
 The parts are base64; the salt is empty for a raw key. Every ciphertext is bound to a context, so that one copied into
 another server's row cannot be decrypted. On SQLite, a missing key is generated into a file beside the database.
+
+Secrets of servers may also come from outside: from environment variables, and from files written by a secret manager.
+No library of the database is loaded, because every command reads this module at its start.
 """
 
 from __future__ import annotations
@@ -12,18 +15,21 @@ import contextlib
 import functools
 import hashlib
 import os
+import stat
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
 from bot.errors import SecretUnavailable, SettingsError
 from bot.storage.lock_file import fsync_directory
 
 KEY_VARIABLE = "MCP_ENCRYPTION_KEY"
 PASSWORD_VARIABLE = "ENCRYPTION_MASTER_PASSWORD"  # noqa: S105 - a variable's name
+LARGEST_BYTES = 64 * 1024
+"""Of a file with a secret."""
 
 _VERSION = "v1"
 _KEY_BYTES = 32
@@ -250,3 +256,57 @@ def _create_key_file(path: Path) -> bool:
     # Encrypted values must not outlive their key.
     fsync_directory(path.parent)
     return True
+
+
+# -------------------- secrets from outside
+
+
+def from_environment(name: str, environment: Mapping[str, str]) -> str:
+    """Return the value of a variable. Raises SecretUnavailable if it is missing or empty."""
+    value = environment.get(name, "")
+    if not value:
+        raise SecretUnavailable(
+            f"The variable {name} is not set, or is none that servers may refer to.",
+            f"set {name} where the bot is started, under a name that MCP_SECRET_VARIABLES lets servers use",
+        )
+    return value
+
+
+def from_file(path: str, file: BinaryIO) -> str:
+    """Return the text of a file without trailing line ends. `path` is the file's name in errors. Raises
+    SecretUnavailable.
+    """
+    try:
+        data = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if len(data) > LARGEST_BYTES:
+        raise SecretUnavailable(f"The file {path} is larger than 64 KiB.", "name a file that holds the secret alone")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise SecretUnavailable(f"The file {path} is not text.", "name a file that holds the secret alone") from None
+    text = text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        raise SecretUnavailable(f"The file {path} is empty.", "write the secret into it")
+    return text
+
+
+def open_regular_file(path: str) -> BinaryIO:
+    """Open a regular file. Raises SecretUnavailable for others, because pipes and devices may never end."""
+    try:
+        # Opening a pipe without a writer must not block.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise SecretUnavailable(f"The file {path} is not a regular file.", "name a file that holds the secret alone")
+    return os.fdopen(handle, "rb")
+
+
+def _unreadable(path: str, error: Exception) -> SecretUnavailable:
+    reason = getattr(error, "strerror", None) or "its name cannot be used"
+    return SecretUnavailable(
+        f"The file {path} cannot be read: {reason}.", "see that it is there and that the bot may read it"
+    )

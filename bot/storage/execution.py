@@ -31,10 +31,9 @@ from bot.domain.turns import (
 from bot.domain.usage import PricedUsage, PriceList, UsageEntry, UsageKind
 from bot.errors import LostLease, TurnInterrupted
 from bot.storage import audit, elicitation_rows, turn_records, usage
-from bot.storage.audit_calls import record_finished, record_new, record_sent
+from bot.storage.audit import record_finished, record_new, record_sent
 from bot.storage.codec import converter, encode
-from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction
-from bot.storage.dialect import Upsert, notify_all, now
+from bot.storage.database import OWNER_RETRY_SECONDS, Database, Upsert, notify_all, now, transaction
 from bot.storage.grants import use_grants
 from bot.storage.history import HistoryCache
 from bot.storage.tables import approvals, deliveries, steps, turns

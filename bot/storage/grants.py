@@ -18,8 +18,7 @@ from bot.domain.grants import CallToCover, Grant, GrantUse, covers
 from bot.domain.turns import StepStatus, ToolStep, TurnInput
 from bot.storage import audit
 from bot.storage.codec import decode
-from bot.storage.database import Database, change_once, transaction
-from bot.storage.dialect import Upsert, has_prefix, now, prefix_bounds
+from bot.storage.database import Database, Upsert, change_once, has_prefix, now, prefix_bounds, transaction
 from bot.storage.tables import grants, steps, turns
 
 _is_active = sa.and_(grants.c.revoked_at.is_(None), sa.or_(grants.c.expires_at.is_(None), grants.c.expires_at > now()))

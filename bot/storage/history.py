@@ -20,8 +20,7 @@ from bot.domain.conversations import CONSOLE, ConversationKey
 from bot.domain.flows import Sources
 from bot.domain.turns import Claim, History, HistorySummary, MessageRefs, ToolStep, TurnRecord, truncate_results
 from bot.storage.codec import UNREADABLE, converter
-from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction
-from bot.storage.dialect import Upsert, now
+from bot.storage.database import OWNER_RETRY_SECONDS, Database, Upsert, now, transaction
 from bot.storage.tables import (
     approvals,
     conversations,

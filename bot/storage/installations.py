@@ -20,8 +20,7 @@ from bot.domain.conversations import Author
 from bot.domain.installations import Installation
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, VERSION, decode, encode, omit_fields
-from bot.storage.database import Database, json_text, transaction
-from bot.storage.dialect import Upsert, now
+from bot.storage.database import Database, Upsert, json_text, now, transaction
 from bot.storage.encryption import SecretBox, hash_token
 from bot.storage.tables import installations, used_install_states
 

@@ -1,4 +1,7 @@
-"""Migration of a database to this release's schema."""
+"""Opening of the database in DATABASE_URL, and its migration to this release's schema.
+
+Only its own driver is imported, and Alembic only if there is something to migrate.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,24 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError as SqlDatabaseError
 
 from bot.errors import DatabaseError
+from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.database import Database, first_line
 
 _LOCK = 0x436F756F
 _MIGRATIONS = Path(__file__).with_name("migrations")
+
+
+def open_database(url: str) -> Database:
+    """Return the database of an address, with the schema that it has. Raises DatabaseError."""
+    match read_address(url):
+        case SqliteFile(path):
+            from bot.storage.sqlite import open_sqlite  # noqa: PLC0415 - see the module's docstring
+
+            return open_sqlite(path)
+        case PostgresServer() as server:
+            from bot.storage.postgresql import PostgresDatabase  # noqa: PLC0415 - see the module's docstring
+
+            return PostgresDatabase(server)
 
 
 async def upgrade(database: Database) -> None:

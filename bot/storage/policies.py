@@ -22,8 +22,7 @@ from bot.i18n import DEFAULT_LANGUAGE, use_language
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE
 from bot.storage.coordination import bump_config_version, lock_config
-from bot.storage.database import Database, change_once, json_text, transaction
-from bot.storage.dialect import now
+from bot.storage.database import Database, change_once, json_text, now, transaction
 from bot.storage.tables import approvals, mcp_servers, policy_rules, steps, turns
 from bot.storage.turn_records import read_record
 

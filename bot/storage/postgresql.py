@@ -22,8 +22,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from bot.domain.turns import ApprovalDecided, ConfigChanged, StopRequested, Wakeup, WorkAvailable
 from bot.errors import DatabaseError
 from bot.storage.address import PostgresServer
-from bot.storage.database import Database, Unwritable, consume_exception, json_text
-from bot.storage.dialect import CHANNEL
+from bot.storage.database import CHANNEL, Database, Unwritable, consume_exception, json_text
 
 T = TypeVar("T")
 

@@ -20,8 +20,7 @@ from bot.errors import Conflict, NotFound
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, converter, decode, encode, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config
-from bot.storage.database import Database, change_once, json_text, transaction
-from bot.storage.dialect import Upsert, now
+from bot.storage.database import Database, Upsert, change_once, json_text, now, transaction
 from bot.storage.servers import changed_meanwhile
 from bot.storage.tables import agent_bindings, profile_bindings, profiles
 

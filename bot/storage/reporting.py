@@ -37,8 +37,7 @@ from bot.ports import (
 from bot.ports.reporting import LONGEST_ERROR
 from bot.storage import activity, audit, retention
 from bot.storage.codec import UNREADABLE, decode
-from bot.storage.database import Database, change_once, report
-from bot.storage.dialect import StorableText, Upsert, has_prefix, now, prefix_bounds
+from bot.storage.database import Database, StorableText, Upsert, change_once, has_prefix, now, prefix_bounds, report
 from bot.storage.tables import approvals, conversations, elicitations, is_live, mcp_servers, steps, turns
 from bot.storage.turn_records import read_turn
 

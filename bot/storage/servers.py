@@ -43,9 +43,8 @@ from bot.errors import Conflict, NotFound
 from bot.storage import audit, capabilities
 from bot.storage.codec import UNREADABLE, decode, encode, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config, read_version
-from bot.storage.database import Database, json_text, transaction
-from bot.storage.dialect import now
-from bot.storage.encryption import SecretBox
+from bot.storage.database import Database, json_text, now, transaction
+from bot.storage.encryption import SecretBox, open_regular_file
 from bot.storage.grants import revoke_grants_of_server
 from bot.storage.installations import (
     EncryptedInstallation,
@@ -53,7 +52,6 @@ from bot.storage.installations import (
     replace_encrypted_installations,
 )
 from bot.storage.policies import rule_row
-from bot.storage.secret_sources import open_regular_file
 from bot.storage.server_secrets import (
     EncryptedSecret,
     SecretValues,

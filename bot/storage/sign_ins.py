@@ -24,8 +24,7 @@ from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, SignIn, SignInKe
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, VERSION, decode, encode
 from bot.storage.coordination import bump_config_version, lock_config, read_version
-from bot.storage.database import Database, json_text, transaction
-from bot.storage.dialect import now
+from bot.storage.database import Database, json_text, now, transaction
 from bot.storage.encryption import SecretBox, hash_token
 from bot.storage.tables import mcp_servers, pending_sign_ins, sign_ins
 

@@ -24,8 +24,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from bot.errors import DatabaseError, DatabaseUnavailable
-from bot.storage.database import Database, Unwritable, consume_exception, json_text
-from bot.storage.dialect import FUNCTION
+from bot.storage.database import FUNCTION, Database, Unwritable, consume_exception, json_text
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine

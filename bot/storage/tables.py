@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.storage.dialect import Json, StorableText, metadata
+from bot.storage.database import Json, StorableText, metadata
 
 # -------------------- conversations, turns, steps, files and usage
 

@@ -1,30 +1,406 @@
-"""Turn log on a database; see `bot.ports.TurnLog`. Each base class implements one kind of use, with one transaction a
-method.
+"""Turn log on a database (`bot.ports.TurnLog`): messages that become turns, requests to stop a turn, and `SqlTurnLog`,
+which is made of one class for each kind of use, with one transaction a method.
+
+The order of locks is: conversation, turn, steps, deliveries, audit.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import bindparam
+from sqlalchemy.exc import IntegrityError
 
-from bot.domain.turns import NO_TURN_LIMITS, TurnLimits, Wakeup
+from bot.domain.agents import PLACE_AGENT, AgentRef
+from bot.domain.conversations import Author, ConversationKey, InboundMessage
+from bot.domain.turns import (
+    NO_LIMIT,
+    NO_TURN_LIMITS,
+    Claim,
+    EditedQuestion,
+    EditEffect,
+    Receipt,
+    TurnInput,
+    TurnLimits,
+    TurnStatus,
+    Wakeup,
+)
 from bot.domain.usage import NO_PRICES, PriceList
+from bot.errors import QueueFull
+from bot.storage import audit
 from bot.storage.approvals import SqlApprovalLog
-from bot.storage.database import Database, transaction
+from bot.storage.codec import decode, encode
+from bot.storage.database import Database, StorableText, Upsert, notify_all, notify_stop, now, transaction
 from bot.storage.deliveries import SqlDeliveryQueue
 from bot.storage.elicitations import SqlElicitations
 from bot.storage.execution import SqlTurnExecution
 from bot.storage.history import HistoryCache, SqlTurnHistory
 from bot.storage.retention import SqlRetention
-from bot.storage.turn_queue import SqlTurnQueue
+from bot.storage.tables import LIVE, conversations, deliveries, is_live, message_keys, turns
 from bot.storage.turn_records import RecordCache, read_file
-from bot.storage.turn_states import LEASE_SECONDS, SqlClaims
+from bot.storage.turn_states import LEASE_SECONDS, SqlClaims, end_turn, lock_turn, mark_view_stale, to_claim
 
 Listen = Callable[[Callable[[Wakeup], None]], Awaitable[None]]
+
+EDIT_SECONDS = 300.0
+"""Seconds after the end of a turn in which an edit of its message counts."""
+_TITLE_LENGTH = 80
+_QUEUES = 0x717565756573
+"""Namespace of PostgreSQL's advisory locks on users."""
+
+_seen = sa.select(message_keys.c.turn_id).where(message_keys.c.key.in_(bindparam("keys", expanding=True)))
+_named_id, _named = (bindparam(name, type_=StorableText) for name in ("agent_id", "agent_name"))
+_next_seq = Upsert(
+    lambda insert: (
+        insert(conversations)
+        .values(
+            key=bindparam("k"),
+            title=bindparam("t"),
+            last_seq=1,
+            created_at=now(),
+            updated_at=now(),
+            agent_id=sa.func.coalesce(_named_id, ""),
+            agent_name=sa.func.coalesce(_named, ""),
+        )
+        .on_conflict_do_update(
+            index_elements=["key"],
+            set_={
+                "last_seq": conversations.c.last_seq + 1,
+                "updated_at": now(),
+                "agent_id": sa.func.coalesce(_named_id, conversations.c.agent_id),
+                "agent_name": sa.func.coalesce(_named, conversations.c.agent_name),
+            },
+        )
+        .returning(conversations.c.last_seq, conversations.c.agent_id, conversations.c.agent_name)
+    )
+)
+_add_turn = turns.insert().values(created_at=now(), status=TurnStatus.QUEUED)
+_add_driven = (
+    turns.insert()
+    .values(created_at=now(), status=TurnStatus.RUNNING, fence=1, lease_until=now() + LEASE_SECONDS)
+    .returning(turns, sa.literal(0).label("revision"))
+)
+_add_key = Upsert(
+    lambda insert: (
+        insert(message_keys)
+        .values(key=bindparam("k"), turn_id=bindparam("t"))
+        .on_conflict_do_nothing()
+        .returning(message_keys.c.key)
+    )
+)
+_add_delivery = deliveries.insert()
+_add_claimed_delivery = deliveries.insert().values(revision=0, lease_until=now() + LEASE_SECONDS)
+_ahead = (
+    sa.select(sa.func.count())
+    .select_from(turns)
+    .where(turns.c.conversation == bindparam("conversation"), is_live(turns))
+)
+
+
+def _count_query(of_person: sa.ColumnElement[bool]) -> sa.Select[int]:
+    some = (
+        sa.select(sa.literal(1))
+        .select_from(turns)
+        .where(is_live(turns), turns.c.principal == bindparam("principal"), of_person)
+        .limit(bindparam("most"))
+    )
+    return sa.select(sa.func.count()).select_from(some.subquery())
+
+
+_queued_of = _count_query(turns.c.status == TurnStatus.QUEUED)
+_running_of = _count_query(turns.c.status == TurnStatus.RUNNING)
+_lock_person = sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(bindparam("person"), _QUEUES)))
+_question = sa.select(
+    turns.c.conversation,
+    turns.c.input,
+    turns.c.principal,
+    sa.or_(turns.c.fence > 0, turns.c.status.not_in(LIVE)).label("has_begun"),
+    sa.or_(
+        turns.c.ended_at.is_(None),
+        sa.and_(turns.c.ended_at > now() - EDIT_SECONDS, turns.c.content_deleted_at.is_(None)),
+    ).label("is_recent"),
+).where(turns.c.id == bindparam("t"))
+_new_input = bindparam("new", type_=turns.c.input.type)
+_save_input = (
+    turns.update().where(turns.c.id == bindparam("t")).values(input=_new_input, agent_id=bindparam("new_agent"))
+)
+_move_keys = message_keys.update().where(message_keys.c.turn_id == bindparam("t")).values(turn_id=bindparam("to"))
+_is_followed = sa.select(conversations.c.followed).where(
+    conversations.c.key == bindparam("k"),
+    conversations.c.last_seq > 0,
+    conversations.c.addressed_at <= bindparam("at", type_=sa.Double()),
+)
+_save_addressee = (
+    conversations.update()
+    .where(conversations.c.key == bindparam("k"), conversations.c.addressed_at <= bindparam("at", type_=sa.Double()))
+    .values(followed=bindparam("is_bot"), addressed_at=bindparam("at"))
+)
+_ask_to_stop = turns.update().where(turns.c.id == bindparam("t")).values(stop_by=bindparam("by"))
+
+
+class Duplicate(Exception):
+    """The message is already stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """Place of a new turn in its conversation: its sequence number, the number of unfinished turns before it, and the
+    agent that answers.
+    """
+
+    seq: int
+    ahead: int
+    agent: AgentRef | None
+
+
+class SqlTurnQueue:
+    """Messages that become turns; see `bot.ports.TurnQueue`. Part of `SqlTurnLog`."""
+
+    _database: Database
+    _limits: TurnLimits
+    _arriving: set[str]
+    me: str
+
+    async def enqueue(self, message: InboundMessage) -> Receipt:
+        """Add a turn for a message unless it is a duplicate. Raises QueueFull."""
+        turn_id = uuid.uuid4().hex
+        message = _with_key(message, turn_id)
+        try:
+            return self._require_receipt(await self._enqueue(message, turn_id))
+        except (Duplicate, IntegrityError):
+            receipt = await self._find_duplicate(message, turn_id)
+            return receipt if receipt is not None else self._require_receipt(await self._enqueue(message, turn_id))
+
+    async def enqueue_and_claim(self, message: InboundMessage) -> tuple[Receipt, Claim | None]:
+        """Add a turn for a message unless it is a duplicate, and claim it unless it has to wait. Raises QueueFull."""
+        turn_id = uuid.uuid4().hex
+        message = _with_key(message, turn_id)
+        # A concurrent poll must not claim the same turn before the caller has the claim.
+        self._arriving.add(turn_id)
+        try:
+            receipt, claim = await self._enqueue_and_claim(message, turn_id)
+            return self._require_receipt(receipt), claim
+        except (Duplicate, IntegrityError):
+            receipt = await self._find_duplicate(message, turn_id)
+            return receipt if receipt is not None else await self.enqueue(message), None
+        finally:
+            self._arriving.discard(turn_id)
+
+    @transaction
+    def is_stored(self, connection: sa.Connection, keys: Sequence[str]) -> bool:
+        """Return True if a message with one of these keys is a turn."""
+        return connection.execute(_seen, {"keys": list(keys)}).first() is not None
+
+    @transaction
+    def edit_question(
+        self, connection: sa.Connection, keys: Sequence[str], text: str, by: Author, agent: AgentRef | None = None
+    ) -> EditedQuestion | None:
+        """Replace the text of a turn that has not begun, and its agent if one is named; store them beside those of
+        another turn. Return None if no turn has one of the keys.
+        """
+        turn_id = connection.execute(_seen, {"keys": list(keys)}).scalar()
+        if turn_id is None or lock_turn(connection, turn_id) is None:
+            return None
+        row = connection.execute(_question, {"t": turn_id}).one()
+        question = decode(TurnInput, row.input)
+        effect = EditEffect.NONE
+        is_original = text == question.text and agent in (None, question.agent or PLACE_AGENT)
+        is_edit = (text, agent) == (question.edited_text, question.edited_agent)
+        is_known = is_edit if question.edited_text else is_original
+        if row.principal == by.principal and row.is_recent and not is_known:
+            if row.has_begun and is_original:
+                new = dataclasses.replace(question, edited_text="", edited_agent=None)
+            elif row.has_begun:
+                effect = EditEffect.STORED
+                new = dataclasses.replace(question, edited_text=text, edited_agent=agent)
+            else:
+                effect = EditEffect.REPLACED
+                new = dataclasses.replace(question, text=text, agent=_answering(agent, question.agent))
+            connection.execute(_save_input, {"t": turn_id, "new": encode(new), "new_agent": _id(new.agent)})
+            mark_view_stale(connection, turn_id)
+        return EditedQuestion(turn_id, ConversationKey.parse(row.conversation), effect)
+
+    @transaction
+    def move_keys(self, connection: sa.Connection, turn_id: str, to: str) -> None:
+        """Let the keys of a turn's message belong to another turn."""
+        connection.execute(_move_keys, {"t": turn_id, "to": to})
+
+    @transaction
+    def is_followed(self, connection: sa.Connection, conversation: ConversationKey, at: float) -> bool:
+        """Return True if a message of this time continues the conversation without a mention."""
+        return bool(connection.execute(_is_followed, {"k": str(conversation), "at": at}).scalar())
+
+    @transaction
+    def save_addressee(
+        self, connection: sa.Connection, conversation: ConversationKey, *, is_bot: bool, at: float
+    ) -> None:
+        """Record that a message sent at `at` addresses the bot or another user, unless a later one is recorded."""
+        connection.execute(_save_addressee, {"k": str(conversation), "is_bot": is_bot, "at": at})
+
+    @transaction
+    def stop(self, connection: sa.Connection, turn_id: str, by: Author) -> bool:
+        """End a turn without an owner, or ask its owner to end it. Return False if the turn is missing or has ended."""
+        row = lock_turn(connection, turn_id)
+        if row is None or row.status not in LIVE:
+            return False
+        if row.stop_by is not None:
+            return True
+        connection.execute(_ask_to_stop, {"t": turn_id, "by": by.name})
+        if row.status != TurnStatus.RUNNING:
+            end_turn(connection, turn_id, TurnStatus.CANCELLED, f"Stopped by {by.name}.")
+        audit.record(connection, "stopped", by.principal, turn_id=turn_id)
+        notify_stop(connection, turn_id)
+        return True
+
+    @transaction
+    def _enqueue(self, connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
+        """Add a turn for a message under the given id. Return `None` if its author's queue is full. Raises Duplicate if
+        one of the message's keys is stored.
+        """
+        if _is_full(connection, message, self._limits):
+            # A queued message that is delivered again is not rejected.
+            return _find_duplicate(connection, message, turn_id)
+        position = _queue_position(connection, message)
+        ahead = position.ahead
+        connection.execute(_add_turn, _turn_row(message, turn_id, position))
+        _add_keys(connection, message, turn_id)
+        # Only a turn that has to wait is marked for a view here; others are when they run.
+        connection.execute(_add_delivery, {"turn_id": turn_id, "revision": 1 if ahead else 0})
+        notify_all(connection)
+        return Receipt(turn_id, queue_position=ahead)
+
+    @transaction
+    def _enqueue_and_claim(
+        self, connection: sa.Connection, message: InboundMessage, turn_id: str
+    ) -> tuple[Receipt | None, Claim | None]:
+        """Add a turn for a message, and claim it and its delivery unless it has to wait. Return no receipt if its
+        author's queue is full. Raises Duplicate.
+        """
+        if _is_full(connection, message, self._limits):
+            return _find_duplicate(connection, message, turn_id), None
+        position = _queue_position(connection, message)
+        ahead = position.ahead
+        if ahead or _must_wait(connection, message, self._limits):
+            connection.execute(_add_turn, _turn_row(message, turn_id, position))
+            connection.execute(_add_delivery, {"turn_id": turn_id, "revision": 1 if ahead else 0})
+            claim = None
+        else:
+            row = connection.execute(_add_driven, {**_turn_row(message, turn_id, position), "owner": self.me}).one()
+            connection.execute(_add_claimed_delivery, {"turn_id": turn_id, "owner": self.me})
+            claim = to_claim(row)
+        _add_keys(connection, message, turn_id)
+        return Receipt(turn_id, queue_position=ahead), claim
+
+    @transaction
+    def _find_duplicate(self, connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
+        return _find_duplicate(connection, message, turn_id)
+
+    def _require_receipt(self, receipt: Receipt | None) -> Receipt:
+        if receipt is None:
+            raise QueueFull(self._limits.queued)
+        return receipt
+
+
+def _find_duplicate(connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
+    """Return the turn of a message that was stored before, under the given id (after a lost COMMIT response) or
+    another.
+    """
+    stored_id = connection.execute(_seen, {"keys": list(message.keys)}).scalar()
+    return None if stored_id is None else Receipt(stored_id, redelivery=stored_id != turn_id)
+
+
+def _is_full(connection: sa.Connection, message: InboundMessage, limits: TurnLimits) -> bool:
+    """Return True if the author has as many queued turns as the limit allows."""
+    if limits.queued == NO_LIMIT:
+        return False
+    person = message.author.principal
+    if connection.dialect.name == "postgresql":
+        # Messages of one user are counted one after the other.
+        connection.execute(_lock_person, {"person": person})
+    queued: int = connection.execute(_queued_of, {"principal": person, "most": limits.queued}).scalar_one()
+    return queued >= limits.queued
+
+
+def _must_wait(connection: sa.Connection, message: InboundMessage, limits: TurnLimits) -> bool:
+    """Return True if the author's earlier turns use up the limit of running turns."""
+    if limits.running == NO_LIMIT:
+        return False
+    given = {"principal": message.author.principal, "most": limits.running}
+    busy: int = sum(connection.execute(counted, given).scalar_one() for counted in (_running_of, _queued_of))
+    return busy >= limits.running
+
+
+def _queue_position(connection: sa.Connection, message: InboundMessage) -> _Position:
+    """Return the place of a new turn in its conversation. A named agent stays the one of the conversation."""
+    key = str(message.conversation)
+    title = " ".join(message.text.split())[:_TITLE_LENGTH]
+    named = message.agent
+    agent_id, agent_name = (None, None) if named is None else (named.id, named.name)
+    values = {"k": key, "t": title, "agent_id": agent_id, "agent_name": agent_name}
+    row = connection.execute(_next_seq.on(connection), values).one()
+    # Counted under the conversation's lock, so that of two concurrent messages one comes second.
+    ahead = connection.execute(_ahead, {"conversation": key}).scalar_one()
+    return _Position(row.last_seq, ahead, AgentRef(row.agent_id, row.agent_name) if row.agent_id else None)
+
+
+def _answering(named: AgentRef | None, before: AgentRef | None) -> AgentRef | None:
+    """Return the agent of a turn, None for the profile of the place."""
+    agent = before if named is None else named
+    return agent if agent is not None and agent.id else None
+
+
+def _id(agent: AgentRef | None) -> str:
+    return agent.id if agent is not None else ""
+
+
+def _turn_row(message: InboundMessage, turn_id: str, position: _Position) -> dict[str, Any]:
+    return {
+        "id": turn_id,
+        "conversation": str(message.conversation),
+        "seq": position.seq,
+        "kind": "call" if message.call else "message",
+        "author_id": message.author.id,
+        "author_name": message.author.name,
+        "principal": message.author.principal,
+        "workspace": message.conversation.workspace_key,
+        "agent_id": _id(position.agent),
+        "input": encode(
+            TurnInput(
+                message.text,
+                message.attachments,
+                message.context,
+                message.call,
+                message.again,
+                message.message_id,
+                message.attached,
+                model=message.model,
+                locale=message.locale,
+                author_locale=message.author_locale,
+                agent=position.agent,
+            )
+        ),
+    }
+
+
+def _add_keys(connection: sa.Connection, message: InboundMessage, turn_id: str) -> None:
+    # Sorted, because two transactions that insert the same keys could deadlock.
+    for key in sorted(message.keys):
+        if connection.execute(_add_key.on(connection), {"k": key, "t": turn_id}).first() is None:
+            raise Duplicate
+
+
+def _with_key(message: InboundMessage, turn_id: str) -> InboundMessage:
+    """Return the message with a generated key if it has none, so that a repetition after a lost COMMIT response is
+    recognized.
+    """
+    return message if message.keys else dataclasses.replace(message, keys=(f"turn:{turn_id}",))
 
 
 async def _never_wake(_on_wakeup: Callable[[Wakeup], None]) -> None:

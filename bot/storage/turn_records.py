@@ -37,8 +37,7 @@ from bot.domain.turns import (
 from bot.errors import NotFound
 from bot.storage import elicitation_rows
 from bot.storage.codec import Body, converter, decode, encode
-from bot.storage.database import json_text
-from bot.storage.dialect import Upsert, storable
+from bot.storage.database import Upsert, json_text, storable
 from bot.storage.tables import approvals, deliveries, files, grants, steps, turns
 
 log = logging.getLogger(__name__)

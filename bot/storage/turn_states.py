@@ -23,10 +23,9 @@ from bot.domain.metrics import ApprovalEnded, ApprovalOutcome, TurnEnded
 from bot.domain.turns import OPEN, Claim, StepStatus, TurnLimits, TurnRecord, TurnStatus
 from bot.errors import LostLease, Stopped
 from bot.storage import audit, elicitation_rows
-from bot.storage.audit_calls import record_finished
+from bot.storage.audit import record_finished
 from bot.storage.codec import UNREADABLE
-from bot.storage.database import NO_RETRIES, Database, record, transaction
-from bot.storage.dialect import notify_all, now
+from bot.storage.database import NO_RETRIES, Database, notify_all, now, record_metric, transaction
 from bot.storage.tables import approvals, deliveries, is_active, is_live, steps, turns
 from bot.storage.turn_records import RecordCache, read_turn
 
@@ -158,7 +157,7 @@ def end_settled(connection: sa.Connection, turn_id: str, status: TurnStatus, fai
     mark_view_stale(connection, turn_id)
     ended = connection.execute(_close_turn, {"t": turn_id, "to": status, "why": failure}).one()
     mark_queued_views_stale(connection, turn_id)
-    record(connection, TurnEnded(platform_of(ended.conversation), status, max(0.0, ended.seconds)))
+    record_metric(connection, TurnEnded(platform_of(ended.conversation), status, max(0.0, ended.seconds)))
     notify_all(connection)
 
 
@@ -227,7 +226,7 @@ def _record_ends(
     if not ns:
         return
     for row in connection.execute(query, {"t": turn_id, "ns": list(ns)}):
-        record(connection, ApprovalEnded(platform_of(row.conversation), outcome, max(0.0, row.seconds)))
+        record_metric(connection, ApprovalEnded(platform_of(row.conversation), outcome, max(0.0, row.seconds)))
 
 
 # -------------------- fair scheduling

@@ -14,8 +14,7 @@ from sqlalchemy import bindparam
 from bot.domain.completions import Usage
 from bot.domain.turns import Claim
 from bot.domain.usage import PricedUsage, UsageGrouping, UsageQuery, UsageTotal, channel_of, total
-from bot.storage.database import Database, report, transaction
-from bot.storage.dialect import Upsert, now
+from bot.storage.database import Database, Upsert, now, report, transaction
 from bot.storage.tables import usage
 
 _IN_PROGRESS = 0

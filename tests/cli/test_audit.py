@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from bot.storage import audit
 from bot.storage.audit_chain import row_hash
-from bot.storage.open_database import open_database
+from bot.storage.migrate import open_database
 from tests.cli.invocation import Countersign, Ended
 from tests.migrated import migrated
 from tests.postgres import Server

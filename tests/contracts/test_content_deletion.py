@@ -28,10 +28,10 @@ from bot.domain.turns import (
 )
 from bot.errors import ContentDeleted, LostLease, NotFound
 from bot.ports import CallQuery
-from bot.storage.dialect import metadata
-from bot.storage.feedback import SqlFeedbackStore
+from bot.storage.database import metadata
 from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log import SqlTurnLog
+from bot.storage.user_data import SqlFeedbackStore
 from tests.audit_check import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message
 from tests.stored_content import columns_with, files_with

@@ -9,7 +9,7 @@ import pytest
 
 from bot.domain.health import Fault, FaultKind, FaultRecord
 from bot.ports import FaultStore
-from bot.storage.faults import KEPT_SECONDS, QUIET_SECONDS, SqlFaultStore
+from bot.storage.coordination import KEPT_SECONDS, QUIET_SECONDS, SqlFaultStore
 from tests.turn_log_harness import Harness
 
 SECONDS = 90.0

@@ -14,8 +14,7 @@ from bot.chat.operations_channel import GRACE_SECONDS, LEASE_SECONDS, REFUSED_SE
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import Fault, FaultKind
 from bot.engine.locales import LocaleResolver
-from bot.storage.coordination import SqlLeases
-from bot.storage.faults import QUIET_SECONDS, SqlFaultStore
+from bot.storage.coordination import QUIET_SECONDS, SqlFaultStore, SqlLeases
 from tests.fakes.faults import Lost
 from tests.platforms.workspaces import Posted, Workspace, open_workspace
 from tests.turn_log_harness import SqliteHarness, sqlite_harness

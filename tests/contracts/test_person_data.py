@@ -11,11 +11,9 @@ from bot.domain.locales import Locale
 from bot.domain.messages import FilePart, TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.domain.usage import UsageGrouping, UsageQuery
-from bot.storage.dialect import metadata
-from bot.storage.feedback import SqlFeedbackStore
-from bot.storage.person_data import EXPORTED, FORGOTTEN, ForgetResult, SqlPersonData
+from bot.storage.database import metadata
 from bot.storage.usage import SqlUsageStore
-from bot.storage.user_locales import SqlLocaleStore
+from bot.storage.user_data import EXPORTED, FORGOTTEN, ForgetResult, SqlFeedbackStore, SqlLocaleStore, SqlPersonData
 from tests.audit_check import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, NEWEST, message
 from tests.stored_content import columns_with

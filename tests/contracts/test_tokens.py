@@ -14,7 +14,7 @@ from bot.domain.audit import AuditQuery
 from bot.errors import Conflict
 from bot.ports import TokenStore
 from bot.storage.api_tokens import SqlTokenStore
-from bot.storage.dialect import metadata
+from bot.storage.database import metadata
 from bot.storage.reporting import SqlReporting
 from tests.fakes.parts import ANA, BEN
 from tests.turn_log_harness import START, Harness

@@ -17,7 +17,7 @@ from bot.domain.tools import Tool
 from bot.domain.turns import ConfigChanged, Wakeup
 from bot.errors import Conflict, CountersignError, NotFound
 from bot.storage import reporting
-from bot.storage.dialect import prefix_bounds
+from bot.storage.database import prefix_bounds
 from bot.storage.encryption import generate_key, make_box
 from bot.storage.policies import SqlPolicyStore
 from bot.storage.postgresql import PostgresDatabase, listen, parse_wakeup

@@ -14,9 +14,8 @@ from alembic.migration import MigrationContext
 
 from bot.errors import DatabaseError
 from bot.storage import migrate
-from bot.storage.database import Database
-from bot.storage.dialect import metadata
-from bot.storage.open_database import open_database
+from bot.storage.database import Database, metadata
+from bot.storage.migrate import open_database
 from tests.postgres import Server
 
 

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from bot.storage.dialect import metadata
+from bot.storage.database import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -1,4 +1,5 @@
-"""Data of one person: its export, and the deletion of identifying data and of messages.
+"""Rows about users: their languages and time zones, their feedback, and the data of one person, for its export, and for
+the deletion of identifying data and of messages.
 
 A person is found by their principal (`slack:U123`). What other people wrote about them, or quoted, is not found. The
 audit is not changed: it holds ids and no texts.
@@ -14,10 +15,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from bot.domain.conversations import Author
+from bot.domain.locales import Locale, UserLocale
+from bot.errors import NotFound
+from bot.ports import Feedback
 from bot.storage import audit
-from bot.storage.content_deletion import delete_content
-from bot.storage.database import Database, report, transaction
-from bot.storage.dialect import StorableText
+from bot.storage.database import Database, StorableText, Upsert, now, report, transaction
+from bot.storage.retention import delete_content
 from bot.storage.tables import (
     approval_views,
     approvals,
@@ -43,12 +47,113 @@ FORGOTTEN = "(deleted)"
 
 Row = dict[str, Any]
 
+# -------------------- languages and time zones
+
+_of_user = sa.select(user_locales).where(user_locales.c.principal == bindparam("who"))
+_choose = Upsert(
+    lambda insert: (
+        insert(user_locales)
+        .values(principal=bindparam("who"), language=bindparam("tag"), time_zone=bindparam("zone"), updated_at=now())
+        .on_conflict_do_update(
+            index_elements=["principal"],
+            set_={"language": bindparam("tag"), "time_zone": bindparam("zone"), "updated_at": now()},
+        )
+    )
+)
+_remember = Upsert(
+    lambda insert: (
+        insert(user_locales)
+        .values(principal=bindparam("who"), told_language=bindparam("tag"), updated_at=now())
+        .on_conflict_do_update(
+            index_elements=["principal"], set_={"told_language": bindparam("tag"), "updated_at": now()}
+        )
+    )
+)
+_has_no_choice = sa.and_(user_locales.c.language == "", user_locales.c.time_zone == "")
+_delete_empty = user_locales.delete().where(
+    user_locales.c.principal == bindparam("who"), _has_no_choice, user_locales.c.told_language == ""
+)
+_old = (
+    sa.select(user_locales.c.principal)
+    .where(_has_no_choice, user_locales.c.updated_at < now() - bindparam("seconds", type_=sa.Double()))
+    .limit(bindparam("limit"))
+)
+_delete_old = user_locales.delete().where(user_locales.c.principal.in_(_old))
+
+
+class SqlLocaleStore:
+    """Languages and time zones by user. See `bot.ports.LocaleStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @report
+    def find(self, connection: sa.Connection, principal: str) -> UserLocale:
+        """Return the stored values of a user."""
+        row = connection.execute(_of_user, {"who": principal}).first()
+        if row is None:
+            return UserLocale()
+        return UserLocale(Locale(row.language, row.time_zone), row.told_language)
+
+    @transaction
+    def choose(self, connection: sa.Connection, principal: str, locale: Locale) -> None:
+        """Store a user's choice; empty values choose nothing."""
+        chosen = {"who": principal, "tag": locale.language, "zone": locale.time_zone}
+        connection.execute(_choose.on(connection), chosen)
+        connection.execute(_delete_empty, {"who": principal})
+
+    @transaction
+    def remember(self, connection: sa.Connection, principal: str, language: str) -> None:
+        """Store the language that a user's client has told."""
+        connection.execute(_remember.on(connection), {"who": principal, "tag": language})
+
+    @transaction
+    def delete_old(self, connection: sa.Connection, seconds: float, limit: int) -> int:
+        """Delete values that clients reported more than `seconds` ago for users without a choice. Return the number."""
+        return connection.execute(_delete_old, {"seconds": seconds, "limit": limit}).rowcount
+
+
+# -------------------- feedback
+
+# Locked, so that the turn is not deleted in between.
+_turn = sa.select(turns.c.id).where(turns.c.id == bindparam("t")).with_for_update(read=True, key_share=True)
+_save = Upsert(
+    lambda insert: (
+        insert(feedback)
+        .values(turn_id=bindparam("t"), principal=bindparam("who"), good=bindparam("good"), at=now())
+        .on_conflict_do_update(index_elements=["turn_id", "principal"], set_={"good": bindparam("good"), "at": now()})
+    )
+)
+_of_turn = sa.select(feedback).where(feedback.c.turn_id == bindparam("t")).order_by(feedback.c.at, feedback.c.principal)
+
+
+class SqlFeedbackStore:
+    """Feedback by turn and user. See `bot.ports.FeedbackStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @transaction
+    def save(self, connection: sa.Connection, turn_id: str, good: bool, by: Author) -> None:
+        """Save a user's current feedback."""
+        if connection.execute(_turn, {"t": turn_id}).first() is None:
+            raise NotFound("That answer was deleted.")
+        connection.execute(_save.on(connection), {"t": turn_id, "who": by.principal, "good": good})
+
+    @transaction
+    def for_turn(self, connection: sa.Connection, turn_id: str) -> Sequence[Feedback]:
+        """Return the feedback on a turn's answer."""
+        rows = connection.execute(_of_turn, {"t": turn_id})
+        return [Feedback(row.turn_id, row.good, row.principal, row.at) for row in rows]
+
+
+# -------------------- one person
+
 _person = bindparam("person", type_=StorableText)
 _author = bindparam("author", type_=StorableText)
 # By the id first, which has an index.
 _is_author = sa.and_(turns.c.author_id == _author, turns.c.principal == _person)
 _ids = sa.select(turns.c.id).where(_is_author)
-_decided = sa.select(decisions.c.approval_id).where(decisions.c.principal == _person)
 EXPORTED: Mapping[str, sa.Select[Any]] = {
     "turns": sa.select(turns).where(_is_author).order_by(turns.c.created_at, turns.c.seq),
     "steps": sa.select(steps).where(steps.c.turn_id.in_(_ids)).order_by(steps.c.created_at, steps.c.turn_id, steps.c.n),

@@ -1,1 +1,0 @@
-"""The schema changes, oldest first. A released one is never edited."""
