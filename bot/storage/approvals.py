@@ -37,9 +37,9 @@ from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.storage import audit
 from bot.storage.audit import record_refused, server_id_of
 from bot.storage.codec import converter, decode, encode
-from bot.storage.database import Database, Json, Upsert, notify_turn, now, transaction
+from bot.storage.database import Database, Upsert, notify_turn, now, transaction
 from bot.storage.grants import add_grant, call_to_cover
-from bot.storage.tables import approval_views, approvals, decisions, steps, turns
+from bot.storage.tables import Json, approval_views, approvals, decisions, steps, turns
 from bot.storage.turn_records import read_approval, read_record
 from bot.storage.turn_states import lock_turn, mark_view_stale, note_approvals_ended, requeue
 

@@ -52,6 +52,7 @@ CHANNEL = "countersign"
 
 _LAST = "\U0010ffff"
 """Greater than any character that follows a prefix."""
+_notify = sa.select(sa.func.pg_notify(CHANNEL, bindparam("payload")))
 _EVENTS = "measurements"
 """Key of the metric events in a connection's `info`."""
 _strictly = json.JSONEncoder(allow_nan=False).encode
@@ -371,20 +372,6 @@ def consume_exception(future: asyncio.Future[Any]) -> None:
 
 
 # -------------------- SQL
-
-_notify = sa.select(sa.func.pg_notify(CHANNEL, bindparam("payload")))
-
-metadata = sa.MetaData(
-    naming_convention={
-        "ix": "%(table_name)s_%(column_0_name)s",
-        "uq": "%(table_name)s_%(column_0_name)s_unique",
-        "fk": "%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-        "pk": "%(table_name)s_pkey",
-    }
-)
-# Plain JSON on PostgreSQL too: JSONB would change the order of arguments, which approvers have seen, and
-# refuse NUL, which tools may return.
-Json = sa.JSON()
 
 
 class Upsert:

@@ -32,7 +32,19 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.storage.database import Json, StorableText, metadata
+from bot.storage.database import StorableText
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "%(table_name)s_%(column_0_name)s",
+        "uq": "%(table_name)s_%(column_0_name)s_unique",
+        "fk": "%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "%(table_name)s_pkey",
+    }
+)
+# Plain JSON on PostgreSQL too: JSONB would change the order of arguments, which approvers have seen, and
+# refuse NUL, which tools may return.
+Json = sa.JSON()
 
 # -------------------- conversations, turns, steps, files and usage
 

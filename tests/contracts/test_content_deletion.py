@@ -28,8 +28,8 @@ from bot.domain.turns import (
 )
 from bot.errors import ContentDeleted, LostLease, NotFound
 from bot.ports import CallQuery
-from bot.storage.database import metadata
 from bot.storage.reporting import SqlReporting
+from bot.storage.tables import metadata
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.user_data import SqlFeedbackStore
 from tests.audit_check import audit_findings, audit_rows

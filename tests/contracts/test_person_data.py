@@ -11,7 +11,7 @@ from bot.domain.locales import Locale
 from bot.domain.messages import FilePart, TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.domain.usage import UsageGrouping, UsageQuery
-from bot.storage.database import metadata
+from bot.storage.tables import metadata
 from bot.storage.usage import SqlUsageStore
 from bot.storage.user_data import EXPORTED, FORGOTTEN, ForgetResult, SqlFeedbackStore, SqlLocaleStore, SqlPersonData
 from tests.audit_check import audit_findings, audit_rows

@@ -64,12 +64,13 @@ from bot.ports import (
     UserActivity,
 )
 from bot.ports.reporting import LONGEST_ERROR, read_pending_approvals
-from bot.storage.database import Database, metadata
+from bot.storage.database import Database
 from bot.storage.encryption import SecretBox, generate_key, make_box
 from bot.storage.policies import SqlPolicyStore
 from bot.storage.profiles import SqlProfileStore
 from bot.storage.reporting import SqlReporting
 from bot.storage.servers import Resealed, SqlServerStore
+from bot.storage.tables import metadata
 from bot.storage.user_data import SqlFeedbackStore, SqlLocaleStore
 from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message

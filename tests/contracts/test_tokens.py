@@ -14,8 +14,8 @@ from bot.domain.audit import AuditQuery
 from bot.errors import Conflict
 from bot.ports import TokenStore
 from bot.storage.api_tokens import SqlTokenStore
-from bot.storage.database import metadata
 from bot.storage.reporting import SqlReporting
+from bot.storage.tables import metadata
 from tests.fakes.parts import ANA, BEN
 from tests.turn_log_harness import START, Harness
 

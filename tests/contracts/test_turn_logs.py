@@ -44,7 +44,7 @@ from bot.domain.turns import (
     TurnStatus,
 )
 from bot.errors import DatabaseError, LostLease, NotFound, Stopped
-from bot.storage.database import metadata
+from bot.storage.tables import metadata
 from bot.storage.turn_log import SqlTurnLog
 from tests.audit_check import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message

@@ -14,8 +14,9 @@ from alembic.migration import MigrationContext
 
 from bot.errors import DatabaseError
 from bot.storage import migrate
-from bot.storage.database import Database, metadata
+from bot.storage.database import Database
 from bot.storage.migrate import open_database
+from bot.storage.tables import metadata
 from tests.postgres import Server
 
 

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from bot.storage.database import metadata
+from bot.storage.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
