@@ -301,20 +301,22 @@ class ApprovalService:
         return RevisionAccepted(revision + 1)
 
     async def _with_requirements(self, change: Revision, turn: Turn, step: ToolStep, judged: PolicyResult) -> Revision:
-        """Return the revision with who may approve the new arguments. Where a rule names the approvers, they stay."""
+        """Return the revision with the requirements and approvers of the new arguments. Approvers that a rule names
+        stay.
+        """
         approval = step.approval
         if approval is None or approval.requirements.self_approval in (SelfApproval.RULE, SelfApproval.UNKNOWN):
             return change
-        anew = replace(approval.requirements, self_approval=judged.requirements.self_approval)
+        requirements = replace(approval.requirements, self_approval=judged.requirements.self_approval)
         if step.policy_result is not None and step.policy_result.taint is not Words.OWN:
-            anew = anew.restrict_by_taint(is_allowed=step.policy_result.is_allowed)
-        edited = replace(step, approval=replace(approval, requirements=anew))
+            requirements = requirements.restrict_by_taint(is_allowed=step.policy_result.is_allowed)
+        edited = replace(step, approval=replace(approval, requirements=requirements))
         resolved = (await self._resolve_approvers(edited, self._rules.rules_of_turn(turn))).approval
         if resolved is None:
             return change
         possible = resolved.possible_approvers
         if approval.requirements.asker_may_approve:
-            possible = _told_in_private(possible)
+            possible = _with_private_notices(possible)
         return replace(change, requirements=resolved.requirements, possible_approvers=possible)
 
     # ------------------------------------------------------------------ rights
@@ -407,14 +409,16 @@ def _reason(result: ApproverEvidence | NotAllowed) -> str:
     return result.reason if isinstance(result, NotAllowed) else ""
 
 
-def _told_in_private(possible: PossibleApprovers) -> PossibleApprovers:
-    """Return the approvers of an edited call, people with a private notice: the edit of a card notifies nobody."""
+def _with_private_notices(possible: PossibleApprovers) -> PossibleApprovers:
+    """Return the approvers of an edited call, with private notices instead of mentions: an edited message notifies no
+    user.
+    """
 
-    def told(approver: Approver) -> Approver:
+    def notify_in_private(approver: Approver) -> Approver:
         is_mentioned = approver.notice is ApprovalNotice.MENTION and is_person(approver.principal)
         return replace(approver, notice=ApprovalNotice.PRIVATE) if is_mentioned else approver
 
-    return replace(possible, sets=tuple(tuple(map(told, approvers)) for approvers in possible.sets))
+    return replace(possible, sets=tuple(tuple(map(notify_in_private, approvers)) for approvers in possible.sets))
 
 
 def _is_stale(step: ToolStep, decision: Decision) -> bool:
@@ -557,7 +561,7 @@ class ApproverNotices:
 
 
 def _approving_users(approvers: Iterable[frozenset[str]], approval: Approval) -> list[str]:
-    """Return the principals of the approvers who are named as users of the author's platform."""
+    """Return the principals of the approvers that are users of the author's platform."""
     asker = approval.requested_for
     excluded = frozenset({asker.principal, *approval.editors}) if approval.requirements.four_eyes else frozenset()
     return named_people(approvers, asker, excluded)

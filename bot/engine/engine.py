@@ -36,11 +36,11 @@ from bot.engine.elicitation import ElicitationService
 from bot.engine.locales import LocaleResolver
 from bot.engine.policy.rules import RuleBook
 from bot.engine.possible_approvers import ApproverResolver
-from bot.engine.prompt.builder import NO_INSTRUCTIONS, PromptParts, SystemPrompt
+from bot.engine.prompt.builder import NO_INSTRUCTIONS, PromptDependencies, SystemPrompt
 from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget
 from bot.engine.prompt.tool_selection import RefusedTools
 from bot.engine.scheduler import ContentDeletion, Job, Scheduler
-from bot.engine.turn_runner import EARLY_SECONDS, TurnParts, TurnRunner, skip_preparation
+from bot.engine.turn_runner import EARLY_SECONDS, TurnDependencies, TurnRunner
 from bot.engine.usage import Estimates, UsageMeters, no_limits
 from bot.engine.view_delivery import MemberLookup, ViewDelivery, key_prefixes, surface_for
 from bot.engine.worker import MOST_TURNS, Worker
@@ -65,6 +65,10 @@ def monotonic() -> float:
     CLOCK_BOOTTIME.
     """
     return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
+
+
+async def skip_preparation() -> None:
+    """Begin turns without a preparation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +151,7 @@ class Engine:
         )
         estimates = Estimates()
         self._meters = UsageMeters(turn_log, estimates, pause)
-        self._parts = TurnParts(
+        self._turn_dependencies = TurnDependencies(
             turn_log,
             models,
             toolbox,
@@ -155,7 +159,7 @@ class Engine:
             approval_seconds,
             self._delivery.deliver,
             self._fetch,
-            PromptParts(
+            PromptDependencies(
                 turn_log,
                 pause,
                 self._meters,
@@ -167,14 +171,14 @@ class Engine:
             ),
             members.find,
             resolve_approvers,
-            clock,
-            taint,
+            taint=taint,
             allow=allow,
             prepare=prepare,
             tool_search=tool_search,
             tool_names_tokens=tool_names_tokens,
             tool_indexes=ToolIndexes(embedder),
             early_seconds=early_seconds,
+            clock=clock,
         )
         self._worker = Worker(
             turn_log,
@@ -205,8 +209,8 @@ class Engine:
         that is not one of the conversation.
         """
         if message.agent is not None and message.agent.id:
-            here = {agent.id for agent in self.agents(message.conversation).here}
-            if message.agent.id not in here and not await self.is_stored(message.keys):
+            ids = {agent.id for agent in self.agents(message.conversation).here}
+            if message.agent.id not in ids and not await self.is_stored(message.keys):
                 raise NotFound(_("There is no such agent here."), _("/agents lists those that are"))
         receipt = await self._worker.receive(message)
         if receipt.queue_position:
@@ -239,19 +243,8 @@ class Engine:
         """
         turn, step = await self._ended_call(turn_id, n, REPEATABLE_ENDS)
         name = step.tool.name if step.tool else step.call.name
-        return await self.receive(
-            InboundMessage(
-                (f"again:{turn_id}:{n}",),
-                turn.conversation,
-                by,
-                f"Run {name} again",
-                call=step.call,
-                again=True,
-                locale=turn.question.locale,
-                author_locale=turn.question.author_locale,
-                agent=_agent_of(turn),
-            )
-        )
+        message = _follow_up(turn, by, f"again:{turn_id}:{n}", f"Run {name} again")
+        return await self.receive(replace(message, call=step.call, again=True))
 
     async def check_outcome(self, turn_id: str, n: int, by: Author) -> Receipt:
         """Start a turn in which the model checks if a call of unknown outcome has run. Repeated requests return the
@@ -262,17 +255,7 @@ class Engine:
         stored = step.approval.secrets if step.approval is not None else ()
         arguments = with_masks(step.call.arguments, stored, lookalikes(step.call.arguments, stored))
         text = check_question(step.call.name, arguments)
-        return await self.receive(
-            InboundMessage(
-                (f"check:{turn_id}:{n}",),
-                turn.conversation,
-                by,
-                text,
-                locale=turn.question.locale,
-                author_locale=turn.question.author_locale,
-                agent=_agent_of(turn),
-            )
-        )
+        return await self.receive(_follow_up(turn, by, f"check:{turn_id}:{n}", text))
 
     async def is_stored(self, keys: Sequence[str]) -> bool:
         """Return True if a message with one of these keys is a turn."""
@@ -298,20 +281,15 @@ class Engine:
         if not question.edited_text or by.principal != turn.author.principal:
             raise NotFound(_("There is no edited question of yours."))
         digest = hashlib.sha256(question.edited_text.encode(errors="replace")).hexdigest()[:16]
-        receipt = await self.receive(
-            InboundMessage(
-                (f"edited:{turn_id}:{digest}",),
-                turn.conversation,
-                turn.author,
-                question.edited_text,
-                question.attachments,
-                question.context,
-                message_id=question.message_id,
-                locale=question.locale,
-                author_locale=question.author_locale,
-                agent=question.edited_agent or _agent_of(turn),
-            )
+        message = replace(
+            _follow_up(turn, turn.author, f"edited:{turn_id}:{digest}", question.edited_text),
+            attachments=question.attachments,
+            context=question.context,
+            message_id=question.message_id,
         )
+        if question.edited_agent is not None:
+            message = replace(message, agent=question.edited_agent)
+        receipt = await self.receive(message)
         await self.stop(turn_id, by)
         await self._queue.move_keys(turn_id, receipt.turn_id)
         return receipt
@@ -323,18 +301,7 @@ class Engine:
         view = await self._views.get_view(turn_id)
         if not can_continue(view):
             raise NotFound(_("That was not stopped, or there is nothing to go on with."))
-        turn = view.turn
-        return await self.receive(
-            InboundMessage(
-                (f"continue:{turn_id}",),
-                turn.conversation,
-                by,
-                CONTINUE_QUESTION,
-                locale=turn.question.locale,
-                author_locale=turn.question.author_locale,
-                agent=_agent_of(turn),
-            )
-        )
+        return await self.receive(_follow_up(view.turn, by, f"continue:{turn_id}", CONTINUE_QUESTION))
 
     async def view(self, turn_id: str) -> TurnView:
         """Return the stored view of a turn. Raises NotFound."""
@@ -390,7 +357,7 @@ class Engine:
 
     async def _ended_call(self, turn_id: str, n: int, ends: Collection[StepStatus]) -> tuple[Turn, ToolStep]:
         view = await self._views.get_view(turn_id)
-        step = next((view_step for view_step in view.steps if view_step.n == n), None)
+        step = next((step for step in view.steps if step.n == n), None)
         if not isinstance(step, ToolStep) or step.status not in ends:
             raise NotFound(_("The call does not exist or needs no second try."))
         return view.turn, step
@@ -421,9 +388,17 @@ class Engine:
     def _begin(self, claim: Claim, record: TurnRecord) -> TurnRunner:
         if claim.initial_record is not None and claim.initial_record.revision == 0:
             self._delivery.begin(claim.turn_id)
-        return TurnRunner(claim, record, self._parts)
+        return TurnRunner(claim, record, self._turn_dependencies)
 
 
-def _agent_of(turn: Turn) -> AgentRef:
-    """Return the agent of a turn for another turn about it."""
-    return turn.question.agent or PLACE_AGENT
+def _follow_up(turn: Turn, by: Author, key: str, text: str) -> InboundMessage:
+    """Return the message of another turn about this one, for the same agent."""
+    return InboundMessage(
+        (key,),
+        turn.conversation,
+        by,
+        text,
+        locale=turn.question.locale,
+        author_locale=turn.question.author_locale,
+        agent=turn.question.agent or PLACE_AGENT,
+    )

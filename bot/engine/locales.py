@@ -32,7 +32,7 @@ def _no_profile(_conversation: ConversationKey) -> Profile:
 @dataclass(frozen=True, slots=True)
 class LocaleResolver:
     """Resolves locales. `default` is that of the settings. `profile_of` returns the profile of a conversation. `store`
-    has what users have chosen; it may be missing.
+    holds the choices of users; it may be missing.
     """
 
     default: Locale = Locale("en", "UTC")
@@ -42,18 +42,18 @@ class LocaleResolver:
     async def for_user(
         self, user: Author, told: Locale, conversation: ConversationKey | None, place: Locale = UNKNOWN
     ) -> Locale:
-        """Return the locale of what one user sees alone. `told` is the user's and `place` the conversation's, as the
+        """Return the locale of texts for one user alone. `told` is the user's and `place` the conversation's, as the
         platform says them.
         """
         return self._complete(await self._own_locale(user, told), conversation, place)
 
     async def for_reader(self, surface: object, user: Author, conversation: ConversationKey) -> Locale:
-        """Return the locale of what one user of a surface sees alone."""
+        """Return the locale of texts for one user of a surface alone."""
         told = await surface.user_locale(user.id, conversation) if isinstance(surface, UserLocales) else UNKNOWN
         return await self.for_user(user, told, conversation)
 
     def for_place(self, conversation: ConversationKey, asker: Locale = UNKNOWN, place: Locale = UNKNOWN) -> Locale:
-        """Return the locale of what everybody in a conversation sees. `asker` is that of the user who asked."""
+        """Return the locale of texts for all users of a conversation. `asker` is that of the turn's author."""
         shared = _installed(self.profile_of(conversation).locale).or_else(_installed(place))
         return shared.or_else(Locale(time_zone=asker.time_zone)).or_else(self.default)
 
@@ -87,7 +87,7 @@ class LocaleResolver:
         return _installed(stored.chosen).or_else(told)
 
     async def _stored(self, user: Author) -> UserLocale:
-        """Return what is stored of a user; nothing while the database is away or slow, because users wait."""
+        """Return the stored preferences of a user; empty while the database is away or slow, because users wait."""
         if self.store is None:
             return UserLocale()
         try:

@@ -42,7 +42,7 @@ from bot.ports.platform import ApproverDirectory, DirectoryEntry
 log = logging.getLogger(__name__)
 
 MAX_NOTIFIED_APPROVERS = 20
-"""Most users who are notified of a call or get a card of their own. Above that, the card stays in the conversation."""
+"""Most users that are notified of a call or get a card of their own. Above that, the card stays in the conversation."""
 MOST_MEMBERS_NAMED = 5
 REMEDY = gettext_lazy("name fewer people, or let the card go to a channel; on Discord, switch on Server Members Intent")
 LOOKUP_SECONDS = 10.0
@@ -159,7 +159,9 @@ class ApproverResolver:
         return replace(approval, requirements=routed, possible_approvers=possible)
 
     async def _confirm_asker(self, approval: Approval, rules: Rules) -> Approval:
-        """Return the approval with the asker's membership applied. Whom the platform cannot tell may not approve."""
+        """Return the approval with the asker's membership applied. An asker whose membership is unknown may not
+        approve.
+        """
         if not approval.requirements.asker_may_approve:
             return approval
         member = await self._members.find(approval.requested_for, rules.conversation)
@@ -186,9 +188,9 @@ class ApproverResolver:
         """Return True if the asker is in each set of approvers."""
         matches = {asker.principal, MEMBERS}
         matches |= {group for group, members in groups.items() if members and asker.principal in members}
-        missing = [approvers for approvers in named if not matches & {each.principal for each in approvers}]
-        untold = [group for group, members in groups.items() if members is None and not is_person(group)]
-        if not missing or not untold:
+        missing = [approvers for approvers in named if not matches & {approver.principal for approver in approvers}]
+        has_unknown = any(members is None and not is_person(group) for group, members in groups.items())
+        if not missing or not has_unknown:
             return not missing
         member = await self._members.find(asker, conversation)
         roles = frozenset() if member is None else member.roles
@@ -201,15 +203,15 @@ class ApproverResolver:
         unknown.
         """
         wanted = sorted(principal for principal in principals if ":" in principal)[: 2 * MAX_NOTIFIED_APPROVERS]
-        directory: object = surface_for(self._surfaces, conversation)
-        if not isinstance(directory, ApproverDirectory):
+        surface: object = surface_for(self._surfaces, conversation)
+        if not isinstance(surface, ApproverDirectory):
             return {principal: DirectoryEntry(principal.partition(":")[2]) for principal in wanted}
-        known = directory
+        directory = surface
 
         async def look_up(principal: str) -> DirectoryEntry | None:
             try:
                 async with asyncio.timeout(LOOKUP_SECONDS):
-                    return await known.find_approver(principal, conversation)
+                    return await directory.find_approver(principal, conversation)
             except (CountersignError, TimeoutError) as error:
                 log.warning("approver %s was not looked up: %s", principal, error or "the platform does not answer")
                 return DirectoryEntry("")
@@ -228,7 +230,7 @@ def _members_of(entry: DirectoryEntry | None) -> frozenset[str]:
 def _named_approvers(
     entries: Mapping[str, DirectoryEntry | None], chosen: Collection[str], small: Collection[str], excluded: set[str]
 ) -> tuple[Approver, ...]:
-    """Return the approvers of one set, users first. Members stand for a small group. Users who are gone are missing."""
+    """Return the approvers of one set, users first. Members stand for a small group. Deleted users are missing."""
     users = {principal for principal in chosen if is_person(principal)}
     users = users.union(*(_members_of(entries[principal]) for principal in chosen if principal in small)) - excluded
     groups = [principal for principal in chosen if not is_person(principal) and principal not in small]
@@ -251,16 +253,18 @@ def _intersect(sets: Sequence[tuple[Approver, ...]]) -> tuple[tuple[Approver, ..
 def _with_notices(
     sets: Sequence[Sequence[Approver]], notice: ApprovalNotice, silent: Collection[str]
 ) -> tuple[tuple[Approver, ...], ...]:
-    """Return the approvers with their notices. A large group is mentioned even where users are told in private."""
+    """Return the approvers with their notices. A large group is mentioned even where users get private
+    notices.
+    """
 
     def notice_of(principal: str) -> ApprovalNotice:
         if principal in silent or ":" not in principal:
             return ApprovalNotice.NONE
         return notice if is_person(principal) or notice is ApprovalNotice.NONE else ApprovalNotice.MENTION
 
-    told = [approver.principal for approvers in sets for approver in approvers]
-    told = [principal for principal in dict.fromkeys(told) if notice_of(principal) is not ApprovalNotice.NONE]
-    notified = frozenset(told[:MAX_NOTIFIED_APPROVERS])
+    principals = dict.fromkeys(approver.principal for approvers in sets for approver in approvers)
+    notified = [principal for principal in principals if notice_of(principal) is not ApprovalNotice.NONE]
+    notified = notified[:MAX_NOTIFIED_APPROVERS]
     return tuple(
         tuple(
             replace(approver, notice=notice_of(approver.principal)) if approver.principal in notified else approver

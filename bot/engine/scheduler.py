@@ -148,7 +148,7 @@ class ContentDeletion:
                     await self._delivered.wait()
 
     async def finish(self) -> None:
-        """Delete what is due before the process ends. Never raises."""
+        """Delete due content before the process ends. Never raises."""
         try:
             async with asyncio.timeout(FINISH_SECONDS):
                 await self._delete_due()
@@ -168,6 +168,6 @@ class ContentDeletion:
         return count > 0
 
     async def _purge(self) -> bool:
-        # What was deleted before content was, by this setting, is still in the pages of the file.
+        # Content that was deleted before this setting is still in the pages of the file.
         whole = await self._log.try_start_job(REWRITE_JOB, REWRITE_SECONDS)
         return await self._log.purge_files(whole=whole)

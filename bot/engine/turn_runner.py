@@ -7,9 +7,8 @@ another process continues from the rows.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import takewhile
 
@@ -32,17 +31,17 @@ from bot.domain.turns import (
     TurnView,
 )
 from bot.engine.builtin_tools.read_result import ReadResult, RejectionReason
-from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS, SearchTools
+from bot.engine.builtin_tools.search_tools import SearchTools
 from bot.engine.builtin_tools.tool_index import ToolIndexes
 from bot.engine.elicitation import PendingElicitations
 from bot.engine.policy.authorization import CallAuthorizer, reject_while_checking
 from bot.engine.policy.information_flow import UNTAINTED, ResultVisibility, Taint, taint_sources
 from bot.engine.policy.rules import Rules
-from bot.engine.prompt.builder import PromptBuilder, PromptParts
+from bot.engine.prompt.builder import PromptBuilder, PromptDependencies
 from bot.engine.prompt.messages import is_prompt
 from bot.engine.prompt.tool_selection import SOMETHING_MISSING, select_tools
 from bot.engine.tool_execution import ToolExecutor, TurnToolbox
-from bot.engine.usage import UsageMeter, no_limits
+from bot.engine.usage import UsageMeter
 from bot.i18n import _, gettext_lazy
 from bot.ports import LanguageModels, Toolbox, TurnExecution
 
@@ -78,42 +77,41 @@ def _is_invalid(step: ToolStep) -> bool:
     return step.result is not None and step.result.text.startswith(INVALID_ARGUMENTS)
 
 
-async def skip_preparation() -> None:
-    """Begin turns without a preparation."""
-
-
 @dataclass(frozen=True, slots=True)
-class TurnParts:
-    """Dependencies of all turn runners of a process. `prepare` runs before each begin of a turn; it never raises."""
+class TurnDependencies:
+    """Dependencies of all turn runners of a process. `rules` returns those of a turn as they are now. `deliver` gets
+    each view of a turn. `allow` raises LimitReached to reject a turn. `prepare` runs before each begin of a turn; it
+    never raises. `clock` is monotonic, in seconds.
+    """
 
     log: TurnExecution
     models: LanguageModels
     toolbox: Toolbox
     rules: Callable[[Turn], Rules]
     approval_seconds: float | None
-    show: Callable[[TurnView], None]
+    deliver: Callable[[TurnView], None]
     fetch: Callable[[ConversationKey, Attachment], Awaitable[bytes]]
-    prompts: PromptParts
-    member: Callable[[Author, ConversationKey], Awaitable[Member | None]]
+    prompts: PromptDependencies
+    find_member: Callable[[Author, ConversationKey], Awaitable[Member | None]]
     resolve_approvers: Callable[[ToolStep, Rules], Awaitable[ToolStep]]
+    taint: TaintMode
+    allow: Callable[[Turn], Awaitable[None]]
+    prepare: Callable[[], Awaitable[None]]
+    tool_search: ToolSearch
+    tool_names_tokens: int
+    tool_indexes: ToolIndexes
+    early_seconds: float
     clock: Callable[[], float]
-    taint: TaintMode = TaintMode.OFF
-    allow: Callable[[Turn], Awaitable[None]] = no_limits
-    prepare: Callable[[], Awaitable[None]] = skip_preparation
-    tool_search: ToolSearch = ToolSearch.AUTO
-    tool_names_tokens: int = TOOL_NAMES_TOKENS
-    tool_indexes: ToolIndexes = field(default_factory=ToolIndexes)
-    early_seconds: float = EARLY_SECONDS
 
 
 class TurnRunner:
     """A turn that this process runs. The runner needs the claim on it."""
 
-    def __init__(self, claim: Claim, record: TurnRecord, parts: TurnParts) -> None:
+    def __init__(self, claim: Claim, record: TurnRecord, dependencies: TurnDependencies) -> None:
         self._claim = claim
         self._record = record
-        self._parts = parts
-        self._log = parts.log
+        self._dependencies = dependencies
+        self._log = dependencies.log
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._wakeup = asyncio.Event()
         self._streaming = ""
@@ -123,11 +121,11 @@ class TurnRunner:
         self._elicitations: PendingElicitations | None = None
         self._executor: ToolExecutor | None = None
         """None until the turn runs a call."""
-        fetch = partial(parts.fetch, record.turn.conversation)
-        self._meter = UsageMeter(claim, parts.prompts.meters)
+        fetch = partial(dependencies.fetch, record.turn.conversation)
+        self._meter = UsageMeter(claim, dependencies.prompts.meters)
         self._prompts = PromptBuilder(
             claim,
-            parts.prompts,
+            dependencies.prompts,
             fetch,
             self._meter,
             self._visibility,
@@ -169,17 +167,17 @@ class TurnRunner:
             await self._meter.settle()
 
     async def _end_early(self) -> None:
-        """Show what the turn does once it takes longer than EARLY_SECONDS."""
-        await asyncio.sleep(self._parts.early_seconds)
+        """Show the activity of the turn once it takes longer than `early_seconds`."""
+        await asyncio.sleep(self._dependencies.early_seconds)
         self._early = False
         self._send_view()
 
     async def _run(self) -> None:
-        await self._parts.prepare()
+        await self._dependencies.prepare()
         if self._claim.recoveries > MAX_RECOVERIES:
             await self._finish(TurnStatus.FAILED, failure=_("This question stopped the bot several times."))
         if not self._record.steps and not self._manual_call:
-            await self._parts.allow(self._record.turn)
+            await self._dependencies.allow(self._record.turn)
         while not self._record.turn.status.ended:
             await self._run_calls()
             if self._record.is_waiting:
@@ -208,18 +206,18 @@ class TurnRunner:
 
     @property
     def _rules(self) -> Rules:
-        return self._parts.rules(self._record.turn)
+        return self._dependencies.rules(self._record.turn)
 
     async def _authorizer(self, taint: Taint = UNTAINTED) -> CallAuthorizer:
         """Return an authorizer. The member is looked up before the rules are read, so that the rules are the newest."""
         member = await self._member()
-        toolbox = self._parts.toolbox
-        seconds = self._parts.approval_seconds
+        toolbox = self._dependencies.toolbox
+        seconds = self._dependencies.approval_seconds
         return CallAuthorizer(self._rules, seconds, member, taint, toolbox.argument_error, toolbox.secret_spans)
 
     def _taint(self, sources: Sources, offered: ToolSet) -> Taint:
         """Return the taint of a reply to a prompt with text of these sources."""
-        if self._parts.taint is not TaintMode.ASK:
+        if self._dependencies.taint is not TaintMode.ASK:
             return UNTAINTED
         turn = self._record.turn
         questions = (turn.question.typed_text, *self._prompts.asked_by(turn.author))
@@ -229,21 +227,21 @@ class TurnRunner:
     async def _member(self) -> Member | None:
         """Return the author as a member, if any rule needs more than the id."""
         turn = self._record.turn
-        return await self._parts.member(turn.author, turn.conversation) if self._rules.ask_who else None
+        return await self._dependencies.find_member(turn.author, turn.conversation) if self._rules.ask_who else None
 
     async def _visibility(self) -> ResultVisibility:
         """Return the visibility of earlier results for the author."""
         turn = self._record.turn
-        offered = await self._parts.toolbox.offer(turn.conversation.workspace_key)
+        offered = await self._dependencies.toolbox.offer(turn.conversation.workspace_key)
         member = await self._member()
         rules = self._rules
         return ResultVisibility(rules, rules.all, offered, turn.author, member, self._log)
 
     @cached_property
     def _toolbox(self) -> TurnToolbox:
-        search = SearchTools(self._enabled_tools, self._parts.tool_indexes)
+        search = SearchTools(self._enabled_tools, self._dependencies.tool_indexes)
         read_result = ReadResult(self._claim.conversation, self._log, self._rejection_reason)
-        return TurnToolbox(self._parts.toolbox, (search, read_result))
+        return TurnToolbox(self._dependencies.toolbox, (search, read_result))
 
     async def _rejection_reason(self) -> RejectionReason:
         return (await self._visibility()).rejection_reason
@@ -266,14 +264,17 @@ class TurnRunner:
         missing, because they name addresses and places of secrets.
         """
         turn = self._record.turn
-        offered = await self._parts.toolbox.offer(turn.conversation.workspace_key)
+        offered = await self._dependencies.toolbox.offer(turn.conversation.workspace_key)
         if not offered.absent or await self._administers(turn):
             return offered
-        return dataclasses.replace(offered, absent=(SOMETHING_MISSING,))
+        return replace(offered, absent=(SOMETHING_MISSING,))
 
     async def _administers(self, turn: Turn) -> bool:
-        member = await self._parts.member(turn.author, turn.conversation)
+        member = await self._dependencies.find_member(turn.author, turn.conversation)
         return member is not None and self._rules.approvers.administers(member)
+
+    async def _resolve_approvers(self, steps: Sequence[ToolStep], rules: Rules) -> Sequence[ToolStep]:
+        return await asyncio.gather(*(self._dependencies.resolve_approvers(step, rules) for step in steps))
 
     # ------------------------------------------------------------------ calls
 
@@ -288,7 +289,7 @@ class TurnRunner:
         authorizer = await self._authorizer()
         authorize = authorizer.authorize_rerun if turn.question.again else authorizer.authorize
         step = authorize(1, call, offered, turn.author)
-        return await self._parts.resolve_approvers(step, authorizer.rules)
+        return await self._dependencies.resolve_approvers(step, authorizer.rules)
 
     async def _run_calls(self) -> None:
         """Run all ready calls concurrently. A call approved meanwhile starts at once."""
@@ -320,7 +321,8 @@ class TurnRunner:
         await self._executor.execute(step, on_progress)
 
     def _create_executor(self) -> ToolExecutor:
-        self._elicitations = PendingElicitations(self._claim, self._log, self._parts.approval_seconds, self._update)
+        seconds = self._dependencies.approval_seconds
+        self._elicitations = PendingElicitations(self._claim, self._log, seconds, self._update)
         self._elicitations.update(self._record)
         return ToolExecutor(
             self._claim,
@@ -331,7 +333,7 @@ class TurnRunner:
             member=self._member,
             elicitations=self._elicitations,
             on_record=self._update,
-            clock=self._parts.clock,
+            clock=self._dependencies.clock,
         )
 
     async def _wait_for_call_or_wakeup(self) -> None:
@@ -360,10 +362,10 @@ class TurnRunner:
             return []
         authorizer = await self._authorizer()
         steps = [
-            dataclasses.replace(authorizer.authorize(n, call, offered, turn.author), origin=CallOrigin.ATTACHED)
+            replace(authorizer.authorize(n, call, offered, turn.author), origin=CallOrigin.ATTACHED)
             for n, call in enumerate(attached, start=1)
         ]
-        resolved = await asyncio.gather(*(self._parts.resolve_approvers(step, authorizer.rules) for step in steps))
+        resolved = await self._resolve_approvers(steps, authorizer.rules)
         first = len(attached) + 1
         return [*resolved, *authorizer.context_calls(turn.question.text, enabled, turn.author, first=first)]
 
@@ -377,10 +379,10 @@ class TurnRunner:
         self._note_activity(_("Looking at the tools"))
         profile = replace(self._rules.profile, model=self._record.turn.question.model or self._rules.profile.model)
         offered = await self._offer()
-        model = await self._parts.models.get(profile.model)
-        refused = self._parts.prompts.refused
-        enabled, names_tokens = self._enable(offered), self._parts.tool_names_tokens
-        tools = partial(select_tools, enabled, self._parts.tool_search, refused, names_tokens=names_tokens)
+        model = await self._dependencies.models.get(profile.model)
+        refused = self._dependencies.prompts.refused
+        enabled, names_tokens = self._enable(offered), self._dependencies.tool_names_tokens
+        tools = partial(select_tools, enabled, self._dependencies.tool_search, refused, names_tokens=names_tokens)
         last_round = len(self._record.replies) >= MAX_ROUNDS or exceeds_invalid_calls(self._record)
         completion = await self._prompts.reply(self._record, profile, tools, model, last_round=last_round)
         await self._record_reply(completion, offered, last_round=last_round)
@@ -414,7 +416,7 @@ class TurnRunner:
                 self._toolbox.create_step(i, call, enabled, partial(authorize, i))
                 for i, call in enumerate(message.tool_calls, start=n + 1)
             ]
-            resolved = await asyncio.gather(*(self._parts.resolve_approvers(call, authorizer.rules) for call in calls))
+            resolved = await self._resolve_approvers(calls, authorizer.rules)
             record = await self._log.append(self._claim, reply, resolved)
             self._streaming, self._activity = "", ""
             self._update(record)
@@ -471,7 +473,7 @@ class TurnRunner:
 
     def _send_view(self) -> None:
         running = frozenset(n for n, task in self._calls.items() if not task.done())
-        self._parts.show(
+        self._dependencies.deliver(
             TurnView(
                 turn=self._record.turn,
                 steps=self._record.steps,

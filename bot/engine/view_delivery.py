@@ -73,7 +73,7 @@ class MemberLookup:
 
 
 class UndeliverableNotices:
-    """Private notices to authors whose answers cannot be posted. Each turn gets at most one, without a retry."""
+    """Private notices to authors of undeliverable answers. Each turn gets at most one, without a retry."""
 
     def __init__(self) -> None:
         self._notified: OrderedDict[str, None] = OrderedDict()

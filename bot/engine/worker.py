@@ -63,13 +63,13 @@ class Capacity:
     _enqueuing: int = 0
     _enqueued: int = 0
 
-    def available(self, held: int) -> int:
-        """Return the number of turns that may start while `held` turns are claimed."""
-        return self.limit - held - self._starting - self._claiming
+    def available(self, claimed: int) -> int:
+        """Return the number of turns that may start besides the `claimed` ones."""
+        return self.limit - claimed - self._starting - self._claiming
 
-    def has_free_slot(self, held: int) -> bool:
+    def has_free_slot(self, claimed: int) -> bool:
         """Return True if a turn that is not stored yet may start before the next poll."""
-        return not self.others_wait and self.available(held) > self._enqueuing + self._enqueued
+        return not self.others_wait and self.available(claimed) > self._enqueuing + self._enqueued
 
     @contextmanager
     def starting(self) -> Iterator[None]:
@@ -106,23 +106,23 @@ class WorkerLog(TurnQueue, TurnClaims, Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
-    """A claimed turn. `stopping` is True once its task was cancelled for good."""
+class _ClaimedTurn:
+    """A claimed turn. `is_stopping` is True once its task was cancelled for good."""
 
     claim: Claim
     task: asyncio.Task[None] | None = None
-    turn: TurnRunner | None = None
-    stopping: bool = False
+    runner: TurnRunner | None = None
+    is_stopping: bool = False
 
     @property
     def unfinished_reply(self) -> Sequence[Step]:
         """Text that the model had written, as a step."""
-        return self.turn.unfinished_reply if self.turn is not None else ()
+        return self.runner.unfinished_reply if self.runner is not None else ()
 
     @property
     def unanswered_calls(self) -> Mapping[int, float]:
         """Seconds since each call was sent that has not ended, by step number."""
-        return self.turn.unanswered_calls if self.turn is not None else {}
+        return self.runner.unanswered_calls if self.runner is not None else {}
 
 
 class Worker:
@@ -154,9 +154,9 @@ class Worker:
         self._pause = pause
         self._clock = clock
         self._renewed_at = 0.0
-        self._held: dict[str, _Held] = {}
+        self._turns: dict[str, _ClaimedTurn] = {}
         self._claiming: asyncio.Future[Sequence[Claim]] | None = None
-        """The running claim query, until its turns are held."""
+        """The running claim query, until its turns have started."""
         self._context: Context | None = None
         """Context that turn tasks start in; None while the worker is stopped."""
         self._poll_now = asyncio.Event()
@@ -164,12 +164,12 @@ class Worker:
     @property
     def turns(self) -> Sequence[str]:
         """Ids of the claimed turns."""
-        return tuple(self._held)
+        return tuple(self._turns)
 
     @property
     def free_slots(self) -> int:
         """Number of turns that may start now."""
-        return self._capacity.available(len(self._held))
+        return self._capacity.available(len(self._turns))
 
     @property
     def others_wait(self) -> bool:
@@ -182,23 +182,23 @@ class Worker:
 
     def wake(self, turn_id: str) -> None:
         """Wake a turn after a decision."""
-        held = self._held.get(turn_id)
-        if held is not None and held.turn is not None:
-            held.turn.wake()
+        turn = self._turns.get(turn_id)
+        if turn is not None and turn.runner is not None:
+            turn.runner.wake()
         self.poll()
 
     def cancel(self, turn_id: str) -> None:
         """Cancel the task of a turn that was stopped or claimed by another process. A second call has no effect."""
-        held = self._held.get(turn_id)
-        if held is not None and held.task is not None and not held.stopping:
-            held.stopping = True
-            held.task.cancel()
+        turn = self._turns.get(turn_id)
+        if turn is not None and turn.task is not None and not turn.is_stopping:
+            turn.is_stopping = True
+            turn.task.cancel()
         self.poll()
 
     async def receive(self, message: InboundMessage) -> Receipt:
         """Store a message. Start its turn at once if there is a free slot, else leave it to the next poll."""
         if self._begins_at_once(message.conversation):
-            return await self._start(message)
+            return await self._enqueue_and_start(message)
         try:
             with self._capacity.enqueuing():
                 return await self._log.enqueue(message)
@@ -212,11 +212,11 @@ class Worker:
         if self._log.shares_turns or self._context is None:
             return False
         key = f"{conversation}:"
-        return self._capacity.has_free_slot(len(self._held)) and any(
+        return self._capacity.has_free_slot(len(self._turns)) and any(
             key.startswith(prefix) for prefix in self._key_prefixes()
         )
 
-    async def _start(self, message: InboundMessage) -> Receipt:
+    async def _enqueue_and_start(self, message: InboundMessage) -> Receipt:
         claim = None
         try:
             with self._capacity.starting():
@@ -225,7 +225,7 @@ class Worker:
             if claim is None:
                 self.poll()
         if claim is not None and self._context is not None:
-            self._context.run(self._hold, claim)
+            self._context.run(self._start_turn, claim)
         elif claim is not None:
             # The message is stored in either case: if the release fails, the claim expires with its lease.
             with contextlib.suppress(CountersignError, TimeoutError):
@@ -268,7 +268,7 @@ class Worker:
             self._poll_now.clear()
             claims = await self._claim()
             for claim in claims:
-                self._hold(claim)
+                self._start_turn(claim)
             self._claiming = None
             if not claims:
                 with contextlib.suppress(TimeoutError):
@@ -283,8 +283,8 @@ class Worker:
             return ()
         started_at = self._clock()
         with self._capacity.polling(most):
-            # `keys()` is a live view: a retry of the query excludes the turns held by then.
-            self._claiming = asyncio.ensure_future(self._log.claim(most, self._held.keys(), self._key_prefixes()))
+            # `keys()` is a live view: a retry of the query excludes the turns claimed by then.
+            self._claiming = asyncio.ensure_future(self._log.claim(most, self._turns.keys(), self._key_prefixes()))
             try:
                 # Shielded because turns claimed during shutdown must be released, too.
                 claims = await asyncio.shield(self._claiming)
@@ -296,62 +296,57 @@ class Worker:
         self._capacity.others_wait = len(claims) == most
         return claims
 
-    def _hold(self, claim: Claim) -> None:
-        held = _Held(claim)
-        self._held[claim.turn_id] = held
+    def _start_turn(self, claim: Claim) -> None:
+        turn = self._turns[claim.turn_id] = _ClaimedTurn(claim)
         # The task inherits the context: every log line of the turn names it.
         with in_context(turn=claim.turn_id, conversation=str(claim.conversation)):
-            held.task = asyncio.create_task(self._drive_localized(held), name=f"turn:{claim.turn_id}")
-        held.task.add_done_callback(lambda _task: self._forget(held))
+            turn.task = asyncio.create_task(self._run_turn(turn), name=f"turn:{claim.turn_id}")
+        turn.task.add_done_callback(lambda _task: self._remove(turn))
 
-    def _forget(self, held: _Held) -> None:
+    def _remove(self, turn: _ClaimedTurn) -> None:
         # Compared by identity because the entry may be a newer claim on the same turn.
-        if self._held.get(held.claim.turn_id) is held:
-            del self._held[held.claim.turn_id]
-            self._delivery.settle(held.claim.turn_id)
+        if self._turns.get(turn.claim.turn_id) is turn:
+            del self._turns[turn.claim.turn_id]
+            self._delivery.settle(turn.claim.turn_id)
         self.poll()
 
-    # ------------------------------------------------------------------ driving
+    # ------------------------------------------------------------------ running
 
-    async def _drive_localized(self, held: _Held) -> None:
-        with contextlib.ExitStack() as stack:
-            await self._drive(held, stack)
+    async def _run_turn(self, turn: _ClaimedTurn) -> None:
+        """Run a turn to its end. Texts about it are in the language of its conversation."""
+        claim = turn.claim
+        with contextlib.ExitStack() as locale:
+            try:
+                record = claim.initial_record or await self._log.resume(claim)
+                locale.enter_context(use_locale(record.turn.question.locale))
+                turn.runner = self._begin(claim, record)
+                await turn.runner.run()
+            except Stopped:
+                await self._end(turn, TurnStatus.CANCELLED, "", turn.unfinished_reply)
+            except LostLease:
+                log.info("turn %s: claimed by another process", claim.turn_id)
+                self._delivery.forget(claim.turn_id)
+            except asyncio.CancelledError:
+                if turn.is_stopping:
+                    await self._end(turn, TurnStatus.CANCELLED, "", turn.unfinished_reply)
+                raise
+            except DatabaseUnavailable:
+                await self._release(claim)
+            except ModelError as error:
+                log.warning("turn %s: %s", claim.turn_id, error)
+                await self._end(turn, TurnStatus.FAILED, str(error))
+            except Exception:
+                reference = secrets.token_hex(3)
+                log.exception("turn %s: failed, reference %s", claim.turn_id, reference)
+                failure = _(
+                    "Something broke on my end; it is logged as {reference}. Please try again.", reference=reference
+                )
+                await self._end(turn, TurnStatus.FAILED, failure)
 
-    async def _drive(self, held: _Held, stack: contextlib.ExitStack) -> None:
-        """Run a turn to its end. Texts about it are in the language of its conversation, which `stack` keeps in use."""
-        claim = held.claim
+    async def _end(self, turn: _ClaimedTurn, status: TurnStatus, failure: str, last: Sequence[Step] = ()) -> None:
+        claim = turn.claim
         try:
-            record = claim.initial_record or await self._log.resume(claim)
-            stack.enter_context(use_locale(record.turn.question.locale))
-            held.turn = self._begin(claim, record)
-            await held.turn.run()
-        except Stopped:
-            await self._end(held, TurnStatus.CANCELLED, "", held.unfinished_reply)
-        except LostLease:
-            log.info("turn %s: claimed by another process", claim.turn_id)
-            self._delivery.forget(claim.turn_id)
-        except asyncio.CancelledError:
-            if held.stopping:
-                await self._end(held, TurnStatus.CANCELLED, "", held.unfinished_reply)
-            raise
-        except DatabaseUnavailable:
-            await self._release(claim)
-        except ModelError as error:
-            log.warning("turn %s: %s", claim.turn_id, error)
-            await self._end(held, TurnStatus.FAILED, str(error))
-        except Exception:
-            reference = secrets.token_hex(3)
-            log.exception("turn %s: failed, reference %s", claim.turn_id, reference)
-            await self._end(
-                held,
-                TurnStatus.FAILED,
-                _("Something broke on my end; it is logged as {reference}. Please try again.", reference=reference),
-            )
-
-    async def _end(self, held: _Held, status: TurnStatus, failure: str, last: Sequence[Step] = ()) -> None:
-        claim = held.claim
-        try:
-            await self._log.finish(claim, status, last, failure, unanswered=held.unanswered_calls)
+            await self._log.finish(claim, status, last, failure, unanswered=turn.unanswered_calls)
         except LostLease:
             self._delivery.forget(claim.turn_id)
         except Exception as error:  # noqa: BLE001 - the turn must end in any case
@@ -391,21 +386,20 @@ class Worker:
         self._renewed_at = self._clock()
         while True:
             await self._pause(HEARTBEAT_SECONDS)
-            held = dict(self._held)
-            if held:
-                await self._renew(held)
+            if turns := dict(self._turns):
+                await self._renew(turns)
             else:
                 self._renewed_at = self._clock()
                 self._delivery.resume()
 
-    async def _renew(self, held: Mapping[str, _Held]) -> None:
+    async def _renew(self, turns: Mapping[str, _ClaimedTurn]) -> None:
         """Renew the leases of these turns.
 
         Database errors cancel nothing: if no process can reach the database, the turns stay claimed here.
         Only delivery pauses, because other processes may deliver by then.
         """
         started_at = self._clock()
-        renewal = asyncio.ensure_future(self._log.renew([turn.claim for turn in held.values()]))
+        renewal = asyncio.ensure_future(self._log.renew([turn.claim for turn in turns.values()]))
         try:
             # A database that does not answer counts as unavailable.
             done_in_time, _ = await asyncio.wait({renewal}, timeout=self._lease_seconds_left())
@@ -419,12 +413,12 @@ class Worker:
         finally:
             renewal.cancel()
         self._renewed_at = started_at
-        for turn_id, held_turn in held.items():
-            if turn_id not in renewed and self._held.get(turn_id) is held_turn:
+        for turn_id, turn in turns.items():
+            if turn_id not in renewed and self._turns.get(turn_id) is turn:
                 self.cancel(turn_id)
-            elif held_turn.turn is not None:
+            elif turn.runner is not None:
                 # A wakeup may have been lost: look for decisions.
-                held_turn.turn.wake_if_waiting()
+                turn.runner.wake_if_waiting()
         self._delivery.resume()
 
     def _lease_seconds_left(self) -> float:
@@ -433,21 +427,21 @@ class Worker:
 
     async def _shut_down(self) -> None:
         """Cancel and release all turns within HAND_OVER_SECONDS. The leases of the others expire."""
-        held = {held.task: held.claim for held in self._held.values() if held.task is not None}
-        for held_turn in self._held.values():
-            if held_turn.task is not None and not held_turn.stopping:
-                held_turn.task.cancel()
+        claims = {turn.task: turn.claim for turn in self._turns.values() if turn.task is not None}
+        for turn in self._turns.values():
+            if turn.task is not None and not turn.is_stopping:
+                turn.task.cancel()
         stuck: set[asyncio.Task[None]] = set()
-        if held:
-            _, stuck = await asyncio.wait(held.keys(), timeout=CLEAN_UP_SECONDS)
+        if claims:
+            _, stuck = await asyncio.wait(claims.keys(), timeout=CLEAN_UP_SECONDS)
         for task in stuck:
             log.warning("task %s did not end, its lease will expire", task.get_name())
             task.cancel()
         try:
             async with asyncio.timeout(HAND_OVER_SECONDS):
                 # A turn that is still cleaning up must not start elsewhere.
-                done = [claim for task, claim in held.items() if task not in stuck]
-                late_claims = [claim for claim in await self._claimed_at_shutdown() if claim not in held.values()]
+                done = [claim for task, claim in claims.items() if task not in stuck]
+                late_claims = [claim for claim in await self._claimed_at_shutdown() if claim not in claims.values()]
                 await self._log.release([*done, *late_claims])
                 for claim in late_claims:
                     await self._log.release_delivery(claim.turn_id)

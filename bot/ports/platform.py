@@ -165,7 +165,7 @@ class EngineApi(Protocol):
 
     async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
         """Return True if a message of this time continues the conversation without a mention: the conversation has a
-        turn, and the last message that addressed anybody addressed the bot. False for a message older than that one.
+        turn, and the last message with an addressee addressed the bot. False for a message older than that one.
         """
 
     async def save_addressee(self, conversation: ConversationKey, *, is_bot: bool, at: float) -> None:
@@ -265,7 +265,7 @@ class PostedText:
 
 @runtime_checkable
 class ThreadReader(Protocol):
-    """Optional half of a Surface: it reads conversations back, for operators who store none."""
+    """Optional half of a Surface: it reads conversations back, for operators that store none."""
 
     async def read_thread(
         self, conversation: ConversationKey, posted: Mapping[str, MessageRefs]
@@ -291,7 +291,7 @@ class UserLocales(Protocol):
     """Optional half of a Surface: it knows the languages and time zones of users."""
 
     async def user_locale(self, user: str, conversation: ConversationKey) -> Locale:
-        """Return what the platform says of a user in a workspace, as far as it is known without delay. Never raises."""
+        """Return the locale of a user in a workspace, as far as the platform knows it without delay. Never raises."""
         ...
 
 

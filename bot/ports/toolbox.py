@@ -95,7 +95,7 @@ class ServerAdmin(Protocol):
         """Policy for tools without a pinned definition."""
 
     def by_server(self, tool: Tool) -> Tool:
-        """Return a tool under a name that reaches it at its own server, whatever models know by its usual name."""
+        """Return a tool under a name that reaches it at its own server, although its usual name may be another's."""
 
     def requests(self, server: str) -> Sequence[Tool]:
         """Return the resources and prompts of a server as tools (`ToolKind`)."""

@@ -146,7 +146,7 @@ class ApprovalLog(TurnViews, Protocol):
         """
 
     async def take_private_notices(self, reaches: Sequence[str], limit: int) -> Sequence[tuple[Turn, ToolStep]]:
-        """Return calls with a posted card whose approvers are to be notified in private, as above."""
+        """Return calls with a posted card and approvers to notify in private, as above."""
 
 
 class ElicitationLog(Protocol):

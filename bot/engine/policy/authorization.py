@@ -1,7 +1,7 @@
 """Call authorization: decides if a call runs at once, needs an approval, or is rejected.
 
-The rules are read once per completion, and the result is stored with the call. Who is named and notified is resolved
-afterwards (`bot.engine.possible_approvers`).
+The rules are read once per completion, and the result is stored with the call. Approvers to name and notify are
+resolved afterwards (`bot.engine.possible_approvers`).
 """
 
 from __future__ import annotations

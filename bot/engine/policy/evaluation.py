@@ -411,7 +411,7 @@ def _rank(policy: ApprovalPolicy) -> int:
 
 
 def _words(rule: Rule | None, server: str, default: ApprovalPolicy) -> str:
-    """Return the rule in English whoever asks: grants are compared by its digest."""
+    """Return the rule in English for all users: grants are compared by its digest."""
     if rule is None:
         return gettext_lazy("default: {policy}", policy=default.value)
     with use_language(DEFAULT_LANGUAGE):

@@ -60,7 +60,7 @@ def unfilled(_tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 SELF_APPROVED = "asker: not destructive"
-"""Evidence of a user who approves their own call without being an approver."""
+"""Evidence of an approval by the asker, as no approver."""
 _ASKED = gettext_lazy("You asked for this yourself, so others have to approve it.")
 _EDITED = gettext_lazy("You have edited it, so others have to approve it.")
 
@@ -76,7 +76,7 @@ class ServerPolicy:
 @dataclass(frozen=True, slots=True)
 class Policies:
     """Content of the operator's file. `default` applies to calls that no rule matches. `self_approval` is False if only
-    approvers approve, never the user who asked. `name` is the file's name; `lines` are those of the short form, by
+    approvers approve, never the asker. `name` is the file's name; `lines` are those of the short form, by
     server and tool.
     """
 
@@ -115,7 +115,7 @@ class Policies:
 class Approvers:
     """Admins and approvers, as principals and roles: `slack:U1`, `slack-group:S1`, `console:ana`.
 
-    `operator` is the user at the program's own terminal, who has both rights. `programs` are token roles that may
+    `operator` is the user at the program's own terminal, with both rights. `programs` are token roles that may
     approve without being named: empty if a profile sets the approvers.
     """
 
@@ -408,7 +408,8 @@ class RuleBook:
         """Return the approvers of all profiles. Sentences do not speak of names of other workspaces."""
 
         def named(names: frozenset[str]) -> frozenset[str]:
-            # If nobody is named here, nobody has the right: no names at all would give it to the platform's own admins.
+            # Names of other workspaces only give no user here the right. No names at all would give it to the
+            # platform's own admins.
             return frozenset(name for name in names if self._is_named_in(name, conversation)) or names
 
         approvers = self._approvers
@@ -459,11 +460,11 @@ def check_approver(
     asker: Author,
     editors: frozenset[str] = frozenset(),
 ) -> ApproverEvidence | NotAllowed:
-    """Return the evidence on which the decision counts, or the reason why it does not. `editors` are the principals who
-    edited the arguments.
+    """Return the evidence on which the decision counts, or the reason why it does not. `editors` are the principals
+    that edited the arguments.
 
     Authors may always deny their own calls: that equals a stop. A denial needs an approver, but no four eyes. The right
-    of an approver counts before that of the user who asked.
+    of an approver counts before that of the asker.
     """
     is_author = member.author.principal == asker.principal
     if is_author and verdict is DecisionType.DENY:

@@ -1,6 +1,6 @@
-"""Self-approval: the calls that the user who asked may approve (ADR 39).
+"""Self-approval: the calls that their asker may approve (ADR 39).
 
-Every condition has to hold; whatever is unknown needs an approver:
+Every condition has to hold; an unknown fact needs an approver:
 
 1. No rule names approvers, their number or another place for the card; no profile names approvers; the operator's file
    does not switch it off (`bot.engine.policy.rules`).
@@ -63,9 +63,9 @@ def membership_reason(member: Member) -> SelfApproval:
 def names_others(tool: Tool, arguments: Mapping[str, Any], asker: Author, conversation: ConversationKey) -> bool:
     """Return True if the arguments name a person other than the asker, or a place other than the conversation.
 
-    An argument that the operator lists in `tool_recipients` names somebody whatever it says. Elsewhere ids, mentions,
-    `@names` and mail addresses do; a bare name cannot be told from a word. Arguments that are left out have their
-    defaults.
+    An argument that the operator lists in `tool_recipients` names another person with any value. Elsewhere ids,
+    mentions, `@names` and mail addresses do; a bare name cannot be told from a word. Arguments that are left out have
+    their defaults.
     """
     own = _own_names(asker, conversation)
     arguments = {**_defaults(tool), **arguments}

@@ -37,7 +37,7 @@ from bot.domain.turns import Claim, ModelRetry, TurnRecord
 from bot.domain.usage import UsageKind
 from bot.engine.policy.information_flow import ResultVisibility, sources_of_prompt
 from bot.engine.prompt.attachments import Attached, ReturnedImages, read_attachments
-from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget, HistoryPrompt, ReadThread, max_length
+from bot.engine.prompt.history import HistoryBudget, HistoryPrompt, ReadThread, max_length
 from bot.engine.prompt.messages import (
     HEAD,
     RULE,
@@ -202,18 +202,18 @@ async def _attempt(
 
 
 @dataclass(frozen=True, slots=True)
-class PromptParts:
+class PromptDependencies:
     """Dependencies of all prompt builders of a process."""
 
     log: TurnHistory
     pause: Callable[[float], Awaitable[None]]
     meters: UsageMeters
     estimates: Estimates
-    instructions: SystemPrompt = NO_INSTRUCTIONS
-    memory: HistoryBudget = USUAL_MEMORY
-    refused: RefusedTools = field(default_factory=RefusedTools)
-    read_thread: ReadThread | None = None
-    """For turns whose content is deleted; None if content is kept."""
+    instructions: SystemPrompt
+    memory: HistoryBudget
+    refused: RefusedTools
+    read_thread: ReadThread | None
+    """For turns without content; None if content is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class PromptBuilder:
     def __init__(
         self,
         claim: Claim,
-        parts: PromptParts,
+        dependencies: PromptDependencies,
         fetch: Callable[[Attachment], Awaitable[bytes]],
         meter: UsageMeter,
         disclosure: Callable[[], Awaitable[ResultVisibility]],
@@ -251,7 +251,7 @@ class PromptBuilder:
         on_activity: Callable[[str | ModelRetry], None],
     ) -> None:
         self._claim = claim
-        self._parts = parts
+        self._dependencies = dependencies
         self._fetch = fetch
         self._meter = meter
         self._disclosure = disclosure
@@ -261,15 +261,15 @@ class PromptBuilder:
         self._share = _FULL_DETAIL.history
         self._history = HistoryPrompt(
             claim,
-            parts.log,
-            parts.memory,
-            parts.estimates,
+            dependencies.log,
+            dependencies.memory,
+            dependencies.estimates,
             meter,
             on_activity=on_activity,
-            read_thread=parts.read_thread,
+            read_thread=dependencies.read_thread,
         )
         self._attached: Attached | None = None
-        self._images = ReturnedImages(partial(parts.log.get_file, claim.turn_id))
+        self._images = ReturnedImages(partial(dependencies.log.get_file, claim.turn_id))
         self._notes: list[str] = []
         self._missing_tool_notes: Sequence[str] = ()
         self._sources: Sources = ()
@@ -321,7 +321,7 @@ class PromptBuilder:
                     on_text=self._on_text,
                     on_activity=self._on_activity,
                     on_refused=partial(self._note_refusal, profile, model),
-                    pause=self._parts.pause,
+                    pause=self._dependencies.pause,
                 )
             except SmallerWindow:
                 model_changes += 1
@@ -331,7 +331,7 @@ class PromptBuilder:
                 continue
             except ContextTooLong:
                 if is_text(request):  # the tokens of a file are hardly known
-                    self._parts.estimates.record_rejection(current_model_name(profile, model), size)
+                    self._dependencies.estimates.record_rejection(current_model_name(profile, model), size)
                 if not self._shorten():
                     raise
                 self._share = self._levels[0].history
@@ -341,7 +341,7 @@ class PromptBuilder:
             self._activity = str(_THINKING)
             if is_text(request):
                 counted = completion.model or profile.model
-                self._parts.estimates.record_count(counted, size, completion.usage.input_tokens)
+                self._dependencies.estimates.record_count(counted, size, completion.usage.input_tokens)
             if capabilities_before.tools and not model.capabilities.tools and request.tools and not completion.note:
                 self._notes.append(str(NO_TOOLS))
             return completion
@@ -354,7 +354,7 @@ class PromptBuilder:
         """Return the request, shortened to fit the window, and its estimated size. First large results are truncated,
         then earlier turns summarized. The shortest request is sent even if it does not fit.
         """
-        estimates, n = self._parts.estimates, record.next_n
+        estimates, n = self._dependencies.estimates, record.next_n
         name, capabilities = current_model_name(profile, model), model.capabilities
         await self._load_history(record, name, tools_given, model, n)
         while True:
@@ -379,19 +379,19 @@ class PromptBuilder:
         self, record: TurnRecord, name: str, tools_given: ToolSet, model: LanguageModel, n: int
     ) -> None:
         """Load the history within its share of the window, less the tools."""
-        history, estimates, capabilities = self._history, self._parts.estimates, model.capabilities
-        shared = self._parts.instructions.is_shared(record.turn.conversation)
+        history, estimates, capabilities = self._history, self._dependencies.estimates, model.capabilities
+        shared = self._dependencies.instructions.is_shared(record.turn.conversation)
         await history.load(record.turn, self._disclosure, readable=capabilities.tools, shared=shared)
         tools = self._size_of(tools_given.tools) if capabilities.tools else 0.0
         free = estimates.room(name, capabilities, ModelLimits())
         free -= estimates.tokens(name, tools + history.summary_tokens(capabilities))
-        room = min(self._parts.memory.tokens, round(free * self._share))
+        room = min(self._dependencies.memory.tokens, round(free * self._share))
         await history.fit(name, model, max(0, room), n)
 
     async def _request(
         self, record: TurnRecord, profile: Profile, tools_given: ToolSet, model: LanguageModel, *, last_round: bool
     ) -> ModelRequest:
-        level, capabilities, instructions = self._levels[0], model.capabilities, self._parts.instructions
+        level, capabilities, instructions = self._levels[0], model.capabilities, self._dependencies.instructions
         conversation, time_zone = record.turn.conversation, record.turn.question.author_locale.time_zone
         tools = tools_given.tools if capabilities.tools else ()
         attached = await self._attachments(record, capabilities)
@@ -437,7 +437,7 @@ class PromptBuilder:
         )
 
     def _note_refusal(self, profile: Profile, model: LanguageModel, tool: Tool, error: ModelRejected) -> None:
-        self._parts.refused.add(current_model_name(profile, model), tool, error)
+        self._dependencies.refused.add(current_model_name(profile, model), tool, error)
         self._notes.append(refused_note(tool))
 
     async def _attachments(self, record: TurnRecord, capabilities: Capabilities) -> Attached:

@@ -3,7 +3,7 @@
 The messages of an earlier turn are byte-identical in all later requests, so that services find them in their caches.
 For the same reason turns are not dropped one by one: if the history exceeds its budget, the older part becomes a
 summary at once, which is stored and applies to all later turns. Turns and summaries are data: they are never part of a
-system message. Turns whose content is deleted are read from their conversation on its platform.
+system message. Turns without content are read from their conversation on its platform.
 """
 
 from __future__ import annotations
@@ -181,8 +181,8 @@ def turns_of_thread(records: Sequence[TurnRecord], thread: Sequence[PostedText],
     """Return those of these turns without content, oldest first, of which the thread on their platform shows anything.
     In a `shared` conversation each question names its author.
 
-    The rows say which message was the question of which turn, and which messages were its answer. What other users
-    wrote before a question is information for the model, as in the context of a turn. Cards and notices are left out.
+    The rows name the messages of each question and answer. Messages of other users before a question are information
+    for the model, as in the context of a turn. Cards and notices are left out.
     """
     turns_by_question = {record.turn.question.message_id: record.turn.id for record in records}
     questions: dict[str, str] = {}
@@ -215,7 +215,7 @@ def turns_of_thread(records: Sequence[TurnRecord], thread: Sequence[PostedText],
 
 
 def _posted_line(posted: PostedText) -> str:
-    # No line of a text may look like the beginning of somebody else's.
+    # No line of a text may look like the beginning of another author's.
     return f"{clean_name(posted.name) or _UNNAMED}: {posted.text}".replace("\n", "\n    ")
 
 
