@@ -227,8 +227,10 @@ def _limit_text(balance: LimitStatus, now: float) -> str:
     return _("{used}; resets at {time}, {when}", **texts)
 
 
-def _requests(count: int, note: str) -> str:
-    return "; ".join((ngettext("{n} request", "{n} requests", count), str(note)))
+def _requests(count: int, total: int, note: str) -> str:
+    """Return a number of requests to models, of which one question may need several."""
+    of_all = ngettext("{count} of {n} request to models", "{count} of {n} requests to models", total, count=count)
+    return "; ".join((of_all, str(note)))
 
 
 def _facts(overall: UsageTotal, left_out: int) -> tuple[tuple[str, str], ...]:
@@ -251,9 +253,9 @@ def _facts(overall: UsageTotal, left_out: int) -> tuple[tuple[str, str], ...]:
             )
         )
     if overall.estimated:
-        facts.append((gettext_lazy("estimated"), _requests(overall.estimated, _UNCOUNTED)))
+        facts.append((gettext_lazy("estimated"), _requests(overall.estimated, overall.requests, _UNCOUNTED)))
     if overall.unpriced:
-        facts.append((gettext_lazy("without a price"), _requests(overall.unpriced, _PRICES)))
+        facts.append((gettext_lazy("without a price"), _requests(overall.unpriced, overall.requests, _PRICES)))
     if left_out > 0:
         facts.append((gettext_lazy("left out"), ngettext("{n} name", "{n} names", left_out)))
     return tuple(facts)

@@ -62,7 +62,8 @@ async def test_everybody_sees_what_their_own_questions_took_this_month_by_model(
         "this workspace's limit a month": ("0.42 of 0.40 EUR, nothing is left; resets at 08:00 UTC, in 5 days"),
         "written to the cache": "500 tokens of those that went in",
         "reasoning": "100 tokens of those that came out",
-        "without a price": "1 request; not counted as money. The operator sets prices in config/prices.toml",
+        "without a price": "1 of 4 requests to models; not counted as money. "
+        "The operator sets prices in config/prices.toml",
     }
 
 
@@ -94,7 +95,9 @@ async def test_what_is_estimated_in_part_is_marked_and_counted(harness: CommandH
         ("anthropic:best", "2", "~12,000", "4,000", "~3,000", "~0.42 EUR"),
         ("demo", "1", "10", "0", "5", "no price"),
     )
-    assert dict(reply.details)["estimated"].startswith("2 requests; the provider did not report all of it")
+    assert dict(reply.details)["estimated"].startswith(
+        "2 of 4 requests to models; the provider did not report all of it"
+    )
     assert reply.data is not None
     assert reply.data["total"]["estimated"] == 2
 
