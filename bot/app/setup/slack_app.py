@@ -235,7 +235,10 @@ class AppStep(SlackStep):
             terminal.say("Slack's page is open in your browser, with the manifest filled in.")
         else:
             terminal.say("Open this address, with the manifest filled in:")
-            terminal.link(url)
+            if terminal.link_behind("Create the app at Slack", url):
+                terminal.say("If it does not open: `countersign setup slack --print` prints the whole address.")
+            else:
+                terminal.link(url)
 
 
 # -------------------- the tokens

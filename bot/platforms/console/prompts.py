@@ -10,7 +10,7 @@ import shutil
 import sys
 import termios
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TextIO, TypeVar
 
@@ -28,15 +28,19 @@ from bot.platforms.console.lines import ConsoleTheme
 from bot.rendering.text_safety import strip_control
 
 T = TypeVar("T")
+_LINK, _END = "\x1b]8;;", "\x1b\\"
+_LONG_LINKS = ("vscode", "WezTerm")
+"""Values of TERM_PROGRAM."""
 _STYLE = Style.from_dict({"selected-option": "bold ansicyan", "number": "", "option": ""})
 
 
 class SetupTerminal:
     """The terminal of the setup. Interrupting a question raises KeyboardInterrupt, ending the input EOFError."""
 
-    def __init__(self, out: TextIO, theme: ConsoleTheme) -> None:
+    def __init__(self, out: TextIO, theme: ConsoleTheme, environ: Mapping[str, str]) -> None:
         self._out = out
         self._theme = theme
+        self._environ = environ
         self.questions = 0
         """Number of questions so far."""
 
@@ -102,6 +106,13 @@ class SetupTerminal:
         """Print an address on a line of its own."""
         self._write(f"\n{self._theme.accent(self._shown(url))}\n")
 
+    def link_behind(self, text: str, url: str) -> bool:
+        """Print a long address behind a text, if the terminal opens such. Return False if it does not."""
+        if not _opens_long_links(self._environ):
+            return False
+        self._write(f"\n  {_LINK}{self._shown(url)}{_END}{self._theme.accent(self._shown(text))}{_LINK}{_END}\n")
+        return True
+
     async def ask(self, question: str, default: str = "", *, shown_default: str = "") -> str:
         """Return a typed line, or the default for an empty one. `shown_default` describes an empty default."""
         hint = default or shown_default
@@ -142,6 +153,16 @@ class SetupTerminal:
         return await session.prompt_async(message, is_password=secret)
 
 
+def _opens_long_links(environ: Mapping[str, str]) -> bool:
+    """Return True for a terminal that is known to open hyperlinks (OSC 8) of any length. Others ignore or cut those of
+    more than about 2,000 characters.
+    """
+    if environ.get("TMUX") or environ.get("TERM", "").startswith(("screen", "tmux")):
+        return False
+    named = environ.get("TERM_PROGRAM", "") in _LONG_LINKS or environ.get("TERM", "").startswith("alacritty")
+    return named or bool(environ.get("WT_SESSION"))
+
+
 def is_interactive() -> bool:
     """Return True if input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
@@ -160,6 +181,6 @@ def open_setup_terminal() -> Iterator[SetupTerminal]:
         output.enable_cpr = False  # a terminal that does not say where its cursor is would get a warning
     try:
         with create_app_session(output=output):
-            yield SetupTerminal(sys.stdout, ConsoleTheme.for_stream(sys.stdout, os.environ))
+            yield SetupTerminal(sys.stdout, ConsoleTheme.for_stream(sys.stdout, os.environ), os.environ)
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

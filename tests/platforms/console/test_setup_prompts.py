@@ -28,13 +28,39 @@ def out() -> io.StringIO:
 
 @pytest.fixture
 def terminal(out: io.StringIO) -> SetupTerminal:
-    return SetupTerminal(out, ConsoleTheme.for_stream(out, {}))
+    return SetupTerminal(out, ConsoleTheme.for_stream(out, {}), {})
 
 
 @pytest.mark.parametrize("how", ["print", "report_done", "warn", "report_error", "say", "link"])
 def test_what_is_said(terminal: SetupTerminal, out: io.StringIO, how: str) -> None:
     getattr(terminal, how)(HOSTILE)
     assert drawn_safely(out.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("environ", "is_behind"),
+    [
+        ({"TERM_PROGRAM": "vscode"}, True),
+        ({"WT_SESSION": "1"}, True),
+        ({"TERM": "alacritty"}, True),
+        ({"TERM": "xterm-256color", "VTE_VERSION": "7600"}, False),
+        ({"TERM_PROGRAM": "WezTerm", "TMUX": "/tmp/tmux"}, False),
+        ({}, False),
+    ],
+)
+def test_a_long_address_is_behind_a_text_only_where_the_terminal_opens_it(
+    out: io.StringIO, environ: dict[str, str], is_behind: bool
+) -> None:
+    terminal = SetupTerminal(out, ConsoleTheme.for_stream(out, environ), environ)
+    assert terminal.link_behind("Create the app", "https://api.slack.com/apps?x=%7B") is is_behind
+    link = "\x1b]8;;https://api.slack.com/apps?x=%7B\x1b\\Create the app\x1b]8;;\x1b\\"
+    assert out.getvalue() == (f"\n  {link}\n\n" if is_behind else "")
+
+
+def test_a_hostile_address_ends_no_link(out: io.StringIO) -> None:
+    terminal = SetupTerminal(out, ConsoleTheme.for_stream(out, {}), {"TERM_PROGRAM": "vscode"})
+    assert terminal.link_behind(HOSTILE, HOSTILE)
+    assert out.getvalue().count("\x1b") == 4
 
 
 def test_the_heading_and_the_fix(terminal: SetupTerminal, out: io.StringIO) -> None:
