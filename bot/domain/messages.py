@@ -147,7 +147,8 @@ ResultPart = TextPart | ImagePart | FilePart | StoredFile
 class ToolResult:
     """Result of a tool call, or the reason of its failure (`is_error`). `left_out` is the number of characters cut
     from the stored text. `own`: the bot rejected the call, and no server wrote this. `for_people`: the text in the
-    language of the conversation; empty if it is the model's.
+    language of the conversation; empty if it is the model's. `unreviewed`: the call was not sent, because an admin has
+    to review its tool.
     """
 
     call_id: str
@@ -157,6 +158,7 @@ class ToolResult:
     left_out: int = 0
     own: bool = False
     for_people: str = ""
+    unreviewed: bool = False
 
     @property
     def text(self) -> str:
@@ -181,9 +183,10 @@ class ToolResult:
         return len(self.text_or_json) + self.left_out
 
 
-def explained_failure(call_id: str, reason: str, *, own: bool = False) -> ToolResult:
+def explained_failure(call_id: str, reason: str, *, own: bool = False, unreviewed: bool = False) -> ToolResult:
     """Return a failure with a reason of the bot: in English for the model, in the current language for people."""
-    return ToolResult(call_id, (TextPart(english(reason)),), is_error=True, own=own, for_people=text_for_people(reason))
+    parts, for_people = (TextPart(english(reason)),), text_for_people(reason)
+    return ToolResult(call_id, parts, is_error=True, own=own, for_people=for_people, unreviewed=unreviewed)
 
 
 def text_for_people(text: str) -> str:

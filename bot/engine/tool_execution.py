@@ -185,7 +185,8 @@ class ToolExecutor:
             rejection = _rejection_reason(step, tool, self._rules(), context.author, asker)
         if tool is None or rejection:
             # The reason why a server cannot confirm its tools may hold text from the server.
-            return explained_failure(step.call.id, not_run(rejection), own=not unconfirmed)
+            unreviewed = name in offered.withheld
+        return explained_failure(step.call.id, not_run(rejection), own=not unconfirmed, unreviewed=unreviewed)
         return tool
 
     async def _record_start(self, n: int) -> TurnRecord:

@@ -171,6 +171,7 @@ async def test_a_call_that_was_approved_before_its_tool_changed_is_not_run_and_s
     assert step.result.text == (
         "Not run: pay__send is new or has changed, and an admin has to review it first: `/mcp review pay`."
     )
+    assert step.result.unreviewed
     assert toolbox.calls == []
 
 
@@ -186,5 +187,6 @@ async def test_a_model_that_calls_a_tool_by_name_that_waits_for_an_admin_is_told
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert "an admin has to review it first" in step.result.text
+    assert step.result.unreviewed
     assert toolbox.calls == []
     assert harness.model.requests[0].tools == ()

@@ -164,7 +164,8 @@ class CallAuthorizer:
         tool = offered.find(call.name)
         if tool is None:
             if call.name in offered.withheld:
-                return _rejected_step(n, call, None, StepStatus.FAILED, not_run(withheld_reason(call.name)))
+                result = explained_failure(call.id, not_run(withheld_reason(call.name)), own=True, unreviewed=True)
+                return ToolStep(n, call, None, StepStatus.FAILED, result=result)
             if call.name in offered.excluded:
                 return _rejected_step(n, call, None, StepStatus.FAILED, not_run(barred_reason(call.name)))
             reason = explain_unknown_tool(call.name, offered.unavailable, self.rules.enabled_tools(offered).tools)
@@ -180,8 +181,8 @@ class CallAuthorizer:
             )
         if not self.rules.profile.enables(tool):
             return _rejected_step(n, call, tool, StepStatus.FAILED, not_run(not_enabled_reason(call.name)))
-        result = self._judge(tool, call, author)
-        return dataclasses.replace(self._apply_policy(n, call, tool, author, result), policy_result=result.stored)
+        judged = self._judge(tool, call, author)
+        return dataclasses.replace(self._apply_policy(n, call, tool, author, judged), policy_result=judged.stored)
 
     def _judge(self, tool: Tool, call: ToolCall, author: Author) -> PolicyResult:
         result = self.rules.judge(tool, call.arguments, author, self.member)
