@@ -118,7 +118,7 @@ def shell_command(words: str) -> str:
 
 def in_shell(text: str) -> str:
     """Return the text with its commands of this program as the user can type them."""
-    return _COMMAND.sub(lambda command: shell_command(command[1]), text)
+    return _COMMAND.sub(lambda command: shell_command(command[1]), str(text))
 
 
 def _program(environment: str, working_folder: Path, found: str | None) -> str:

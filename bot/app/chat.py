@@ -8,7 +8,7 @@ import importlib
 import math
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from bot.chat.approval_inbox import ReadPendingCalls
     from bot.commands.dependencies import Administration
     from bot.engine.engine import Engine
-    from bot.ports import Commands, ReportingStore
+    from bot.ports import Commands, ConversationSummary, ReportingStore
 
 _IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
 REMEMBERED_TURNS = 50
@@ -60,6 +60,8 @@ MOST_WAITING = 50
 """Number of calls that wait for the user, among which the start looks for those of other conversations."""
 COMPARED_IDS = 200
 """Number of conversations among which one with a similar id is looked for."""
+OFFERED_CONVERSATIONS = 50
+"""Number of conversations that the prompt completes behind `/open`."""
 KNOWN_SECONDS = 86_400.0
 """Age of a server's stored tools up to which a chat starts the server only when one of them is used."""
 TERMINATED = 128 + signal.SIGTERM
@@ -271,9 +273,10 @@ class _Session:
         a new one each.
         """
         turn_log, reach, elsewhere = runtime.turn_log, self.person.reach, ""
-        conversation = await self._named_conversation(runtime.services.stores.archive)
+        saved = _SavedConversations(self.person, runtime.services.stores.archive, turn_log)
+        conversation = await self._named_conversation(saved)
         if not self._interactive:
-            return await self._read(turn_log, conversation)
+            return await saved.start(conversation)
         others = await asyncio.to_thread(self.use.others) if self.use is not None else ()
         taken = {key for process in others for key in process.conversations}
         if not conversation and not self.options.fresh:
@@ -283,7 +286,7 @@ class _Session:
         unanswered = await turn_log.unanswered_conversations(reach, MOST_CONVERSATIONS)
         left = [key for key in unanswered if str(key) not in taken]
         waiting = await self._waiting([key for key in left if key.thread != conversation], read_pending)
-        start = await self._read(turn_log, conversation)
+        start = await saved.start(conversation)
         names = [key.thread for key in left] if self.use is not None else []
         return replace(start, left=names, elsewhere=elsewhere, waiting=waiting)
 
@@ -296,42 +299,62 @@ class _Session:
         pending = await read_pending(self.person.member, conversations[0].workspace_key, 0, MOST_WAITING)
         return [call.turn for call in pending.calls if call.turn.conversation in conversations]
 
-    async def _named_conversation(self, archive: ReportingStore) -> str:
-        """Return the conversation of `--conversation`, of which the beginning of its id is enough; a new name with
-        `--new`; empty without one. Raises InvalidOption.
+    async def _named_conversation(self, saved: _SavedConversations) -> str:
+        """Return the conversation of `--conversation`; a new name with `--new`; empty without one. Raises
+        InvalidOption.
         """
-        if not (name := self._typed_name):
+        if not (name := saved.name_of(self.options.conversation)):
             return ""
-        key = self.person.key(name)
-        if self.options.fresh:
-            if await archive.summary(key) is not None:
-                raise InvalidOption(_("There is a conversation {name} already.", name=name), _("go on without --new"))
-            return name
+        if not self.options.fresh:
+            return await saved.find(name, _("countersign chat --list lists them, --new starts one of this name"))
+        if await saved.archive.summary(self.person.key(name)) is not None:
+            raise InvalidOption(_("There is a conversation {name} already.", name=name), _("go on without --new"))
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class _SavedConversations:
+    """The user's conversations on disk."""
+
+    person: LocalUser
+    archive: ReportingStore
+    turn_log: TurnViews
+
+    async def titles(self) -> Mapping[str, str]:
+        return {summary.key.thread: summary.title for summary in await self._last(OFFERED_CONVERSATIONS)}
+
+    async def read(self, name: str) -> StartState:
+        return await self.start(await self.find(self.name_of(name), _("/conversations list shows the ids")))
+
+    async def start(self, conversation: str) -> StartState:
+        """Return a conversation with its last turns, a new one without an id."""
+        if not conversation:
+            return StartState(fresh_conversation(), saved=self)
+        recent = await self.turn_log.recent_turns(self.person.key(conversation), REMEMBERED_TURNS)
+        shown = [view for view in recent if not view.turn.content_deleted]
+        return StartState(conversation, shown, turns=recent[-1].turn.seq if recent else 0, saved=self)
+
+    async def find(self, name: str, advice: str) -> str:
+        """Return the id that begins with this name. Raises InvalidOption if that is not one, with advice."""
         conversations = importlib.import_module("bot.commands.conversations")
-        matches = await conversations.find_conversations(archive, key)
+        matches = await conversations.find_conversations(self.archive, self.person.key(name))
         if len(matches) > 1:
             raise InvalidOption(conversations.ambiguous_id(name, matches), _("write more of the one that you mean"))
         if matches:
             return str(matches[0].thread)
-        others, _count = await archive.conversations(self.person.reach, "", COMPARED_IDS, 0)
-        nearest = difflib.get_close_matches(name, [summary.key.thread for summary in others])
-        raise InvalidOption(_("You have no conversation {name}.", name=name), _how_to_name(nearest))
+        ids = [summary.key.thread for summary in await self._last(COMPARED_IDS)]
+        nearest = difflib.get_close_matches(name, ids)
+        meant = _("did you mean {names}?", names=", ".join(nearest)) if nearest else ""
+        fix = " ".join(filter(None, (meant, advice)))
+        raise InvalidOption(_("You have no conversation {name}.", name=name), fix)
 
-    @property
-    def _typed_name(self) -> str:
-        """The id of `--conversation`, without the parts of a key before it."""
-        name = self.options.conversation
-        for beginning in (self.person.reach, f"{self.person.name}:"):
-            name = name.removeprefix(beginning)
-        return name
+    def name_of(self, typed: str) -> str:
+        """Return a typed id without the parts of a key before it."""
+        return typed.removeprefix(self.person.reach).removeprefix(f"{self.person.name}:")
 
-    async def _read(self, turn_log: TurnViews, conversation: str) -> StartState:
-        """Return a conversation with its last turns, a new one without a name."""
-        if not conversation:
-            return StartState(fresh_conversation())
-        recent = await turn_log.recent_turns(self.person.key(conversation), REMEMBERED_TURNS)
-        shown = [view for view in recent if not view.turn.content_deleted]
-        return StartState(conversation, shown, turns=recent[-1].turn.seq if recent else 0)
+    async def _last(self, count: int) -> Sequence[ConversationSummary]:
+        summaries, _total = await self.archive.conversations(self.person.reach, "", count, 0)
+        return summaries
 
 
 async def _pending_calls(runtime: Runtime) -> ReadPendingCalls:
@@ -355,12 +378,6 @@ def _example_messages(tools: Sequence[Tool]) -> list[str]:
     from bot.llm.demo import examples  # noqa: PLC0415 - a chat with another model has no other use for it
 
     return examples(tools, datetime.now(UTC).astimezone().date())
-
-
-def _how_to_name(nearest: Sequence[str]) -> str:
-    meant = _("did you mean {names}?", names=", ".join(nearest)) if nearest else ""
-    ways = _("countersign chat --list lists them, --new starts one of this name")
-    return " ".join(filter(None, (meant, ways)))
 
 
 def _fail(future: asyncio.Future[Any], error: CountersignError) -> None:

@@ -174,7 +174,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/platforms/console/cards.py": frozenset({"Enter", "{} · /mcp grants list"}),
     "bot/platforms/console/headless.py": frozenset({"countersign: {}\n"}),
     "bot/platforms/console/interactive.py": frozenset({"Enter"}),
-    "bot/platforms/console/plain_output.py": frozenset({"countersign chat --conversation"}),
+    "bot/platforms/console/plain_output.py": frozenset({"chat --conversation {}"}),
     "bot/platforms/console/screen.py": frozenset({"noinherit reverse"}),
     "bot/platforms/discord/app_commands.py": frozenset({"/{} has more verbs than Discord takes"}),
     "bot/platforms/discord/diagnostics.py": frozenset({"Bot {}"}),

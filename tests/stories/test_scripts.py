@@ -235,6 +235,10 @@ def test_a_conversation_is_named_as_the_list_shows_it_or_by_the_beginning_of_its
 
         for name in ("report-1", "report-2"):
             assert place.chat("--new", "--conversation", name, "-m", "hello").code == 0
+        reopened = place.chat("--conversation", "report-1", typed=f"/open {shown[:4]}\nagain\n/open report\n")
+        assert reopened.code == 1
+        assert any("and now?" in str(message["content"]) for message in model.requests[-1].messages)
+        assert "report is the beginning of several ids" in reopened.err
         ambiguous = place.chat("--conversation", "report", "-m", "hello")
         assert (ambiguous.code, ambiguous.out) == (2, "")
         assert "report is the beginning of several ids: report-2, report-1" in ambiguous.err

@@ -31,12 +31,13 @@ from bot.domain.elicitations import (
 from bot.domain.lenient_json import DuplicateName, unique_names
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import Receipt
-from bot.errors import CountersignError, NotFound, QueueFull
+from bot.errors import CountersignError, InvalidOption, NotFound, QueueFull
+from bot.folders import in_shell
 from bot.i18n import _
 from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import AutoApprover, RuleResult
 from bot.platforms.console.local_user import LocalUser, Questions, fresh_conversation
-from bot.platforms.console.plain_output import COMMAND, reply_text, write
+from bot.platforms.console.plain_output import open_command, reply_text, write
 from bot.platforms.console.turn_tracker import (
     PendingElicitation,
     StartState,
@@ -52,6 +53,7 @@ from bot.platforms.console.typed_lines import (
     Help,
     Invoke,
     NewConversation,
+    OpenConversation,
     Quit,
     RunAgain,
     Say,
@@ -296,7 +298,7 @@ class HeadlessChat:
                 return self._discard_output()
             return task.result() if task.done() and not self._interrupted.is_set() else 130
         except CountersignError as error:
-            write(self._output.remarks, f"countersign: {single_line(str(error), 1000)}\n")
+            write(self._output.remarks, f"countersign: {in_shell(single_line(str(error), 1000))}\n")
             return error_code(error)
         except OSError:
             return self._discard_output()
@@ -345,7 +347,7 @@ class HeadlessChat:
         """Handle a line. Return its exit code, or None to leave."""
         code: int | None = 0
         match parse(text):
-            case Say() | CheckCall() | RunAgain() | StopTurn() as wanted:
+            case Say() | CheckCall() | RunAgain() | StopTurn() | OpenConversation() as wanted:
                 code = await self._do(wanted)
             case Invoke(command, words):
                 code = await self._invoke(command, words)
@@ -360,7 +362,7 @@ class HeadlessChat:
                 code = 1
         return code
 
-    async def _do(self, wanted: Say | CheckCall | RunAgain | StopTurn) -> int:
+    async def _do(self, wanted: Say | CheckCall | RunAgain | StopTurn | OpenConversation) -> int:
         engine = await await_ready(self._engine)
         try:
             match wanted:
@@ -374,10 +376,14 @@ class HeadlessChat:
                     return await self._ask(engine, turn_tracker.run_again(engine, self._user, self._conversation))
                 case StopTurn():
                     await turn_tracker.stop(engine, self._user, self._conversation)
-                    write(self._output.remarks, "Stopped.\n")
+                    write(self._output.remarks, _("Stopped.") + "\n")
                     return 0
-        except (NotFound, QueueFull) as error:
-            write(self._output.remarks, f"{error}\n")
+                case OpenConversation(name):
+                    for view in (await self._tracker.reopen(name)).open:
+                        self._tracker.track_earlier(view)
+                    return 0
+        except (NotFound, QueueFull, InvalidOption) as error:
+            write(self._output.remarks, f"{in_shell(str(error))}\n")
             return 1
 
     async def _ask(self, engine: EngineApi, submission: Awaitable[Receipt]) -> int:
@@ -387,7 +393,7 @@ class HeadlessChat:
         self._turn = ""
         self._is_waiting = not view.turn.status.ended
         if self._is_waiting:
-            text = _("It waits for an approval: {command}", command=f"{COMMAND} {self._tracker.conversation}")
+            text = _("It waits for an approval: {command}", command=open_command(self._tracker.conversation))
             write(self._output.remarks, f"{text}\n")
         return exit_code(view)
 

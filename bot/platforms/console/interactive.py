@@ -35,6 +35,7 @@ from bot.platforms.console.typed_lines import (
     Help,
     Invoke,
     NewConversation,
+    OpenConversation,
     Quit,
     RunAgain,
     Say,
@@ -319,8 +320,10 @@ class InteractiveChat:
         self._opened = True
         if start.open:
             await self._resume(start.open)
+            self._next()
         elif self._busy:
             self._next()
+        self._spawn(self._offer_conversations())
         while True:
             text = await self._lines.get()
             self._work = self._spawn(self._run_line(text))
@@ -347,7 +350,6 @@ class InteractiveChat:
             self._transcript.append_own(view)
             self._tracker.record(view)
             await self._follow(view.turn.id)
-        self._next()
 
     async def _run_line(self, text: str) -> None:
         """Run a line, except for those that `line` runs at once."""
@@ -363,6 +365,12 @@ class InteractiveChat:
                 case NewConversation():
                     self._tracker.open(fresh_conversation())
                     self._transcript.remark(_("A fresh conversation."))
+                    await self._offer_conversations()
+                case OpenConversation(name):
+                    start = await self._tracker.reopen(name)
+                    self._chrome.remind(start)
+                    await self._offer_conversations()
+                    await self._resume(start.open)
                 case UnknownCommand() as unknown:
                     self._transcript.notice(unknown.complaint)
                 case Help() | Quit() | StopTurn() | None:
@@ -530,6 +538,12 @@ class InteractiveChat:
             commands = await await_ready(self._commands)
             self._completer.more = lambda text: commands.complete(text, self._conversation)
             self._completer.verbs = commands.verbs
+
+    async def _offer_conversations(self) -> None:
+        """Complete the ids of the conversations behind /open."""
+        if self._tracker.saved is not None:
+            with contextlib.suppress(CountersignError):
+                self._completer.conversations = await self._tracker.saved.titles()
 
     def _fail(self, error: CountersignError) -> None:
         self._failure = error

@@ -23,7 +23,7 @@ from rich.theme import Theme
 from bot.domain.commands import Reply, Table
 from bot.i18n import _
 from bot.platforms.console.lines import ConsoleTheme, cells, fold, remark, safe_lines
-from bot.platforms.console.plain_output import next_steps
+from bot.platforms.console.plain_output import next_steps, with_shell_commands
 
 _ASCII_LINES = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 _BETWEEN = 3
@@ -61,6 +61,7 @@ class MarkdownRenderer:
 
     def reply(self, reply: Reply, width: int) -> str:
         """Return a command's reply: its text, table, details, next steps and document."""
+        reply = with_shell_commands(reply)
         parts = [self.markdown(reply.text, width)] if reply.text else []
         if reply.table is not None:
             parts.append(self._table(_without_empty_columns(reply.table), width))

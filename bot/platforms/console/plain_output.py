@@ -17,6 +17,7 @@ from bot.chat.card_messages import open_elicitation, pending_call
 from bot.domain.commands import Form, Reply, Table
 from bot.domain.conversations import Author
 from bot.domain.turns import ModelRetry, ModelStep, Turn, TurnStatus, TurnView
+from bot.folders import in_shell, shell_command
 from bot.i18n import _
 from bot.platforms.console.lines import ConsoleTheme, cells, message_text, safe_lines, tool_text
 from bot.platforms.console.transcript import (
@@ -43,7 +44,6 @@ ARROW, BACK, ON = "→", "◀", "▶"
 Step = tuple[str, str, str]
 """A mark, the line to type, and its effect."""
 CARD_WIDTH = 100
-COMMAND = "countersign chat --conversation"
 PIECE_SECONDS = 0.1
 """Seconds between two pieces of a reply."""
 
@@ -78,6 +78,17 @@ def instead_of(form: Form) -> str:
     return " ".join(filter(None, sentences))
 
 
+def with_shell_commands(reply: Reply) -> Reply:
+    """Return a reply with its commands of this program as the user can type them."""
+    details = tuple((str(name), in_shell(value)) for name, value in reply.details)
+    return replace(reply, text=in_shell(reply.text), details=details)
+
+
+def open_command(conversation: str) -> str:
+    """Return the command that opens a conversation in a terminal."""
+    return shell_command(f"chat --conversation {single_line(conversation, 60)}")
+
+
 def reply_text(reply: Reply | Form) -> str:
     """Return a reply as lines: its text, table, details (`name: value`), next steps and document; for a form, the
     command line that replaces it.
@@ -87,6 +98,7 @@ def reply_text(reply: Reply | Form) -> str:
     if reply.document is not None:
         # Alone, so that it can be sent to a file.
         return safe_lines(reply.document.text).rstrip()
+    reply = with_shell_commands(reply)
     parts = [safe_lines(reply.text).rstrip()]
     if reply.table is not None:
         parts.append(_columns(reply.table))
@@ -110,7 +122,7 @@ class LeftMargin:
     def __init__(self, stream: TextIO, theme: ConsoleTheme, view: TurnView) -> None:
         self._stream = stream
         self._theme = theme
-        self._conversation = single_line(view.turn.conversation.thread, 60)
+        self._command = open_command(view.turn.conversation.thread)
         self._written: set[tuple[str, str]] = set()
         self._activity: str | ModelRetry = ""
 
@@ -128,10 +140,7 @@ class LeftMargin:
                 if failed:
                     self._write_once(entry.key, self._theme.error(safe_lines(text)))
             case UnknownOutcome(key):
-                hint = _(
-                    "Did it happen? /check finds out, /again runs it once more: {command}",
-                    command=f"{COMMAND} {self._conversation}",
-                )
+                hint = _("Did it happen? /check finds out, /again runs it once more: {command}", command=self._command)
                 self._write_once(key, f"  {self._theme.warn(hint)}")
             case ReplyText():
                 return
@@ -141,8 +150,7 @@ class LeftMargin:
         if words := waiting_text(view):
             text = words
             if offers_behind(view.blocker):
-                command = f"{COMMAND} {self._conversation}"
-                text = _("{waiting}. To approve or stop that: {command}", waiting=words, command=command)
+                text = _("{waiting}. To approve or stop that: {command}", waiting=words, command=self._command)
             self._write_once(words, f"  {self._theme.dim(text)}")
 
     def pause(self, view: TurnView) -> None:
@@ -216,7 +224,7 @@ class PlainStream:
 
     def notice(self, text: str) -> None:
         """Write one line to standard error."""
-        write(self._stderr, f"{safe_lines(text)}\n")
+        write(self._stderr, f"{safe_lines(in_shell(text))}\n")
 
     def _say(self, turn_id: str, reply: ReplyText, margin: LeftMargin) -> None:
         key = (turn_id, reply.key)
@@ -251,7 +259,7 @@ def print_foreign_turn(view: TurnView, heading: str, margin: LeftMargin, theme: 
             margin.line(safe_lines(text))
     elif view.turn.status is TurnStatus.WAITING:
         margin.line(heading)
-        command = f"{COMMAND} {single_line(view.turn.conversation.thread, 60)}"
+        command = open_command(view.turn.conversation.thread)
         text = (
             _("It waits for an answer: {command}", command=command)
             if view.asks and not view.awaiting
@@ -306,7 +314,7 @@ class JsonLines:
 
     def notice(self, text: str) -> None:
         """Write one line to standard error."""
-        write(self._stderr, f"{safe_lines(text)}\n")
+        write(self._stderr, f"{safe_lines(in_shell(text))}\n")
 
     def _new_encoder(self, turn: Turn) -> EventEncoder:
         from bot.rendering.turn_events import Cursor, EventEncoder  # noqa: PLC0415 - its schemas take a while to load

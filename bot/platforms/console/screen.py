@@ -509,6 +509,8 @@ class SlashCompleter(Completer):
         """Completer of whole command lines without the slash; empty until the commands are ready."""
         self.verbs: Mapping[str, Sequence[Verb]] = {}
         """Verbs by command, which describe the words of a line; empty until the commands are ready."""
+        self.conversations: Mapping[str, str] = {}
+        """Titles of the conversations that `/open` continues, by id."""
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """Yield the matching words."""
@@ -525,6 +527,8 @@ class SlashCompleter(Completer):
 
     def _words(self, text: str, word: str) -> Mapping[str, str]:
         """Return the candidates for the last word."""
+        if text.casefold().startswith("/open "):
+            return {name: single_line(title, 60) for name, title in self.conversations.items()}
         words = text.removeprefix("/")
         before = len(words) - len(word)
         candidates = [line[before:].split(" ")[0] for line in self.more(words) if line[before:]]

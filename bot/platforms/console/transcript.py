@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from bot.domain.commands import Reply
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus, TurnView
+from bot.folders import in_shell
 from bot.i18n import _, gettext_lazy, ngettext
 from bot.platforms.console.lines import ConsoleTheme, cells, clip, fold, remark, safe_lines, strip_markdown, tool_text
 from bot.rendering.structured_results import format_for_people
@@ -405,7 +406,7 @@ class TranscriptView:
 
     def notice(self, text: str) -> None:
         """Print a notice."""
-        self.remark(self._theme.own_text(safe_lines(text)))
+        self.remark(self._theme.own_text(safe_lines(in_shell(text))))
 
     def remark(self, text: str) -> None:
         """Print dim lines."""
@@ -413,7 +414,7 @@ class TranscriptView:
 
     def print_error(self, text: str) -> None:
         """Print an error outside of a turn."""
-        line = self._theme.own_text(safe_lines(single_line(text, 1000)))
+        line = self._theme.own_text(safe_lines(in_shell(single_line(text, 1000))))
         self.print_pieces(Piece(PieceKind.REMARK, remark(line, self.screen.columns, self._theme.error)))
 
     def print_pieces(self, *pieces: Piece) -> None:

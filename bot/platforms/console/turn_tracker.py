@@ -1,7 +1,7 @@
 """Tracker of the turns of this terminal and their rendering; shared by the listener and the surface.
 
 Commands `/check`, `/again` and `/stop`, which replace buttons. They act on the newest call of unknown outcome, or on
-the active turn.
+the active turn. `/open` continues an earlier conversation.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import Elicitation
@@ -32,7 +32,7 @@ MOST_CONVERSATIONS = 20
 """Number of conversations whose turns one terminal runs and shows."""
 
 ANSWERED, FAILED, MISUSED, UNAPPROVED, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit codes. UNAPPROVED: a call waits for an approval or got none, even if the model has answered since."""
+"""Exit codes. UNAPPROVED: a call or its tool lacks an approval, even if the model has answered since."""
 _SEVERITY = (ANSWERED, UNAPPROVED, FAILED, INTERRUPTED)
 
 
@@ -109,6 +109,8 @@ class TurnTracker:
         """Conversations whose turns belong to this terminal: the open one is the last."""
         self.on_open: Callable[[Sequence[str]], None] = lambda _conversations: None
         """Called with `conversations` when they change, before anything is asked there."""
+        self.saved: SavedConversations | None = None
+        """Conversations to choose from; set at the start."""
         self.draw: Callable[[TurnView], None] = lambda _view: None
         """Renders a turn of this terminal from the database; set by the surface."""
         self.pending_calls: asyncio.Queue[PendingCall] = asyncio.Queue()
@@ -133,16 +135,30 @@ class TurnTracker:
 
     def begin(self, start: StartState) -> None:
         """Open the conversation of the start, with those that ended processes left."""
-        self._earlier.update(view.turn.id for view in start.earlier)
         self._waiting.update(turn.id for turn in start.waiting)
         self.conversations = tuple(start.left)
-        self.open(start.conversation)
+        self.saved = start.saved
+        self._continue(start)
 
     def open(self, conversation: str) -> None:
         """Open a conversation. The turns of those before still belong to this terminal."""
         others = [name for name in self.conversations if name != conversation]
         self.conversations = (*others, conversation)[-MOST_CONVERSATIONS:]
         self.on_open(self.conversations)
+
+    async def reopen(self, name: str) -> StartState:
+        """Continue an earlier conversation, of which the beginning of its id is enough, and return it. Raises NotFound
+        without a name, InvalidOption for an unknown or ambiguous one.
+        """
+        if not name or self.saved is None:
+            raise NotFound(gettext_lazy("Write which one: /open ID. The ids are those of /conversations list."))
+        start = await self.saved.read(name)
+        self._continue(start)
+        return start
+
+    def _continue(self, start: StartState) -> None:
+        self._earlier.update(view.turn.id for view in start.earlier)
+        self.open(start.conversation)
 
     async def submit(self, submission: Awaitable[Receipt]) -> Receipt:
         """Submit an input to the engine and track its turn. Views wait meanwhile, because the owner of a turn is
@@ -276,6 +292,16 @@ class TurnTracker:
 # -------------------- start of a conversation
 
 
+class SavedConversations(Protocol):
+    """The user's conversations."""
+
+    async def titles(self) -> Mapping[str, str]:
+        """Return the titles of the last ones by id, newest first."""
+
+    async def read(self, name: str) -> StartState:
+        """Return the conversation whose id begins with this name. Raises InvalidOption if that is not one."""
+
+
 @dataclass(frozen=True, slots=True)
 class StartState:
     """The conversation to talk in, and its earlier turns, oldest first (the last few are enough)."""
@@ -290,6 +316,8 @@ class StartState:
     """The last conversation, if it is open in another process and this one is therefore new."""
     waiting: Sequence[Turn] = ()
     """Turns of other conversations, once for each of their calls that waits for this user's approval."""
+    saved: SavedConversations | None = None
+    """The conversations that can be opened instead."""
 
     @property
     def count(self) -> int:
@@ -346,4 +374,5 @@ def worst_exit_code(codes: Iterable[int]) -> int:
 
 
 def _lacks_approval(call: ToolStep) -> bool:
-    return call.approval is not None and call.status in (StepStatus.DENIED, StepStatus.EXPIRED)
+    is_denied = call.approval is not None and call.status in (StepStatus.DENIED, StepStatus.EXPIRED)
+    return is_denied or (call.result is not None and call.result.unreviewed)

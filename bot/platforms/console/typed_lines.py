@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "/conversations": gettext_lazy("what was talked about: list, show, export, delete"),
     "/usage": gettext_lazy("tokens and money that models took: /usage me, /usage workspace"),
     "/approvals": gettext_lazy("calls that wait for you: list, approve ID, deny ID REASON"),
+    "/open": gettext_lazy("continue one of these conversations: /open ID"),
     "/new": gettext_lazy("start a fresh conversation"),
     "/check": gettext_lazy("find out whether a call of unknown outcome happened"),
     "/again": gettext_lazy("run such a call once more"),
@@ -75,6 +76,13 @@ class NewConversation:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenConversation:
+    """Continue an earlier conversation. The beginning of its id is enough; empty if none was typed."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class CheckCall:
     """Has the last call of unknown outcome happened?"""
 
@@ -109,7 +117,9 @@ class UnknownCommand:
         return f"{missing} {hint}"
 
 
-Line = Say | Invoke | Help | NewConversation | CheckCall | RunAgain | StopTurn | Quit | UnknownCommand
+Line = (
+    Say | Invoke | Help | NewConversation | OpenConversation | CheckCall | RunAgain | StopTurn | Quit | UnknownCommand
+)
 
 
 _PLAIN: dict[str, Line] = {
@@ -138,8 +148,10 @@ def parse(text: str) -> Line | None:
         return _PLAIN[text]
     if not text.startswith("/") or "/" in command[1:]:
         return Say(text)
+    name, rest = command.lower()[1:], text[len(command) :]
+    if name == "open":
+        return OpenConversation(rest.strip())
     if command.lower() in _ELSEWHERE:
-        name, rest = command.lower()[1:], text[len(command) :]
         return Invoke(name, (rest.strip(),) if name in WHOLE_TEXT else _words(rest))
     return _PLAIN.get(command.lower()) or _unknown(command)
 

@@ -33,8 +33,9 @@ from bot.domain.turns import (
     TurnStatus,
     TurnView,
 )
-from bot.errors import CountersignError, DeliveryFailed
+from bot.errors import CountersignError, DeliveryFailed, InvalidOption
 from bot.platforms.console.console import ConsoleSurface
+from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.fake_engine import CallScript
 
 ANA = Author("console", "ana", "ana")
@@ -256,6 +257,23 @@ class ScriptedEngine(CallScript):
 
     async def _play(self, turn: ScriptedTurn, script: Script) -> None:
         await script(turn)
+
+
+class Saved:
+    """Conversations of which each has a title and one turn."""
+
+    def __init__(self, **titles: str) -> None:
+        self._titles = titles
+
+    async def titles(self) -> Mapping[str, str]:
+        return self._titles
+
+    async def read(self, name: str) -> StartState:
+        if name not in self._titles:
+            raise InvalidOption(f"You have no conversation {name}.", "/conversations list shows the ids")
+        turn = a_turn(f"of-{name}", self._titles[name], name, status=TurnStatus.DONE)
+        view = TurnView(turn, (ModelStep(0, assistant(f"About {name}.")),), 1)
+        return StartState(name, [view], turns=1, saved=self)
 
 
 class ScriptedCommands:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from bot.platforms.console.turn_tracker import StartState
 from bot.platforms.console.typed_lines import COMMANDS
 from tests.commands.servers import registry, two_servers
-from tests.platforms.console.chat import chatting
-from tests.platforms.console.scripted_engine import ScriptedTurn
+from tests.platforms.console.chat import chatting, now
+from tests.platforms.console.scripted_engine import Saved, ScriptedTurn
 from tests.platforms.console.terminal import echoed
 
 
@@ -94,6 +95,30 @@ async def test_a_slash_later_in_a_message_opens_no_menu() -> None:
         chat.terminal.press("see a /")
         await asyncio.sleep(0.2)
         assert "/conversations" not in chat.terminal.text
+
+
+async def test_open_continues_another_conversation_and_completes_its_id() -> None:
+    saved = Saved(c7="my bicycle", c8="the weather")
+    async with chatting(opening=now(StartState("c1", saved=saved)), size=(100, 24)) as chat:
+        await chat.terminal.prompts()
+        chat.terminal.press("/open ")
+        await chat.terminal.shows("c7", "my bicycle", "c8", "the weather")
+        chat.terminal.press("c7\r")
+        await chat.terminal.shows("Continuing c7 (1 earlier turn)", "my bicycle", "About c7.")
+        await chat.type("and now?")
+        await chat.terminal.shows("You said: and now?")
+        assert chat.engine.received[0].conversation.thread == "c7"
+
+
+async def test_open_names_what_is_missing_and_opens_nothing() -> None:
+    async with chatting(opening=now(StartState("c1", saved=Saved()))) as chat:
+        await chat.type("/open")
+        await chat.terminal.shows("Write which one: /open ID.")
+        await chat.type("/open c9")
+        await chat.terminal.shows("You have no conversation c9. Fix: /conversations list shows the ids")
+        await chat.type("hello")
+        await chat.terminal.shows("You said: hello")
+        assert chat.engine.received[0].conversation.thread == "c1"
 
 
 async def test_help_comes_at_once_whatever_runs() -> None:

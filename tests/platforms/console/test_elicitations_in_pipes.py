@@ -11,6 +11,7 @@ from bot.domain.approvals import NotAllowed
 from bot.domain.elicitations import CANCELLED, DECLINED, Elicitation, ElicitationAction, ElicitationResult
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
+from bot.folders import shell_command
 from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.plain_output import PlainStream
 from bot.ports.platform import InvalidAnswer
@@ -157,4 +158,4 @@ def test_a_turn_that_waits_elsewhere_says_what_for() -> None:
     stream.append_foreign(
         TurnView(turn, (a_call(0, StepStatus.ASKING, elicitations=(a_form(),)),), 1), "While you were away"
     )
-    assert "It waits for an answer: countersign chat --conversation c1" in err.getvalue()
+    assert f"It waits for an answer: {shell_command('chat --conversation c1')}" in err.getvalue()

@@ -10,7 +10,8 @@ import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,17 +20,19 @@ from hypothesis import strategies as st
 
 from bot.domain.approvals import DecisionType, MoreApprovalsNeeded, NotAllowed, ViewRequired
 from bot.domain.commands import Reply, Table
-from bot.domain.messages import assistant
+from bot.domain.messages import assistant, explained_failure
 from bot.domain.turns import ModelRetry, ModelStep, StepStatus, ToolRef, TurnStatus, TurnView
 from bot.errors import DatabaseHeld
+from bot.folders import shell_command
 from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import Streams, Terminal, one_question, open_piped_terminal, unnamed_approvers
 from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.plain_output import JsonLines
 from bot.platforms.console.turn_tracker import StartState
-from tests.platforms.console.chat import now
+from tests.platforms.console.chat import chatting, now
 from tests.platforms.console.scripted_engine import (
+    Saved,
     Script,
     ScriptedCommands,
     ScriptedEngine,
@@ -304,13 +307,56 @@ async def test_a_call_that_expired_lacks_an_approval_and_one_that_a_policy_forbi
             assert await running.code() == code
 
 
+async def test_a_call_that_was_not_run_because_its_tool_waits_for_a_review_is_exit_code_3() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        unreviewed = explained_failure("call-0", "Not run: an admin has to review it first.", unreviewed=True)
+        turn.steps.append(replace(a_call(0, StepStatus.FAILED), result=unreviewed))
+        await turn.end("It was not run.")
+
+    async with process("go", {"go": script}) as running:
+        assert await running.code() == 3
+
+
+async def test_open_continues_another_conversation_of_a_pipe() -> None:
+    opening = now(StartState("c1", saved=Saved(c7="before")))
+    async with process(None, stdin="/open c7\nhello\n/open c9\n", opening=opening) as running:
+        assert await running.code() == 1
+        assert [message.conversation.thread for message in running.engine.received] == ["c7"]
+        assert "You have no conversation c9. Fix: /conversations list shows the ids" in running.err
+
+
+async def test_commands_to_type_in_a_shell_have_the_path_of_a_clone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / ".venv/bin/countersign"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    monkeypatch.setattr("sys.prefix", str(tmp_path / ".venv"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.chdir(tmp_path)
+    fix = ("fix", "see `countersign doctor`")
+    commands = ScriptedCommands(Reply("Run `countersign servers connect notes`.", details=(fix,)))
+    async with process("/mcp", commands=commands) as running:
+        assert await running.code() == 0
+        assert (
+            running.out
+            == "Run `.venv/bin/countersign servers connect notes`.\n\nfix: see `.venv/bin/countersign doctor`\n"
+        )
+    async with process("go", {"go": asks}) as running:
+        assert await running.code() == 3
+        assert "Approve it in a terminal (.venv/bin/countersign chat)" in running.err
+    async with chatting(commands=commands, size=(100, 24)) as chat:
+        await chat.type("/mcp")
+        await chat.terminal.shows(".venv/bin/countersign servers connect notes", ".venv/bin/countersign doctor")
+
+
 async def test_a_turn_that_waits_for_another_approver_is_left_with_exit_code_3() -> None:
     async with process(None, {"go": asks}, stdin="go\nhello", approve=ApproveMode.ALL) as running:
         running.engine.answers = [MoreApprovalsNeeded(1)]
         assert await running.code() == 3
         assert [decision.type for decision in running.engine.decisions] == [DecisionType.APPROVE]
         assert [message.text for message in running.engine.received] == ["go"], "hello would wait behind it"
-        assert "It waits for an approval: countersign chat --conversation c1" in running.err
+        assert f"It waits for an approval: {shell_command('chat --conversation c1')}" in running.err
         assert running.engine.stops == []
 
 
@@ -458,5 +504,5 @@ async def test_the_approval_of_another_turn_is_left_to_its_person() -> None:
         view = TurnView(turn, (a_call(0, StepStatus.AWAITING, approval=an_approval()),), 1)
         async for _drawn in running.form.surface.deliver(view, {}):
             pass
-        assert "countersign chat --conversation c0" in running.err
+        assert shell_command("chat --conversation c0") in running.err
         assert running.engine.decisions == []

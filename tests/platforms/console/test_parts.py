@@ -19,7 +19,16 @@ from bot.platforms.console.local_user import LocalUser, fresh_conversation
 from bot.platforms.console.markdown_renderer import MarkdownRenderer
 from bot.platforms.console.plain_output import PlainStream
 from bot.platforms.console.turn_tracker import TurnTracker
-from bot.platforms.console.typed_lines import Help, Invoke, NewConversation, Quit, Say, UnknownCommand, parse
+from bot.platforms.console.typed_lines import (
+    Help,
+    Invoke,
+    NewConversation,
+    OpenConversation,
+    Quit,
+    Say,
+    UnknownCommand,
+    parse,
+)
 from tests.platforms.console.scripted_engine import a_call
 
 PLAIN = ConsoleTheme(colour=False, unicode=True)
@@ -37,6 +46,8 @@ PLAIN = ConsoleTheme(colour=False, unicode=True)
         ("?", Help()),
         ("/HELP", Help()),
         ("/new", NewConversation()),
+        ("/Open  C7 ", OpenConversation("C7")),
+        ("/open", OpenConversation("")),
         ("exit", Quit()),
         ("/quit", Quit()),
         ("/qiut", UnknownCommand("/qiut", "/quit")),

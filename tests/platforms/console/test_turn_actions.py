@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from bot.domain.turns import BlockingTurn, StepStatus, TurnStatus
+from bot.folders import shell_command
 from bot.platforms.console.transcript import UNSURE
 from bot.platforms.console.turn_tracker import NOTHING_RUNS, NOTHING_UNKNOWN
 from tests.platforms.console.chat import chatting
@@ -122,7 +123,7 @@ async def test_in_a_pipe_they_are_lines_like_any_other() -> None:
         assert lines[0] == NOTHING_UNKNOWN
         assert lines[1].endswith("notes.add_note  may or may not have happened  The line broke.")
         assert lines[2:] == [
-            f"  {HINT}: countersign chat --conversation c1",
+            f"  {HINT}: {shell_command('chat --conversation c1')}",
             "That call has been run again already.",
             NOTHING_RUNS,
         ]
@@ -155,7 +156,7 @@ async def test_without_a_screen_a_message_behind_an_approval_says_once_how_to_ge
     async with process("go", {"go": waits}) as running:
         assert await running.code() == 0
         assert running.out == "At last.\n"
-        way = "To approve or stop that: countersign chat --conversation c1"
+        way = f"To approve or stop that: {shell_command('chat --conversation c1')}"
         assert running.err == f"  Waiting behind an approval. {way}\n"
     async with process("go", {"go": waits}, json=True) as running:
         assert await running.code() == 0
