@@ -186,7 +186,7 @@ class ToolExecutor:
         if tool is None or rejection:
             # The reason why a server cannot confirm its tools may hold text from the server.
             unreviewed = name in offered.withheld
-        return explained_failure(step.call.id, not_run(rejection), own=not unconfirmed, unreviewed=unreviewed)
+            return explained_failure(step.call.id, not_run(rejection), own=not unconfirmed, unreviewed=unreviewed)
         return tool
 
     async def _record_start(self, n: int) -> TurnRecord:
