@@ -24,7 +24,16 @@ from bot.platforms.slack.listener import socket_url
 from bot.platforms.slack.manifest import scopes_without
 from bot.platforms.slack.message_blocks import outgoing_message
 from bot.platforms.slack.sending import EYES, LATEST, NOT_AVAILABLE, SET_STATUS, SlackMessages
-from bot.platforms.slack.web_api import Identity, MessageRef, SlackWebApiError, WebApi, conversation, direct_channel
+from bot.platforms.slack.web_api import (
+    Identity,
+    MessageRef,
+    SlackWebApiError,
+    WebApi,
+    conversation,
+    direct_channel,
+    object_in,
+    objects_in,
+)
 from bot.rendering.text_safety import single_line
 
 WITHOUT_SCOPE = frozenset(
@@ -305,10 +314,9 @@ async def diagnose_channel(api: WebApi, channel: ConversationKey, named_by: str 
             error.cause,
             gettext_lazy("correct {setting}, or {fix}", setting=named_by, fix=error.fix or INVITE),
         )
-    info = answer.get("channel")
+    facts = object_in(answer, "channel")
     fault: str = ""
     fix: str = ""
-    facts = info if isinstance(info, dict) else {}
     if channel.workspace and channel.workspace != identity.team:
         fault = gettext_lazy(
             "It is in workspace {workspace}, the bot is in {own}.", workspace=channel.workspace, own=identity.team
@@ -462,11 +470,10 @@ class SlackLiveCheck:
         answer = await self._api.read(
             method, channel=conversation.channel, oldest=oldest, inclusive="true", limit=LATEST, **thread
         )
-        messages = answer.get("messages")
         return [
             str(MessageRef(conversation.channel, str(message.get("ts", ""))))
-            for message in (messages if isinstance(messages, list) else ())
-            if isinstance(message, dict) and message.get("user") == user
+            for message in objects_in(answer, "messages")
+            if message.get("user") == user
         ]
 
     async def rate_limits(self, channel: ConversationKey) -> str:  # noqa: ARG002

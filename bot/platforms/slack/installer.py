@@ -34,7 +34,12 @@ from bot.domain.installations import (
 )
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed
 from bot.i18n import _
-from bot.platforms.slack.web_api import PLATFORM, SlackWebApiError, WebApi
+from bot.platforms.slack.web_api import (
+    PLATFORM,
+    SlackWebApiError,
+    WebApi,
+    object_in,
+)
 from bot.platforms.slack.workspaces import AppCredentials, SlackWorkspaces, read_token, request_token
 from bot.ports import InstallationStore
 
@@ -186,7 +191,7 @@ class SlackInstaller:
 
 def _read_installation(answer: Mapping[str, Any], now: float) -> Installation | None:
     """Return the installation of an answer of `oauth.v2.access`; None without a bot's token."""
-    team, enterprise, user = (_part(answer, name) for name in ("team", "enterprise", "authed_user"))
+    team, enterprise, user = (object_in(answer, name) for name in ("team", "enterprise", "authed_user"))
     organization = str(enterprise.get("id") or "")
     place = enterprise if answer.get("is_enterprise_install") else team
     token = read_token(answer, now)
@@ -206,14 +211,9 @@ def _read_installation(answer: Mapping[str, Any], now: float) -> Installation | 
     )
 
 
-def _part(answer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = answer.get(name)
-    return value if isinstance(value, dict) else {}
-
-
 def _bot_url(answer: Mapping[str, Any]) -> str:
     """Return the address that opens the bot's direct messages."""
-    app, team = str(answer.get("app_id") or ""), str(_part(answer, "team").get("id") or "")
+    app, team = str(answer.get("app_id") or ""), str(object_in(answer, "team").get("id") or "")
     return f"https://slack.com/app_redirect?app={quote(app)}&team={quote(team)}" if app and team else ""
 
 

@@ -75,7 +75,15 @@ from bot.platforms.slack.responders import (
     text_message,
 )
 from bot.platforms.slack.users import UserDirectory, resolve_mentions, resolve_reply_mentions
-from bot.platforms.slack.web_api import PLATFORM, ChannelRef, WebApi, conversation, direct_channel, is_member
+from bot.platforms.slack.web_api import (
+    PLATFORM,
+    ChannelRef,
+    WebApi,
+    conversation,
+    direct_channel,
+    is_member,
+    object_in,
+)
 from bot.rendering.text_safety import single_line
 
 log = logging.getLogger(__name__)
@@ -127,7 +135,7 @@ def read_press(body: Mapping[str, Any]) -> ActionPayload | None:
     action_id = str(element.get("action_id") or "")
     if action_id.startswith(LINK_PRESSED) or not action_id.startswith(f"{PREFIX}."):
         return None
-    view, ref = _dict(body, "view"), _ref(body)
+    view, ref = object_in(body, "view"), _ref(body)
     target = ResponseTarget.parse(str(view.get("private_metadata") or "")) if view else None
     if target is not None:
         # A modal remembers where it was opened; the user is the one that Slack says.
@@ -153,11 +161,11 @@ def read_slash(body: Mapping[str, Any]) -> tuple[tuple[str, ...], ResponseTarget
 
 def user_of(body: Mapping[str, Any]) -> str:
     """Return the id of the user."""
-    return str(_dict(body, "user").get("id") or body.get("user_id") or "")
+    return str(object_in(body, "user").get("id") or body.get("user_id") or "")
 
 
 def _ref(body: Mapping[str, Any]) -> ChannelRef:
-    container, message, channel = _dict(body, "container"), _dict(body, "message"), _dict(body, "channel")
+    container, message, channel = object_in(body, "container"), object_in(body, "message"), object_in(body, "channel")
     thread = container.get("thread_ts") or message.get("thread_ts")
     if not (thread or container.get("is_ephemeral")):
         thread = message.get("ts") or container.get("message_ts")
@@ -167,17 +175,12 @@ def _ref(body: Mapping[str, Any]) -> ChannelRef:
 
 def _is_private(body: Mapping[str, Any]) -> bool:
     """Return True if the message with the button is visible to this user only; other messages are not replaced."""
-    return bool(_dict(body, "container").get("is_ephemeral")) or _ref(body).direct
+    return bool(object_in(body, "container").get("is_ephemeral")) or _ref(body).direct
 
 
 def _value(action: Mapping[str, Any]) -> str:
-    chosen = _dict(action, "selected_option")
+    chosen = object_in(action, "selected_option")
     return str(chosen.get("value") or action.get("value") or "")
-
-
-def _dict(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = body.get(name)
-    return value if isinstance(value, dict) else {}
 
 
 class SlackInteractions:
@@ -217,7 +220,7 @@ class SlackInteractions:
 
     async def on_submission(self, body: Mapping[str, Any]) -> Answer:
         """Return the response to a submitted modal."""
-        view = _dict(body, "view")
+        view = object_in(body, "view")
         if view.get("callback_id") == ASK:
             return self._on_question(view, user_of(body))
         if (submitted := read_submission(view)) is None:
@@ -254,7 +257,7 @@ class SlackInteractions:
 
     def on_shortcut(self, body: Mapping[str, Any]) -> None:
         """Handle the shortcut on a message: open the modal for a question about it."""
-        message, channel = _dict(body, "message"), _dict(body, "channel")
+        message, channel = object_in(body, "message"), object_in(body, "channel")
         if body.get("callback_id") != ASK or not message.get("ts"):
             return
         thread = str(message.get("thread_ts") or message["ts"])
@@ -520,7 +523,7 @@ class SlackQuestion:
         self._platform = platform
         self._ref = ref
         self._about = about
-        field = _dict(_dict(_dict(_dict(view, "state"), "values"), QUESTION), QUESTION)
+        field = object_in(object_in(object_in(object_in(view, "state"), "values"), QUESTION), QUESTION)
         self.is_answered_directly = False
         self.id = f"window:{view.get('id')}"
         self.text = str(field.get("value") or "").strip()

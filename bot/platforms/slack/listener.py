@@ -15,7 +15,7 @@ import asyncio
 import functools
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import time
@@ -52,12 +52,15 @@ from bot.platforms.slack.messages import (
 )
 from bot.platforms.slack.web_api import (
     LOCKED_OUT,
+    NO_TEAM_ACCESS,
     PLATFORM,
     ChannelRef,
     Identity,
     SlackWebApiError,
     WebApi,
     library_log,
+    object_in,
+    objects_in,
 )
 from bot.platforms.slack.workspaces import INSTALL_AGAIN, SlackWorkspace, SlackWorkspaces, retry_until_stored
 from bot.ports import Commands, EngineApi
@@ -119,11 +122,9 @@ class SlackMissedMessages:
         oldest = f"{since.timestamp():.6f}"
         answer = await self._api.read(method, channel=channel, oldest=oldest, limit=MOST_MESSAGES, **arguments)
         identity = await self._api.identity()
-        raw = answer.get("messages")
         parsed = [
             parse_message({"type": "message", **message, "channel": channel, **_channel_type(channel)}, identity)
-            for message in (raw if isinstance(raw, list) else ())
-            if isinstance(message, dict)
+            for message in objects_in(answer, "messages")
         ]
         return sorted((message for message in parsed if message is not None), key=lambda message: message.sent_at)
 
@@ -314,16 +315,17 @@ class RevocationWatcher:
 
     def event(self, event: Mapping[str, Any]) -> None:
         """Handle an event other than a message."""
-        match event.get("type"):
-            case "app_uninstalled" | "tokens_revoked":
-                self._suspected.set()
-            case _:
-                return
+        if event.get("type") in ("app_uninstalled", "tokens_revoked"):
+            self.suspect()
 
     def note_error(self, error: Exception) -> None:
         """Check the token after an error, because Slack may not have reported its revocation."""
-        if isinstance(error, SlackWebApiError) and error.code in LOCKED_OUT:
-            self._suspected.set()
+        if isinstance(error, SlackWebApiError) and error.code in (*LOCKED_OUT, NO_TEAM_ACCESS):
+            self.suspect()
+
+    def suspect(self) -> None:
+        """Check the token."""
+        self._suspected.set()
 
     async def wait_revoked(self) -> None:
         """Wait until the token is revoked. Never returns; raises DeliveryFailed then."""
@@ -331,7 +333,7 @@ class RevocationWatcher:
             await self._suspected.wait()
             self._suspected.clear()
             try:
-                await retry_until_available(functools.partial(self._api.edit, "auth.test"), "Slack")
+                await retry_until_available(self._api.check_access, "Slack")
             except DeliveryFailed as failure:
                 raise DeliveryFailed(
                     gettext_lazy(
@@ -360,24 +362,19 @@ class ReceivedIds:
         """Read the ids of a request, some of which Bolt has found. The one of an installation goes first: in a shared
         channel, others name the workspace of the sender.
         """
-        authorizations = body.get("authorizations")
-        entries = authorizations if isinstance(authorizations, list) else []
-        authorized = [entry.get("team_id") for entry in entries if isinstance(entry, dict)]
+        authorized = [entry.get("team_id") for entry in objects_in(body, "authorizations")]
         organization = str(context.get("enterprise_id") or "") if context.get("is_enterprise_install") else ""
         # A message with buttons is the bot's: its workspace is that of the installation, whoever presses one.
-        pressed = _dict_of(body, "message").get("team") if body.get("type") == "block_actions" else None
+        pressed = object_in(body, "message").get("team") if body.get("type") == "block_actions" else None
         received = body.get("context_team_id") if organization else None
         # Without a workspace in an interaction there is one of the message or of the user.
-        parts = [_dict_of(body, part).get(name) for part in ("message", "view", "user") for name in ("team", "team_id")]
+        parts = [
+            object_in(body, part).get(name) for part in ("message", "view", "user") for name in ("team", "team_id")
+        ]
         candidates = (pressed, context.get("team_id"), *authorized, received, body.get("team_id"), *parts)
         # In an organization, an authorization may name the organization in place of a workspace.
         teams = dict.fromkeys(str(team) for team in candidates if team and team != organization)
         return cls(tuple(teams), organization)
-
-
-def _dict_of(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = body.get(name)
-    return value if isinstance(value, dict) else {}
 
 
 class WorkspaceReceiver:
@@ -488,6 +485,12 @@ class WorkspaceReceivers:
         # An interaction of a user of another workspace, in a shared channel, may name that workspace alone.
         return await self.of(own)
 
+    def suspect_revoked(self, teams: Collection[str]) -> None:
+        """Check the access to workspaces that the token of their organization may have lost."""
+        for receiver in self._receivers.values():
+            if receiver.identity.team in teams:
+                receiver.access.suspect()
+
     def mentioned(self, text: str) -> Sequence[WorkspaceReceiver]:
         """Return the receivers whose bot is mentioned."""
         people = mentioned_people(text)
@@ -551,7 +554,11 @@ class WorkspaceReceivers:
         """
         installed = self._workspaces.installed
         rejection = error if isinstance(error, SlackWebApiError) else error.__cause__
-        if installed is None or not isinstance(rejection, SlackWebApiError) or rejection.code not in REMOVED:
+        if installed is None or not isinstance(rejection, SlackWebApiError):
+            return
+        if rejection.code == NO_TEAM_ACCESS:
+            installed.remove_from_organization(workspace, (await workspace.api.identity()).team)
+        if rejection.code not in REMOVED:
             return
         if workspace.installation:
             await retry_until_stored(functools.partial(installed.remove, workspace.installation))
@@ -676,8 +683,7 @@ def _bolt_app(receivers: WorkspaceReceivers) -> AsyncApp:
     async def find_receiver(
         body: dict[str, Any], context: AsyncBoltContext, next_: Callable[[], Awaitable[None]]
     ) -> BoltResponse | None:
-        event = body.get("event")
-        is_message = isinstance(event, dict) and event.get("type") in _MESSAGES
+        is_message = object_in(body, "event").get("type") in _MESSAGES
         if body.get("type") != "url_verification":
             receiver = await receivers.find(ReceivedIds.read(body, context), is_message=is_message)
             if receiver is None:
@@ -740,10 +746,13 @@ class _Dispatcher:
         app.error(self._handle_failure)
 
     async def _event(self, body: dict[str, Any], context: AsyncBoltContext) -> None:
-        receiver, event = _receiver_of(context), body.get("event")
+        receiver, event = _receiver_of(context), object_in(body, "event")
         await receiver.handlers.event(body)
+        if event.get("type") == "team_access_revoked":
+            teams = event.get("team_ids")
+            self._receivers.suspect_revoked(teams if isinstance(teams, list) else ())
         # Slack sends one event to an app that is in both workspaces of a shared channel.
-        if body.get("is_ext_shared_channel") and isinstance(event, dict) and event.get("type") in _MESSAGES:
+        if body.get("is_ext_shared_channel") and event.get("type") in _MESSAGES:
             for other in self._receivers.mentioned(str(event.get("text") or "")):
                 if other is not receiver:
                     await other.handlers.event(body)
@@ -794,8 +803,8 @@ class _Handlers:
 
     async def event(self, body: dict[str, Any]) -> None:
         """Handle an event. Raises CountersignError if it has to come again."""
-        event = body.get("event")
-        if isinstance(event, dict) and event.get("type") not in _MESSAGES:
+        event = object_in(body, "event")
+        if event.get("type") not in _MESSAGES:
             self._access.event(event)
             self._people.on_event(event)
             self.interactions.on_event(event)

@@ -30,7 +30,16 @@ from bot.platforms.slack.blocks import CommandReply, fallback, fallback_text
 from bot.platforms.slack.message_blocks import message_blocks
 from bot.platforms.slack.responders import send_ephemeral, text_message
 from bot.platforms.slack.users import UserDirectory
-from bot.platforms.slack.web_api import ChannelRef, Identity, MessageRef, WebApi, conversation, message_keys
+from bot.platforms.slack.web_api import (
+    ChannelRef,
+    Identity,
+    MessageRef,
+    WebApi,
+    conversation,
+    message_keys,
+    object_in,
+    objects_in,
+)
 from bot.ports.platform import PostedText
 from bot.rendering.text_safety import single_line
 
@@ -124,22 +133,20 @@ class SlackMessage(IncomingMessage):
 
 def parse_event(body: Mapping[str, Any], identity: Identity) -> SlackMessage | None:
     """Parse an event in the workspace of `identity`. Return None if it is no user's message."""
-    event = body.get("event")
-    if not isinstance(event, dict) or event.get("edited"):
-        return None
-    return parse_message(event, identity)
+    event = object_in(body, "event")
+    return None if event.get("edited") else parse_message(event, identity)
 
 
 def parse_edit(body: Mapping[str, Any], identity: Identity) -> SlackMessage | None:
     """Parse the event of an edited message. Return None unless its author has changed the text."""
-    event = body.get("event")
-    if not isinstance(event, dict) or event.get("subtype") != "message_changed":
+    event = object_in(body, "event")
+    if event.get("subtype") != "message_changed":
         return None
-    message, previous = event.get("message"), event.get("previous_message")
-    edited = message.get("edited") if isinstance(message, dict) else None
-    if not isinstance(message, dict) or not isinstance(edited, dict) or edited.get("user") != message.get("user"):
+    message, previous = object_in(event, "message"), object_in(event, "previous_message")
+    edited = object_in(message, "edited")
+    if not edited or edited.get("user") != message.get("user"):
         return None
-    if isinstance(previous, dict) and previous.get("text") == message.get("text"):
+    if previous and previous.get("text") == message.get("text"):
         return None
     where = {name: event.get(name) for name in ("channel", "channel_type")}
     parsed = parse_message({**message, **where, "type": "message"}, identity)
@@ -203,32 +210,30 @@ async def read_thread(
     are given, without the bot's own unless `with_own` is True. `may_read` is asked before each call. Raises
     DeliveryFailed.
     """
-    lines: list[ThreadMessage] = []
-    cursor: str | None = None
-    for _ in range(MOST_PAGES):
+
+    def take_share() -> None:
         if not may_read():
             raise DeliveryFailed("This user's share of conversations.replies is used up.")
-        answer = await api.read(
-            "conversations.replies",
-            channel=ref.channel,
-            ts=ref.thread,
-            latest=before or None,
-            oldest=oldest or None,
-            limit=PAGE,
-            cursor=cursor,
-        )
-        messages = answer.get("messages")
+
+    lines: list[ThreadMessage] = []
+    pages = api.pages(
+        "conversations.replies",
+        "messages",
+        most=MOST_PAGES,
+        before=take_share,
+        channel=ref.channel,
+        ts=ref.thread,
+        latest=before or None,
+        oldest=oldest or None,
+        limit=PAGE,
+    )
+    async for page in pages:
         lines += [
             line
-            for message in (messages if isinstance(messages, list) else ())
-            if isinstance(message, dict)
-            and (line := _thread_message(message, identity, with_own=with_own))
+            for message in page
+            if (line := _thread_message(message, identity, with_own=with_own))
             and (not before or _number(line.id) < _number(before))
         ]
-        metadata = answer.get("response_metadata")
-        cursor = str(metadata.get("next_cursor") or "") if isinstance(metadata, dict) else ""
-        if not cursor:
-            break
     return tuple(lines)
 
 
@@ -261,12 +266,7 @@ def _begin_of_latest(posted: Mapping[str, MessageRefs]) -> str:
 
 def _own_message(message: Mapping[str, Any]) -> ThreadMessage:
     """Return a message of the bot without the small lines about tools and notices."""
-    blocks = message.get("blocks")
-    texts = [
-        block
-        for block in (blocks if isinstance(blocks, list) else ())
-        if isinstance(block, dict) and block.get("type") != "context"
-    ]
+    texts = [block for block in objects_in(message, "blocks") if block.get("type") != "context"]
     text = fallback_text(texts) if texts else html.unescape(str(message.get("text") or ""))
     return ThreadMessage(str(message.get("ts") or ""), str(message.get("user") or ""), "", text, own=True)
 
@@ -277,23 +277,18 @@ def _thread_message(message: Mapping[str, Any], identity: Identity, *, with_own:
         return None
     if user == identity.user or (bot and bot == identity.bot):
         return _own_message(message) if with_own else None
-    profile = message.get("bot_profile")
-    bot_name = profile.get("name") if isinstance(profile, dict) else ""
-    files = message.get("files")
-    names = (
-        [str(file.get("name") or "file") for file in files if isinstance(file, dict)] if isinstance(files, list) else []
-    )
+    names = [str(file.get("name") or "file") for file in objects_in(message, "files")]
     text = str(message.get("text") or "") or _fallback(message)
     if not (text or names):
         return None
+    bot_name = object_in(message, "bot_profile").get("name")
     name = str(message.get("username") or bot_name or "a bot") if bot else ""
     return ThreadMessage(str(message.get("ts") or ""), user, name, text, tuple(names))
 
 
 def _fallback(message: Mapping[str, Any]) -> str:
     """Return the text of a bot's message that consists of attachments only."""
-    attached = message.get("attachments")
-    parts = [part for part in attached if isinstance(part, dict)] if isinstance(attached, list) else []
+    parts = objects_in(message, "attachments")
     return "\n".join(str(part.get("fallback") or part.get("text") or "") for part in parts).strip()
 
 
@@ -358,8 +353,7 @@ class NameResolver:
             return
         if len(self._channels) >= MOST_CHANNELS:
             self._channels.clear()
-        info = answer.get("channel")
-        self._channels[channel] = single_line(str(info.get("name") or ""), 80) if isinstance(info, dict) else ""
+        self._channels[channel] = single_line(str(object_in(answer, "channel").get("name") or ""), 80)
 
 
 class SlackMessagePlatform:
@@ -459,9 +453,7 @@ class PerUserRate:
 
 def _attachments(event: Mapping[str, Any], team: str) -> tuple[Attachment, ...]:
     """Return the readable files of a message. Their ids name the workspace: Slack's are unique in it only."""
-    files = event.get("files")
-    files = [file for file in files if isinstance(file, dict)] if isinstance(files, list) else []
-    readable = [file for file in files if file.get("id") and file.get("mode") != "tombstone"]
+    readable = [file for file in objects_in(event, "files") if file.get("id") and file.get("mode") != "tombstone"]
     return tuple(_attachment(file, team) for file in readable[:MOST_FILES])
 
 

@@ -15,7 +15,13 @@ import json
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import (
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from time import monotonic
@@ -29,7 +35,14 @@ from bot.errors import DeliveryFailed
 from bot.i18n import _, gettext_lazy
 from bot.platforms.slack.blocks import TASK_TEXT, OutgoingMessage
 from bot.platforms.slack.message_blocks import ANSWER_LIMITS
-from bot.platforms.slack.web_api import MessageRef, SlackConnectionError, SlackWebApiError, WebApi
+from bot.platforms.slack.web_api import (
+    MessageRef,
+    SlackConnectionError,
+    SlackWebApiError,
+    WebApi,
+    object_in,
+    objects_in,
+)
 from bot.rendering.approval_card import call_title
 from bot.rendering.markdown import sanitize, sanitize_partial, text_weight
 from bot.rendering.text_safety import ELLIPSIS, single_line
@@ -160,42 +173,38 @@ class SlackMessages:
                 raise
 
     async def _find_in_thread(self, conversation: ConversationKey, key: tuple[str, str]) -> str:
-        cursor: str | None = None
-        for _page in range(MOST_PAGES):
-            answer = await self._api.read(
-                "conversations.replies",
-                channel=conversation.channel,
-                ts=conversation.thread,
-                include_all_metadata="true",
-                limit=LATEST,
-                cursor=cursor,
-            )
-            if ref := await self._with_metadata(answer, conversation.channel, key):
-                return ref
-            metadata = answer.get("response_metadata")
-            cursor = str(metadata.get("next_cursor") or "") if isinstance(metadata, dict) else ""
-            if not cursor:
-                break
+        pages = self._api.pages(
+            "conversations.replies",
+            "messages",
+            most=MOST_PAGES,
+            channel=conversation.channel,
+            ts=conversation.thread,
+            include_all_metadata="true",
+            limit=LATEST,
+        )
+        async with aclosing(pages):
+            async for messages in pages:
+                if ref := await self._with_metadata(messages, conversation.channel, key):
+                    return ref
         return ""
 
     async def _find_in_channel(self, channel: str, key: tuple[str, str]) -> str:
         answer = await self._api.read(
             "conversations.history", channel=channel, include_all_metadata="true", limit=LATEST
         )
-        return await self._with_metadata(answer, channel, key)
+        return await self._with_metadata(objects_in(answer, "messages"), channel, key)
 
-    async def _with_metadata(self, answer: Mapping[str, Any], channel: str, key: tuple[str, str]) -> str:
-        identity, messages = await self._api.identity(), answer.get("messages")
-        for message in messages if isinstance(messages, list) else ():
-            if isinstance(message, dict) and message.get("user") == identity.user and _carries(message, key):
+    async def _with_metadata(self, messages: Sequence[Mapping[str, Any]], channel: str, key: tuple[str, str]) -> str:
+        identity = await self._api.identity()
+        for message in messages:
+            if message.get("user") == identity.user and _carries(message, key):
                 return str(MessageRef(channel, str(message.get("ts", ""))))
         return ""
 
 
 def _carries(message: Mapping[str, Any], key: tuple[str, str]) -> bool:
-    metadata = message.get("metadata")
-    payload = metadata.get("event_payload") if isinstance(metadata, dict) else None
-    return isinstance(payload, dict) and (payload.get("turn"), payload.get("slot")) == key
+    payload = object_in(object_in(message, "metadata"), "event_payload")
+    return (payload.get("turn"), payload.get("slot")) == key
 
 
 def _text(message: OutgoingMessage) -> str:

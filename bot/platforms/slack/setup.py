@@ -14,7 +14,7 @@ from bot.chat.home_message import first_message
 from bot.errors import NotFound
 from bot.platforms.slack.message_blocks import outgoing_message
 from bot.platforms.slack.sending import SlackMessages
-from bot.platforms.slack.web_api import SlackWebApiError, WebApi, conversation
+from bot.platforms.slack.web_api import SlackWebApiError, WebApi, conversation, object_in, objects_in
 
 PAGE_SIZE = 200
 MAX_PAGES = 20
@@ -49,10 +49,10 @@ async def find_app_id(api: WebApi) -> str:
     """Return the id of the app that a bot token belongs to; empty if Slack does not say."""
     identity = await api.identity()
     try:
-        bot = (await api.read("bots.info", bot=identity.bot)).get("bot")
+        answer = await api.read("bots.info", bot=identity.bot)
     except SlackWebApiError:
         return ""
-    return str(bot.get("app_id") or "") if isinstance(bot, dict) else ""
+    return str(object_in(answer, "bot").get("app_id") or "")
 
 
 async def find_users(api: WebApi, text: str) -> Sequence[User]:
@@ -67,7 +67,7 @@ async def find_users(api: WebApi, text: str) -> Sequence[User]:
     wanted = word.casefold()
     return [
         _read_user(account)
-        async for account in _pages(api, "users.list", "members")
+        async for account in _entries(api, "users.list", "members")
         if not account.get("deleted") and not account.get("is_bot") and wanted in _names(account)
     ]
 
@@ -75,8 +75,7 @@ async def find_users(api: WebApi, text: str) -> Sequence[User]:
 async def find_group(api: WebApi, handle: str) -> str:
     """Return the id of a user group by its handle or id; empty if there is none. Raises DeliveryFailed."""
     word = handle.strip().lstrip("@").casefold()
-    groups = (await api.read("usergroups.list")).get("usergroups")
-    for group in groups if isinstance(groups, list) else ():
+    for group in objects_in(await api.read("usergroups.list"), "usergroups"):
         if word in (str(group.get("handle", "")).casefold(), str(group.get("id", "")).casefold()):
             return str(group["id"])
     return ""
@@ -89,7 +88,7 @@ async def list_joined_channels(api: WebApi) -> Sequence[Channel]:
     kinds = ",".join(kind for kind, scope in wanted if scope in scopes or not scopes)
     if not kinds:
         return []
-    pages = _pages(api, "users.conversations", "channels", types=kinds, exclude_archived="true")
+    pages = _entries(api, "users.conversations", "channels", types=kinds, exclude_archived="true")
     return [replace(_read_channel(channel), member=True) async for channel in pages]
 
 
@@ -110,7 +109,9 @@ async def find_channel(api: WebApi, text: str) -> Channel | None:
     joined = next((channel for channel in await list_joined_channels(api) if channel.name.casefold() == name), None)
     if joined is not None:
         return joined
-    async for channel in _pages(api, "conversations.list", "channels", types="public_channel", exclude_archived="true"):
+    async for channel in _entries(
+        api, "conversations.list", "channels", types="public_channel", exclude_archived="true"
+    ):
         if str(channel.get("name", "")).casefold() == name:
             return _read_channel(channel)
     return None
@@ -137,18 +138,10 @@ async def post_first_message(api: WebApi, channel: str, *, commands: bool) -> st
     return await SlackMessages(api).create(owner, replace(message, place=channel), "")
 
 
-async def _pages(api: WebApi, method: str, key: str, **arguments: Any) -> AsyncIterator[Mapping[str, Any]]:
-    cursor: str | None = None
-    for _page in range(MAX_PAGES):
-        response = await api.read(method, limit=PAGE_SIZE, cursor=cursor, **arguments)
-        entries = response.get(key)
-        for entry in entries if isinstance(entries, list) else ():
-            if isinstance(entry, dict):
-                yield entry
-        metadata = response.get("response_metadata")
-        cursor = str(metadata.get("next_cursor") or "") if isinstance(metadata, dict) else ""
-        if not cursor:
-            return
+async def _entries(api: WebApi, method: str, key: str, **arguments: Any) -> AsyncIterator[Mapping[str, Any]]:
+    async for page in api.pages(method, key, most=MAX_PAGES, limit=PAGE_SIZE, **arguments):
+        for entry in page:
+            yield entry
 
 
 def _read_channel(channel: Mapping[str, Any]) -> Channel:
@@ -175,8 +168,6 @@ def _read_user(account: Mapping[str, Any]) -> User:
 
 
 def _names(account: Mapping[str, Any]) -> frozenset[str]:
-    profile = account.get("profile")
-    names = [account.get("name"), account.get("real_name")]
-    if isinstance(profile, dict):
-        names += [profile.get("display_name"), profile.get("real_name")]
+    profile = object_in(account, "profile")
+    names = (account.get("name"), account.get("real_name"), profile.get("display_name"), profile.get("real_name"))
     return frozenset(str(name).casefold() for name in names if name)

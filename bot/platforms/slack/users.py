@@ -25,7 +25,14 @@ from bot.domain.commands import Reply
 from bot.domain.conversations import Member
 from bot.domain.locales import UNKNOWN, Locale, language_tag, time_zone_name
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.web_api import PLATFORM, Identity, SlackWebApiError, WebApi
+from bot.platforms.slack.web_api import (
+    PLATFORM,
+    Identity,
+    SlackWebApiError,
+    WebApi,
+    object_in,
+    objects_in,
+)
 from bot.ports.platform import DirectoryEntry
 from bot.rendering.text_safety import single_line
 
@@ -181,8 +188,7 @@ class UserDirectory:
             if error.code not in _UNKNOWN:
                 raise
             return Person(user, user, external=True)
-        account = answer.get("user")
-        return _read_person(user, account if isinstance(account, dict) else {}, identity)
+        return _read_person(user, object_in(answer, "user"), identity)
 
 
 def _qualifiers(identity: Identity) -> tuple[str, ...]:
@@ -228,8 +234,7 @@ def _member(person: Person, groups: Mapping[str, Group], identity: Identity) -> 
 
 
 def _read_person(user: str, found: Mapping[str, Any], identity: Identity) -> Person:
-    profile = found.get("profile")
-    profile = profile if isinstance(profile, dict) else {}
+    profile = object_in(found, "profile")
     names = (profile.get("display_name"), profile.get("real_name"), found.get("real_name"), found.get("name"), user)
     return Person(
         id=user,
@@ -247,16 +252,14 @@ def _is_ours(found: Mapping[str, Any], identity: Identity) -> bool:
     """Return True if the user belongs to this workspace, or to its Grid organization."""
     if found.get("team_id") == identity.team:
         return True
-    grid = found.get("enterprise_user")
-    teams = grid.get("teams") if isinstance(grid, dict) else None
+    teams = object_in(found, "enterprise_user").get("teams")
     return isinstance(teams, list) and identity.team in teams
 
 
 def _groups(answer: Mapping[str, Any]) -> Mapping[str, Group]:
-    listed = answer.get("usergroups")
     groups: dict[str, Group] = {}
-    for group in listed if isinstance(listed, list) else ():
-        if isinstance(group, dict) and group.get("id"):
+    for group in objects_in(answer, "usergroups"):
+        if group.get("id"):
             users = group.get("users")
             members = map(str, users if isinstance(users, list) and not group.get("date_delete") else ())
             groups[str(group["id"])] = Group(str(group.get("handle") or ""), frozenset(members))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -59,6 +59,8 @@ REFUSED_SECONDS = 3600.0
 REINSTALL = gettext_lazy("install the app again and set the new SLACK_BOT_TOKEN")
 INVITE = gettext_lazy("invite the bot to the channel (/invite)")
 ASK_AN_ADMIN = gettext_lazy("ask an administrator of the workspace")
+NO_TEAM_ACCESS = "team_access_not_granted"
+"""Code for a workspace that the token of an organization is not for."""
 _FOR_GOOD: Mapping[str, tuple[str, str]] = {
     "invalid_auth": (gettext_lazy("Slack does not know the token."), REINSTALL),
     "not_authed": (gettext_lazy("Slack was asked without a token."), gettext_lazy("set SLACK_BOT_TOKEN")),
@@ -87,7 +89,7 @@ _FOR_GOOD: Mapping[str, tuple[str, str]] = {
     "restricted_action_non_threadable_channel": (gettext_lazy("That channel has no threads."), ASK_AN_ADMIN),
     "ekm_access_denied": (gettext_lazy("The workspace's administrators have suspended posting."), ASK_AN_ADMIN),
     "access_denied": (gettext_lazy("The workspace denies the bot access."), ASK_AN_ADMIN),
-    "team_access_not_granted": (gettext_lazy("The app is not installed in that workspace."), ASK_AN_ADMIN),
+    NO_TEAM_ACCESS: (gettext_lazy("The app is not installed in that workspace."), ASK_AN_ADMIN),
     "org_login_required": (gettext_lazy("The workspace is being moved."), ASK_AN_ADMIN),
     "no_permission": (gettext_lazy("The bot may not do that there."), ASK_AN_ADMIN),
     "messages_tab_disabled": (
@@ -115,6 +117,7 @@ LOCKED_OUT = frozenset(
     {"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "org_login_required"}
 )
 """Codes for a token that Slack rejects for all requests."""
+TEAMS_A_PAGE, MOST_TEAM_PAGES = 1_000, 20
 NEED_TEAM = frozenset({"usergroups.list"})
 """Methods that need the workspace beside a token for a whole organization."""
 API_URL = "https://slack.com/api/"
@@ -355,6 +358,19 @@ class WebApi(HttpSession):
             )
         return self._clients[patient]
 
+    async def teams(self) -> frozenset[str]:
+        """Return the ids of the workspaces that the token of an organization is for. Raises DeliveryFailed."""
+        pages = self.pages("auth.teams.list", "teams", most=MOST_TEAM_PAGES, limit=TEAMS_A_PAGE)
+        return frozenset([str(team.get("id") or "") async for page in pages for team in page])
+
+    async def check_access(self) -> None:
+        """Raise DeliveryFailed, permanent if Slack rejects the token, or if the token of an organization is not for
+        the workspace any more.
+        """
+        await self.edit("auth.test")
+        if self._team.startswith("T") and self._team not in await self.teams():
+            raise api_error("auth.teams.list", {"error": NO_TEAM_ACCESS})
+
     async def identity(self) -> Identity:
         """Return the owner of the token, requested once. Raises DeliveryFailed."""
         async with self._asking:
@@ -375,6 +391,21 @@ class WebApi(HttpSession):
         """Call a reading method. Raises DeliveryFailed."""
         given = {name: value for name, value in arguments.items() if value is not None}
         return (await self._call(method, given, verb="GET", patient=True))[0]
+
+    async def pages(
+        self, method: str, key: str, *, most: int, before: Callable[[], None] = lambda: None, **arguments: Any
+    ) -> AsyncGenerator[list[dict[str, Any]], None]:
+        """Yield the objects under `key` in the answers of a reading method, one list for each of at most `most`
+        answers. `before` is called before each request. Raises DeliveryFailed.
+        """
+        cursor: str | None = None
+        for _page in range(most):
+            before()
+            answer = await self.read(method, cursor=cursor, **arguments)
+            yield objects_in(answer, key)
+            cursor = str(object_in(answer, "response_metadata").get("next_cursor") or "")
+            if not cursor:
+                return
 
     async def edit(self, method: str, **arguments: Any) -> Mapping[str, Any]:
         """Call a method that is safe to repeat. Raises DeliveryFailed."""
@@ -402,8 +433,8 @@ class WebApi(HttpSession):
                 )
             return answer.data if isinstance(answer.data, dict) else {}
 
-        file = (await self._send_within_limits("files.completeUploadExternal", channel, share)).get("file")
-        return str(file.get("id") or "") if isinstance(file, dict) else ""
+        file = object_in(await self._send_within_limits("files.completeUploadExternal", channel, share), "file")
+        return str(file.get("id") or "")
 
     async def with_token(self, token: str, method: str) -> Mapping[str, Any]:
         """Call a method with another token than the bot's. Raises DeliveryFailed."""
@@ -474,10 +505,22 @@ async def fetch_file(api: WebApi, attachment: Attachment) -> bytes:
         if error.code in ("file_not_found", "file_deleted"):
             raise NotFound(gettext_lazy("{file} is gone.", file=file_name(attachment))) from error
         raise
-    file = answer.get("file")
-    url = str(file.get("url_private_download") or file.get("url_private") or "") if isinstance(file, dict) else ""
+    file = object_in(answer, "file")
+    url = str(file.get("url_private_download") or file.get("url_private") or "")
     source = FileSource("Slack", _FILE_HOSTS, api.url, api.bearer, gettext_lazy("add the scope files:read"))
     return await download(api.session, url, attachment, source)
+
+
+def object_in(answer: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return the object under a key of an answer; an empty one for anything else."""
+    value = answer.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def objects_in(answer: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """Return the objects in the list under a key of an answer; empty for anything else."""
+    values = answer.get(key)
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 def _code_of(error: Exception) -> str:
@@ -590,15 +633,14 @@ async def is_member(api: WebApi, ref: ChannelRef) -> bool:
         if not error.permanent:
             raise
         return False
-    channel = answer.get("channel")
-    return isinstance(channel, dict) and bool(channel.get("is_member") or channel.get("is_im"))
+    channel = object_in(answer, "channel")
+    return bool(channel.get("is_member") or channel.get("is_im"))
 
 
 async def direct_channel(api: WebApi, user: str) -> str:
     """Return the direct conversation with a user. Raises DeliveryFailed."""
     answer = await api.edit("conversations.open", users=user)
-    channel = answer.get("channel")
-    channel_id = str(channel.get("id") or "") if isinstance(channel, dict) else ""
+    channel_id = str(object_in(answer, "channel").get("id") or "")
     if not channel_id:
         raise DeliveryFailed(gettext_lazy("Slack opened no direct conversation with that person."), permanent=True)
     return channel_id

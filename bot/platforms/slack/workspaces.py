@@ -37,7 +37,6 @@ RENEW_AGAIN_SECONDS = 60.0
 """Seconds until a token is renewed again for which that failed."""
 LIST_AGAIN_SECONDS = 60.0
 """Seconds until the workspaces of an organization are listed again for one that was not among them."""
-MOST_PAGES = 20
 NOT_INSTALLED = gettext_lazy("The app is not installed in that Slack workspace.")
 NOT_USABLE = gettext_lazy("The app cannot be used in that Slack workspace now.")
 SEE_DOCTOR = gettext_lazy("run `countersign doctor`, which says why")
@@ -70,6 +69,8 @@ class _Installed:
     installation: Installation
     workspaces: dict[str, SlackWorkspace] = field(default_factory=dict)
     listed_at: float = float("-inf")
+    listed: frozenset[str] | None = None
+    """Ids of the workspaces of an organization as Slack listed them; None if it did not."""
 
 
 class InstalledWorkspaces:
@@ -127,10 +128,11 @@ class InstalledWorkspaces:
         return workspace
 
     def is_removed(self, team: str) -> bool:
-        """Return True if the app is certainly not installed in a workspace: its row says so, or there is none. The
-        workspaces of an organization may be unknown for now.
+        """Return True if the app is certainly not installed in a workspace: its row says so, or there is none, and no
+        organization may have it.
         """
-        if any(installed.installation.is_organization for installed in self._installed.values()):
+        organizations = [installed for installed in self._installed.values() if installed.installation.is_organization]
+        if any(installed.listed is None or team in installed.listed for installed in organizations):
             return False
         return team not in self._versions or team in self._removed
 
@@ -154,6 +156,15 @@ class InstalledWorkspaces:
         if installed is not None and await self._store.remove(installed.installation):
             log.warning("the app was removed from Slack workspace %s", _label(installed.installation))
         await self.refresh()
+
+    def remove_from_organization(self, workspace: SlackWorkspace, team: str) -> None:
+        """Serve one workspace of an organization no more, whose token is for it no more."""
+        installed = self._installed.get(workspace.installation)
+        if installed is None or installed.workspaces.pop(team, None) is None:
+            return
+        installed.listed = None if installed.listed is None else installed.listed - {team}
+        log.warning("the app was removed from Slack workspace %s of %s", team, _label(installed.installation))
+        self.changed.set()
 
     def find_known(self, team: str, organization: str = "") -> SlackWorkspace | None:
         """Return a workspace by its id without reading rows: that of its own installation, or of its organization's."""
@@ -220,23 +231,15 @@ class InstalledWorkspaces:
 
     async def _list_workspaces(self, installed: _Installed) -> None:
         """Add the workspaces of an organization that Slack lists. Without an answer they are added by their events."""
-        installed.listed_at = monotonic()
+        installed.listed_at, installed.listed = monotonic(), None
         api = self._open_workspace(installed.installation, "", _same_token).api
-        cursor: str | None = None
-        for _ in range(MOST_PAGES):
-            try:
-                answer = await api.read("auth.teams.list", cursor=cursor, limit=100)
-            except DeliveryFailed as error:
-                log.warning("workspaces of %s not listed: %s", _label(installed.installation), error)
-                return
-            teams = answer.get("teams")
-            for team in teams if isinstance(teams, list) else ():
-                if isinstance(team, dict) and team.get("id"):
-                    self._workspace_of(installed, str(team["id"]))
-            metadata = answer.get("response_metadata")
-            cursor = str(metadata.get("next_cursor") or "") if isinstance(metadata, dict) else ""
-            if not cursor:
-                return
+        try:
+            installed.listed = await api.teams()
+        except DeliveryFailed as error:
+            log.warning("workspaces of %s not listed: %s", _label(installed.installation), error)
+            return
+        for team in installed.listed:
+            self._workspace_of(installed, team)
 
     async def _renewed(self, installation: Installation) -> Installation:
         """Return the installation, with a renewed token if it expires soon."""

@@ -28,6 +28,8 @@ class Installation:
     revoked: bool = False
     organization: str = ""
     """The organization for which the app was installed; all of its workspaces have the same token."""
+    access_revoked: bool = False
+    """The token of the organization is for this workspace no more."""
     refresh_token: str = ""
     expires_at: float | None = None
     earlier: dict[str, float | None] = field(default_factory=dict)
@@ -65,7 +67,7 @@ class App:
     def hears(self, event: str, team: str) -> bool:
         """Is this event sent to the app for this workspace?"""
         installation = self.installations.get(team)
-        if installation is None or installation.revoked or event not in self.events:
+        if installation is None or installation.revoked or installation.access_revoked or event not in self.events:
             return False
         scope = EVENT_SCOPES.get(event)
         return scope is None or scope in installation.scopes

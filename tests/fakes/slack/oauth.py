@@ -92,7 +92,7 @@ class OAuth:
         for installation in installations:
             installation.organization = grant.organization
             installation.scopes = set(grant.scopes)
-            installation.revoked = False
+            installation.revoked = installation.access_revoked = False
             self._let_in(installation, installations[0].bot)
             self._put(installation, tokens)
         enterprise = grant.organization or grant.team.enterprise

@@ -109,6 +109,14 @@ class FakeSlack(Factories):
         )
         self.world.emit(workspace, "app_uninstalled", {"type": "app_uninstalled"})
 
+    def revoke_access(self, team: Team) -> None:
+        """Take one workspace out of the installation of an organization. The app is told in another one of it."""
+        installations = self.app.installations
+        installations[team.id].access_revoked = True
+        other = next(each for each in installations.values() if each.organization and not each.access_revoked)
+        event = {"type": "team_access_revoked", "team_ids": [team.id]}
+        self.world.emit(self.world.workspaces[other.team.id], "team_access_revoked", event)
+
     # What people do; these return at once, the events are then on their way
 
     def say(

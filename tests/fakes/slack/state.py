@@ -52,6 +52,7 @@ class SlackState:
         of a call are.
         """
         known = [each for each in self.app.installations.values() if token in {each.token, *each.earlier}]
+        known.sort(key=lambda installation: installation.access_revoked)
         if len(known) < 2:
             return known[0] if known else None
         ids = {value for value in (arguments or {}).values() if isinstance(value, str)}

@@ -107,6 +107,8 @@ class WebApi:
             raise Refused("invalid_auth")
         if installation is not None and installation.revoked:
             raise Refused("token_revoked")
+        if installation is not None and installation.access_revoked:
+            raise Refused("team_access_not_granted")
         if installation is not None and self._is_expired(installation, call.token):
             raise Refused("token_expired")
         if method.name != "auth.test" and method.app_token != is_app:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -313,16 +315,26 @@ async def test_a_refresh_token_that_slack_rejects_is_reported_and_the_others_go_
         assert installed.failing() == []
 
 
-async def test_an_organization_has_one_token_and_each_of_its_workspaces_is_apart(tmp_path: Path) -> None:
+@asynccontextmanager
+async def an_organization(folder: Path) -> AsyncIterator[InstalledApp]:
+    """The app, installed for an organization with two workspaces."""
     one, two = Team(enterprise="E0ORG"), Team("T0GLOBEX", "Globex", "globex", enterprise="E0ORG")
-    async with an_installed_app(tmp_path, "E0ORG", teams=(one, two)) as place:
+    async with an_installed_app(folder, "E0ORG", teams=(one, two)) as place:
+        place.slack.app.events.add("team_access_revoked")
         # In an organization, ids are unique.
         place.ben.id = "U0OTHER01"
         place.slack.world.workspaces[two.id].users = {place.ben.id: place.ben}
         place.rooms[two.id].members.append(place.ben.id)
-        result = await place.install(place.ana, organization="E0ORG")
-        assert isinstance(result, InstallCompleted)
-        assert (result.installation.workspace, result.installation.is_organization) == ("E0ORG", True)
+        assert isinstance(await place.install(place.ana, organization="E0ORG"), InstallCompleted)
+        yield place
+
+
+async def test_an_organization_has_one_token_and_each_of_its_workspaces_is_apart(tmp_path: Path) -> None:
+    async with an_organization(tmp_path) as place:
+        one, two = place.ana.team, place.ben.team
+        row = await place.store.find("slack", "E0ORG")
+        assert row is not None
+        assert row.is_organization
         # The workspaces are known before the first event, for a process that only posts.
         assert {await _team(workspace) for workspace in place.app.workspaces.known()} == {one.id, two.id}
         place.ask(place.ana, "from one")
@@ -340,6 +352,45 @@ async def test_an_organization_has_one_token_and_each_of_its_workspaces_is_apart
         assert typed.acknowledged
         await place.slack.until(lambda: place.commands.requests)
         assert place.commands.requests[-1].conversation.workspace == two.id
+
+
+async def test_a_workspace_that_an_organization_takes_from_the_app_is_left_and_the_others_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with an_organization(tmp_path) as place:
+        place.ask(place.ana, "from one")
+        place.ask(place.ben, "from two")
+        await place.hears("from one", "from two")
+        place.slack.revoke_access(place.ben.team)
+        await place.slack.until(lambda: len(place.app.workspaces.known()) == 1)
+        assert "the app was removed from Slack workspace T0GLOBEX of E0ORG Inc. (E0ORG)" in caplog.text
+        gone = ConversationKey("slack", GLOBEX.id, "C0OTHER01", "1.1")
+        with pytest.raises(DeliveryFailed, match="not installed") as failure:
+            await place.app.surface.member(Author("slack", place.ben.id, ""), gone)
+        assert failure.value.permanent
+        # The token is that of the others too.
+        row = await place.store.find("slack", "E0ORG")
+        assert row is not None
+        assert row.token
+        place.ask(place.ana, "still here")
+        await place.hears("still here")
+        assert place.listening is not None
+        assert not place.listening.done()
+        # It may be let in again: its events bring it back.
+        place.slack.app.installations[GLOBEX.id].access_revoked = False
+        place.ask(place.ben, "back again")
+        await place.hears("back again")
+
+
+async def test_an_event_about_access_that_was_given_back_meanwhile_removes_nothing(tmp_path: Path) -> None:
+    async with an_organization(tmp_path) as place:
+        place.ask(place.ben, "first")
+        await place.hears("first")
+        place.slack.tell("team_access_revoked", {"type": "team_access_revoked", "team_ids": [GLOBEX.id]})
+        await place.slack.until(lambda: len(place.slack.calls.of("auth.teams.list")) > 1)
+        place.ask(place.ben, "second")
+        await place.hears("second")
+        assert len(place.app.workspaces.known()) == 2
 
 
 async def _team(workspace: object) -> str:

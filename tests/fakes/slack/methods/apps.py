@@ -49,7 +49,8 @@ def auth_revoke(caller: Caller, _: Arguments) -> Json:
 @method("auth.teams.list", "tier2", ("cursor", "limit", "include_icon"))
 def auth_teams_list(caller: Caller, _: Arguments) -> Json:
     """The workspaces for which this token is."""
-    teams = [each.team for each in caller.world.app.installations.values() if each.token == caller.token]
+    installations = caller.world.app.installations.values()
+    teams = [each.team for each in installations if each.token == caller.token and not each.access_revoked]
     return {
         "teams": [{"id": team.id, "name": team.name} for team in teams],
         "response_metadata": {"next_cursor": ""},
