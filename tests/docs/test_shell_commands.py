@@ -94,8 +94,8 @@ SHOWN: Mapping[tuple[str, str], Sequence[str]] = {
         "✓ Everything fits.",
     ),
     ("docs/running-on-postgresql.md", "countersign db upgrade"): (
-        "The database has schema 0001 now.",
-        "database: 0001, this release: 0001",
+        "The database has schema 0008 now.",
+        "database: 0008, this release: 0008",
     ),
     ("docs/servers.md", "countersign servers add tickets"): (
         "This server would run `npx` on this machine, which is not allowed yet. Nothing was saved.",

@@ -358,7 +358,7 @@ QUESTIONS: list[Dialogue] = [
     [("how to connect slack", documents("how to connect slack"))],
     [("who approves?", then(documents("who approves?"), "pprov"))],
     [("who may approve my calls", documents("who may approve my calls"))],
-    [("what happens if I say no?", documents("what happens if I say no?"))],
+    [("what happens if I say no?", then(documents("what happens if I say no?"), "using.md#if-you-say-no"))],
     [("how do I get a real model?", "OPENAI_API_KEY")],
     [("can i use claude with this?", "ANTHROPIC_API_KEY")],
     [("where is my data stored?", then(documents("where is my data stored?"), "data"))],

@@ -1,4 +1,4 @@
-"""What each platform shows and does: the one list from which the table in `docs/platforms.md` is made.
+"""Features of each platform: the one list from which the table in `docs/platforms.md` is made.
 
 `YES` is shown on every platform by the tests that a feature names, in the contracts of `tests/contracts` or the stories
 of teams. Any other cell is the reason of the platform.
@@ -32,7 +32,7 @@ NO_CHANNELS = "it has no channels"
 
 FEATURES = (
     Feature(
-        "What one user sees alone is in the user's language and time zone, what everybody sees in those of the place",
+        "Messages for one user are in that user's language and time zone, messages for all users in those of the place",
         discord="yes; the language is that of the app at the last command or click",
         terminal="those of the environment",
         tests=(
@@ -41,7 +41,7 @@ FEATURES = (
         ),
     ),
     Feature(
-        "Today is that of the one who asks",
+        "“Today” in a question is the asker's day",
         discord="yes; Discord tells no time zones, `/preferences set` does",
         tests=("test_a_turn_has_the_locales_of_its_author_and_of_the_place",),
     ),
@@ -138,9 +138,9 @@ FEATURES = (
     ),
     Feature(
         "Before the first word, the platform shows that the bot works",
-        slack="yes; a status with what it does, or 👀 at the question where Slack shows none",
+        slack="yes; a status with its current step, or 👀 at the question where Slack shows none",
         discord="yes; the typing indicator",
-        terminal="yes; a line with what it does",
+        terminal="yes; a line with its current step",
     ),
     Feature(
         "An answer grows in one message, with its tool calls",
@@ -156,7 +156,7 @@ FEATURES = (
     Feature("Tables", discord="aligned text, because Discord has no tables", terminal="aligned text"),
     Feature("Stop, withdraw, check, run again", tests=("test_stop_stops_and_says_so_if_there_was_nothing_to_stop",)),
     Feature(
-        "A stopped answer keeps what was written, says who stopped it, and *Continue* goes on from there",
+        "A stopped answer keeps its text and names the user who stopped it, and *Continue* goes on from there",
         terminal="yes; type “continue”",
         tests=("test_stop_keeps_what_was_written_says_who_stopped_and_the_model_goes_on_once",),
     ),
@@ -219,7 +219,7 @@ FEATURES = (
         ),
     ),
     Feature(
-        "A card says if the user who asked may approve the call; an approver approves what deletes or names others",
+        "A card says if the user who asked may approve the call; an approver approves calls that delete or name others",
         tests=(
             "test_the_asker_approves_an_ordinary_call_and_an_approver_a_destructive_one",
             "test_a_call_that_names_somebody_else_needs_an_approver_also_after_an_edit",
@@ -312,7 +312,7 @@ FEATURES = (
         discord="Discord has no place for them",
         terminal="it has no place for them",
     ),
-    Feature("Home: what waits for me, what I asked, servers", discord="Discord has no home tab", terminal="`/mcp`"),
+    Feature("Home: waiting calls, recent questions, servers", discord="Discord has no home tab", terminal="`/mcp`"),
 )
 HEAD = "| feature | Slack | Discord | terminal |\n|---|---|---|---|"
 
