@@ -90,7 +90,7 @@ def replace_hidden(text: str, replacement: Callable[[str], str]) -> str:
 
 def is_drawn(text: str, index: int) -> bool:
     """Return True if the invisible character at the index, outside of a flag, changes how its neighbours are drawn."""
-    character, before, after = text[index], text[:index][-1:], text[index + 1 : index + 2]
+    character, before, after = text[index], text[max(index - 1, 0) : index], text[index + 1 : index + 2]
     if character in _NUMBER_SIGNS:
         return after.isdigit() or _is_letter(after)
     if character in _JOINERS:

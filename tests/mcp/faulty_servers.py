@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ SOUND: dict[str, Any] = {"content": [{"type": "text", "text": DONE}]}
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A server with a fault, and how often it was sent the call."""
+    """A server with a fault, and how often it was sent a call, except calls of `well`."""
 
     config: ServerConfig
     sent: Callable[[], int]
@@ -52,7 +52,13 @@ def says(*content: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {"result": {"content": list(content), **fields}}
 
 
-def process(badly: dict[str, Any] | None = None, tools: list[Any] | None = None, **script: Any) -> Serving:
+def process(
+    badly: dict[str, Any] | None = None,
+    tools: list[Any] | None = None,
+    *,
+    connect_timeout: float | None = None,
+    **script: Any,
+) -> Serving:
     """A child process. `badly` is what it does, `tools` what it lists."""
 
     @asynccontextmanager
@@ -61,7 +67,13 @@ def process(badly: dict[str, Any] | None = None, tools: list[Any] | None = None,
         listing = BOTH if tools is None else tools
         record = folder / "record"
         told = {"listings": [[{"tools": listing}]], "calls": calls, "record": str(record), **script}
-        yield Bad(raw("bad", script=told, list_timeout=2.0), lambda: record.read_text().count('"name": "badly"'))
+        config = raw("bad", script=told, list_timeout=2.0, connect_timeout=connect_timeout)
+
+        def sent() -> int:
+            messages = record.read_text()
+            return messages.count('"method": "tools/call"') - messages.count('"name": "well"')
+
+        yield Bad(config, sent)
 
     return served
 
@@ -72,13 +84,13 @@ async def mute(_folder: Path) -> AsyncIterator[Bad]:
     yield Bad(raw("bad", script={"probe": "silence"}, connect_timeout=0.5), lambda: 0)
 
 
-def endpoint(badly: Reaction | Callable[[Message], Reaction], *, legacy: bool = False) -> Serving:
-    """A streamable HTTP endpoint that reacts like this to the call of `badly`."""
+def endpoint(badly: Reaction | Callable[[Message], Reaction], *tools: str, legacy: bool = False) -> Serving:
+    """A streamable HTTP endpoint that reacts like this to calls of `badly`, or of these tools."""
 
     @asynccontextmanager
     async def served(_folder: Path) -> AsyncIterator[Bad]:
         async with FakeEndpoint() as server:
-            (server.speak_legacy if legacy else server.speak_modern)("badly", "well")
+            (server.speak_legacy if legacy else server.speak_modern)(*(tools or ("badly",)), "well")
             server.on["tools/call"] = lambda message: _of(message, badly)
             yield _bad(server)
 
@@ -100,19 +112,25 @@ def offering(tools: str) -> Serving:
     return served
 
 
-def writing(line: str) -> dict[str, Serving]:
-    """Servers of every transport that write this text, with the id of the call for ID, in answer to it."""
+TRANSPORTS = ("stdio", "HTTP", "events", "SSE")
 
-    def body(message: Message, content_type: str = "application/json", frame: str = "{}") -> Answer:
-        text = frame.replace("{}", line.replace("ID", str(message["id"])))
-        return Answer(200, text.encode("utf-8", "surrogatepass"), {"content-type": content_type})
 
-    return {
-        "stdio": process({"do": "write", "line": line}),
-        "HTTP": endpoint(body),
-        "events": endpoint(lambda message: body(message, "text/event-stream", "event: message\ndata: {}\n\n")),
-        "SSE": stream(body),
-    }
+def writing(lines: Mapping[str, str], transport: str) -> Serving:
+    """A server that writes these texts, with the id of the call for ID, in answer to calls of the tools of their names.
+    `HTTP` answers with a body, `events` with a stream, both over streamable HTTP.
+    """
+    if transport == "stdio":
+        actions = {name: {"do": "write", "line": line} for name, line in lines.items()}
+        return process(tools=[*map(listed, lines), listed("well")], calls={**actions, "well": {"result": SOUND}})
+
+    def write(message: Message) -> Answer:
+        text = lines[message["params"]["name"]].replace("ID", str(message["id"]))
+        if transport != "events":
+            return Answer(200, text.encode("utf-8", "surrogatepass"))
+        frame = f"event: message\ndata: {text}\n\n"
+        return Answer(200, frame.encode("utf-8", "surrogatepass"), {"content-type": "text/event-stream"})
+
+    return stream(write, *lines) if transport == "SSE" else endpoint(write, *lines)
 
 
 def refusing(reaction: Reaction) -> Serving:
@@ -129,7 +147,8 @@ def refusing(reaction: Reaction) -> Serving:
 
 def _bad(server: FakeEndpoint, kind: HttpKind = HttpKind.STREAMABLE) -> Bad:
     def sent() -> int:
-        return sum(message.get("params", {}).get("name") == "badly" for _, message in server.seen)
+        calls = [message["params"]["name"] for _, message in server.seen if message.get("method") == "tools/call"]
+        return len(calls) - calls.count("well")
 
     return Bad(ServerConfig("bad", HttpTransport(server.url, kind=kind)), sent)
 
@@ -192,13 +211,15 @@ async def killed(_folder: Path) -> AsyncIterator[Bad]:
         await asyncio.gather(*ending)
 
 
-def stream(badly: Reaction | Callable[[Message], Reaction] | None) -> Serving:
-    """A server of HTTP+SSE; without a reaction it cuts its stream."""
+def stream(badly: Reaction | Callable[[Message], Reaction] | None, *tools: str) -> Serving:
+    """A server of HTTP+SSE that reacts like this to calls of `badly`, or of these tools; without a reaction it cuts its
+    stream.
+    """
 
     @asynccontextmanager
     async def served(_folder: Path) -> AsyncIterator[Bad]:
         async with FakeEventStream() as server:
-            server.speak_legacy("badly", "well")
+            server.speak_legacy(*(tools or ("badly",)), "well")
 
             def cuts(_message: Message) -> Reaction:
                 server.cut()

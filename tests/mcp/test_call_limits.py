@@ -14,6 +14,8 @@ from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reac
 from tests.mcp.toolboxes import ANA, FAST, call, call_with, named, raw, remote, started, text, unknown, unsent, until
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
+IMPATIENT = replace(FAST, leave=0.1)
+"""Of processes that do not end by themselves."""
 
 
 def server(action: dict[str, Any], **limits: Any) -> Any:
@@ -38,9 +40,9 @@ async def test_progress_gives_a_call_more_time() -> None:
 
 async def test_progress_does_not_give_a_call_more_than_its_longest_time() -> None:
     endless = {"do": "progress", "steps": 10_000, "seconds": 0.02}
-    async with started(server(endless, tool_timeout=2.0, tool_timeout_max=2.5)) as box:
+    async with started(server(endless, tool_timeout=1.0, tool_timeout_max=1.2), pacing=IMPATIENT) as box:
         await box.offer()
-        assert unknown(await call(named(box, "t"), box)) == "Server s did not answer within 2.5 s."
+        assert unknown(await call(named(box, "t"), box)) == "Server s did not answer within 1.2 s."
 
 
 async def test_a_server_that_falls_silent_after_progress_is_not_waited_for_any_longer_than_another() -> None:
@@ -52,10 +54,10 @@ async def test_a_server_that_falls_silent_after_progress_is_not_waited_for_any_l
 
 async def test_whoever_calls_may_want_it_sooner_than_progress_allows() -> None:
     endless = {"do": "progress", "steps": 10_000, "seconds": 0.02}
-    async with started(server(endless)) as box:
+    async with started(server(endless), pacing=IMPATIENT) as box:
         await box.offer()
-        reason = unknown(await call_with(named(box, "t"), box, CallContext(ANA, "k", deadline=1.5)))
-        assert reason == "Server s did not answer within 1.5 s."
+        reason = unknown(await call_with(named(box, "t"), box, CallContext(ANA, "k", deadline=0.7)))
+        assert reason == "Server s did not answer within 0.7 s."
 
 
 async def test_a_single_tool_may_have_a_time_of_its_own() -> None:
@@ -70,7 +72,7 @@ async def test_time_that_connecting_takes_is_not_the_calls() -> None:
         endpoint.speak_modern("t")
         endpoint.on["tools/call"] = lambda m: result(m, OK)
         pacing = replace(FAST, idle_after=0.05)
-        async with started(remote("s", endpoint.url, tool_timeout=2.0), pacing=pacing) as box:
+        async with started(remote("s", endpoint.url, tool_timeout=1.0), pacing=pacing) as box:
             await box.offer()
             tool = named(box, "t")
             held = asyncio.Event()
@@ -78,7 +80,7 @@ async def test_time_that_connecting_takes_is_not_the_calls() -> None:
             await until(lambda: box.servers()[0].status.name == "IDLE")
             calling = asyncio.create_task(call(tool, box))
             await arrived.wait()
-            await asyncio.wait({calling}, timeout=2.2)
+            await asyncio.wait({calling}, timeout=1.2)
             assert not calling.done()
             held.set()
             assert text(await calling) == "ok"

@@ -18,6 +18,7 @@ import pytest
 from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import DesiredServer, ServerConfig, ServerStatus, StdioTransport
 from bot.mcp.toolbox import McpToolbox
+from tests.fakes.mcp.endpoint import tool
 from tests.mcp.toolboxes import (
     FAKES,
     FAST,
@@ -63,13 +64,14 @@ async def test_a_child_gets_what_it_was_given_and_nothing_of_the_parents_secrets
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PARENT_SECRET", "not yours")
-    config = ServerConfig("s", StdioTransport("python", (str(FAKES / "server.py"), "stdio"), {"FAKE_TOKEN": "tok-en"}))
-    async with started(config) as box:
+    tells = {"listings": [[{"tools": [tool("tell")]}]], "calls": {"tell": {"do": "environment"}}}
+    async with started(raw(script=tells, env={"FAKE_TOKEN": "tok-en"})) as box:
         await box.offer()
-        seen = json.loads(text(await call(named(box, "whoami"), box)))
-    assert seen["token"] == "tok-en"
-    assert seen["parent_secret"] == ""
-    assert seen["path"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
+        seen = json.loads(text(await call(named(box, "tell"), box)))
+    environment = seen["environment"]
+    assert environment["FAKE_TOKEN"] == "tok-en"
+    assert "PARENT_SECRET" not in environment
+    assert environment["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
     assert seen["python"] == sys.executable
     assert alive(int(seen["pid"])) is False
 
@@ -286,15 +288,15 @@ async def test_a_malformed_tool_and_a_second_one_of_a_name_do_not_hide_the_other
 
 
 async def test_closing_ends_all_children_side_by_side(tmp_path: Path) -> None:
-    """Each of the children outlives the end of its input, which costs two seconds before it is killed."""
+    """Each of the children outlives the end of its input, which costs a second before it is killed."""
     pids = tmp_path / "pids"
     configs = [raw(f"s{n}", script={**PID, "deaf": True, "pids": str(pids)}) for n in range(5)]
-    box = McpToolbox(entries(*configs), pacing=FAST)
+    box = McpToolbox(entries(*configs), pacing=replace(FAST, leave=1.0))
     await box.start()
     await box.offer()
     children = [int(line) for line in pids.read_text().splitlines()]
     assert len(children) == 5
-    async with asyncio.timeout(9):
+    async with asyncio.timeout(4.5):
         await box.close()
     assert not any(map(alive, children))
     assert {state.status for state in box.servers()} == {ServerStatus.DISCONNECTED}

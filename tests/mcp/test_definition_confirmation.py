@@ -102,7 +102,10 @@ async def test_a_server_that_does_not_answer_confirms_nothing() -> None:
             endpoint.hold("tools/list", go)
             assert "did not confirm in time" in await confirmed(box)
             go.set()
-            assert await confirmed(box) == ""
+            async with asyncio.timeout(LIMIT):
+                # An answer may take longer than the limit, on a busy machine.
+                while await confirmed(box) != "":
+                    pass
 
 
 async def test_a_server_that_answers_with_an_error_confirms_nothing() -> None:

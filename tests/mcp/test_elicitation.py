@@ -384,8 +384,8 @@ async def test_a_page_may_be_asked_for_in_the_middle_of_a_call(older: Older) -> 
 
 
 async def test_a_person_may_think_for_longer_than_the_call_may_take(address: str) -> None:
-    person = Person(THREE, thinks=2.5)
-    async with started(legacy(remote("s", address, tool_timeout=2.0, tool_timeout_max=2.0))) as box:
+    person = Person(THREE, thinks=1.2)
+    async with started(legacy(remote("s", address, tool_timeout=1.0, tool_timeout_max=1.0))) as box:
         await ready(box)
         answer = json.loads(text(await call_with(named(box, "ask"), box, person.context, message="?")))
     assert answer["action"] == "accept"

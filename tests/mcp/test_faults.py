@@ -16,21 +16,21 @@ from bot.domain.servers import ServerSnapshot, ServerStatus
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, ToolOutcome
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
-from tests.mcp.faults import FAULTS, USELESS, Afterwards, Fault, Useless
-from tests.mcp.faulty_servers import DONE, SOUND, listed
-from tests.mcp.toolboxes import ANA, FAST, call, call_with, named, raw, started, text, tools_of, unsent, until
+from tests.fakes.mcp.endpoint import FakeEndpoint, result
+from tests.mcp.faults import FAULTS, USELESS, Afterwards, Fault, Useless, odd_answers
+from tests.mcp.faulty_servers import DONE, SOUND, TRANSPORTS, Bad, writing
+from tests.mcp.toolboxes import ANA, FAST, call, call_with, named, remote, started, text, tools_of, unsent, until
 
 SOON = 10.0
 """Seconds within which a neighbour's call is answered, on a slow machine."""
-PACING = replace(FAST, quiet_limit=1.0)
-GOOD = raw("good", script={"listings": [[{"tools": [listed("well")]}]], "calls": {"well": {"result": SOUND}}})
+PACING = replace(FAST, quiet_limit=1.0, leave=0.3)
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """The form of tool names that every model takes."""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
 async def test_a_fault_costs_what_its_row_says_and_nobody_else_anything(fault: Fault, tmp_path: Path) -> None:
-    async with fault.served(tmp_path) as bad, started(bad.config, GOOD, pacing=PACING) as box, _neighbour(box):
+    async with fault.served(tmp_path) as bad, _with_neighbour(bad) as box:
         await until(lambda: tools_of(box, "bad"))
         offered = tools_of(box, "bad")
         assert tuple(tool.original_name for tool in offered) == fault.offers
@@ -55,11 +55,30 @@ async def test_a_fault_costs_what_its_row_says_and_nobody_else_anything(fault: F
 
 @pytest.mark.parametrize("fault", USELESS, ids=[fault.name for fault in USELESS])
 async def test_a_server_that_cannot_be_used_says_why_and_costs_nobody_anything(fault: Useless, tmp_path: Path) -> None:
-    async with fault.served(tmp_path) as bad, started(bad.config, GOOD, pacing=PACING) as box, _neighbour(box):
+    async with fault.served(tmp_path) as bad, _with_neighbour(bad) as box:
         assert len((await box.offer()).absent) == 1
         assert _state(box, "bad").problem == fault.words
         await until(lambda: _state(box, "bad").status is fault.status)
         assert tools_of(box, "bad") == ()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_an_odd_answer_is_that_of_its_call_and_costs_nobody_else_anything(transport: str, tmp_path: Path) -> None:
+    odd = odd_answers(transport)
+    tools = {f"odd-{number}": name for number, name in enumerate(odd)}
+    lines = {tool: odd[name][0] for tool, name in tools.items()}
+    async with writing(lines, transport)(tmp_path) as bad, _with_neighbour(bad) as box:
+        await until(lambda: tools_of(box, "bad"))
+        since = _state(box, "bad").connected_at
+        outcomes = {}
+        for tool, name in tools.items():
+            outcome = await call_with(named(box, tool, "bad"), box, CallContext(ANA, "k", deadline=SOON))
+            outcomes[name] = type(outcome), _said(outcome)
+            assert text(await call(named(box, "well", "bad"), box)) == DONE, name
+        assert outcomes == {name: (kind, words) for name, (_, kind, words) in odd.items()}
+        assert bad.sent() == len(odd)
+        assert (_state(box, "bad").status, _state(box, "bad").connected_at) == (ServerStatus.CONNECTED, since)
+        assert await _complaint(box) == ""
 
 
 async def test_a_flood_of_changes_is_asked_about_a_few_times(tmp_path: Path) -> None:
@@ -72,25 +91,29 @@ async def test_a_flood_of_changes_is_asked_about_a_few_times(tmp_path: Path) -> 
 
 
 @asynccontextmanager
-async def _neighbour(box: McpToolbox) -> AsyncIterator[None]:
-    """Call the server beside repeatedly while the block runs."""
-    await until(lambda: tools_of(box, "good"))
-    since = _state(box, "good").connected_at
-    over = asyncio.Event()
+async def _with_neighbour(bad: Bad) -> AsyncIterator[McpToolbox]:
+    """Call a server beside the bad one repeatedly while the block runs."""
+    async with FakeEndpoint() as good:
+        good.speak_modern("well")
+        good.on["tools/call"] = lambda message: result(message, SOUND)
+        async with started(bad.config, remote("good", good.url), pacing=PACING) as box:
+            await until(lambda: tools_of(box, "good"))
+            since = _state(box, "good").connected_at
+            over = asyncio.Event()
 
-    async def calling() -> None:
-        while not over.is_set():
-            async with asyncio.timeout(SOON):
-                assert text(await call(named(box, "well", "good"), box)) == DONE
-            await asyncio.sleep(0.02)
+            async def call_repeatedly() -> None:
+                while not over.is_set():
+                    async with asyncio.timeout(SOON):
+                        assert text(await call(named(box, "well", "good"), box)) == DONE
+                    await asyncio.sleep(0.05)
 
-    beside = asyncio.create_task(calling())
-    try:
-        yield
-    finally:
-        over.set()
-        await beside
-    assert (_state(box, "good").status, _state(box, "good").connected_at) == (ServerStatus.CONNECTED, since)
+            beside = asyncio.create_task(call_repeatedly())
+            try:
+                yield box
+            finally:
+                over.set()
+                await beside
+            assert (_state(box, "good").status, _state(box, "good").connected_at) == (ServerStatus.CONNECTED, since)
 
 
 async def _complaint(box: McpToolbox) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import DesiredServer, HttpTransport, ServerCapabilities, ServerConfig, ServerStatus
 from bot.logs import redact_logs
 from bot.mcp import toolbox
@@ -41,13 +42,13 @@ async def test_an_answer_that_is_small_only_on_the_way_is_not_unpacked() -> None
         assert {headers["accept-encoding"] for headers, _ in endpoint.seen} == {"identity"}
 
 
-@pytest.mark.parametrize("count", [200, 1])
+@pytest.mark.parametrize("count", [40, 1])
 async def test_a_catalogue_that_is_too_large_is_cut_and_says_so(count: int) -> None:
     huge = [{**tool(f"t{n}"), "description": "x" * (6 * _MEGABYTE // count)} for n in range(count)]
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern()
         endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool("first"), *huge]})
-        async with started(remote("s", endpoint.url)) as box:
+        async with started(remote("s", endpoint.url), review=ReviewPolicy.OFF) as box:
             offered = (await box.offer()).tools
             assert offered[0].original_name == "first"
             assert len(offered) < count + 1

@@ -13,6 +13,7 @@ from bot.domain.servers import DesiredServer, ServerConfig, ServerStatus, StdioT
 from bot.mcp.config.checks import AllowedTargets, resolve_launch
 from bot.mcp.errors import InvalidDefinition
 from bot.mcp.toolbox import McpToolbox
+from tests.fakes.programs import python
 from tests.mcp.toolboxes import FAKES, call, started, text, until
 
 TOOLS = '[{"name": "start", "inputSchema": {"type": "object"}}]'
@@ -122,7 +123,7 @@ async def test_the_program_gets_the_secret_of_its_slot_and_what_the_template_fix
     slots = (TemplateSlot("key", SecretRule("FAKE_TOKEN")),)
     fixed = {"PARENT_SECRET": "none"}
     templates = {
-        "scripted": LaunchTemplate("scripted", "python", (str(FAKES / "server.py"), "stdio"), slots, env=fixed)
+        "scripted": LaunchTemplate("scripted", python(), (str(FAKES / "server.py"), "stdio"), slots, env=fixed)
     }
     config = resolve_launch(
         ServerConfig("s", StdioTransport("", launch=TemplateLaunch("scripted")), id="an-id"), templates

@@ -16,7 +16,7 @@ from bot.mcp.config.checks import AllowedTargets
 from bot.mcp.redaction import KnownSecrets, Redaction, Secret
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, error, result
-from tests.mcp.toolboxes import call, named, real, remote, started, until
+from tests.mcp.toolboxes import call, named, raw, remote, started, until
 
 STRONG = "Zk29vT4x-q7Lm"
 OTHERS = "Wb83nR5y-p2Kd"
@@ -150,7 +150,7 @@ async def test_a_secret_that_is_easy_to_guess_is_named_by_the_doctor_and_hidden_
 
 async def test_a_file_or_an_address_that_a_server_is_told_is_no_secret_that_could_be_guessed() -> None:
     told = {"NOTES_FILE": "data/notes.json", "MODE": "project"}
-    entry = DesiredServer(real(env=told), secrets=frozenset(told.values()))
+    entry = DesiredServer(raw(env=told, script={}), secrets=frozenset(told.values()))
     async with started(entry) as box:
         [weak] = [check async for check in box.diagnose("file:s") if check.name == "secrets"]
     assert weak.detail.startswith("Its variable MODE is a word, or a few words in a row. It is hidden")

@@ -248,7 +248,7 @@ async def test_a_session_with_a_running_call_is_never_ended_and_the_next_one_is_
     pacing = replace(FAST, call_wait=0.5)
     async with begun(stateful(sessions=CONVERSATION, max_sessions=1), pacing=pacing) as box:
         busy, next_one = Talk(box, room("busy")), Talk(box, room("next"))
-        working = busy.work(3.0)
+        working = busy.work(2.0)
         await busy.is_working()
         reason = unsent(await next_one.call("recall"))
         assert reason.startswith("Server s has no free session: all of its 1 are in use, so nothing was sent.")
@@ -270,14 +270,15 @@ async def test_a_snapshot_says_since_when_sessions_are_idle_and_not_whose_they_a
     async with begun(stateful(sessions=CONVERSATION)) as box:
         busy, idle = Talk(box, room("board-secrets")), Talk(box, room("idle"))
         await idle.recall()
-        working = busy.work(2.0)
+        working = busy.work()
         await busy.is_working()
         first, second = snapshot(box).sessions
         assert second.idle_since is None
         assert first.idle_since is not None
         assert first.started_at <= first.idle_since <= time.time()
         assert "board-secrets" not in repr(snapshot(box))
-        await working
+        working.cancel()
+        await asyncio.wait({working})
 
 
 # definitions

@@ -19,6 +19,7 @@ from mcp.types import JSONRPCNotification
 
 from bot.mcp.transports.stdio import LineReader, LineTooLong, child_process
 
+LEAVE = 0.3
 NEVER_READS = 'import time; print(\'{"jsonrpc":"2.0","method":"m"}\', flush=True); time.sleep(60)'
 READS = "import sys; sys.stdin.read()"
 TALKS = 'for n in range(3000): print(\'{"jsonrpc":"2.0","method":"m"}\')'
@@ -30,7 +31,10 @@ NOTE = SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="m", params={"te
 
 @asynccontextmanager
 async def python(program: str) -> AsyncIterator[TransportStreams]:
-    async with asyncio.timeout(30), child_process([sys.executable, "-c", program], {}, None, sys.stderr) as streams:
+    async with (
+        asyncio.timeout(30),
+        child_process([sys.executable, "-c", program], {}, None, sys.stderr, LEAVE) as streams,
+    ):
         yield streams
 
 
@@ -79,7 +83,7 @@ async def test_whoever_tells_a_process_that_does_not_read_waits_until_it_is_clos
     async with python(NEVER_READS) as (incoming, outgoing):
         await incoming.receive()
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(0.3):
                 await tell_for_ever(outgoing)
         waits = asyncio.create_task(outgoing.send(NOTE))
         await asyncio.sleep(0)

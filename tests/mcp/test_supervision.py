@@ -204,9 +204,9 @@ async def test_a_server_with_a_call_under_way_is_not_let_go(tmp_path: Path) -> N
 
 
 async def test_a_call_that_comes_while_a_server_is_let_go_starts_it_again(tmp_path: Path) -> None:
-    """The process ignores the end of its input for two seconds, so that the call meets a connection on its way out."""
+    """The process ignores the end of its input for a while, so that the call meets a connection on its way out."""
     deaf = {**script(tmp_path), "deaf": True}
-    async with started(raw(script=deaf), pacing=replace(FAST, idle_after=0.1, call_wait=0.1)) as box:
+    async with started(raw(script=deaf), pacing=replace(FAST, idle_after=0.1, call_wait=0.1, leave=0.5)) as box:
         await box.offer()
         tool = named(box, "pid")
         await until(lambda: status(box) is ServerStatus.IDLE)
@@ -324,8 +324,8 @@ async def test_a_quiet_server_is_asked_whether_it_is_there_in_its_own_protocol(
 
 
 async def test_a_server_that_hangs_while_nobody_uses_it_is_found_out_and_started_again(tmp_path: Path) -> None:
-    pacing = replace(FAST, quiet_after=0.1, quiet_limit=2.0)
-    async with started(raw(script=script(tmp_path), list_timeout=2.0), pacing=pacing) as box:
+    pacing = replace(FAST, quiet_after=0.1, quiet_limit=1.0, leave=0.3)
+    async with started(raw(script=script(tmp_path), list_timeout=1.0), pacing=pacing) as box:
         await box.offer()
         [first] = pids(tmp_path)
         os.kill(first, signal.SIGSTOP)
@@ -355,7 +355,7 @@ async def test_a_program_that_ignores_everything_and_a_report_that_never_ends_do
         await asyncio.Event().wait()
 
     stubborn = {**script(tmp_path), "deaf": True, "stubborn": True}
-    async with started(raw(script=stubborn), on_synced=kept) as box:
+    async with started(raw(script=stubborn), on_synced=kept, pacing=replace(FAST, leave=0.3)) as box:
         await box.offer()
         async with asyncio.timeout(12):
             await box.close(limit=0.2)

@@ -22,10 +22,11 @@ from mcp_servers.knowledge import server
 from mcp_servers.knowledge.folder import Refused
 from mcp_servers.knowledge.library import Library
 from mcp_servers.knowledge.server import GUIDES, STILL_READING, InvalidSetting, Settings, create_server, read_settings
+from tests.fakes.programs import python
 from tests.mcp.toolboxes import call as called
 from tests.mcp.toolboxes import named, text
 from tests.mcp.toolboxes import started as toolbox
-from tests.mcp_servers.processes import HELLO, PATIENCE, begun, process, shake_hands, started, structured, text_of
+from tests.mcp_servers.processes import PATIENCE, begun, process, shake_hands, started, structured, text_of
 
 BUNDLED_GUIDES = sorted(
     path.relative_to(GUIDES.resolve()).as_posix()
@@ -112,7 +113,7 @@ async def test_every_tool_says_truthfully_that_it_only_reads_and_describes_what_
 
 
 async def test_search_is_what_a_host_may_ask_with_every_question() -> None:
-    transport = StdioTransport("python", ("-m", "mcp_servers.knowledge"))
+    transport = StdioTransport(python(), ("-m", "mcp_servers.knowledge"))
     config = ServerConfig("knowledge", transport, trusted=True, auto_context_tool="search")
     async with toolbox(config) as box:
         await box.wait_ready()
@@ -335,12 +336,3 @@ async def test_a_signal_ends_it_without_a_traceback_and_the_index_is_whole(by: s
     assert (child.returncode, errors) == (-by, b"")
     async with process("knowledge", environment) as client:
         assert structured(await client.call_tool("list", {}))["total"] == len(BUNDLED_GUIDES)
-
-
-async def test_it_ends_quietly_when_nobody_reads_its_output() -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    child = await started("knowledge", {}, stdout=writing)
-    os.close(writing)
-    _, errors = await asyncio.wait_for(child.communicate(HELLO), PATIENCE)
-    assert (child.returncode, errors) == (0, b"")

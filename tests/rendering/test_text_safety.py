@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -87,6 +88,12 @@ def test_tabs_stay() -> None:
 )
 def test_what_nobody_sees_goes(hidden: str) -> None:
     assert strip_control("".join(f"a{character}" for character in hidden)) == "a" * len(hidden)
+
+
+def test_a_long_text_of_invisible_characters_takes_no_longer_than_its_length_explains() -> None:
+    began = process_time()
+    assert visible("\u200d" * 600_000) == ""
+    assert process_time() - began < 3
 
 
 def test_no_character_of_the_invisible_kinds_is_left_out_of_this() -> None:

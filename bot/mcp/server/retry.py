@@ -140,7 +140,8 @@ class ConnectionTiming:
     resets the failures. `minimum_pause`: minimum pause when a call waits. `call_wait`: how long a call waits for a
     connection in progress. `settle`, `apart`: changed capabilities are listed when the server has been quiet for the
     first, and at least the second after the last listing. `sign_in_pause`: between attempts at a server that rejects
-    the credentials. `farewell`: maximum wait for running calls when a connection is closed. `start_slot_seconds`:
+    the credentials. `farewell`: maximum wait for running calls when a connection is closed. `leave`: time that a
+    process has to end by itself, and again after SIGTERM. `start_slot_seconds`:
     how long a starting server delays the start of others, if there are many. `idle_after`: an unused
     connection is closed after this time; None means never. `confirm`: timeout for confirming the tools before
     an approved call is sent.
@@ -165,6 +166,7 @@ class ConnectionTiming:
     start_slot_seconds: float = 2.0
     sign_in_pause: float = 900.0
     farewell: float = 10.0
+    leave: float = 2.0
     idle_after: float | None = 1800.0
     confirm: float = 5.0
     look_again: float = 5.0

@@ -515,6 +515,7 @@ class Session:
                 allowances=self._shared.allowances,
                 resolve=self._shared.resolve,
                 token_provider=self._token_provider,
+                leave_seconds=self._shared.timing.leave,
             ),
             message_handler=on_message,
             logging_callback=on_log,

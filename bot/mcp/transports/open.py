@@ -240,18 +240,20 @@ def open_transport(
     on_server_request: Callable[[str], None],
     allowances: AllowedTargets,
     resolve: Resolve,
-    token_provider: TokenProvider | None = None,
+    token_provider: TokenProvider | None,
+    leave_seconds: float,
 ) -> AbstractAsyncContextManager[TransportStreams]:
     """Open the transport to a server for the block.
 
     `stderr` receives the process's standard error. `on_end` is called when the other side closes, `on_request_failed`
     when a request fails whose failure the library does not report, `on_server_request` with the method of each request
-    of the server. `allowances` limit the servers of admins;
-    `token_provider` has the token of a server with OAuth.
+    of the server. `allowances` limit the servers of admins; `token_provider` has the token of a server with OAuth. A
+    process has `leave_seconds` to end by itself.
     """
     match config.transport:
         case StdioTransport() as process:
-            return instrument(_stdio(config, process, stderr, allowances), config, on_end, on_server_request)
+            streams = _stdio(config, process, stderr, allowances, leave_seconds)
+            return instrument(streams, config, on_end, on_server_request)
         case HttpTransport() as endpoint:
             below = build_network(config, allowances, resolve, token_provider)
             reads = endpoint.kind in (HttpKind.STREAMABLE, HttpKind.AUTO)
@@ -273,13 +275,13 @@ def build_network(
 
 @asynccontextmanager
 async def _stdio(
-    config: ServerConfig, process: StdioTransport, stderr: StderrTail, allowances: AllowedTargets
+    config: ServerConfig, process: StdioTransport, stderr: StderrTail, allowances: AllowedTargets, leave_seconds: float
 ) -> AsyncIterator[TransportStreams]:
     await asyncio.to_thread(check_start, config, allowances.templates())
     command = (process.command, *process.args)
     async with (
         stderr.open() as errors,
-        child_process(command, child_environment(process), process.cwd, errors) as streams,
+        child_process(command, child_environment(process), process.cwd, errors, leave_seconds) as streams,
     ):
         errors.close()
         yield streams

@@ -34,8 +34,6 @@ log = logging.getLogger(__name__)
 
 _STDIN, _STDOUT = 0, 1
 _END_LENGTH = 512
-_LEAVE_SECONDS = 2.0
-_TERMINATE_SECONDS = 2.0
 _REAP_SECONDS = 2.0
 _READ_BATCH = 32
 """Messages read before other tasks run, so that a process that never pauses cannot block the loop."""
@@ -187,12 +185,12 @@ class LineReader:
 
 @asynccontextmanager
 async def child_process(
-    command: Sequence[str], env: Mapping[str, str], cwd: str | Path | None, errors: TextIO
+    command: Sequence[str], env: Mapping[str, str], cwd: str | Path | None, errors: TextIO, leave_seconds: float
 ) -> AsyncIterator[TransportStreams]:
     """Start a process and exchange messages with it; end it after the block.
 
-    `env` is added to the library's default variables. `errors` receives its stderr. Raises OSError and ValueError
-    if the start fails.
+    `env` is added to the library's default variables. `errors` receives its stderr. It has `leave_seconds` to end by
+    itself, and again after SIGTERM. Raises OSError and ValueError if the start fails.
     """
     # asyncio kills a process whose start is cancelled and waits for its end, but anyio cancels that wait, too. The
     # start takes no longer than the fork.
@@ -216,7 +214,7 @@ async def child_process(
             await outgoing.aclose()
             pipes.hang_up()
             pipes.end_input()
-            await _end(transport, pipes)
+            await _end(transport, pipes, leave_seconds)
             await anyio.lowlevel.checkpoint()
 
 
@@ -293,10 +291,10 @@ class _Outgoing(OutgoingStream):
         await self._pipes.write(line.encode("utf-8", "replace"))
 
 
-async def _end(process: asyncio.SubprocessTransport, pipes: SubprocessPipes) -> None:
+async def _end(process: asyncio.SubprocessTransport, pipes: SubprocessPipes, leave_seconds: float) -> None:
     """Wait for the end of the process, then force it. Its children may hold the pipes open."""
-    if not await _has_exited(pipes, _LEAVE_SECONDS):
-        await terminate_posix_process_tree(cast("Process", _ProcessHandle(process.get_pid())), _TERMINATE_SECONDS)
+    if not await _has_exited(pipes, leave_seconds):
+        await terminate_posix_process_tree(cast("Process", _ProcessHandle(process.get_pid())), leave_seconds)
         if not await _has_exited(pipes, _REAP_SECONDS):
             log.warning("MCP server process %d still runs after SIGKILL", process.get_pid())
     pipes.give_up()

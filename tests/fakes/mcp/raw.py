@@ -6,6 +6,7 @@ It uses no MCP library, so it starts fast and can say what a well-behaved server
     probe      "answer" | "exit" | "silence": what it does with `server/discover`
     listings   successive listings of its tools; each is a list of pages, each page a `tools/list` result
     calls      tool name -> {"result": ...} | {"error": ...} | {"do": "silence" | "die" | "change" | "stderr" | "pid"}
+                | {"do": "environment"}: it tells its variables, its interpreter and its process
                 | {"do": "note", "file": ...} | {"do": "large", "characters": ..., "id": "first" | "last" | "nowhere"};
                 "change" may say which `notification` it sends, "note" appends the argument `label` to the file, for
                 good, and "large" answers with a text of so many characters and its id where it says
@@ -157,6 +158,12 @@ def answer(request_id: Any, _action: dict[str, Any] | None = None, _token: Any =
     say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": "done"}]})})
 
 
+def tell_environment(request_id: Any, _action: dict[str, Any], _token: Any) -> None:
+    """Tell its variables, its interpreter and its process."""
+    seen = {"environment": dict(os.environ), "python": sys.executable, "pid": os.getpid()}
+    say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": json.dumps(seen)}]})})
+
+
 def answer_late(request_id: Any, action: dict[str, Any], _token: Any) -> None:
     """Say so after a while."""
     time.sleep(action["seconds"])
@@ -230,6 +237,7 @@ MISDEEDS = {
     "write": write,
     "foreign": answer_foreign,
     "ask": ask,
+    "environment": tell_environment,
 }
 
 
