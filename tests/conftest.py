@@ -51,7 +51,6 @@ LONGEST = (
     "deploy/test_install.py",
     "deploy/test_packaging.py",
     "docs/test_shell_commands.py",
-    "engine/test_hostile_clicks.py",
     "stories/test_approval_storm.py",
     "stories/test_beside.py",
     "stories/test_discord_program.py",

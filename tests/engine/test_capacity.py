@@ -113,8 +113,10 @@ async def test_what_was_found_long_ago_and_has_ended_is_not_given_back_when_the_
 
     harness.log.release = noted  # type: ignore[method-assign]
 
+    looks: list[asyncio.Event] = []
+
     async def last(_request: ModelRequest) -> Completion:
-        without_claims(harness)
+        looks.append(without_claims(harness))
         return say("Done.")
 
     harness.model.script = [last]
@@ -123,4 +125,6 @@ async def test_what_was_found_long_ago_and_has_ended_is_not_given_back_when_the_
     async with running(engine):
         await harness.surface.ended(receipt.turn_id)
         await until(lambda: not engine.activity.turns)
+        # The process leaves while it looks for turns; that ends soon.
+        asyncio.get_running_loop().call_later(0.05, looks[0].set)
     assert given_back == []

@@ -270,40 +270,35 @@ POLICIES = st.sampled_from([ALLOW, DENY, ASK, AUTO])
 MEMBERS_OF = st.sampled_from([None, Member(ANA), Member(ANA, frozenset({"slack-group:S1"})), Member(ANA, guest=True)])
 
 
-@st.composite
-def any_rule(draw: st.DrawFn) -> Rule:
-    return Rule(
-        draw(POLICIES),
-        server=draw(PATTERNS),
-        server_id=draw(st.sampled_from(["", "", "id-jira", "id-wiki"])),
-        tool=draw(TOOL_PATTERNS),
-        excluded_tools=draw(st.frozensets(st.sampled_from(TOOLS), max_size=1)),
-        annotations=draw(st.dictionaries(st.sampled_from(["read_only", "destructive"]), st.booleans(), max_size=2)),
-        arguments=draw(st.dictionaries(st.sampled_from(["a", "a.b"]), st.sampled_from(["x", "x*", "*"]), max_size=2)),
-        places=draw(st.frozensets(st.sampled_from(["slack", "slack:T1", "slack:T1:C-ops", "discord"]), max_size=2)),
-        askers=draw(st.frozensets(st.sampled_from(["slack:U1", "slack-group:S1", "members", "guests"]), max_size=2)),
-    )
-
-
-@st.composite
-def any_case(draw: st.DrawFn) -> PolicyRequest:
-    server, tool = draw(st.sampled_from(SERVERS)), draw(st.sampled_from(TOOLS))
-    hints = st.sampled_from([None, True, False])
-    sent: list[dict[str, Any]] = [{}, {"a": "x"}, {"a": ["x", "y"]}, {"a": {"b": "x"}}, {"a": [{"b": "x"}, {}]}]
-    return PolicyRequest(
-        Tool(
-            f"{server}__{tool}",
-            server,
-            tool,
-            annotations=Annotations(draw(hints), draw(hints)),
-            trusted=draw(st.booleans()),
-            server_id=f"id-{server}",
-        ),
+HINTS = st.sampled_from([None, True, False])
+SENT: list[dict[str, Any]] = [{}, {"a": "x"}, {"a": ["x", "y"]}, {"a": {"b": "x"}}, {"a": [{"b": "x"}, {}]}]
+RULES = st.builds(
+    Rule,
+    POLICIES,
+    server=PATTERNS,
+    server_id=st.sampled_from(["", "", "id-jira", "id-wiki"]),
+    tool=TOOL_PATTERNS,
+    excluded_tools=st.frozensets(st.sampled_from(TOOLS), max_size=1),
+    annotations=st.dictionaries(st.sampled_from(["read_only", "destructive"]), st.booleans(), max_size=2),
+    arguments=st.dictionaries(st.sampled_from(["a", "a.b"]), st.sampled_from(["x", "x*", "*"]), max_size=2),
+    places=st.frozensets(st.sampled_from(["slack", "slack:T1", "slack:T1:C-ops", "discord"]), max_size=2),
+    askers=st.frozensets(st.sampled_from(["slack:U1", "slack-group:S1", "members", "guests"]), max_size=2),
+)
+CASES = st.builds(
+    lambda server, tool, hints, trusted, sent, member: PolicyRequest(
+        Tool(f"{server}__{tool}", server, tool, annotations=hints, trusted=trusted, server_id=f"id-{server}"),
         OPS,
-        draw(st.sampled_from(sent)),
+        sent,
         ANA,
-        draw(MEMBERS_OF),
-    )
+        member,
+    ),
+    st.sampled_from(SERVERS),
+    st.sampled_from(TOOLS),
+    st.builds(Annotations, HINTS, HINTS),
+    st.booleans(),
+    st.sampled_from(SENT),
+    MEMBERS_OF,
+)
 
 
 def covers(rule: Rule, case: PolicyRequest) -> bool:
@@ -312,7 +307,7 @@ def covers(rule: Rule, case: PolicyRequest) -> bool:
     return alone.stored.policy is ALLOW
 
 
-@given(st.lists(any_rule(), max_size=6), any_case(), POLICIES, st.booleans())
+@given(st.lists(RULES, max_size=6), CASES, POLICIES, st.booleans())
 def test_no_set_of_rules_runs_what_a_denial_covers(
     written: list[Rule], case: PolicyRequest, default: ApprovalPolicy, pinned: bool
 ) -> None:
@@ -321,7 +316,7 @@ def test_no_set_of_rules_runs_what_a_denial_covers(
         assert policy is DENY
 
 
-@given(st.lists(any_rule(), max_size=6), any_rule(), any_case(), POLICIES)
+@given(st.lists(RULES, max_size=6), RULES, CASES, POLICIES)
 def test_one_more_denial_never_loosens_anything(
     written: list[Rule], more: Rule, case: PolicyRequest, default: ApprovalPolicy
 ) -> None:
@@ -330,7 +325,7 @@ def test_one_more_denial_never_loosens_anything(
     assert STRICTEST_FIRST.index(after) <= STRICTEST_FIRST.index(before)
 
 
-@given(st.lists(any_rule(), max_size=6), any_case(), POLICIES)
+@given(st.lists(RULES, max_size=6), CASES, POLICIES)
 def test_knowing_less_never_lets_more_run(written: list[Rule], case: PolicyRequest, default: ApprovalPolicy) -> None:
     if evaluate(written, case, default).stored.policy is ALLOW:
         return
@@ -338,7 +333,7 @@ def test_knowing_less_never_lets_more_run(written: list[Rule], case: PolicyReque
     assert evaluate(written, stranger, default).stored.policy is not ALLOW
 
 
-@given(st.lists(any_rule(), max_size=6), any_case(), POLICIES, st.randoms())
+@given(st.lists(RULES, max_size=6), CASES, POLICIES, st.randoms())
 def test_the_order_of_rules_means_nothing(
     written: list[Rule], case: PolicyRequest, default: ApprovalPolicy, shuffled: Any
 ) -> None:
@@ -347,7 +342,7 @@ def test_the_order_of_rules_means_nothing(
     assert evaluate(other, case, default).stored.policy is evaluate(written, case, default).stored.policy
 
 
-@given(any_rule(), any_rule())
+@given(RULES, RULES)
 def test_of_two_rules_at_most_one_beats_the_other(one: Rule, other: Rule) -> None:
     assert not (outranks(one, other) and outranks(other, one))
     assert not outranks(one, one)
@@ -355,7 +350,7 @@ def test_of_two_rules_at_most_one_beats_the_other(one: Rule, other: Rule) -> Non
         assert len(specificity(one)) >= len(specificity(other))
 
 
-@given(any_rule())
+@given(RULES)
 def test_a_rule_that_is_written_down_is_read_as_it_was(rule: Rule) -> None:
     rule = replace(rule, server="*") if rule.server_id else rule
     table = rule_to_table(rule)

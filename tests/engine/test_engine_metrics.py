@@ -36,7 +36,12 @@ async def test_a_drawing_that_has_to_wait_is_delayed_and_then_drawn(harness: Eng
     found: list[MetricEvent] = []
     harness.model.script = [say("Hello.")]
     harness.surface.trouble = [DeliveryFailed("Slow down.", retry_after=0.0)] * 2
-    engine = harness.engine(observe=found.append)
+
+    def observe(event: MetricEvent) -> None:
+        found.append(event)
+        engine.poll()
+
+    engine = harness.engine(observe=observe)
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await harness.surface.ended(receipt.turn_id)

@@ -1,8 +1,9 @@
-"""Ten thousand clicks, of people who may not, and of people who may on what is not there or out of date."""
+"""Clicks of users without the right to approve, and of approvers on missing and outdated cards. CI tries more."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Awaitable
 
@@ -35,12 +36,12 @@ ZOE = Author("test", "zoe", "Zoe")
 FINANCE = "test-group:finance"
 SEND = tool("bank__send", server_id="b1", destructive=False)
 TERMS = ApprovalRequirements((frozenset({FINANCE, "test:ana"}),), four_eyes=True)
-CARDS, CLICKS = 3, 10_000
+CARDS, CLICKS = 3, 10_000 if "CI" in os.environ else 1_500
 AT_ONCE = 50
 
 
-async def test_ten_thousand_hostile_clicks_approve_nothing_and_leave_a_bounded_audit(harness: EngineHarness) -> None:
-    """People who may not, at everything; people who may, at what is made up or out of date; fifty at once."""
+async def test_thousands_of_hostile_clicks_approve_nothing_and_leave_a_bounded_audit(harness: EngineHarness) -> None:
+    """Fifty at once."""
     harness.toolbox.add(SEND)
     asking = Rule(ApprovalPolicy.ASK_USER, server="bank", requirements=TERMS, id="policy.toml:1", of_file=True)
     harness.rules = RuleBook(Policies(rules=(asking,)), Approvers(admins=frozenset({"test:kim"})))

@@ -97,8 +97,11 @@ async def test_a_message_taken_in_by_one_process_is_answered_by_another(world: W
 
 @pytest.mark.parametrize("doorbell", [True, False], ids=["with the doorbell", "behind a pooler that swallows it"])
 async def test_a_click_in_one_process_starts_the_call_in_another_while_its_sibling_runs(
-    world: World, doorbell: bool
+    world: World, doorbell: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not doorbell:
+        for interval in ("worker.HEARTBEAT_SECONDS", "worker.POLL_SECONDS", "view_delivery.POLL_SECONDS"):
+            monkeypatch.setattr(f"bot.engine.{interval}", 0.1)
     release = asyncio.Event()
 
     async def slow(call: ToolCall, _context: CallContext) -> ToolOutcome:

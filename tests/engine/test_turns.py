@@ -158,6 +158,7 @@ async def test_a_call_that_nobody_approves_expires_after_the_card_was_posted(har
         assert approval[1].approval is not None
         assert approval[1].approval.expires_at == harness.clock[0] + 60
         harness.clock[0] += 61
+        engine.poll()
         view = await harness.surface.ended(receipt.turn_id)
         late = await engine.approvals.decide(decision(step), member(ANA))
     assert calls_of(view)[0].status is StepStatus.EXPIRED

@@ -44,8 +44,10 @@ async def test_a_drawing_is_made_again_after_the_time_the_platform_named(harness
         await until(lambda: not engine.activity.turns and not engine.activity.is_delivering)
         assert await harness.log.stale_views("test:", 1) == [] or not harness.surface.trouble
         harness.clock[0] += 8
+        engine.poll()
         await until(lambda: not harness.surface.trouble and not engine.activity.is_delivering)
         harness.clock[0] += 8
+        engine.poll()
         view = await harness.surface.ended(receipt.turn_id)
         await until(lambda: not engine.activity.is_delivering)
     assert view.turn.status is TurnStatus.DONE
@@ -490,6 +492,7 @@ async def test_a_platform_that_says_nothing_is_asked_again_and_holds_up_nobody(
         receipt = await engine.receive(message("hi"))
         await until(lambda: "did not answer" in caplog.text and not engine.activity.is_delivering)
         harness.clock[0] += 6
+        engine.poll()
         view = await surface.ended(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
 
@@ -525,6 +528,7 @@ async def test_a_drawing_that_always_fails_is_tried_ever_more_rarely(harness: En
         postponed.append(seconds)
         await postpone(turn_id, seconds)
         harness.clock[0] += seconds
+        engine.poll()
 
     harness.log.retry_delivery_at = note  # type: ignore[method-assign]
     receipt = await harness.log.enqueue(message("hi"))
