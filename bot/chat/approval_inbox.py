@@ -40,8 +40,7 @@ from bot.chat.message_model import (
     Text,
     fill_spans,
 )
-from bot.commands.argument_parser import CONFIRM, CommandRejected
-from bot.commands.command import Command, CommandContext, VerbHandler
+from bot.commands.command import CONFIRM, Command, CommandContext, CommandRejected, VerbHandler
 from bot.commands.dependencies import Rights
 from bot.domain.approvals import Approval, Decision, DecisionType
 from bot.domain.commands import (

@@ -34,7 +34,7 @@ from bot.engine.locales import LocaleResolver
 from bot.errors import CountersignError, DeliveryFailed
 from bot.i18n import _, gettext_lazy
 from bot.ports import Commands, EngineApi
-from bot.rendering.text_columns import columns
+from bot.rendering.tables import columns
 from bot.rendering.text_safety import open_label, safe_url, single_line, strip_control
 
 NAME_LIMIT = 60

@@ -8,8 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from bot.commands.argument_parser import NotFoundRejection
-from bot.commands.command import Command, CommandContext, SubmissionContext, VerbHandler
+from bot.commands.command import Command, CommandContext, NotFoundRejection, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.text_format import page_of, page_rows

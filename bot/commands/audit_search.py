@@ -14,8 +14,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 
-from bot.commands.argument_parser import A_SERVER, CommandRejected
-from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.command import A_SERVER, CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.text_format import (
@@ -24,7 +23,6 @@ from bot.commands.text_format import (
     format_moment,
     offset,
     page_of,
-    parse_time,
     sentences,
     server_label,
     shorten,
@@ -197,7 +195,7 @@ class AuditSearch:
             subject=server.id if server else "",
             person=_principal(argument("person"), request.conversation),
             kinds=KINDS[argument("kind")] if argument("kind") else (),
-            since=_parse_since(argument("since"), self._dependencies.clock()) if argument("since") else None,
+            since=request.arguments.since(self._dependencies.clock()),
         )
         if self._dependencies.rights.operates(request.member):
             return query
@@ -227,13 +225,6 @@ def _principal(text: str, conversation: ConversationKey) -> str:
     mention = _MENTION.fullmatch(text)
     person = mention[1] if mention else text.removeprefix("@")
     return person if not person or ":" in person else f"{conversation.platform}:{person}"
-
-
-def _parse_since(text: str, now: float) -> float:
-    try:
-        return parse_time(text, now)
-    except (ValueError, OverflowError):
-        raise CommandRejected(_("`--since` is a point in time: {formats}.", formats=MOMENT)) from None
 
 
 def _row(entry: AuditEntry) -> tuple[str, ...]:

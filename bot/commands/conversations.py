@@ -7,8 +7,7 @@ import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 
-from bot.commands.argument_parser import CONFIRM, CommandRejected
-from bot.commands.command import Command, CommandContext, VerbHandler
+from bot.commands.command import CONFIRM, Command, CommandContext, CommandRejected, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.text_format import (
     ROWS,
@@ -33,7 +32,7 @@ from bot.domain.commands import (
     Verb,
 )
 from bot.domain.conversations import CONSOLE, ConversationKey
-from bot.domain.messages import FilePart, ImagePart, StoredFile
+from bot.domain.messages import FilePart, ImagePart, StoredFile, TextPart
 from bot.domain.secrets import lookalikes, with_masks
 from bot.domain.turns import ModelStep, ToolStep, TurnStatus, TurnView
 from bot.i18n import _, current_time_zone, format_number, format_time_zone, gettext_lazy, ngettext
@@ -124,28 +123,16 @@ def _call(step: ToolStep) -> Iterator[str]:
         return
     if step.result.text:
         yield format_code_block(step.result.shown_text)
-    for part in step.result.parts:
-        match part:
-            case ImagePart(data, mime_type):
-                yield _("_An image,_ {mime_type} _, {size} bytes._", mime_type=inline_code(mime_type), size=len(data))
-            case StoredFile(_, mime_type, _, size) if part.is_image:
-                yield _("_An image,_ {mime_type} _, {size} bytes._", mime_type=inline_code(mime_type), size=size)
-            case StoredFile(_, mime_type, file, size):
-                yield _(
-                    "_A file,_ {file} _,_ {mime_type} _, {size} bytes._",
-                    file=inline_code(file),
-                    mime_type=inline_code(mime_type),
-                    size=size,
-                )
-            case FilePart(data, mime_type, file):
-                yield _(
-                    "_A file,_ {file} _,_ {mime_type} _, {size} bytes._",
-                    file=inline_code(file),
-                    mime_type=inline_code(mime_type),
-                    size=len(data),
-                )
-            case _:
-                continue
+    yield from (_file(part) for part in step.result.parts if not isinstance(part, TextPart))
+
+
+def _file(part: ImagePart | FilePart | StoredFile) -> str:
+    size = part.size if isinstance(part, StoredFile) else len(part.data)
+    mime_type = inline_code(part.mime_type)
+    if isinstance(part, ImagePart) or (isinstance(part, StoredFile) and part.is_image):
+        return _("_An image,_ {mime_type} _, {size} bytes._", mime_type=mime_type, size=size)
+    file = inline_code(part.name)
+    return _("_A file,_ {file} _,_ {mime_type} _, {size} bytes._", file=file, mime_type=mime_type, size=size)
 
 
 def _arguments(step: ToolStep) -> str:
@@ -275,9 +262,7 @@ class Conversations:
 
     async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
         key = await self._find(request)
-        views = await self._dependencies.recent_turns(key, SHOWN_TURNS)
-        if not views:
-            raise CommandRejected(_NONE)
+        views = await self._turns(key, SHOWN_TURNS)
         rows = tuple(
             (
                 format_moment(view.turn.created_at),
@@ -308,9 +293,7 @@ class Conversations:
 
     async def _delete(self, request: CommandContext) -> AsyncIterator[Reply]:
         key = await self._find(request)
-        views = await self._dependencies.recent_turns(key, EXPORTED_TURNS)
-        if not views:
-            raise CommandRejected(_NONE)
+        views = await self._turns(key, EXPORTED_TURNS)
         typed = request.arguments.get("confirm")
         shown = _id(key, request.conversation)
         word = key.thread.strip() or shown
@@ -339,9 +322,7 @@ class Conversations:
 
     async def _export(self, request: CommandContext) -> AsyncIterator[Reply]:
         key = await self._find(request)
-        views = await self._dependencies.recent_turns(key, EXPORTED_TURNS)
-        if not views:
-            raise CommandRejected(_NONE)
+        views = await self._turns(key, EXPORTED_TURNS)
         text = format_transcript(key, views[0].turn.question.text, views)
         safe = "".join(character if character.isalnum() else "-" for character in _id(key))[:80]
         summary = await self._dependencies.archive.summary(key)
@@ -360,6 +341,12 @@ class Conversations:
             ),
             document=ReplyFile(f"conversation-{safe}.md", text),
         )
+
+    async def _turns(self, key: ConversationKey, most: int) -> Sequence[TurnView]:
+        """Return the last turns of a conversation. Raises CommandRejected without any."""
+        if views := await self._dependencies.recent_turns(key, most):
+            return views
+        raise CommandRejected(_NONE)
 
     async def _find(self, request: CommandContext) -> ConversationKey:
         """Return the named conversation if the user may see it. Raises CommandRejected otherwise."""

@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
-from bot.commands.argument_parser import A_SERVER, CommandRejected
 from bot.commands.audit_search import AuditSearch
-from bot.commands.command import Command, CommandContext, VerbHandler
+from bot.commands.command import A_SERVER, Command, CommandContext, CommandRejected, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.manual_calls import ManualCalls
+from bot.commands.manual_calls import ManualCalls, PromptCommands, ResourceCommands
 from bot.commands.policies import ServerPolicies
 from bot.commands.policy_explain import PolicyExplain
-from bot.commands.prompts import PromptCommands
-from bot.commands.resources import ResourceCommands
 from bot.commands.server_catalog import CatalogCommands
 from bot.commands.server_checks import ServerChecks, ServerValidator
 from bot.commands.server_control import ServerControl, ServerService
@@ -36,7 +33,6 @@ from bot.commands.text_format import (
     offset,
     page_of,
     page_rows,
-    parse_time,
     server_label,
     shorten,
     status_word,
@@ -208,7 +204,7 @@ class CallLog:
             EVERYWHERE if is_everywhere else request.conversation.workspace_key,
             server,
             statuses=_WITHOUT_RESULT if failed else (),
-            since=_parse_since(since, self._dependencies.clock()) if since else None,
+            since=request.arguments.since(self._dependencies.clock()),
         )
         calls, count = await self._dependencies.archive.calls(query, ROWS, offset(number))
         if not count:
@@ -252,14 +248,6 @@ def _call_row(call: CallSummary, *, is_everywhere: bool) -> tuple[str, ...]:
         *((call.conversation.workspace_key,) if is_everywhere else ()),
         call.turn_id[:8],
     )
-
-
-def _parse_since(text: str, now: float) -> float:
-    """Parse the value of `--since`. Raises CommandRejected."""
-    try:
-        return parse_time(text, now)
-    except (ValueError, OverflowError):
-        raise CommandRejected(_("`--since` is a point in time: {formats}.", formats=MOMENT)) from None
 
 
 # -------------------- statistics
@@ -308,8 +296,8 @@ class ServerStatistics:
         server = await self._directory.find(name, request.conversation) if name else None
         servers = [server] if server else await self._directory.all(request.conversation)
         counts = _counter_facts(self._dependencies.process_counters({server.name for server in servers}), servers)
-        written, now = request.arguments.get("since"), self._dependencies.clock()
-        since = _parse_since(written, now) if written else now - DAY
+        now = self._dependencies.clock()
+        since = request.arguments.since(now) or now - DAY
         home = EVERYWHERE if self._dependencies.rights.operates(request.member) else request.conversation.workspace_key
         activity = await self._dependencies.archive.activity(since, home, server.id if server else "")
         since_text = {"time": format_moment(since), "zone": format_time_zone()}
@@ -528,8 +516,8 @@ def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -
         gettext_lazy("MCP servers and their tools"),
         (
             *listing.handlers,
-            *ResourceCommands(dependencies, directory).handlers,
-            *PromptCommands(dependencies, directory).handlers,
+            *ResourceCommands(directory).handlers,
+            *PromptCommands(directory).handlers,
             ServerAdd(dependencies, validator, service, catalog).handler,
             catalog.handler,
             ServerEdit(dependencies, directory, validator, service).handler,

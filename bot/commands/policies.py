@@ -9,16 +9,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bot.commands.argument_parser import (
+from bot.commands.command import (
     A_SERVER,
     A_TOOL,
     POLICY,
     Arguments,
+    CommandContext,
     CommandRejected,
     ForbiddenRejection,
     NotFoundRejection,
+    VerbHandler,
 )
-from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.server_listing import risk
@@ -26,7 +27,6 @@ from bot.commands.text_format import (
     POLICY_SAID,
     POLICY_WORDS,
     code,
-    did_you_mean,
     format_ago,
     page_of,
     page_rows,
@@ -259,20 +259,14 @@ class PolicyService:
 
     def tool_name(self, server: VisibleServer | None, name: str) -> str:
         """Return the pattern of a known tool, or the given pattern. Raises NotFoundRejection."""
-        tools = self._directory.callable_tools(server) if server else ()
-        tool = next((tool for tool in tools if name in (tool.original_name, tool.name)), None)
-        if tool is not None:
-            return as_pattern(tool.original_name)
-        if server is None or is_pattern(name):
+        if server is None:
             return name
-        hint = did_you_mean(name, (tool.original_name for tool in tools))
-        raise NotFoundRejection(
-            sentences(
-                _("{server} has no tool of that name.", server=server_label(server.config)),
-                hint,
-                _("`/mcp tools` lists them."),
-            )
-        )
+        try:
+            return as_pattern(self._directory.find_tool(server, name).original_name)
+        except NotFoundRejection:
+            if is_pattern(name):
+                return name
+            raise
 
     async def set(self, rule: Rule, by: Author) -> RuleSaved:
         """Save a rule. It replaces the rule of its workspace about the same calls. Raises NotFound."""

@@ -4,13 +4,11 @@ time.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bot.commands.argument_parser import CommandRejected
-from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.command import CommandContext, CommandRejected, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.text_format import POLICY_WORDS, status_word
@@ -19,7 +17,7 @@ from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.flows import Sends, Words
-from bot.domain.lenient_json import DuplicateName, unique_names
+from bot.domain.lenient_json import DuplicateName, parse_json
 from bot.domain.policies import PolicyResult, describe_rule
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
@@ -222,10 +220,10 @@ def _name(server_id: str, tool: Tool) -> str:
 
 def _arguments(text: str) -> Mapping[str, Any]:
     try:
-        value = json.loads(text, object_pairs_hook=unique_names)
+        value = parse_json(text)
     except DuplicateName as error:
         raise CommandRejected(_("`--arguments` cannot be used: {error}.", error=error)) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         value = None
     if not isinstance(value, dict):
         raise CommandRejected(_('`--arguments` is a JSON object, such as `{"project": "OPS"}`.'))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
-from bot.commands.argument_parser import CommandRejected
-from bot.commands.command import Command, CommandContext, SubmissionContext, VerbHandler
+from bot.commands.command import Command, CommandContext, CommandRejected, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.profiles import parse_language, parse_time_zone
 from bot.commands.text_format import error_reply, format_moment

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from bot.commands.argument_parser import SERVER
-from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.command import SERVER, CommandContext, VerbHandler
 from bot.commands.dependencies import Administration, CommandDependencies
 from bot.commands.profiles import Outdated, ProfileService
 from bot.commands.server_directory import ServerDirectory, VisibleServer

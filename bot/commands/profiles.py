@@ -11,22 +11,24 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bot.commands.argument_parser import (
+from bot.commands.command import (
     CONFIRM,
     PROFILE,
     Arguments,
+    CommandContext,
     CommandRejected,
     ForbiddenRejection,
     NotFoundRejection,
+    SubmissionContext,
+    VerbHandler,
 )
-from bot.commands.command import CommandContext, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.text_format import (
     POLICY_SAID,
     did_you_mean,
     error_reply,
-    format_ago,
+    format_change,
     page_of,
     page_rows,
     parse_policy,
@@ -48,7 +50,7 @@ from bot.domain.commands import (
     Verb,
 )
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.lenient_json import DuplicateName, unique_names
+from bot.domain.lenient_json import DuplicateName, parse_json
 from bot.domain.locales import close_time_zones, time_zone_name
 from bot.domain.policies import ANY, Rule, RuleError, is_pattern, parse_rule, rule_to_table
 from bot.domain.profiles import Profile, binding_scopes
@@ -415,10 +417,10 @@ class _LineParser:
 
     def _rule(self, line: str) -> Rule:
         try:
-            table = json.loads(line, object_pairs_hook=unique_names)
+            table = parse_json(line)
         except DuplicateName as error:
             raise ValueError(_("A rule cannot be used: {error}.", error=error)) from None
-        except (ValueError, RecursionError):
+        except ValueError:
             text = _("A line that begins with {brace} must be a rule as JSON, on one line.", brace="{")
             raise ValueError(text) from None
 
@@ -626,7 +628,7 @@ class Profiles:
         servers = await self._directory.all(request.conversation)
         bindings, named = await self._bindings(request.conversation)
         values = profile_values(profile, servers)
-        when = format_ago(profile.updated_at, self._dependencies.clock())
+        change = format_change(profile.updated_at, profile.updated_by, self._dependencies.clock())
         facts = (
             (gettext_lazy("name"), profile.name),
             (gettext_lazy("holds in"), format_enumeration(bindings.get(profile.id, ())) or _("no place yet")),
@@ -645,10 +647,7 @@ class Profiles:
             (gettext_lazy("language"), profile.language),
             (gettext_lazy("time zone"), profile.time_zone),
             (gettext_lazy("for"), _("every workspace") if profile.workspace == EVERYWHERE else _("this workspace")),
-            (
-                gettext_lazy("changed"),
-                _("{when} by {who}", when=when, who=profile.updated_by) if profile.updated_by else "",
-            ),
+            (gettext_lazy("changed"), change if profile.updated_by else ""),
             (gettext_lazy("version"), str(profile.version)),
         )
         yield Reply(
@@ -723,15 +722,10 @@ class Profiles:
         )
 
     def _version_conflict(self, profile: Profile) -> Reply:
-        when = format_ago(profile.updated_at, self._dependencies.clock())
+        change = format_change(profile.updated_at, profile.updated_by, self._dependencies.clock())
         return Reply(
             _("The profile has been changed since you opened it. Nothing was saved."),
-            details=(
-                (
-                    gettext_lazy("changed"),
-                    _("{when} by {who}", when=when, who=profile.updated_by or _("somebody else")),
-                ),
-            ),
+            details=((gettext_lazy("changed"), change),),
             failed=True,
             actions=(ReplyAction(_("Edit again"), ("profile", "set", profile.name)),),
         )

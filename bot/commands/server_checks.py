@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain
 
-from bot.commands.argument_parser import A_SERVER, SERVER, CommandRejected, ForbiddenRejection
-from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.command import A_SERVER, SERVER, CommandContext, CommandRejected, ForbiddenRejection, VerbHandler
 from bot.commands.dependencies import Administration, CommandDependencies
 from bot.commands.server_definition import ParsedDefinition, command_line, parse_definition
 from bot.commands.server_directory import ServerDirectory, VisibleServer, capabilities, name_in_use

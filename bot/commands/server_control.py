@@ -9,14 +9,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from bot.commands.argument_parser import CONFIRM, SERVER, VERSION, CommandRejected, ForbiddenRejection
-from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.command import (
+    CONFIRM,
+    SERVER,
+    VERSION,
+    CommandContext,
+    CommandRejected,
+    ForbiddenRejection,
+    VerbHandler,
+)
 from bot.commands.dependencies import CommandDependencies, ConfigDiff
 from bot.commands.server_checks import count_tools, to_review, waits_for_review
 from bot.commands.server_definition import ParsedDefinition, differences
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps
-from bot.commands.text_format import format_ago, sentences, server_label, status_word
+from bot.commands.text_format import format_ago, format_change, sentences, server_label, status_word
 from bot.commands.tool_review import withheld_tools
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Verb
@@ -43,10 +50,9 @@ class ServerSaved:
 
 @dataclass(frozen=True, slots=True)
 class InvalidServer:
-    """Errors by field; no record was saved. `name_taken` is True if another server has the name."""
+    """Errors by field; no record was saved."""
 
     errors: Mapping[str, str]
-    name_taken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ class ServerService:
         try:
             record = await self._dependencies.server_store.add(draft.record, draft.secrets, by, policy=policy)
         except Conflict as conflict:
-            return InvalidServer({conflict.field or "name": str(conflict)}, name_taken=True)
+            return InvalidServer({conflict.field or "name": str(conflict)})
         await self._dependencies.administration.refresh()
         return ServerSaved(record)
 
@@ -112,7 +118,7 @@ class ServerService:
             record = await self._dependencies.server_store.change(draft.record, draft.secrets, by, changes=changes)
         except Conflict as conflict:
             if conflict.field:
-                return InvalidServer({conflict.field: str(conflict)}, name_taken=True)
+                return InvalidServer({conflict.field: str(conflict)})
             return VersionConflict(await self._current(before))
         await self._dependencies.administration.refresh()
         return ServerSaved(record, changes)
@@ -376,7 +382,7 @@ class ServerControl:
                 _pending_warning(waiting),
                 _("This cannot be undone. Type its name to confirm."),
             ),
-            details=((gettext_lazy("changed"), _("{when} by {who}", when=when, who=record.updated_by)),)
+            details=((gettext_lazy("changed"), format_change(record.updated_at, record.updated_by, now)),)
             if overtaken
             else (),
             failed=overtaken,

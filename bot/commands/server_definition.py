@@ -12,46 +12,29 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from bot.commands.argument_parser import CommandRejected
+from bot.commands.command import CommandRejected
 from bot.commands.server_fields import (
     BY_HINTS,
+    CONFIG_READERS,
+    DEFAULT,
+    FLOW_READERS,
     HEADER_NAME,
-    LONGEST,
     REFERENCE,
     VARIABLE_NAME,
     check_header,
+    field_text,
     read_address,
     read_client_id,
     read_command_line,
-    read_connect_retries,
-    read_fallback_group,
-    read_fallback_order,
     read_folder,
     read_header,
-    read_max_sessions,
-    read_output_limit,
-    read_protocol,
     read_reference,
     read_scope,
-    read_seconds,
-    read_seconds_or_none,
-    read_sends,
-    read_sessions,
     read_sign_in,
-    read_slug,
-    read_switch,
-    read_switch_or_none,
-    read_text,
-    read_times,
-    read_tool_naming,
-    read_tool_recipients,
-    read_tool_sends,
-    read_tool_words,
     read_transport,
-    read_words,
     slug_of,
 )
 from bot.commands.text_format import sentences
@@ -78,11 +61,7 @@ from bot.domain.servers import (
 from bot.i18n import _, gettext_lazy
 
 T = TypeVar("T")
-YES, NO = "yes", "no"
-DEFAULT = "default"
-"""Value of a field that follows a setting of the bot."""
 HEADER_PREFIX = "header:"
-LONGEST_INSTRUCTION = 4000
 LONGEST_SECRET = 4096
 _MISSING = gettext_lazy("Its secret is missing. {reference}", reference=REFERENCE)
 _MISSING_USER = gettext_lazy(
@@ -151,61 +130,23 @@ class _DefinitionParser:
 
     def parse(self, hidden: str) -> ParsedDefinition:
         transport = self._transport()
+        base = self._base.config
         config = dataclasses.replace(
-            self._base.config,
-            name=self._parse("name", self._base.config.name, read_slug),
-            title=self._text("title", self._base.config.title),
-            description=self._text("description", self._base.config.description),
+            base,
             transport=transport,
-            protocol=self._protocol(transport),
-            system_instruction=self._text("system_instruction", self._base.config.system_instruction),
-            response_instruction=self._text("response_instruction", self._base.config.response_instruction),
-            auto_context_tool=self._text("auto_context_tool", self._base.config.auto_context_tool),
-            connect_timeout=self._parse("connect_timeout", self._base.config.connect_timeout, read_seconds_or_none),
-            list_timeout=self._parse("list_timeout", self._base.config.list_timeout, read_seconds),
-            tool_timeout=self._parse("tool_timeout", self._base.config.tool_timeout, read_seconds),
-            tool_timeout_max=self._parse("tool_timeout_max", self._base.config.tool_timeout_max, read_seconds),
-            tool_timeouts=self._parse("tool_timeouts", self._base.config.tool_timeouts, read_times),
-            auto_connect=self._parse("auto_connect", self._base.config.auto_connect, read_switch),
-            trusted=self._parse("trusted", self._base.config.trusted, read_switch),
-            flows=self._flows(self._base.config.flows),
-            reconnect=self._parse("reconnect", self._base.config.reconnect, read_switch_or_none),
-            connect_retries=self._parse("connect_retries", self._base.config.connect_retries, read_connect_retries),
-            output_limit=self._parse("output_limit", self._base.config.output_limit, read_output_limit),
-            fallback_group=self._parse("fallback_group", self._base.config.fallback_group, read_fallback_group),
-            fallback_order=self._parse("fallback_order", self._base.config.fallback_order, read_fallback_order),
-            tool_names=self._parse("tool_names", self._base.config.tool_names, read_tool_naming),
-            sessions=self._parse("sessions", self._base.config.sessions, read_sessions),
-            max_sessions=self._parse("max_sessions", self._base.config.max_sessions, read_max_sessions),
-            session_idle_timeout=self._parse(
-                "session_idle_timeout", self._base.config.session_idle_timeout, read_seconds_or_none
-            ),
-            use_instructions=self._parse("use_instructions", self._base.config.use_instructions, read_switch),
+            flows=ServerFlows(**self._parse_all(FLOW_READERS, base.flows)),
+            **self._parse_all(CONFIG_READERS, base),
         )
+        if config.protocol is not Protocol.AUTO and kind_of(transport) == HttpKind.JSONRPC:
+            self._errors["protocol"] = _("A server of jsonrpc_http does not speak MCP: set it to auto.")
         authentication = self._authentication(config.transport)
         references, stored = self._secrets(config.transport, authentication, hidden)
         stored |= {slot: value for slot, value in self._values.items() if slot in references}
         record = dataclasses.replace(self._base, config=config, authentication=authentication, secrets=references)
         return ParsedDefinition(record, stored, self._errors)
 
-    def _protocol(self, transport: Transport) -> Protocol:
-        protocol = self._parse("protocol", self._base.config.protocol, read_protocol)
-        if protocol is not Protocol.AUTO and kind_of(transport) == HttpKind.JSONRPC:
-            self._errors["protocol"] = _("A server of jsonrpc_http does not speak MCP: set it to auto.")
-        return protocol
-
-    def _flows(self, present: ServerFlows) -> ServerFlows:
-        return ServerFlows(
-            self._parse("words", present.words, read_words),
-            self._parse("sends", present.sends, read_sends),
-            self._parse("tool_words", present.tool_words, read_tool_words),
-            self._parse("tool_sends", present.tool_sends, read_tool_sends),
-            self._parse("tool_recipients", present.tool_recipients, read_tool_recipients),
-        )
-
-    def _text(self, name: str, present: str) -> str:
-        longest = LONGEST.get(name, LONGEST_INSTRUCTION)
-        return self._parse(name, present, lambda text: read_text(text, longest))
+    def _parse_all(self, readers: Mapping[str, Callable[[str], Any]], present: object) -> dict[str, Any]:
+        return {name: self._parse(name, getattr(present, name), read) for name, read in readers.items()}
 
     def _parse(self, name: str, present: T, read: Callable[[str], T]) -> T:
         if name not in self._fields:
@@ -463,6 +404,7 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
     ]
     lines = "\n".join((*(f"{name}={value}" for name, value in plain_values_of(config.transport)), *references))
     secret, user = record.secrets.get(AUTH_SECRET), record.secrets.get(USER_SLOT)
+    config_fields = {name: field_text(getattr(config, name)) for name in CONFIG_READERS}
     return {
         "name": config.name,
         "title": config.title,
@@ -475,34 +417,11 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
         "scope": record.authentication.scope,
         "secret": str(secret) if secret is not None and secret.source is not SecretSource.STORED else "",
         "env" if local else "headers": lines,
-        "system_instruction": config.system_instruction,
-        "response_instruction": config.response_instruction,
-        "auto_context_tool": config.auto_context_tool,
-        "protocol": config.protocol.value,
-        "connect_timeout": "" if config.connect_timeout is None else f"{config.connect_timeout:g}",
-        "list_timeout": f"{config.list_timeout:g}",
-        "tool_timeout": f"{config.tool_timeout:g}",
-        "tool_timeout_max": f"{config.tool_timeout_max:g}",
-        "tool_timeouts": "\n".join(f"{tool}={seconds:g}" for tool, seconds in config.tool_timeouts.items()),
-        "reconnect": DEFAULT if config.reconnect is None else YES if config.reconnect else NO,
-        "connect_retries": str(config.connect_retries),
-        "output_limit": str(config.output_limit),
-        "fallback_group": config.fallback_group,
-        "fallback_order": str(config.fallback_order),
-        "tool_names": config.tool_names.value,
-        "sessions": config.sessions.value,
-        "max_sessions": str(config.max_sessions),
-        "session_idle_timeout": "" if config.session_idle_timeout is None else f"{config.session_idle_timeout:g}",
-        "auto_connect": YES if config.auto_connect else NO,
-        "trusted": YES if config.trusted else NO,
-        "use_instructions": YES if config.use_instructions else NO,
+        **config_fields,
+        "reconnect": DEFAULT if config.reconnect is None else config_fields["reconnect"],
+        **{name: field_text(getattr(config.flows, name)) for name in FLOW_READERS},
         "words": config.flows.words or BY_HINTS,
         "sends": config.flows.sends or BY_HINTS,
-        "tool_words": "\n".join(f"{tool}={words}" for tool, words in config.flows.tool_words.items()),
-        "tool_sends": "\n".join(f"{tool}={sends}" for tool, sends in config.flows.tool_sends.items()),
-        "tool_recipients": "\n".join(
-            f"{tool}={','.join(names)}" for tool, names in config.flows.tool_recipients.items()
-        ),
     }
 
 

@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bot.commands.argument_parser import CommandRejected, ForbiddenRejection, NotFoundRejection
-from bot.commands.command import CommandContext
+from bot.commands.command import CommandContext, CommandRejected, ForbiddenRejection, NotFoundRejection
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_fields import is_slug
 from bot.commands.text_format import code, did_you_mean, sentences, server_label, status_word
@@ -41,9 +40,6 @@ _STATUS_WHEN = {
     ServerEnablement.DISABLED: ServerStatus.DISABLED,
 }
 _SWITCHED_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
-LONGEST_HINT = 100
-"""Characters that platforms show of a field's hint."""
-NO_SUGGESTIONS: Mapping[str, Sequence[str]] = {}
 _IDLE = (ServerStatus.PENDING, ServerStatus.IDLE)
 
 
@@ -124,8 +120,8 @@ class ServerDirectory:
         """
         servers = await self.all(conversation)
         wanted = name.strip().lower()
-        for fits in (_is_id, _is_slug, _is_title):
-            matches = [server for server in servers if fits(server.config, wanted)]
+        for field in ("id", "name", "title"):
+            matches = [server for server in servers if wanted and getattr(server.config, field).lower() == wanted]
             if matches:
                 # If the file and the database define the same server, the file's runs.
                 return min(
@@ -361,18 +357,6 @@ def capabilities(servers: ServerAdmin, server_id: str) -> ServerCapabilities:
         return ServerCapabilities()
 
 
-def suggestion_hint(hint: str, suggestions: Sequence[str]) -> str:
-    """Return the hint of a field, shortened, with the first suggestions that fit."""
-    hint = " ".join(hint.split())[:LONGEST_HINT]
-    begin, shown = f"{hint.rstrip('.')}: " if hint else "", ""
-    for value in suggestions:
-        longer = f"{shown}, {value}" if shown else _("such as {value}", value=value)
-        if len(begin) + len(longer) > LONGEST_HINT:
-            break
-        shown = longer
-    return f"{begin}{shown}" if shown else hint
-
-
 def name_in_use(servers: Iterable[VisibleServer], name: str, *, except_id: str = "") -> VisibleServer | None:
     """Return the server other than `except_id` with this slug or title, None if the name is free."""
     wanted = name.lower()
@@ -399,15 +383,3 @@ def check_arguments(prompt: Prompt, arguments: Mapping[str, str]) -> None:
 
 def _visible(config: ServerConfig, conversation: ConversationKey) -> bool:
     return config.workspace in (EVERYWHERE, conversation.workspace_key)
-
-
-def _is_id(config: ServerConfig, wanted: str) -> bool:
-    return config.id.lower() == wanted
-
-
-def _is_slug(config: ServerConfig, wanted: str) -> bool:
-    return config.name.lower() == wanted
-
-
-def _is_title(config: ServerConfig, wanted: str) -> bool:
-    return bool(config.title) and config.title.lower() == wanted

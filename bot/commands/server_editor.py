@@ -9,19 +9,23 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
-from bot.commands.argument_parser import POLICY, SERVER, Arguments, CommandRejected
-from bot.commands.command import SECRET_FIELD, CommandContext, SubmissionContext, VerbHandler
+from bot.commands.command import (
+    POLICY,
+    SECRET_FIELD,
+    SERVER,
+    Arguments,
+    CommandContext,
+    CommandRejected,
+    SubmissionContext,
+    VerbHandler,
+)
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.profile_servers import enable_action, is_off_here, off_for
-from bot.commands.program_consent import ALLOW, ProgramConsent, version_warning
-from bot.commands.server_catalog import FROM, CatalogCommands
+from bot.commands.server_catalog import ALLOW, FROM, CatalogCommands, ProgramConsent, version_warning
 from bot.commands.server_checks import ServerChange, ServerRequest, ServerValidator, start_warning
 from bot.commands.server_control import InvalidServer, ServerService, VersionConflict
 from bot.commands.server_definition import (
-    DEFAULT,
     KEEP,
-    NO,
-    YES,
     ParsedDefinition,
     command_line,
     derived_name,
@@ -30,7 +34,7 @@ from bot.commands.server_definition import (
     with_missing_secrets,
 )
 from bot.commands.server_directory import ServerDirectory
-from bot.commands.server_fields import KINDS, SENDS, TRANSPORTS, WORDS, is_slug, slug_of
+from bot.commands.server_fields import DEFAULT, KINDS, NO, SENDS, TRANSPORTS, WORDS, YES, is_slug, slug_of
 from bot.commands.server_forms import SecretFieldMode, Step, form, steps_of_editing
 from bot.commands.server_import import IMPORTING, ServerImport
 from bot.commands.server_secrets import SecretLinks, enter_secret, missing_secrets_text, missing_slots, secret_form
@@ -48,7 +52,7 @@ from bot.commands.server_templates import (
     template_change_errors,
     without_template,
 )
-from bot.commands.text_format import error_reply, format_ago, parse_policy, sentences, server_label
+from bot.commands.text_format import error_reply, format_change, parse_policy, sentences, server_label
 from bot.domain.commands import Form, Parameter, ParameterKind, Reply, ReplyAction, Verb
 from bot.domain.conversations import ConversationKey
 from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord, SessionScope, ToolNaming
@@ -431,14 +435,11 @@ class ServerEdit:
 
     def _version_conflict(self, record: ServerRecord) -> Reply:
         """Return the reply to a version conflict: the last editor, and the current values."""
-        when = format_ago(record.updated_at, self._clock())
+        change = format_change(record.updated_at, record.updated_by, self._clock())
         return Reply(
             _("{server} has been changed since you opened it. Nothing was saved.", server=server_label(record.config)),
             details=(
-                (
-                    gettext_lazy("changed"),
-                    _("{when} by {who}", when=when, who=record.updated_by or _("somebody else")),
-                ),
+                (gettext_lazy("changed"), change),
                 *self._validator.exact_definition(record),
             ),
             failed=True,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from bot.commands.token_detection import known_token, looks_like_token, plain_warning
@@ -28,12 +29,16 @@ from bot.i18n import _, gettext_lazy
 TRANSPORTS = ("streamable_http", "stdio", "auto", "sse", "jsonrpc_http")
 PROTOCOLS = tuple(protocol.value for protocol in Protocol)
 KINDS = tuple(kind.value for kind in AuthenticationKind)
+YES, NO = "yes", "no"
+DEFAULT = "default"
+"""Value of a field that follows a setting of the bot."""
 BY_HINTS = "hints"
 """Value that leaves the decision to the server's hints."""
 WORDS = (BY_HINTS, *(word.value for word in Words))
 SENDS = (BY_HINTS, *(value.value for value in Sends))
 LONGEST = {"title": 255, "description": 500, "url": 2048, "command": 2000, "client_id": 512, "scope": 1000}
 LONGEST_SECONDS = 3600.0
+LONGEST_INSTRUCTION = 4000
 LONGEST_GROUP = 40
 REFERENCE = gettext_lazy("Write env:NAME or file:/absolute/path: where the secret is, never the secret itself.")
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -319,3 +324,61 @@ def read_address(text: str) -> str:
     if looks_like_token(text):
         raise ValueError(plain_warning())
     return text
+
+
+def _text_of(field: str) -> Callable[[str], str]:
+    return lambda text: read_text(text, LONGEST.get(field, LONGEST_INSTRUCTION))
+
+
+CONFIG_READERS: Mapping[str, Callable[[str], Any]] = {
+    "name": read_slug,
+    "title": _text_of("title"),
+    "description": _text_of("description"),
+    "system_instruction": _text_of("system_instruction"),
+    "response_instruction": _text_of("response_instruction"),
+    "auto_context_tool": _text_of("auto_context_tool"),
+    "protocol": read_protocol,
+    "connect_timeout": read_seconds_or_none,
+    "list_timeout": read_seconds,
+    "tool_timeout": read_seconds,
+    "tool_timeout_max": read_seconds,
+    "tool_timeouts": read_times,
+    "reconnect": read_switch_or_none,
+    "connect_retries": read_connect_retries,
+    "output_limit": read_output_limit,
+    "fallback_group": read_fallback_group,
+    "fallback_order": read_fallback_order,
+    "tool_names": read_tool_naming,
+    "sessions": read_sessions,
+    "max_sessions": read_max_sessions,
+    "session_idle_timeout": read_seconds_or_none,
+    "auto_connect": read_switch,
+    "trusted": read_switch,
+    "use_instructions": read_switch,
+}
+"""Parsers of the fields that are fields of `ServerConfig` under the same name."""
+FLOW_READERS: Mapping[str, Callable[[str], Any]] = {
+    "words": read_words,
+    "sends": read_sends,
+    "tool_words": read_tool_words,
+    "tool_sends": read_tool_sends,
+    "tool_recipients": read_tool_recipients,
+}
+"""Parsers of the fields that are fields of `ServerFlows` under the same name."""
+
+
+def field_text(value: object) -> str:
+    """Return a value of a definition as the text of its field, which the field's parser reads back."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return YES if value else NO
+        case float():
+            return f"{value:g}"
+        case tuple():
+            return ",".join(value)
+        case Mapping():
+            return "\n".join(f"{tool}={field_text(item)}" for tool, item in value.items())
+        case _:
+            return str(value)

@@ -6,11 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from bot.commands.command import SECRET_FIELD
-from bot.commands.server_definition import DEFAULT, LONGEST_INSTRUCTION, NO, YES
-from bot.commands.server_fields import BY_HINTS, KINDS, LONGEST, LONGEST_GROUP, PROTOCOLS, SENDS, TRANSPORTS, WORDS
+from bot.commands.command import SECRET_FIELD, SubmissionContext
+from bot.commands.server_fields import (
+    BY_HINTS,
+    DEFAULT,
+    KINDS,
+    LONGEST,
+    LONGEST_GROUP,
+    LONGEST_INSTRUCTION,
+    NO,
+    PROTOCOLS,
+    SENDS,
+    TRANSPORTS,
+    WORDS,
+    YES,
+)
 from bot.commands.text_format import POLICY_CHOICES
-from bot.domain.commands import Field, FieldKind, Form
+from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
 from bot.domain.servers import OAUTH_KINDS, SessionScope, ToolNaming
 from bot.i18n import _, gettext_lazy
 
@@ -334,9 +346,25 @@ def form(
     )
 
 
-def switch(value: str) -> str:
-    """Normalize the spelling of a switch."""
-    return YES if value.strip().lower() in ("yes", "on", "true", "y") else NO
+def in_steps(fields: Sequence[Field]) -> list[Step]:
+    """Return fields as steps of a form."""
+    return [tuple(fields[first : first + FIELDS_A_STEP]) for first in range(0, len(fields), FIELDS_A_STEP)]
+
+
+def next_form_step(steps: Sequence[Step], submission: SubmissionContext) -> tuple[int, Mapping[str, str]] | None:
+    """Return the next step of a form whose last part of the state is the submitted step, and its errors; None at the
+    end. A required field without a value is an error.
+    """
+    number = int(next(iter(submission.state), "1"))
+    missing = {
+        field.name: _("Something is needed here.")
+        for step in steps[:number]
+        for field in step
+        if field.required and not submission.fields.get(field.name, "").strip()
+    }
+    if errors := {**missing, **submission.errors}:
+        return number, errors
+    return (number + 1, {}) if number < len(steps) else None
 
 
 def _visible_errors(names: set[str], values: Mapping[str, str], errors: Mapping[str, str]) -> Mapping[str, str]:

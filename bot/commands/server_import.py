@@ -20,23 +20,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bot.commands.argument_parser import Arguments, CommandRejected
-from bot.commands.command import CommandContext
+from bot.commands.command import Arguments, CommandContext, CommandRejected
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.program_consent import version_warning
+from bot.commands.server_catalog import version_warning
 from bot.commands.server_checks import ServerChange, ServerRequest, ServerValidator
 from bot.commands.server_control import InvalidServer, ServerService
 from bot.commands.server_definition import (
     KEEP,
-    NO,
-    YES,
     ParsedDefinition,
     command_line,
     plain_values_of,
     secret_error,
     with_missing_secrets,
 )
-from bot.commands.server_fields import is_slug, slug_of
+from bot.commands.server_fields import field_text, is_slug, slug_of
 from bot.commands.server_secrets import enter_secret, missing_slots
 from bot.commands.text_format import parse_policy, sentences
 from bot.commands.token_detection import looks_like_token
@@ -169,17 +166,7 @@ def _inputs(document: Mapping[str, Any]) -> Iterator[tuple[str, _Input]]:
 def _settings(entry: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings of an entry that are switches, numbers or words, as fields."""
     values = {name: entry[name] for name in sorted(_SETTINGS) if isinstance(entry.get(name), bool | int | float | str)}
-    return {name: _field_text(value) for name, value in values.items()}
-
-
-def _field_text(value: bool | float | str) -> str:
-    match value:
-        case bool():
-            return YES if value else NO
-        case float() if value.is_integer():
-            return str(int(value))
-        case _:
-            return str(value)
+    return {name: field_text(value) for name, value in values.items()}
 
 
 class _ServerReader:

@@ -6,8 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
-from bot.commands.argument_parser import A_SERVER, SERVER
-from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.command import A_SERVER, SERVER, CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.profile_servers import enable_action, is_off_here, off_for
 from bot.commands.server_definition import command_line, plain_values_of
@@ -16,6 +15,7 @@ from bot.commands.sign_in import SignInSteps, oauth_text
 from bot.commands.text_format import (
     POLICY_WORDS,
     format_ago,
+    format_change,
     page_of,
     page_rows,
     sentences,
@@ -80,9 +80,7 @@ def server_details(record: ServerRecord, now: float) -> list[tuple[str, str]]:
         ),
         (
             gettext_lazy("changed"),
-            _("{when} by {who}", when=format_ago(record.updated_at, now), who=record.updated_by)
-            if record.version > 1
-            else "",
+            format_change(record.updated_at, record.updated_by, now) if record.version > 1 else "",
         ),
         (gettext_lazy("version"), str(record.version)),
     ]
@@ -396,7 +394,8 @@ class ServerListing:
         administers = self._dependencies.rights.administers(request.member)
         facts = self._facts(server, request)
         if not administers:
-            details = tuple((name, value) for name, value in (*facts, *_outer_facts(server.config)) if value)
+            facts.append((gettext_lazy("transport"), transport_word(server.config)))
+            details = tuple((name, value) for name, value in facts if value)
             return Reply(_("MCP server {server}", server=server_label(server.config)), details=details)
         facts += [
             (gettext_lazy("by a browser"), self._sign_in_steps.hint(server)),
@@ -542,10 +541,6 @@ def risk(tool: Tool) -> str:
     return _("destructive") if tool.destructive else _("writes")
 
 
-def _outer_facts(config: ServerConfig) -> list[tuple[str, str]]:
-    return [(gettext_lazy("transport"), transport_word(config))]
-
-
 def _sync_problem(server: VisibleServer) -> str:
     return _("its tools could not be asked for; what is known stays") if server.sync is SyncStatus.SYNC_FAILED else ""
 
@@ -595,7 +590,3 @@ def _command_words(verb: str, request: CommandContext, servers: list[VisibleServ
 def _summary(tool: Tool) -> str:
     lines = tool.description.strip().splitlines()
     return shorten(tool.title or (lines[0] if lines else ""))
-
-
-def _short(text: str) -> str:
-    return shorten(text)

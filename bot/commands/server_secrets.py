@@ -13,8 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from bot.commands.argument_parser import SERVER, CommandRejected
-from bot.commands.command import SECRET_FIELD, CommandContext, SubmissionContext, VerbHandler
+from bot.commands.command import SECRET_FIELD, SERVER, CommandContext, CommandRejected, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies, UserMessenger
 from bot.commands.server_checks import ServerValidator
 from bot.commands.server_definition import (
@@ -27,7 +26,7 @@ from bot.commands.server_definition import (
 )
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SIGN_IN, SignInSteps
-from bot.commands.text_format import format_ago, sentences, server_label
+from bot.commands.text_format import format_change, sentences, server_label
 from bot.domain.commands import Field, FieldKind, Form, Parameter, Reply, ReplyAction, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.locales import use_locale
@@ -354,15 +353,10 @@ class ServerSecrets:
         )
 
     def _version_conflict(self, record: ServerRecord) -> Reply:
-        when = format_ago(record.updated_at, self._dependencies.clock())
+        change = format_change(record.updated_at, record.updated_by, self._dependencies.clock())
         return Reply(
             _("{server} has been changed meanwhile. Nothing was saved.", server=server_label(record.config)),
-            details=(
-                (
-                    gettext_lazy("changed"),
-                    _("{when} by {who}", when=when, who=record.updated_by or _("somebody else")),
-                ),
-            ),
+            details=((gettext_lazy("changed"), change),),
             failed=True,
             actions=(ReplyAction(_("Show"), ("mcp", "show", record.config.name)),),
         )

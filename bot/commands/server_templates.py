@@ -10,12 +10,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bot.commands.argument_parser import CommandRejected
+from bot.commands.command import CommandRejected
 from bot.commands.server_definition import KEEP, ParsedDefinition, command_line
 from bot.commands.server_fields import REFERENCE, read_reference
-from bot.commands.server_forms import SecretFieldMode, Step, confirmation, steps_of_adding, steps_of_editing
+from bot.commands.server_forms import (
+    SecretFieldMode,
+    Step,
+    confirmation,
+    in_steps,
+    steps_of_adding,
+    steps_of_editing,
+)
 from bot.commands.text_format import sentences
-from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind
+from bot.domain.commands import Field, FieldKind
 from bot.domain.launch_templates import (
     LONGEST_VALUE,
     ChoiceRule,
@@ -286,8 +293,7 @@ def _or_by_template(field: Field) -> Field:
 
 
 def _slot_steps(slots: Sequence[TemplateSlot]) -> list[Step]:
-    fields = [_slot_field(slot) for slot in slots]
-    return [tuple(fields[first : first + FIELDS_A_STEP]) for first in range(0, len(fields), FIELDS_A_STEP)]
+    return in_steps([_slot_field(slot) for slot in slots])
 
 
 def _slot_field(slot: TemplateSlot) -> Field:

@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
-from bot.commands.argument_parser import CommandRejected, ForbiddenRejection
-from bot.commands.command import CommandContext
+from bot.commands.command import CommandContext, CommandRejected, ForbiddenRejection
 from bot.commands.dependencies import CommandDependencies, UserMessenger
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.text_format import code, format_ago, sentences, server_label, status_word

@@ -1,9 +1,6 @@
-"""Text of replies: counts, ages, names, suggestions. Names and values in Markdown have to go through these
-functions.
+"""Text of replies: counts, ages, times, names, suggestions and pages of ten rows.
 
-Parser of times: a date, a date with a time, or an age.
-
-Pages of ten rows.
+Names and values in Markdown have to go through these functions.
 """
 
 from __future__ import annotations
@@ -174,6 +171,11 @@ def format_ago(then: float | None, now: float) -> str:
     if seconds < 30 * 86400:
         return _("{days} days ago", days=int(seconds // 86400))
     return _("on {date}", date=format_date(then))
+
+
+def format_change(at: float, by: str, now: float) -> str:
+    """Format the last change of a record: `2 min ago by slack:U1`."""
+    return _("{when} by {who}", when=format_ago(at, now), who=by or _("somebody else"))
 
 
 def format_expiry(then: float, now: float) -> str:

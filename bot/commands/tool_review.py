@@ -10,14 +10,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from bot.commands.argument_parser import CommandRejected, ForbiddenRejection
-from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.command import A_SERVER, SERVER, CommandContext, ForbiddenRejection, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.text_format import (
     code,
-    did_you_mean,
     format_ago,
+    format_change,
     page_of,
     page_rows,
     sentences,
@@ -135,15 +134,7 @@ def _unreviewed_tool(tool: Tool, pin: Pin | None) -> UnreviewedTool:
     )
 
 
-_SERVER = Parameter("server", gettext_lazy("one server alone"), completes=CompletionSource.SERVERS, metavar="NAME")
 _TOOL = Parameter("tool", gettext_lazy("one tool alone"), completes=CompletionSource.TOOLS)
-_NAMED = Parameter(
-    "server",
-    gettext_lazy("the server's name, id or title"),
-    required=True,
-    completes=CompletionSource.SERVERS,
-    metavar="NAME",
-)
 _DEFINITION = Parameter(
     "definition",
     gettext_lazy("the digest of the reviewed tools, as the review shows it"),
@@ -191,10 +182,10 @@ class ServerReview:
         showing = Verb(
             "review show",
             gettext_lazy("tools that are new or have changed, with the differences"),
-            (_SERVER, _TOOL),
+            (A_SERVER, _TOOL),
             aliases=("review", "review list"),
         )
-        approving = Verb("review approve", gettext_lazy("offer tools as they were shown"), (_NAMED, _TOOL, _DEFINITION))
+        approving = Verb("review approve", gettext_lazy("offer tools as they were shown"), (SERVER, _TOOL, _DEFINITION))
         # A digest looks like a token but is not one.
         return VerbHandler(showing, self._show), VerbHandler(approving, self._approve, free=True)
 
@@ -282,7 +273,7 @@ class ServerReview:
             unreviewed for unreviewed in waiting if wanted in ("", unreviewed.tool.original_name, unreviewed.tool.name)
         ]
         if not chosen:
-            return self._nothing_to_review(server, wanted, waiting)
+            return self._nothing_to_review(server, wanted)
         digest = combined_digest(unreviewed.tool for unreviewed in chosen)
         if len(chosen) == 1:
             digest = chosen[0].tool.definition
@@ -300,17 +291,9 @@ class ServerReview:
         }
         return shown.pop() if len(shown) == 1 and len(written) >= _SHORT_DIGEST else written
 
-    def _nothing_to_review(self, server: VisibleServer, wanted: str, waiting: Sequence[UnreviewedTool]) -> Reply:
-        tools = self._directory.capabilities(server).tools
-        if wanted and not any(wanted in (tool.original_name, tool.name) for tool in tools):
-            hint = did_you_mean(wanted, (unreviewed.tool.original_name for unreviewed in waiting))
-            raise CommandRejected(
-                sentences(
-                    _("{server} has no tool of that name.", server=server_label(server.config)),
-                    hint,
-                    _("`/mcp tools` lists them."),
-                )
-            )
+    def _nothing_to_review(self, server: VisibleServer, wanted: str) -> Reply:
+        if wanted:
+            self._directory.find_tool(server, wanted)
         label = server_label(server.config)
         return Reply(
             _("This tool of {server} has its accepted definition. No tool waits for a review.", server=label)
@@ -404,12 +387,12 @@ class ServerReview:
         yield gettext_lazy("is"), str(_STATUS_WORDS[waiting.review])
         pin = waiting.pin
         if pin is not None:
-            when = format_ago(pin.pinned_at, self._dependencies.clock())
+            now = self._dependencies.clock()
             yield (
                 gettext_lazy("pinned"),
-                _("{when}, by the first sync", when=when)
+                _("{when}, by the first sync", when=format_ago(pin.pinned_at, now))
                 if pin.pinned_by == FIRST_SYNC
-                else _("{when} by {who}", when=when, who=pin.pinned_by),
+                else format_change(pin.pinned_at, pin.pinned_by, now),
             )
             if pin.pinned_tool is None:
                 yield gettext_lazy("note"), _("what was pinned cannot be read any more, so all of it is shown")

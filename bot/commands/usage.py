@@ -11,10 +11,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.commands.argument_parser import CommandRejected
-from bot.commands.command import Command, CommandContext, VerbHandler
+from bot.commands.command import Command, CommandContext, CommandRejected, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.text_format import MOMENT, format_expiry, format_moment, parse_time
+from bot.commands.text_format import MOMENT, format_expiry, format_moment
 from bot.domain.commands import Parameter, ParameterKind, Reply, RequiredRole, Table, Verb
 from bot.domain.usage import (
     MICRO,
@@ -175,13 +174,8 @@ class UsageVerbs:
         )
 
     def _since(self, request: CommandContext) -> float:
-        text, now = request.arguments.get("since"), self._dependencies.clock()
-        if not text:
-            return LimitPeriod.MONTH.start_of_period(now)
-        try:
-            return parse_time(text, now)
-        except (ValueError, OverflowError):
-            raise CommandRejected(_("`--since` is a point in time: {formats}.", formats=MOMENT)) from None
+        now = self._dependencies.clock()
+        return request.arguments.since(now) or LimitPeriod.MONTH.start_of_period(now)
 
 
 def usage_command(dependencies: CommandDependencies) -> Command:

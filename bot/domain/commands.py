@@ -16,8 +16,6 @@ from bot.i18n import gettext_lazy
 
 FIELDS_A_STEP = 5
 """The most fields of one form, which is Discord's limit for a modal; longer forms come in steps."""
-LONGEST_FORM_ID = 100
-"""Maximum characters of a form's id, which platforms store with the form (Discord's `custom_id`)."""
 
 
 WHOLE_TEXT = frozenset({"ask"})

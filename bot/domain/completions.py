@@ -52,7 +52,6 @@ class Capabilities:
     image_bytes: int = 5 * 2**20
     files: bool = True
     documents: bool = False
-    reasoning: bool = False
     context_tokens: int = 128_000
     searches: bool = True
     model: str = ""

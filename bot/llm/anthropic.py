@@ -437,7 +437,6 @@ def create(config: Config) -> LanguageModel:
         images=config.images,
         image_bytes=_IMAGE_BYTES,
         documents=service.own_address,
-        reasoning=True,
         context_tokens=config.context_tokens or _WINDOW,
     )
     body = partial(request_body, config.model, own_address=service.own_address, by=service.writer)

@@ -461,7 +461,6 @@ def create(config: Config) -> LanguageModel:
     capabilities = Capabilities(
         images=config.images,
         documents=service.own_address,
-        reasoning=True,
         context_tokens=config.context_tokens or OPENAI_WINDOW,
     )
     body = partial(request_body, config.model, own_address=service.own_address, by=service.writer)

@@ -149,8 +149,6 @@ class ApprovalCard:
     """Required approvers, if a rule names them, or whether the user who asked may approve: `needs 2 of test-group:ops,
     not Ana`, `Ana may approve this`.
     """
-    signed: str = ""
-    """Approvers so far, if several are required: `1 of 2 approved by Ben`."""
     withheld: int = 0
     """Characters that are hidden here because they look like a secret. With any, the call is not approved from here."""
 
@@ -194,7 +192,6 @@ def _card(step: ToolStep, approval: Approval, call_arguments: CallArguments) -> 
         expires_at=approval.expires_at,
         outcome=outcome(step.status, approval),
         needs=required_approvers_text(step, approval),
-        signed=approved_by_text(approval) if step.status is StepStatus.AWAITING else "",
     )
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
 from bot.domain.commands import Field, FieldKind
-from bot.domain.lenient_json import DuplicateName, exceeds_json_depth, unique_names
+from bot.domain.lenient_json import DuplicateName, parse_json
 from bot.i18n import LazyText, _, gettext_lazy
 from bot.rendering.deceptive_text import name_spelled_out
 from bot.rendering.text_safety import show_invisible, single_line
@@ -375,27 +375,8 @@ def _one_of(text: str, values: Mapping[str, Any]) -> Any:
 
 def _parse_json(text: str) -> Any:
     try:
-        return _check_depth(
-            json.loads(text, object_pairs_hook=unique_names, parse_constant=_reject_constant, parse_float=_finite)
-        )
+        return parse_json(text)
     except DuplicateName as error:
         raise ValueError(_("This cannot be used: {error}.", error=error)) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise ValueError(_('That is no JSON. Texts stand in double quotes: ["a", "b"], {"key": 1}.')) from None
-
-
-def _check_depth(value: Any) -> Any:
-    if exceeds_json_depth(value):
-        raise ValueError(value)
-    return value
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(text)
-    return value
-
-
-def _reject_constant(_constant: str) -> Sequence[Any]:
-    raise ValueError

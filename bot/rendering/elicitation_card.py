@@ -74,7 +74,6 @@ class ElicitationCard:
     warning: str
     outcome: str
     offers: tuple[ElicitationButton, ...]
-    asked_of: str
     expires_in: float | None
     expires_at: float | None
 
@@ -88,7 +87,7 @@ class ElicitationCard:
 
 def elicitation_card(step: ToolStep, elicitation: Elicitation, view: TurnView) -> ElicitationCard:
     """Return the card of an elicitation."""
-    mode, author = elicitation.question.ask, view.turn.author
+    mode = elicitation.question.ask
     server = server_name(step)
     is_open = elicitation.open and not (step.status.ended or view.turn.status.ended)
     return ElicitationCard(
@@ -102,7 +101,6 @@ def elicitation_card(step: ToolStep, elicitation: Elicitation, view: TurnView) -
         warning=warning_text(elicitation.question),
         outcome="" if is_open else outcome_text(elicitation),
         offers=_offers(elicitation) if is_open else (),
-        asked_of=single_line(author.name, FIELD_LIMIT) or single_line(author.id, FIELD_LIMIT),
         expires_in=elicitation.expires_in,
         expires_at=elicitation.expires_at,
     )

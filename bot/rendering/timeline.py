@@ -20,7 +20,7 @@ from bot.domain.messages import FilePart, ImageAudience, ImagePart, StoredFile, 
 from bot.domain.tools import UNSURE
 from bot.domain.turns import BlockingTurn, ModelStep, StepStatus, ToolStep, TurnStatus, TurnView, can_continue
 from bot.i18n import _, gettext_lazy, ngettext
-from bot.rendering.structured_results import format_for_people, summarize
+from bot.rendering.tables import format_for_people, summarize
 from bot.rendering.text_safety import single_line, strip_control
 
 # -------------------- tool calls on one line, and the files that they returned

@@ -33,8 +33,7 @@ from pydantic.json_schema import models_json_schema
 from bot.domain.elicitations import Elicitation
 from bot.domain.turns import ModelRetry, ModelStep, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.i18n import _
-from bot.rendering.response_model import ResponseModel
-from bot.rendering.turn_schemas import (
+from bot.rendering.response_models import (
     ApprovalShape,
     CallUpdateShape,
     ElicitationShape,
@@ -42,6 +41,7 @@ from bot.rendering.turn_schemas import (
     ModelRetryShape,
     OpeningShape,
     ReplyPieceShape,
+    ResponseModel,
     ResponseShape,
     SignedBy,
     StreamErrorShape,

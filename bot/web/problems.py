@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from bot.commands.argument_parser import CommandRejected, ForbiddenRejection, NotFoundRejection
+from bot.commands.command import CommandRejected, ForbiddenRejection, NotFoundRejection
 from bot.commands.text_format import did_you_mean, sentences
 from bot.errors import (
     Conflict,

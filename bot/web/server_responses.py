@@ -33,7 +33,7 @@ from bot.domain.servers import (
     kind_of,
 )
 from bot.domain.tools import Tool
-from bot.rendering.response_model import ResponseModel, format_time
+from bot.rendering.response_models import ResponseModel, format_time
 
 Moment = str | int | None
 """A point in time: ISO 8601 in UTC, or epoch milliseconds; null for never."""

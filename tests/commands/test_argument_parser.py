@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.commands.argument_parser import CommandRejected, parse_arguments
+from bot.commands.command import CommandRejected, parse_arguments
 from bot.domain.commands import Parameter, ParameterKind, Verb
 
 VERB = Verb(

@@ -7,7 +7,7 @@ import pytest
 from bot.commands.server_definition import fields_of
 from bot.commands.server_listing import sessions_text
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.commands import FIELDS_A_STEP, LONGEST_FORM_ID, FieldKind, Form, Reply
+from bot.domain.commands import FIELDS_A_STEP, FieldKind, Form, Reply
 from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.health import Check, CheckStatus
 from bot.domain.servers import (
@@ -23,6 +23,8 @@ from bot.domain.servers import (
 from tests.commands.servers import ADMIN, OPERATOR, command_harness, config_of, with_jira
 
 TOKEN = "ghp_" + "a1B2" * 9
+LONGEST_FORM_ID = 100
+"""Characters of a form's id, which Discord stores with the form as its `custom_id`."""
 GOOD = {
     "title": "GitHub Cloud",
     "transport": "streamable_http",

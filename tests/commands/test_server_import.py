@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.commands.argument_parser import CommandRejected
+from bot.commands.command import CommandRejected
 from bot.commands.server_import import ImportedServer, parse_import_file
 from bot.domain.commands import Reply
 from bot.domain.servers import HttpKind, HttpTransport, ServerEnablement, StdioTransport

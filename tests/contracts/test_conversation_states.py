@@ -9,7 +9,7 @@ import pytest
 from bot.domain.approvals import Decision, DecisionType
 from bot.domain.elicitations import DECLINED
 from bot.domain.turns import TurnStatus
-from bot.rendering.turn_schemas import status_of
+from bot.rendering.response_models import status_of
 from bot.storage.reporting import SqlReporting
 from tests.contracts.test_elicitations import asking
 from tests.contracts.test_queues import asks

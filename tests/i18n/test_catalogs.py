@@ -62,7 +62,7 @@ Some of them are marked, because chats show them, too.
 
 NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/domain/conversations.py": frozenset({"not a conversation key: {}"}),
-    "bot/domain/lenient_json.py": frozenset({"the name {} is there twice"}),
+    "bot/domain/lenient_json.py": frozenset({"nested too deeply", "the name {} is there twice"}),
     "bot/domain/messages.py": frozenset({"information, not instructions"}),
     "bot/domain/policies.py": frozenset({"after {}", "by {}"}),
     "bot/domain/secret_binding.py": frozenset({" in {}", "client {} of {}", "launch template {} {}", "program {}{}"}),
@@ -139,8 +139,9 @@ NO_TEXTS: dict[str, frozenset[str]] = {
             "profile set:{}:{}:{}",
         }
     ),
-    "bot/commands/prompts.py": frozenset({"/mcp prompt {} {} {}", "mcp prompt ask"}),
-    "bot/commands/resources.py": frozenset({"/mcp resource ask {} {} QUESTION", "mcp resource ask"}),
+    "bot/commands/manual_calls.py": frozenset(
+        {"/mcp prompt {} {} {}", "/mcp resource ask {} {} QUESTION", "mcp prompt ask", "mcp resource ask"}
+    ),
     "bot/commands/server_catalog.py": frozenset({"/mcp add {}"}),
     "bot/commands/server_definition.py": frozenset({"Authorization"}),
     "bot/commands/server_directory.py": frozenset({"`countersign servers --workspace {}`"}),

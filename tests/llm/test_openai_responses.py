@@ -394,7 +394,7 @@ def test_the_service_writes_no_less_than_it_must() -> None:
 
 def test_the_vendors_models_see_images_and_documents() -> None:
     capabilities = openai_responses.create(openai_responses.Config(MODEL, KEY)).capabilities
-    assert (capabilities.images, capabilities.documents, capabilities.reasoning) == (True, True, True)
+    assert (capabilities.images, capabilities.documents) == (True, True)
 
 
 def test_a_configuration_does_not_show_its_key() -> None:

@@ -15,7 +15,7 @@ from bot.domain.flows import Words
 from bot.domain.policies import StoredPolicyResult
 from bot.domain.turns import StepStatus, ToolRef
 from bot.i18n import use_language
-from bot.rendering.approval_card import ApprovalCard, approval_card, format_duration, headline
+from bot.rendering.approval_card import ApprovalCard, approval_card, approved_by_text, format_duration, headline
 from bot.rendering.call_arguments import VALUE_LIMIT, VALUE_LINES, CardArgument
 from bot.rendering.text_safety import strip_control
 from tests.rendering.turns import a_step, an_approval
@@ -305,11 +305,10 @@ def test_a_card_names_the_words_of_others_that_it_asks_for(
         assert card.needs == japanese
 
 
-def test_a_card_says_who_has_approved_so_far_as_long_as_it_waits() -> None:
+def test_a_card_says_who_has_approved_so_far() -> None:
     approval = an_approval(
         requirements=ApprovalRequirements(quorum=3), approver_names=("Ben", "Zoe"), decided_by="Ben and Zoe and Kim"
     )
-    assert drawn(approval).signed == "2 of 3 approved by Ben and Zoe"
-    done = drawn(approval, StepStatus.DONE)
-    assert (done.signed, done.outcome) == ("", "Approved by Ben and Zoe and Kim")
-    assert drawn(an_approval(requirements=ApprovalRequirements(quorum=3))).signed == ""
+    assert approved_by_text(approval) == "2 of 3 approved by Ben and Zoe"
+    assert drawn(approval, StepStatus.DONE).outcome == "Approved by Ben and Zoe and Kim"
+    assert approved_by_text(an_approval(requirements=ApprovalRequirements(quorum=3))) == ""

@@ -15,11 +15,11 @@ def the_card(elicitation: Elicitation, status: StepStatus = StepStatus.ASKING) -
     return elicitation_card(step, elicitation, a_view(step))
 
 
-def test_a_form_that_waits_says_who_asks_whom_for_what() -> None:
+def test_a_form_that_waits_says_which_server_asks_for_what() -> None:
     properties = {"title": {"type": "string", "title": "Title"}, "due": {"type": "string", "format": "date"}}
     made = the_card(a_form(message="What is it\ncalled?", properties=properties))
     assert (made.title, made.server, made.tool) == ("notes asks for an answer", "notes", "add_note")
-    assert (made.message, made.asked_of, made.fields) == ("What is it\ncalled?", "Ana", ("Title", "due"))
+    assert (made.message, made.fields) == ("What is it\ncalled?", ("Title", "due"))
     assert (made.domain, made.warning, made.outcome, made.expiry) == ("", "", "", "expires in 30 min")
     assert [(offer.label, offer.words, offer.strong) for offer in made.offers] == [
         ("Answer…", ("answer-server", "eli-12345678"), True),

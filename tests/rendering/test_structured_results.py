@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.messages import TextPart, ToolResult
-from bot.rendering.structured_results import MOST_COLUMNS, MOST_ROWS, WIDEST, format_for_people, summarize
-from bot.rendering.text_columns import widest
+from bot.rendering.tables import MOST_COLUMNS, MOST_ROWS, WIDEST, format_for_people, summarize, widest
 
 ITEMS = [
     {"sku": "A-1", "name": "Tea 緑茶", "stock": 12},

@@ -41,7 +41,7 @@ from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import LEFT_OUT, ToolFile, returned_files
 
 if TYPE_CHECKING:
-    from bot.rendering.turn_schemas import SignedBy
+    from bot.rendering.response_models import SignedBy
 
 # -------------------- surface
 

@@ -37,8 +37,8 @@ from bot.rendering.text_safety import single_line, strip_control
 from bot.rendering.timeline import answer, offers_behind, waiting_text
 
 if TYPE_CHECKING:
+    from bot.rendering.response_models import SignedBy
     from bot.rendering.turn_events import EventEncoder
-    from bot.rendering.turn_schemas import SignedBy
 
 ARROW, BACK, ON = "→", "◀", "▶"
 Step = tuple[str, str, str]

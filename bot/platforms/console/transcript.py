@@ -20,7 +20,7 @@ from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus, TurnVi
 from bot.folders import in_shell
 from bot.i18n import _, gettext_lazy, ngettext
 from bot.platforms.console.lines import ConsoleTheme, cells, clip, fold, remark, safe_lines, strip_markdown, tool_text
-from bot.rendering.structured_results import format_for_people
+from bot.rendering.tables import format_for_people
 from bot.rendering.text_safety import single_line, strip_control
 from bot.rendering.timeline import (
     SECOND_TRY,

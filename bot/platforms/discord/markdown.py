@@ -34,7 +34,7 @@ from bot.rendering.markdown import (
     line_text,
     parse,
 )
-from bot.rendering.text_columns import columns, widest
+from bot.rendering.tables import columns, widest
 from bot.rendering.text_safety import find_urls, single_line
 
 JOINER = "\N{WORD JOINER}"

@@ -84,7 +84,7 @@ from bot.platforms.discord.rest import PLATFORM, ROLE, FileUpload, MessageRef, c
 from bot.rendering.approval_card import argument_lines
 from bot.rendering.call_arguments import CardArgument
 from bot.rendering.markdown import SizeLimit
-from bot.rendering.text_columns import columns, widest
+from bot.rendering.tables import columns, widest
 from bot.rendering.text_safety import single_line, strip_control
 
 SPARE = 60

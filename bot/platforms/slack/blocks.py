@@ -39,7 +39,7 @@ from bot.rendering.markdown import (
     line_text,
     parse,
 )
-from bot.rendering.text_columns import columns
+from bot.rendering.tables import columns
 from bot.rendering.text_safety import ELLIPSIS, safe_url, single_line, strip_control
 
 # -------------------- limits

@@ -83,7 +83,7 @@ from bot.platforms.slack.users import GROUP
 from bot.platforms.slack.web_api import MessageRef
 from bot.rendering.approval_card import argument_lines
 from bot.rendering.markdown import SizeLimit, split, text_weight
-from bot.rendering.text_columns import columns
+from bot.rendering.tables import columns
 from bot.rendering.text_safety import single_line
 
 ARGUMENTS_WEIGHT = 5_000

@@ -43,7 +43,7 @@ from bot.platforms.slack.blocks import (
     section,
 )
 from bot.platforms.slack.rate_limits import PATIENCE, RateLimiter
-from bot.rendering.text_columns import columns
+from bot.rendering.tables import columns
 from bot.rendering.text_safety import single_line
 
 log = logging.getLogger(__name__)

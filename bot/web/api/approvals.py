@@ -39,8 +39,7 @@ from bot.ports.reporting import read_pending_approvals
 from bot.rendering.approval_card import OFFERS, parse_grant_option, remaining_approvals_text
 from bot.rendering.call_arguments import shared_json, whole_json
 from bot.rendering.deceptive_text import imitates_mask
-from bot.rendering.response_model import ResponseModel
-from bot.rendering.turn_schemas import ApprovalShape, approval_shape, whole_approval_shape
+from bot.rendering.response_models import ApprovalShape, ResponseModel, approval_shape, whole_approval_shape
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, key_prefixes
 from bot.web.problems import Problem

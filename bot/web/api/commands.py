@@ -18,7 +18,7 @@ from bot.domain.commands import Form, FormSubmission, Invocation, PageInfo, Repl
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.locales import use_locale
 from bot.i18n import _, english
-from bot.rendering.response_model import ResponseModel
+from bot.rendering.response_models import ResponseModel
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_conversation
 from bot.web.routes import RequestModel, WebDependencies, api_router

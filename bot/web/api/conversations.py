@@ -16,8 +16,15 @@ from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.conversations import ConversationKey
 from bot.i18n import _
 from bot.ports import ConversationSummary, ReportingStore
-from bot.rendering.response_model import ResponseModel, format_time
-from bot.rendering.turn_schemas import ConversationStatus, MessageShape, ToolCallShape, calls_of, messages_of
+from bot.rendering.response_models import (
+    ConversationStatus,
+    MessageShape,
+    ResponseModel,
+    ToolCallShape,
+    calls_of,
+    format_time,
+    messages_of,
+)
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, key_prefixes, may_see, no_such_conversation, own_key, parse_id
 from bot.web.problems import Problem

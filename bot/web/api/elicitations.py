@@ -15,8 +15,7 @@ from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
 from bot.domain.elicitations import ElicitationAction, ElicitationResult, FormMode
 from bot.i18n import _
 from bot.ports.platform import AnswerRejected, ElicitationAnswered, InvalidAnswer, OpenElicitation
-from bot.rendering.response_model import ResponseModel
-from bot.rendering.turn_schemas import ElicitationShape, elicitation_shape
+from bot.rendering.response_models import ElicitationShape, ResponseModel, elicitation_shape
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id
 from bot.web.problems import Problem

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from bot.commands.argument_parser import NotFoundRejection
+from bot.commands.command import NotFoundRejection
 from bot.commands.server_directory import VisibleServer
 from bot.domain.policies import ANY, Rule, RuleError, describe_rule, parse_rule, rule_to_table
 from bot.i18n import _
-from bot.rendering.response_model import ResponseModel
+from bot.rendering.response_models import ResponseModel
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, WebDependencies, api_router
 from bot.web.server_responses import Moment, RequestedOptions, ResponseOptions

@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import Field
 
-from bot.commands.argument_parser import NotFoundRejection
+from bot.commands.command import NotFoundRejection
 from bot.commands.dependencies import Administration
 from bot.commands.profiles import Outdated, parse_profile, profile_values
 from bot.commands.server_directory import VisibleServer
 from bot.domain.profiles import Binding, Profile
 from bot.i18n import _
-from bot.rendering.response_model import ResponseModel
+from bot.rendering.response_models import ResponseModel
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_conversation
 from bot.web.problems import Problem

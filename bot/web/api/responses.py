@@ -32,9 +32,8 @@ from bot.domain.conversations import Attachment, ConversationKey, InboundMessage
 from bot.domain.turns import Receipt, TurnView
 from bot.errors import ContentDeleted, CountersignError, NotFound, QueueFull
 from bot.i18n import _, ngettext
-from bot.rendering.response_model import ResponseModel
+from bot.rendering.response_models import ResponseModel, ResponseShape, StreamErrorShape, is_waiting, response_shape
 from bot.rendering.turn_events import Cursor, EventEncoder, event_schemas
-from bot.rendering.turn_schemas import ResponseShape, StreamErrorShape, is_waiting, response_shape
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, is_own, may_see, own_conversation
 from bot.web.limits import RequestStreamPlace, StreamPlace

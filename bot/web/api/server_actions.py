@@ -14,7 +14,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from bot.commands.argument_parser import NotFoundRejection
+from bot.commands.command import NotFoundRejection
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.tool_review import UnreviewedTool
 from bot.domain.conversations import ConversationKey
@@ -24,7 +24,7 @@ from bot.domain.servers import ServerEnablement, ServerSnapshot, ServerStatus, S
 from bot.errors import ServerTrouble
 from bot.i18n import _, english
 from bot.ports import ServerAdmin
-from bot.rendering.response_model import ResponseModel
+from bot.rendering.response_models import ResponseModel
 from bot.web.limits import RequestStreamPlace
 from bot.web.problems import Problem
 from bot.web.routes import EventStream, RequestModel, ServerEvent, WebDependencies, api_router

@@ -19,9 +19,9 @@ from pydantic import AliasChoices, Field, SecretStr
 
 from bot.commands.server_checks import ServerRequest
 from bot.commands.server_control import InvalidServer, VersionConflict
-from bot.commands.server_definition import KEEP, NO, YES, ParsedDefinition
+from bot.commands.server_definition import KEEP, ParsedDefinition
 from bot.commands.server_directory import VisibleServer, name_in_use
-from bot.commands.server_fields import PROTOCOLS, is_slug
+from bot.commands.server_fields import NO, PROTOCOLS, YES, is_slug
 from bot.commands.server_templates import MISSING_SECRET as UNNAMED_SECRET
 from bot.commands.server_templates import SLOT
 from bot.commands.text_format import POLICY_CHOICES, parse_policy

@@ -24,8 +24,7 @@ from bot.domain.tools import ToolKind
 from bot.domain.turns import ReadFile, StepStatus, ToolStep, TurnView
 from bot.i18n import _
 from bot.ports import CallQuery, CallSummary, EngineApi
-from bot.rendering.response_model import ResponseModel, format_time
-from bot.rendering.turn_schemas import CallStatus, call_status, step_statuses
+from bot.rendering.response_models import CallStatus, ResponseModel, call_status, format_time, step_statuses
 from bot.web.conversation_ids import format_id
 from bot.web.limits import RequestStreamPlace
 from bot.web.problems import Problem

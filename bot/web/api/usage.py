@@ -14,7 +14,7 @@ from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.servers import EVERYWHERE
 from bot.domain.usage import LimitPeriod, LimitUnit, UsageGrouping, UsageOwner, UsageQuery
 from bot.i18n import _
-from bot.rendering.response_model import ResponseModel
+from bot.rendering.response_models import ResponseModel
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_key
 from bot.web.problems import Problem

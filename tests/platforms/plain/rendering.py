@@ -10,7 +10,7 @@ from typing import Any
 from bot.chat import message_model as model
 from bot.chat.actions import Action, FeedbackValue, SendFeedback, encode, with_question
 from bot.rendering.approval_card import argument_lines
-from bot.rendering.text_columns import columns
+from bot.rendering.tables import columns
 from bot.rendering.text_safety import ELLIPSIS
 from tests.platforms.plain.api import GROUP
 

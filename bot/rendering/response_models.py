@@ -1,7 +1,8 @@
-"""Response models of turns: messages, tool calls, approvals, elicitations and whole responses.
+"""Models that programs read: their base, and messages, tool calls, approvals, elicitations and responses of turns.
 
-Arguments are redacted as on cards in a shared channel: labels for stored secrets, counts for text that looks like one.
-All other text is unchanged: clients have to escape it for display. docs/http-api.md lists the states.
+Names are in camelCase, times are ISO 8601. Arguments are redacted as on cards in a shared channel: labels for stored
+secrets, counts for text that looks like one. All other text is unchanged: clients have to escape it for display.
+docs/http-api.md lists the states.
 
 The address of a URL elicitation is only for the token that asked, not for other readers of the response. Answers to
 elicitations are never included.
@@ -10,22 +11,51 @@ elicitations are never included.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
 
 from bot.domain.agents import AgentRef
 from bot.domain.approvals import Approval, ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import Elicitation, FormMode, UrlMode
 from bot.domain.turns import WAITING, ModelStep, StepStatus, ToolStep, Turn, TurnStatus, TurnView
-from bot.i18n import _
+from bot.i18n import LazyText, _
 from bot.rendering.approval_card import ApprovalCard, approval_card, approver_reason, format_changes, whole_card
 from bot.rendering.call_arguments import shared_json, whole_json
 from bot.rendering.elicitation_card import domain_of, outcome_text, server_name, warning_text
-from bot.rendering.response_model import ResponseModel, format_time
 from bot.rendering.timeline import answer
+
+
+class ResponseModel(BaseModel):
+    """A response body."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _translate(cls, values: object) -> object:
+        """Translate lazy texts, of which pydantic would keep the English."""
+        return {name: _translated(value) for name, value in values.items()} if isinstance(values, dict) else values
+
+
+def _translated(value: object) -> object:
+    match value:
+        case LazyText():
+            return str(value)
+        case list() | tuple():
+            return [_translated(item) for item in value]
+        case dict():
+            return {name: _translated(item) for name, item in value.items()}
+    return value
+
+
+def format_time(seconds: float) -> str:
+    """Format epoch seconds as ISO 8601 in UTC, to the millisecond: `2026-08-31T14:30:00.000Z`."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class ConversationStatus(StrEnum):
