@@ -112,7 +112,8 @@ class ManualCalls:
         arguments = _arguments(request.arguments.get_all("arguments"), tool)
         tool = self._directory.by_server(tool)
         message = manual_call(tool, arguments, request.conversation, request.author)
-        yield Reply(_("Running {tool}…", tool=code(tool.name, _("a tool"))), message=message, private=False)
+        name = code(tool.name, _("a tool"))
+        yield Reply(_("Running {tool}…", tool=name), message=message, private=False)
 
 
 def _arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:

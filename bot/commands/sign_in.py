@@ -119,6 +119,7 @@ class SignInSteps:
         address = await self._sign_ins.begin(server.id, member.author, conversation)
         host, label = urlsplit(address).hostname or "", code(server.name, _("the server")).strip("`")
         minutes = int(SIGN_IN_SECONDS // 60)
+        shown_host = code(host, _("the address below"))
         looks_deceptive = not host.isascii() or any(part.startswith("xn--") for part in host.split("."))
         return Reply(
             sentences(
@@ -127,7 +128,7 @@ class SignInSteps:
                     "[Sign in to {server}]({address}) leads to {host}.",
                     server=label,
                     address=_in_markdown(address),
-                    host=code(host, _("the address below")),
+                    host=shown_host,
                 ),
                 _(
                     "The bot is let in as the account that you sign in with there, and everybody's calls run as that "

@@ -61,13 +61,19 @@ def unmarked_texts(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, text
 
 
-def texts_in_f_strings(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the line and text of markers inside of f-strings, where Babel does not find them on Python 3.11."""
+def hidden_texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line and text of markers where Babel does not find them: inside of f-strings, on Python 3.11; and
+    inside of other markers, unless the text is elsewhere too.
+    """
+    known = {text for entry in marked_texts() for text in ((entry,) if isinstance(entry, str) else entry)}
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.JoinedStr):
-            for call in ast.walk(node):
-                if isinstance(call, ast.Call) and _is_marker(call.func) and isinstance(call.args[0], ast.Constant):
-                    yield call.lineno, str(call.args[0].value)
+        is_f_string = isinstance(node, ast.JoinedStr)
+        for call in ast.walk(node) if is_f_string or (isinstance(node, ast.Call) and _is_marker(node.func)) else ():
+            if isinstance(call, ast.Call) and _is_marker(call.func):
+                # The first argument of `pgettext` is a context.
+                argument = call.args["pgettext" in ast.unparse(call.func)]
+                if isinstance(argument, ast.Constant) and (is_f_string or argument.value not in known):
+                    yield call.lineno, str(argument.value)
 
 
 def _literals(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
