@@ -31,12 +31,13 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.locales import system_locale
 from bot.domain.messages import TextPart
 from bot.domain.servers import EVERYWHERE, ConnectPolicy
-from bot.domain.tools import CallNeedsInput, CallNotSent, CallOutcomeUnknown, CallReturned
+from bot.domain.tools import CallNeedsInput, CallNotSent, CallOutcomeUnknown, CallReturned, ToolOutcome
+from bot.domain.turns import StepStatus
 from bot.errors import NotFound, SettingsError
 from bot.platforms.console.lines import strip_markdown
 from bot.platforms.console.local_user import LocalUser, fresh_conversation, login_name
 from bot.platforms.console.plain_output import reply_text
-from bot.ports import CallContext
+from bot.ports import CallContext, DirectCall
 from bot.rendering.text_safety import single_line
 from bot.settings import Settings
 
@@ -120,12 +121,18 @@ async def _read(services: AppServices, message: InboundMessage, person: LocalUse
     tool = next((tool for tool in tools if call and tool.name == call.name), None)
     if tool is None or call is None:
         return None
-    policy = services.administration.judge(tool, call.arguments, person.member, conversation).stored.policy
-    if policy is ApprovalPolicy.ALWAYS_DENY:
+    direct = DirectCall(tool, call.arguments, conversation, message.author)
+    judged = services.administration.judge(tool, call.arguments, person.member, conversation).stored
+    if judged.policy is ApprovalPolicy.ALWAYS_DENY:
+        await services.stores.call_audit.record_forbidden(direct, judged.rule)
         return Reply(message.text, details=(("cause", f"A policy forbids {tool.original_name}."),), failed=True)
-    if policy is ApprovalPolicy.ASK_USER:
+    if judged.policy is ApprovalPolicy.ASK_USER:
         return None
-    match await services.toolbox.call(tool, call, CallContext(message.author, f"shell:{call.id}")):
+    began = time.monotonic()
+    outcome = await services.toolbox.call(tool, call, CallContext(message.author, f"shell:{call.id}"))
+    seconds = None if isinstance(outcome, CallNotSent) else time.monotonic() - began
+    await services.stores.call_audit.record_call(direct, _status(outcome), seconds)
+    match outcome:
         case CallReturned(result):
             files = [part for part in result.parts if not isinstance(part, TextPart)]
             note = f" {len(files)} files are left out: a chat shows them." if files else ""
@@ -134,6 +141,16 @@ async def _read(services: AppServices, message: InboundMessage, person: LocalUse
             return Reply(message.text, details=(("cause", reason),), failed=True)
         case CallNeedsInput():
             return None
+
+
+def _status(outcome: ToolOutcome) -> StepStatus:
+    match outcome:
+        case CallReturned(result) if not result.is_error:
+            return StepStatus.DONE
+        case CallOutcomeUnknown():
+            return StepStatus.UNKNOWN
+        case _:
+            return StepStatus.FAILED
 
 
 def _place(person: LocalUser, workspace: str) -> ConversationKey:

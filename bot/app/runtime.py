@@ -87,6 +87,7 @@ from bot.ports.models import TextEmbedder
 from bot.settings import Settings, read_environment
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.api_tokens import SqlTokenStore
+from bot.storage.audit import SqlCallAudit
 from bot.storage.capabilities import SqlPinStore
 from bot.storage.coordination import SqlFaultStore, SqlLeases, SqlQuotas
 from bot.storage.database import Database
@@ -166,6 +167,7 @@ class Stores:
     faults: SqlFaultStore
     locales: SqlLocaleStore
     installations: SqlInstallationStore
+    call_audit: SqlCallAudit
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,6 +515,7 @@ def build_stores(settings: Settings, database: Database, grants: FindGrants = no
         SqlFaultStore(database),
         SqlLocaleStore(database),
         SqlInstallationStore(database, box),
+        SqlCallAudit(database),
     )
 
 

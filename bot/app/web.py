@@ -100,6 +100,7 @@ def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSur
         user_activity=services.stores.archive,
         find_approval=runtime.turn_log.get_approval,
         may_approve=partial(can_approve, services.rules),
+        call_audit=services.stores.call_audit,
         admin_token=_admin_token(settings),
         models=frozenset(select_model(settings, name).name for name in settings.api_models),
         locales=services.locales,

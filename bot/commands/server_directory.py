@@ -6,20 +6,17 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from bot.commands.command import CommandContext, CommandRejected, ForbiddenRejection, NotFoundRejection
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_fields import is_slug
 from bot.commands.text_format import code, did_you_mean, sentences, server_label, status_word
 from bot.commands.token_detection import looks_like_token
-from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import CONSOLE, ConversationKey, Member
 from bot.domain.launch_templates import expand_template
 from bot.domain.servers import (
     EVERYWHERE,
     CompletionTarget,
-    Piece,
     Prompt,
     ServerCapabilities,
     ServerConfig,
@@ -280,22 +277,6 @@ class ServerDirectory:
         with suppress(NotFound, ServerTrouble):
             await self._servers.sync(server_id)
 
-    async def check_request(
-        self, kind: ToolKind, name: str, arguments: Mapping[str, Any], member: Member, conversation: ConversationKey
-    ) -> VisibleServer:
-        """Return the server of a resource or prompt that is read without a turn, so without an approval. Raises
-        CommandRejected if it has none, or the profile or a rule does not let it be read so.
-        """
-        server, tool = await self.find_with(kind, name, conversation)
-        policy = self._dependencies.administration.judge(tool, arguments, member, conversation).stored.policy
-        if policy is ApprovalPolicy.ALWAYS_DENY:
-            raise ForbiddenRejection(_("A policy forbids {tool}.", tool=code(tool.name, _("this"))))
-        if policy is ApprovalPolicy.ASK_USER:
-            raise ForbiddenRejection(
-                _("A policy wants an approval of {tool}: `tools/execute` asks.", tool=code(tool.name, _("this")))
-            )
-        return server
-
     def request_tool(self, server: VisibleServer, kind: ToolKind) -> Tool | None:
         """Return the resources or prompts of a server as a tool, None if it has none."""
         return next((tool for tool in self.callable_tools(server) if tool.kind is kind), None)
@@ -321,11 +302,6 @@ class ServerDirectory:
         """Return the server's suggestions by argument, for the arguments that have some. `given` are other values."""
         found = await asyncio.gather(*(self._servers.complete(server.id, target, given) for target in targets))
         return {target.argument: values for target, values in zip(targets, found, strict=True) if values}
-
-    async def render_prompt(self, server: VisibleServer, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
-        """Render a prompt with the given arguments. Raises CommandRejected, ServerTrouble."""
-        check_arguments(self.find_prompt(server, name), arguments)
-        return await self._servers.get_prompt(server.id, name, arguments)
 
     def capabilities(self, server: VisibleServer) -> ServerCapabilities:
         """Return a server's capabilities from memory."""

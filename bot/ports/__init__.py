@@ -24,6 +24,8 @@ from bot.ports.reporting import (
     UserActivity,
 )
 from bot.ports.stores import (
+    CallAudit,
+    DirectCall,
     FaultStore,
     Feedback,
     FeedbackStore,
@@ -76,12 +78,14 @@ __all__ = [
     "Approvals",
     "AuthorizationResponse",
     "Backlog",
+    "CallAudit",
     "CallContext",
     "CallQuery",
     "CallSummary",
     "Commands",
     "ConversationSummary",
     "DeliveryQueue",
+    "DirectCall",
     "ElicitationLog",
     "Elicitations",
     "EngineApi",

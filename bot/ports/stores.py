@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.approvals import ApprovalPolicy
@@ -21,7 +21,7 @@ from bot.domain.profiles import Binding, Profile
 from bot.domain.secrets import SecretLink
 from bot.domain.servers import CachedCapabilities, ServerCapabilities, ServerEnablement, ServerRecord
 from bot.domain.tools import Tool
-from bot.domain.turns import ToolStep
+from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.usage import UsageGrouping, UsageQuery, UsageTotal
 
 
@@ -132,6 +132,26 @@ class GrantStore(Protocol):
 
     async def revoke(self, grant_id: str, by: Author) -> bool:
         """Revoke a grant for later calls. Return False if it is not active."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectCall:
+    """Call without a turn: a resource or a prompt that a program or a shell reads directly."""
+
+    tool: Tool
+    arguments: Mapping[str, Any]
+    conversation: ConversationKey
+    by: Author
+
+
+class CallAudit(Protocol):
+    """Audit of calls without a turn."""
+
+    async def record_call(self, call: DirectCall, status: StepStatus, seconds: float | None) -> None:
+        """Record how a call ended. `seconds` is its duration, None if it was not sent."""
+
+    async def record_forbidden(self, call: DirectCall, rule: str) -> None:
+        """Record a call that a rule forbids."""
 
 
 class ProfileStore(Protocol):

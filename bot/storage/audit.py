@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from bot.domain.approvals import fingerprint
 from bot.domain.audit import NO_HASH, AuditEntry, AuditHead, AuditQuery, AuditScope
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import GrantUse
@@ -22,9 +23,19 @@ from bot.domain.messages import ToolCall
 from bot.domain.metrics import ApprovalAsked, CallEnded
 from bot.domain.tools import digest
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
+from bot.ports import DirectCall
 from bot.storage.audit_chain import CONNECTION_KEY, AuditKeys, row_hash
 from bot.storage.codec import CONTENT_DELETED, UNREADABLE, converter
-from bot.storage.database import StorableText, has_prefix, now, prefix_bounds, record_metric, storable
+from bot.storage.database import (
+    Database,
+    StorableText,
+    has_prefix,
+    now,
+    prefix_bounds,
+    record_metric,
+    storable,
+    transaction,
+)
 from bot.storage.tables import approvals, audit, steps, turns
 
 Row = Mapping[str, Any]
@@ -422,3 +433,40 @@ def _fingerprint(tool: ToolRef | None, arguments: Any) -> str:
     if tool is None:
         return ""
     return digest([tool.server, tool.server_id, tool.place, tool.name, tool.definition, arguments])
+
+
+class SqlCallAudit:
+    """Audit of calls without a turn. See `bot.ports.CallAudit`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @transaction
+    def record_call(
+        self, connection: sa.Connection, call: DirectCall, status: StepStatus, seconds: float | None
+    ) -> None:
+        """Record how a call ended. `seconds` is its duration, None if it was not sent."""
+        duration = None if seconds is None else round(seconds, 3)
+        kind = "not run" if seconds is None else "ran"
+        _record_direct(connection, kind, call, status=status, seconds=duration)
+        record_metric(connection, CallEnded(call.tool.server, call.tool.original_name, status, seconds))
+
+    @transaction
+    def record_forbidden(self, connection: sa.Connection, call: DirectCall, rule: str) -> None:
+        """Record a call that a rule forbids."""
+        _record_direct(connection, "forbidden", call, **({"rule": rule} if rule else {}))
+        record_metric(connection, CallEnded(call.tool.server, call.tool.original_name, StepStatus.DENIED, None))
+
+
+def _record_direct(connection: sa.Connection, kind: str, call: DirectCall, **facts: Any) -> None:
+    record(
+        connection,
+        kind,
+        call.by.principal,
+        conversation=str(call.conversation),
+        subject=call.tool.server_id,
+        server=call.tool.server,
+        tool=call.tool.original_name,
+        fingerprint=fingerprint(call.tool, call.arguments),
+        **facts,
+    )

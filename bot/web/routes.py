@@ -36,7 +36,7 @@ from bot.domain.conversations import Member
 from bot.domain.turns import ToolStep, Turn
 from bot.engine.locales import LocaleResolver
 from bot.i18n import _, use_time_zone
-from bot.ports import Commands, EngineApi, PendingApproval, TokenStore, UserActivity
+from bot.ports import CallAudit, Commands, EngineApi, PendingApproval, TokenStore, UserActivity
 from bot.rendering.turn_events import event_schemas
 from bot.web.problems import HANDLERS, ErrorAnswer, Handler, Problem, answer_status, rejection_response
 from bot.web.surface import Subscriptions, Uploads
@@ -70,9 +70,9 @@ _LINE_BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x7
 class WebDependencies:
     """Dependencies of the routes. `subscriptions` and `uploads` are shared with the API's surface. `user_activity`
     lists pending calls, `find_approval` returns the call of an approval, `may_approve` returns True if a member may
-    approve it now. `admin_token` is the operator's own, empty for none; `clock` is in epoch seconds. Requests may
-    choose one of `models`, `provider:name`. `locales` resolves languages and time zones. `keeps_content`
-    is False if no history of conversations is stored.
+    approve it now. `call_audit` records calls without a turn. `admin_token` is the operator's own, empty for none;
+    `clock` is in epoch seconds. Requests may choose one of `models`, `provider:name`. `locales` resolves languages and
+    time zones. `keeps_content` is False if no history of conversations is stored.
     """
 
     engine: EngineApi
@@ -84,6 +84,7 @@ class WebDependencies:
     user_activity: UserActivity
     find_approval: Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]]
     may_approve: Callable[[Member, PendingApproval], bool]
+    call_audit: CallAudit
     admin_token: str = ""
     models: frozenset[str] = frozenset()
     locales: LocaleResolver = LocaleResolver()

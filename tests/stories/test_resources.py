@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
@@ -114,6 +115,12 @@ def test_the_operator_reads_in_a_shell_and_asks_in_a_chat(tmp_path: Path, model:
         missing = place.countersign("servers", "resource", "show", "library", "library://nowhere")
         written = place.countersign("servers", "prompt", "show", "library", "review", "book=Atlas")
         asked = place.countersign("servers", "prompt", "library", "review", "book=Atlas")
+        audit = [json.loads(line) for line in place.countersign("audit", "export").out.splitlines()]
+    assert [(row["kind"], row["facts"]["tool"], row["facts"]["status"]) for row in audit if row["kind"] == "ran"] == [
+        ("ran", "read_mcp_resource", "done"),
+        ("ran", "read_mcp_resource", "failed"),
+        ("ran", "get_mcp_prompt", "done"),
+    ]
     assert (read.code, "nine to five" in read.out) == (0, True), read
     assert (missing.code, "library://nowhere" in missing.err) == (1, True), missing
     assert (written.code, "Of Atlas. Be kind." in written.out) == (0, True), written
@@ -127,5 +134,7 @@ def test_what_a_rule_denies_or_wants_approved_is_not_read_in_a_shell(tmp_path: P
         place = Installation(tmp_path, {"library": entry}, model=model, policy=ASKS + DENIES)
         asked = place.countersign("servers", "resource", "show", "library", "library://desk/hours")
         denied = place.countersign("servers", "prompt", "show", "library", "review", "book=Atlas")
+        audit = [json.loads(line) for line in place.countersign("audit", "export").out.splitlines()]
+    assert [(row["kind"], row["facts"]["tool"]) for row in audit] == [("forbidden", "get_mcp_prompt")]
     assert (asked.code, "can be approved" in asked.err, "nine to five" in asked.err) == (1, True, False), asked
     assert (denied.code, "A policy forbids" in denied.err, "Be kind" in denied.err) == (1, True, False), denied

@@ -12,7 +12,8 @@ import pytest
 
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.approvals import Decision, DecisionType
-from tests.fakes.mcp.endpoint import FakeEndpoint, result
+from bot.domain.audit import AuditQuery
+from tests.fakes.mcp.endpoint import FakeEndpoint, error, result
 from tests.web.api_server import Api, opened_api
 from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
 
@@ -171,6 +172,35 @@ async def test_a_resource_is_read_and_a_prompt_written_out(api: Api, jira: FakeE
     assert (message["role"], message["content"]["text"]) == ("user", "Sum up OPS.")
     assert (await api.post("/api/mcp/prompts/get", json={**body, "arguments": {}})).status_code == 422
     assert (await api.post("/api/mcp/prompts/get", json={**body, "name": "nothing"})).status_code == 404
+
+
+async def test_what_is_read_directly_is_in_the_audit_like_a_call(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira)
+    await api.post(f"{SERVERS}/jira/sync")
+    read = {"serverId": "jira", "uri": "jira://board"}
+    prompt = {"serverId": "jira", "name": "sum-up", "arguments": {"of": "OPS"}}
+    await api.post("/api/mcp/resources/read", json=read)
+    await api.post("/api/mcp/prompts/get", json=prompt)
+    jira.on["resources/read"] = lambda m: error(m, -32002, "no such resource")
+    assert (await api.post("/api/mcp/resources/read", json=read)).status_code == 502
+    # The same arguments have the same fingerprint as in a turn of their own.
+    run = {"serverId": "jira", "toolName": "read_mcp_resource", "arguments": {"uri": "jira://board"}}
+    await api.post(EXECUTE, json=run)
+    await api.put(POLICIES, json={"serverId": "jira", "policy": "ALWAYS_DENY"})
+    assert (await api.post("/api/mcp/prompts/get", json=prompt)).status_code == 403
+    found = await api.parts.command_dependencies.archive.audit(AuditQuery(kinds=("ran", "forbidden")), 10, 0)
+    facts = [(entry.kind, entry.actor, entry.facts) for entry in reversed(found[0])]
+    assert [(kind, actor, row["tool"], row.get("status")) for kind, actor, row in facts] == [
+        ("ran", "api:admin", "read_mcp_resource", "done"),
+        ("ran", "api:admin", "get_mcp_prompt", "done"),
+        ("ran", "api:admin", "read_mcp_resource", "failed"),
+        ("ran", "api:admin", "read_mcp_resource", "failed"),
+        ("forbidden", "api:admin", "get_mcp_prompt", None),
+    ]
+    prints = [row["fingerprint"] for _kind, _actor, row in facts]
+    assert prints[0] == prints[2] == prints[3]
+    assert prints[1] == prints[4]
+    assert all(row["server"] == "jira" for _kind, _actor, row in facts)
 
 
 async def test_a_rule_that_forbids_reading_holds_for_administrators_too(api: Api, jira: FakeEndpoint) -> None:

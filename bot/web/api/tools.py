@@ -8,22 +8,28 @@ from __future__ import annotations
 import asyncio
 import base64
 import secrets
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 from starlette.responses import JSONResponse
 
+from bot.commands.command import ForbiddenRejection
 from bot.commands.manual_calls import manual_call
-from bot.commands.text_format import MOMENT
+from bot.commands.server_directory import check_arguments
+from bot.commands.text_format import MOMENT, code
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.conversations import Member
 from bot.domain.messages import FilePart, ImagePart, StoredFile, TextPart, ToolResult
 from bot.domain.servers import BlobContents, Piece, ServerStatus, TextContents
-from bot.domain.tools import ToolKind
+from bot.domain.tools import Tool, ToolKind
 from bot.domain.turns import ReadFile, StepStatus, ToolStep, TurnView
 from bot.i18n import _
-from bot.ports import CallQuery, CallSummary, EngineApi
+from bot.ports import CallQuery, CallSummary, DirectCall, EngineApi
 from bot.rendering.response_models import CallStatus, ResponseModel, call_status, format_time, step_statuses
 from bot.web.conversation_ids import format_id
 from bot.web.limits import RequestStreamPlace
@@ -169,12 +175,13 @@ class CallList(ResponseModel):
 class ToolRoutes:
     """The routes, over the services of `/mcp`."""
 
-    def __init__(self, services: Services, engine: EngineApi, clock: Callable[[], float]) -> None:
+    def __init__(self, services: Services, dependencies: WebDependencies) -> None:
         self._services = services
         self._servers = services.dependencies.servers
         self._directory = services.directory
-        self._engine = engine
-        self._clock = clock
+        self._engine = dependencies.engine
+        self._audit = dependencies.call_audit
+        self._clock = dependencies.clock
 
     async def list_tools(self, scope: CurrentScope) -> list[OfferedTool]:
         """List the known tools of every enabled server."""
@@ -209,21 +216,51 @@ class ToolRoutes:
 
     async def read_resource(self, body: ReadBody, scope: CurrentScope) -> ReadAnswer:
         """Read a resource."""
-        arguments = {"uri": body.uri}
-        server = await self._directory.check_request(
-            ToolKind.READ_RESOURCE, body.server_id, arguments, scope.member, scope.conversation
-        )
-        return ReadAnswer(contents=[_piece(piece) for piece in await self._servers.read_resource(server.id, body.uri)])
+        server, tool = await self._directory.find_with(ToolKind.READ_RESOURCE, body.server_id, scope.conversation)
+        read = partial(self._servers.read_resource, server.id, body.uri)
+        pieces = await self._read(tool, {"uri": body.uri}, scope, read)
+        return ReadAnswer(contents=[_piece(piece) for piece in pieces])
 
     async def render_prompt(self, body: PromptBody, scope: CurrentScope) -> RenderedPrompt:
         """Render a prompt."""
+        server, tool = await self._directory.find_with(ToolKind.GET_PROMPT, body.server_id, scope.conversation)
+        check_arguments(self._directory.find_prompt(server, body.name), body.arguments)
         arguments = {"name": body.name, "arguments": body.arguments}
-        server = await self._directory.check_request(
-            ToolKind.GET_PROMPT, body.server_id, arguments, scope.member, scope.conversation
-        )
-        return RenderedPrompt(
-            messages=_messages(await self._directory.render_prompt(server, body.name, body.arguments))
-        )
+        render = partial(self._servers.get_prompt, server.id, body.name, body.arguments)
+        return RenderedPrompt(messages=_messages(await self._read(tool, arguments, scope, render)))
+
+    async def _read(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        scope: RequestScope,
+        read: Callable[[], Awaitable[Sequence[Piece]]],
+    ) -> Sequence[Piece]:
+        """Read without a turn, so without an approval. The audit has it like any call. Raises CommandRejected if a rule
+        does not let it be read so.
+        """
+        call = DirectCall(tool, arguments, scope.conversation, scope.author)
+        await self._check_rules(call, scope.member)
+        status, began = StepStatus.FAILED, time.monotonic()
+        try:
+            pieces = await read()
+            status = StepStatus.DONE
+        except asyncio.CancelledError:
+            status = StepStatus.CANCELLED
+            raise
+        finally:
+            seconds = time.monotonic() - began
+            await self._audit.record_call(call, status, seconds)
+        return pieces
+
+    async def _check_rules(self, call: DirectCall, member: Member) -> None:
+        administration, name = self._services.dependencies.administration, code(call.tool.name, _("a tool"))
+        result = administration.judge(call.tool, call.arguments, member, call.conversation).stored
+        if result.policy is ApprovalPolicy.ALWAYS_DENY:
+            await self._audit.record_forbidden(call, result.rule)
+            raise ForbiddenRejection(_("A policy forbids {tool}.", tool=name))
+        if result.policy is ApprovalPolicy.ASK_USER:
+            raise ForbiddenRejection(_("A policy wants an approval of {tool}: `tools/execute` asks.", tool=name))
 
     async def list_tool_calls(self, scope: CurrentScope, wanted: Annotated[CallFilter, Query()]) -> CallList:
         """List calls of the workspace, or of all workspaces for a token without one. Newest first."""
@@ -241,7 +278,7 @@ def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes."""
     services = Services.build(dependencies.command_dependencies)
     router = api_router(prefix="/api/mcp", tags=["tools"], dependencies=[Depends(services.query_scope)])
-    tools = ToolRoutes(services, dependencies.engine, dependencies.clock)
+    tools = ToolRoutes(services, dependencies)
     later: dict[int | str, dict[str, Any]] = {
         202: {"model": Pending, "description": "It waits for an approval, or is still running."}
     }
