@@ -35,9 +35,7 @@ from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import (
     Streams,
     Terminal,
-    on_screen,
-    one_question,
-    open_piped_terminal,
+    open_headless,
     process_streams,
 )
 from bot.platforms.console.local_user import SCRIPT_PREFIX, LocalUser, fresh_conversation, login_name
@@ -236,8 +234,8 @@ class _Session:
         folder = read_address(self.settings.database_url, self.settings.data_folder).folder
         files = folder / "files"
         if not self._interactive:
-            open_headless = open_piped_terminal if options.message is None else partial(one_question, options.message)
             return open_headless(
+                options.message,
                 person,
                 streams,
                 approve=options.approve,
@@ -245,6 +243,8 @@ class _Session:
                 signed_by=self.approvers.signed_by,
                 files=files,
             )
+        from bot.platforms.console.interactive import on_screen  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
+
         return on_screen(
             person,
             streams,

@@ -128,36 +128,34 @@ class ApprovalQueue:
         other means, with their outcomes.
         """
         cards = {card.approval_id: card for step in steps if (card := whole_card(step)) is not None}
-        ended = [
-            self._end(question, cards) for question in self._prompts_of(view) if self._is_over(question, view, cards)
-        ]
+        ended = [self._end(prompt, cards) for prompt in self._prompts_of(view) if self._is_over(prompt, view, cards)]
         for step in steps:
             card = cards.get(step.approval.id) if step.approval else None
             if card is None or step.status is not StepStatus.AWAITING or view.turn.status.ended:
                 continue
             guarded = (shared := approval_card(step)) is not None and shared.withheld > 0
             blocks = pending_call(step, card, time())
-            question = ApprovalPrompt(view.turn.id, card, grant_offers(step), can_edit(step), blocks, guarded)
-            if question.key not in self._settled:
-                self._waiting.setdefault(question.key, question)
+            prompt = ApprovalPrompt(view.turn.id, card, grant_offers(step), can_edit(step), blocks, guarded)
+            if prompt.key not in self._settled:
+                self._waiting.setdefault(prompt.key, prompt)
         return ended
 
-    def remove(self, question: ApprovalPrompt) -> None:
+    def remove(self, prompt: ApprovalPrompt) -> None:
         """Remove an approval that needs no key."""
-        self._settled.add(question.key)
-        if self._waiting.pop(question.key, None) is not None:
+        self._settled.add(prompt.key)
+        if self._waiting.pop(prompt.key, None) is not None:
             self._answered = self._answered + 1 if self._waiting else 0
 
     def _prompts_of(self, view: TurnView) -> list[ApprovalPrompt]:
-        return [question for question in self._waiting.values() if question.turn_id == view.turn.id]
+        return [prompt for prompt in self._waiting.values() if prompt.turn_id == view.turn.id]
 
-    def _is_over(self, question: ApprovalPrompt, view: TurnView, cards: dict[str, ApprovalCard]) -> bool:
-        now = cards.get(question.card.approval_id)
-        return view.turn.status.ended or now is None or bool(now.outcome) or now.revision != question.card.revision
+    def _is_over(self, prompt: ApprovalPrompt, view: TurnView, cards: dict[str, ApprovalCard]) -> bool:
+        now = cards.get(prompt.card.approval_id)
+        return view.turn.status.ended or now is None or bool(now.outcome) or now.revision != prompt.card.revision
 
-    def _end(self, question: ApprovalPrompt, cards: dict[str, ApprovalCard]) -> ApprovalCard:
-        self.remove(question)
-        return cards.get(question.card.approval_id, question.card)
+    def _end(self, prompt: ApprovalPrompt, cards: dict[str, ApprovalCard]) -> ApprovalCard:
+        self.remove(prompt)
+        return cards.get(prompt.card.approval_id, prompt.card)
 
 
 class ApprovalActions:
@@ -168,54 +166,54 @@ class ApprovalActions:
     def __init__(
         self,
         user: LocalUser,
-        background_tasks: CommandRunner,
+        runner: CommandRunner,
         engine: Callable[[], Awaitable[EngineApi]],
         commands: Callable[[], Awaitable[Commands]],
     ) -> None:
         self._user = user
-        self._runner = background_tasks
+        self._runner = runner
         self._engine = engine
         self._commands = commands
 
-    async def decide(self, question: ApprovalPrompt, verdict: DecisionType, reason: str) -> DecisionResult:
+    async def decide(self, prompt: ApprovalPrompt, verdict: DecisionType, reason: str) -> DecisionResult:
         """Approve or deny a call."""
         engine = await await_ready(self._engine())
-        approval_id, revision = question.key
+        approval_id, revision = prompt.key
         decision = Decision(approval_id, revision, verdict, self._user.author, reason)
-        if verdict is DecisionType.APPROVE and (refusal := await self._record_opening(question, engine)) is not None:
+        if verdict is DecisionType.APPROVE and (refusal := await self._record_opening(prompt, engine)) is not None:
             return refusal
         return await engine.approvals.decide(decision, self._user.member)
 
-    async def allow(self, question: ApprovalPrompt, permission: GrantRequest) -> DecisionResult:
+    async def allow(self, prompt: ApprovalPrompt, permission: GrantRequest) -> DecisionResult:
         """Approve a call and grant later ones."""
         engine = await await_ready(self._engine())
-        approval_id, revision = question.key
+        approval_id, revision = prompt.key
         decision = Decision(approval_id, revision, DecisionType.APPROVE, self._user.author)
-        if (refusal := await self._record_opening(question, engine)) is not None:
+        if (refusal := await self._record_opening(prompt, engine)) is not None:
             return refusal
         return await engine.approvals.grant(decision, permission, self._user.member)
 
-    async def _record_opening(self, question: ApprovalPrompt, engine: EngineApi) -> DecisionResult | None:
+    async def _record_opening(self, prompt: ApprovalPrompt, engine: EngineApi) -> DecisionResult | None:
         """Record that the user has seen the whole call. Return the rejection if the user may not see it, else None."""
-        if not question.guarded:
+        if not prompt.guarded:
             return None
-        call = await engine.approvals.open_call(*question.key, self._user.member)
+        call = await engine.approvals.open_call(*prompt.key, self._user.member)
         return None if isinstance(call, ToolStep) else call
 
-    async def change(self, question: ApprovalPrompt) -> None:
+    async def change(self, prompt: ApprovalPrompt) -> None:
         """Edit a call in its form."""
         forms = ArgumentEditForms(await await_ready(self._engine()), await await_ready(self._commands()))
-        command, *words = edit_command(ApprovalRef(*question.key))
+        command, *words = edit_command(ApprovalRef(*prompt.key))
         await self._runner.run(forms, command, tuple(words))
 
-    async def say(self, words: tuple[str, ...]) -> Reply | None:
-        """Send an action to the engine and fill in its form, if any."""
+    async def send(self, words: Words) -> Reply | None:
+        """Send the action of an elicitation to the engine and fill in its form, if any."""
         forms = ElicitationForms(await await_ready(self._engine()), await await_ready(self._commands()))
         return await self._runner.run_dialog(forms, words)
 
 
 Words = tuple[str, ...]
-Say = Callable[[Words], Awaitable[Reply | None]]
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,17 +225,22 @@ class _PendingCard:
 
 
 class ElicitationKeys:
-    """Asks the elicitations of servers. `say` runs the action of a key and fills in forms, `spawn` runs it as a task,
-    `done` is called after the last elicitation.
+    """Asks the elicitations of servers. `spawn` runs an action beside the keys, `done` is called after the last
+    elicitation.
     """
 
     def __init__(
-        self, transcript: TranscriptView, theme: ConsoleTheme, *, say: Say, spawn: Spawn, done: Callable[[], None]
+        self,
+        transcript: TranscriptView,
+        theme: ConsoleTheme,
+        actions: ApprovalActions,
+        spawn: Spawn,
+        done: Callable[[], None],
     ) -> None:
         self._transcript = transcript
         self._screen = transcript.screen
         self._theme = theme
-        self._say = say
+        self._actions = actions
         self._spawn = spawn
         self._done = done
         self._waiting: dict[str, _PendingCard] = {}
@@ -305,7 +308,7 @@ class ElicitationKeys:
 
     async def _act(self, pending: _PendingCard, words: Words) -> None:
         try:
-            reply = await self._say(words)
+            reply = await self._actions.send(words)
         except CountersignError as error:
             self._tell(single_line(str(error), 500), self._theme.error)
             reply = None
@@ -357,10 +360,13 @@ class ElicitationKeys:
             self._tell(f"{name}: {value}", self._theme.dim)
 
     def _tell(self, text: str, paint: Callable[[str], str]) -> None:
-        lines = fold(self._theme.own_text(safe_lines(text)), self._screen.columns - 4)
-        self._transcript.print_pieces(
-            Piece(PieceKind.CARD, "\n".join(card_line(paint(line), self._theme) for line in lines))
-        )
+        self._transcript.print_pieces(_card_text(text, paint, self._theme, self._screen.columns))
+
+
+def _card_text(text: str, paint: Callable[[str], str], theme: ConsoleTheme, width: int) -> Piece:
+    """Return a text behind the bar of a card."""
+    lines = fold(theme.own_text(safe_lines(text)), width - 4)
+    return Piece(PieceKind.CARD, "\n".join(card_line(paint(line), theme) for line in lines))
 
 
 def _format_grant(scope: Scope) -> str:
@@ -379,35 +385,16 @@ def _calls(view: TurnView) -> tuple[ToolStep, ...]:
     return tuple(step for step in view.steps if isinstance(step, ToolStep))
 
 
-Decide = Callable[[ApprovalPrompt, DecisionType, str], Awaitable[DecisionResult]]
-Allow = Callable[[ApprovalPrompt, GrantRequest], Awaitable[DecisionResult]]
-Change = Callable[[ApprovalPrompt], Awaitable[None]]
-Spawn = Callable[[Coroutine[Any, Any, None]], object]
-
-
 class CardKeys:
-    """Asks about calls. `decide` and `allow` go to the engine, `change` fills in a call's form, `spawn` runs
-    them beside the keys.
-    """
+    """Asks about calls. `spawn` runs an action beside the keys."""
 
-    def __init__(
-        self,
-        transcript: TranscriptView,
-        theme: ConsoleTheme,
-        *,
-        decide: Decide,
-        allow: Allow,
-        change: Change,
-        spawn: Spawn,
-    ) -> None:
+    def __init__(self, transcript: TranscriptView, theme: ConsoleTheme, actions: ApprovalActions, spawn: Spawn) -> None:
         self._transcript = transcript
         self._screen = transcript.screen
         self._theme = theme
-        self._decide = decide
-        self._allow = allow
-        self._change = change
+        self._actions = actions
         self._spawn = spawn
-        self._questions = ApprovalQueue()
+        self._queue = ApprovalQueue()
         self._asked: Key | None = None
         self._pages: list[str] = []
         self._viewed = False
@@ -427,7 +414,7 @@ class CardKeys:
         True.
         """
         self._asking = asking
-        for removed in self._questions.update(view, calls):
+        for removed in self._queue.update(view, calls):
             if self._asked == (removed.approval_id, removed.revision):
                 self._say(removed.outcome or _("This call is not wanted any more."), self._theme.dim)
         self._next()
@@ -446,44 +433,44 @@ class CardKeys:
 
     def answer(self, key: str) -> None:
         """Handle a single key."""
-        question = self._questions.current
-        if question is None:
+        prompt = self._queue.current
+        if prompt is None:
             return
         if self._choosing:
-            self._choose(question, key)
+            self._choose(prompt, key)
             return
         key = key.lower()
-        if key in APPROVING and self._unseen(question):
+        if key in APPROVING and self._unseen(prompt):
             self._screen.hint(str(VIEW_FIRST))
         else:
-            self._act(question, key)
+            self._act(prompt, key)
 
-    def _act(self, question: ApprovalPrompt, key: str) -> None:
+    def _act(self, prompt: ApprovalPrompt, key: str) -> None:
         match key:
             case "y":
-                self._settle(question, DecisionType.APPROVE, "")
-            case "t" if question.offers:
-                self._grant(question, question.offers[0])
-            case "g" if question.offers[1:]:
-                self._offer(question.offers[1:])
-            case "e" if question.editable:
-                self._edit(question)
+                self._settle(prompt, DecisionType.APPROVE, "")
+            case "t" if prompt.offers:
+                self._grant(prompt, prompt.offers[0])
+            case "g" if prompt.offers[1:]:
+                self._offer(prompt.offers[1:])
+            case "e" if prompt.editable:
+                self._edit(prompt)
             case "enter":
-                self._settle(question, DecisionType.DENY, "")
+                self._settle(prompt, DecisionType.DENY, "")
             case "n":
                 self._screen.ask_reason()
-            case "v" if question.card.shortened:
-                self._view_all(question)
+            case "v" if prompt.card.shortened:
+                self._view_all(prompt)
             case _:
-                keys = ", ".join(choice for choice, _label in self._choices(question) if choice != "Enter")
+                keys = ", ".join(choice for choice, _label in self._choices(prompt) if choice != "Enter")
                 self._screen.hint(_("One key: {keys}, or Enter for no. Ctrl-C stops the turn.", keys=keys))
 
-    def _choose(self, question: ApprovalPrompt, key: str) -> None:
+    def _choose(self, prompt: ApprovalPrompt, key: str) -> None:
         """Handle a key of the choice of grants."""
         if key == "enter":
             self._offer(())
         elif key.isdecimal() and 0 < int(key) <= len(self._choosing):
-            self._grant(question, self._choosing[int(key) - 1])
+            self._grant(prompt, self._choosing[int(key) - 1])
         else:
             self._screen.hint(_("One of the numbers, or Enter to go back."))
 
@@ -495,25 +482,25 @@ class CardKeys:
 
     def reason(self, text: str) -> None:
         """Handle the reason of a denial; empty for none."""
-        if (question := self._questions.current) is not None:
-            self._settle(question, DecisionType.DENY, text.strip())
+        if (prompt := self._queue.current) is not None:
+            self._settle(prompt, DecisionType.DENY, text.strip())
 
     def _next(self) -> None:
         """Ask for the first pending approval, unless it is the current one."""
-        question = self._questions.current if self._asking else None
-        if question is None:
+        prompt = self._queue.current if self._asking else None
+        if prompt is None:
             if self._asked is not None:
                 self._forget()
             return
-        if self._asked == question.key:
+        if self._asked == prompt.key:
             if not self._deciding:
                 self._ask()
             return
         self._forget()
-        self._asked = question.key
-        text = message_text(question.blocks, self._theme, self._screen.columns)
+        self._asked = prompt.key
+        text = message_text(prompt.blocks, self._theme, self._screen.columns)
         self._transcript.print_pieces(Piece(PieceKind.CARD, f"{text}\n{card_line('', self._theme)}"))
-        if question.guarded:
+        if prompt.guarded:
             self._say(GUARDED, self._theme.warn)
         self._ask()
 
@@ -522,11 +509,11 @@ class CardKeys:
 
     def _keys(self, width: int) -> list[str]:
         """Return the keys and their actions, on as many lines as needed."""
-        question = self._questions.current
-        keys = self._choices(question) if question is not None else []
+        prompt = self._queue.current
+        keys = self._choices(prompt) if prompt is not None else []
         words = [(f"[{key}] {self._theme.own_text(does)}", f"[{key}]") for key, does in keys]
-        if self._questions.place:
-            words.append((f"({self._questions.place})", ""))
+        if self._queue.place:
+            words.append((f"({self._queue.place})", ""))
         lines: list[list[tuple[str, str]]] = [[]]
         for word in words:
             if lines[-1] and cells("  ".join(text for text, _key in (*lines[-1], word))) > width - 4:
@@ -534,21 +521,21 @@ class CardKeys:
             lines[-1].append(word)
         return [card_line("  ".join(self._key(*word) for word in line), self._theme) for line in lines]
 
-    def _choices(self, question: ApprovalPrompt) -> list[tuple[str, str]]:
+    def _choices(self, prompt: ApprovalPrompt) -> list[tuple[str, str]]:
         """Return the valid keys and their actions."""
         if self._choosing:
             numbered = [(str(number), str(offer.label)) for number, offer in enumerate(self._choosing, 1)]
             return [*numbered, ("Enter", _("back"))]
-        if self._unseen(question):
+        if self._unseen(prompt):
             view = ("v", _("more") if self._pages else _("view all to approve"))
-            return [view, *self._edit_key(question), *self._denial_keys()]
-        allow = [("t", _("in this conversation"))] if question.offers else []
-        more = [("g", _("allow more…"))] if question.offers[1:] else []
-        view_all = [("v", _("more") if self._pages else _("view all"))] if question.card.shortened else []
-        return [("y", _("once")), *allow, *more, *self._edit_key(question), *view_all, *self._denial_keys()]
+            return [view, *self._edit_key(prompt), *self._denial_keys()]
+        allow = [("t", _("in this conversation"))] if prompt.offers else []
+        more = [("g", _("allow more…"))] if prompt.offers[1:] else []
+        view_all = [("v", _("more") if self._pages else _("view all"))] if prompt.card.shortened else []
+        return [("y", _("once")), *allow, *more, *self._edit_key(prompt), *view_all, *self._denial_keys()]
 
-    def _edit_key(self, question: ApprovalPrompt) -> list[tuple[str, str]]:
-        return [("e", _("edit"))] if question.editable else []
+    def _edit_key(self, prompt: ApprovalPrompt) -> list[tuple[str, str]]:
+        return [("e", _("edit"))] if prompt.editable else []
 
     def _denial_keys(self) -> list[tuple[str, str]]:
         return [("n", _("no, because…")), ("Enter", pgettext("answer to an approval", "no"))]
@@ -556,8 +543,8 @@ class CardKeys:
     def _key(self, text: str, key: str) -> str:
         return self._theme.bold(key) + text.removeprefix(key) if key else self._theme.dim(text)
 
-    def _view_all(self, question: ApprovalPrompt) -> None:
-        lines = self._pages or full_arguments(question.card, self._theme, self._screen.columns)
+    def _view_all(self, prompt: ApprovalPrompt) -> None:
+        lines = self._pages or full_arguments(prompt.card, self._theme, self._screen.columns)
         room = max(self._screen.rows - PAGE_MARGIN, 4)
         visible, self._pages = lines[:room], lines[room:]
         self._viewed |= not self._pages
@@ -565,53 +552,54 @@ class CardKeys:
         self._screen.stop_asking()
         self._ask()
 
-    def _unseen(self, question: ApprovalPrompt) -> bool:
+    def _unseen(self, prompt: ApprovalPrompt) -> bool:
         """True if a part of the call looks like a secret, and not all of the call was shown yet."""
-        return question.guarded and question.card.shortened and not self._viewed
+        return prompt.guarded and prompt.card.shortened and not self._viewed
 
-    def _edit(self, question: ApprovalPrompt) -> None:
+    def _edit(self, prompt: ApprovalPrompt) -> None:
         """Edit the call in its form; no key is expected meanwhile."""
         self._screen.stop_asking()
         self._pages = []
         self._deciding = True
-        self._spawn(self._save_edit(question))
+        self._spawn(self._save_edit(prompt))
 
-    async def _save_edit(self, question: ApprovalPrompt) -> None:
+    async def _save_edit(self, prompt: ApprovalPrompt) -> None:
         try:
-            await self._change(question)
+            await self._actions.change(prompt)
         except CountersignError as error:
             self._say(single_line(str(error), 500), self._theme.error)
         finally:
             self._deciding = False
-        self._ask_again(question)
+        self._ask_again(prompt)
         self._next()
 
-    def _settle(self, question: ApprovalPrompt, verdict: DecisionType, reason: str) -> None:
+    def _settle(self, prompt: ApprovalPrompt, verdict: DecisionType, reason: str) -> None:
         text = _("Not run. Told the agent: {reason}", reason=reason) if reason else _("Not run.")
-        self._send(question, self._decide(question, verdict, reason), _("Approved.") if verdict is _YES else text)
+        deciding = self._actions.decide(prompt, verdict, reason)
+        self._send(prompt, deciding, _("Approved.") if verdict is _YES else text)
 
-    def _grant(self, question: ApprovalPrompt, offer: GrantOption) -> None:
+    def _grant(self, prompt: ApprovalPrompt, offer: GrantOption) -> None:
         text = _("Approved, and {grant}", grant=_format_grant(offer.permission.scope))
-        self._send(question, self._allow(question, offer.permission), text)
+        self._send(prompt, self._actions.allow(prompt, offer.permission), text)
 
-    def _send(self, question: ApprovalPrompt, deciding: Awaitable[DecisionResult], text: str) -> None:
-        """Send a decision to the engine; print `told` if it takes effect."""
+    def _send(self, prompt: ApprovalPrompt, deciding: Awaitable[DecisionResult], text: str) -> None:
+        """Send a decision to the engine; print the text if it takes effect."""
         self._screen.stop_asking()
         self._pages = []
         self._choosing = ()
         self._deciding = True
-        self._spawn(self._print_result(question, deciding, text))
+        self._spawn(self._print_result(prompt, deciding, text))
 
-    async def _print_result(self, question: ApprovalPrompt, deciding: Awaitable[DecisionResult], text: str) -> None:
+    async def _print_result(self, prompt: ApprovalPrompt, deciding: Awaitable[DecisionResult], text: str) -> None:
         try:
-            settlement = await deciding
+            result = await deciding
             self._deciding = False
         except CountersignError as error:
             self._deciding = False
             self._say(single_line(str(error), 500), self._theme.error)
-            self._ask_again(question)
+            self._ask_again(prompt)
             return
-        match settlement:
+        match result:
             case Decided(verdict):
                 self._say(text, self._theme.success if verdict is _YES else self._theme.error)
             case MoreApprovalsNeeded(needed):
@@ -624,25 +612,22 @@ class CardKeys:
                 self._say(_("This approval does not exist any more."), self._theme.dim)
             case ViewRequired():
                 self._say(VIEW_FIRST, self._theme.warn)
-                self._ask_again(question)
+                self._ask_again(prompt)
                 return
             case NotAllowed(why):
                 self._say(single_line(why, 300), self._theme.warn)
                 self._say(_("Waiting for an approver. Ctrl-C stops the turn."), self._theme.dim)
-                self._ask_again(question)
+                self._ask_again(prompt)
                 return
             case _:
-                assert_never(settlement)
-        self._questions.remove(question)
+                assert_never(result)
+        self._queue.remove(prompt)
         self._asked = None
         self._next()
 
-    def _ask_again(self, question: ApprovalPrompt) -> None:
-        if self._asked == question.key:
+    def _ask_again(self, prompt: ApprovalPrompt) -> None:
+        if self._asked == prompt.key:
             self._ask()
 
     def _say(self, text: str, paint: Callable[[str], str]) -> None:
-        lines = fold(self._theme.own_text(safe_lines(text)), self._screen.columns - 4)
-        self._transcript.print_pieces(
-            Piece(PieceKind.CARD, "\n".join(card_line(paint(line), self._theme) for line in lines))
-        )
+        self._transcript.print_pieces(_card_text(text, paint, self._theme, self._screen.columns))

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import UnsupportedOperation
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from bot.domain.agents import AgentRef
@@ -24,18 +23,11 @@ from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, T
 from bot.errors import DeliveryFailed, NotFound
 from bot.i18n import _, gettext_lazy
 from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
-from bot.platforms.console.headless import (
-    ElicitationPrompt,
-    HeadlessHandlers,
-    InputLines,
-    OneQuestion,
-    Output,
-    PipedChat,
-)
+from bot.platforms.console.headless import ElicitationPrompt, HeadlessChat, InputLines, Output
 from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.plain_output import JsonLines, PlainStream
-from bot.platforms.console.turn_tracker import StartState, TurnTracker, Welcome
+from bot.platforms.console.turn_tracker import StartState, TurnTracker
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import LEFT_OUT, ToolFile, returned_files
@@ -43,21 +35,23 @@ from bot.rendering.timeline import LEFT_OUT, ToolFile, returned_files
 if TYPE_CHECKING:
     from bot.rendering.response_models import SignedBy
 
-# -------------------- surface
-
-# -------------------- files
-# Each file is written once; its ref is its path.
-
 log = logging.getLogger(__name__)
 
 LARGEST = 20 * 1024 * 1024
-"""In bytes."""
+"""Bytes of a file that is saved."""
+CHUNK = 65_536
+"""Bytes that are read of standard input at once."""
 _NAME_LENGTH = 120
+SLOT = "reply"
+COMPLETE = "complete"
+
+
+# -------------------- files
 
 
 @dataclass(frozen=True, slots=True)
 class SavedFile:
-    """Result of saving a file: its path, or a `problem`. `drawn` is its message ref."""
+    """A saved file; its path is the ref of its message. With a `problem`, it could not be saved."""
 
     message: PostedMessage
     name: str
@@ -96,8 +90,7 @@ def _safe(name: str) -> str:
     return single_line(name.replace("/", "_").replace("\\", "_"), _NAME_LENGTH).lstrip(".") or "file"
 
 
-SLOT = "reply"
-COMPLETE = "complete"
+# -------------------- surface
 
 
 class Drawing(Protocol):
@@ -227,8 +220,6 @@ def _question(view: TurnView) -> str:
 
 # -------------------- input lines
 
-CHUNK = 65_536
-
 
 async def input_lines(stream: TextIO) -> AsyncIterator[str]:
     """Yield the lines of a stream without line ends, as they arrive. Invalid UTF-8 becomes U+FFFD."""
@@ -270,6 +261,9 @@ async def _readable(descriptor: int) -> None:
         loop.remove_reader(descriptor)
 
 
+# -------------------- modes
+
+
 class ConsoleListener(Protocol):
     """A listener that ends by itself, with the exit code of the process."""
 
@@ -307,46 +301,13 @@ class Terminal:
     surface: ConsoleSurface
 
 
-def on_screen(
-    user: LocalUser,
-    streams: Streams,
-    *,
-    model: str,
-    approve: ApproveMode = ApproveMode.ASK,
-    history: Path | None = None,
-    files: Path | None = None,
-    welcome: Awaitable[Welcome] | None = None,
-    quiet_seconds: float | None = None,
-    clock: Callable[[], float] = monotonic,
-) -> Terminal:
-    """Return the interactive chat. `model` is the label in the banner, `history` the file of typed lines, `files` the
-    folder for tool files. `welcome` is shown in a new conversation once it is known. `quiet_seconds` is the pause in
-    typing before a card takes a key, `clock` the source of the waiting time.
-    """
-    from bot.platforms.console.interactive import interactive  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
-
-    tracker = TurnTracker()
-    listener, transcript = interactive(
-        user=user,
-        streams=streams,
-        tracker=tracker,
-        model=model,
-        approve=approve,
-        history=history,
-        welcome=welcome,
-        quiet_seconds=quiet_seconds,
-        clock=clock,
-    )
-    return Terminal(listener, ConsoleSurface(user, tracker, transcript, files))
-
-
 def unnamed_approvers(_terms: ApprovalRequirements, _conversation: ConversationKey, _agent: AgentRef | None) -> str:
     """Name no approvers."""
     return ""
 
 
-def one_question(
-    text: str,
+def open_headless(
+    question: str | None,
     user: LocalUser,
     streams: Streams,
     *,
@@ -355,50 +316,35 @@ def one_question(
     signed_by: SignedBy = unnamed_approvers,
     files: Path | None = None,
 ) -> Terminal:
-    """Return the terminal for `-m TEXT`: the answer goes to standard output, the rest to standard error; `json` for
+    """Return the terminal for the question of `-m`; without one for a pipe, in which every line of standard input is a
+    message or the answer to an elicitation. Answers go to standard output, the rest to standard error; `json` for
     events instead, in which `signed_by` names the approvers of calls.
     """
-    tracker, drawing, approver = _headless_parts(user, streams, approve, json=json, signed_by=signed_by)
-    handlers = HeadlessHandlers(approver, ElicitationPrompt(user, drawing.notice))
-    listener = OneQuestion(text, user, tracker, handlers, _output(streams))
-    return Terminal(listener, ConsoleSurface(user, tracker, drawing, files))
-
-
-def open_piped_terminal(
-    user: LocalUser,
-    streams: Streams,
-    *,
-    approve: ApproveMode = ApproveMode.ASK,
-    json: bool = False,
-    signed_by: SignedBy = unnamed_approvers,
-    files: Path | None = None,
-) -> Terminal:
-    """Return the terminal for a pipe: every line of standard input is a message or the answer to an elicitation."""
-    tracker, drawing, approver = _headless_parts(user, streams, approve, json=json, signed_by=signed_by)
-    lines = InputLines(input_lines(streams.stdin))
-    handlers = HeadlessHandlers(approver, ElicitationPrompt(user, drawing.notice, lines))
-    listener = PipedChat(lines, user, tracker, handlers, _output(streams))
-    return Terminal(listener, ConsoleSurface(user, tracker, drawing, files))
-
-
-def _headless_parts(
-    user: LocalUser, streams: Streams, approve: ApproveMode, *, json: bool, signed_by: SignedBy
-) -> tuple[TurnTracker, Drawing, AutoApprover]:
     theme = ConsoleTheme.for_stream(streams.stderr, streams.environ)
-    drawing: Drawing
-    if json:
-        drawing = JsonLines(streams.stdout, streams.stderr, theme, signed_by)
-    else:
-        drawing = PlainStream(streams.stdout, streams.stderr, theme)
-    return TurnTracker(), drawing, AutoApprover(approve, user, drawing.notice)
+    drawing: Drawing = (
+        JsonLines(streams.stdout, streams.stderr, theme, signed_by)
+        if json
+        else PlainStream(streams.stdout, streams.stderr, theme)
+    )
+    lines = InputLines(input_lines(streams.stdin) if question is None else _only_line(question))
+    tracker = TurnTracker()
+    listener = HeadlessChat(
+        lines=lines,
+        user=user,
+        tracker=tracker,
+        approver=AutoApprover(approve, user, drawing.notice),
+        responder=ElicitationPrompt(user, drawing.notice, lines if question is None else None),
+        output=Output(streams.stdout, streams.stderr),
+    )
+    return Terminal(listener, ConsoleSurface(user, tracker, drawing, files))
+
+
+async def _only_line(line: str) -> AsyncIterator[str]:
+    yield line
 
 
 def _no_output(error: OSError) -> DeliveryFailed:
     return DeliveryFailed(gettext_lazy("The terminal does not take output: {error}.", error=error), permanent=True)
-
-
-def _output(streams: Streams) -> Output:
-    return Output(streams.stdout, streams.stderr)
 
 
 def process_streams() -> Streams:

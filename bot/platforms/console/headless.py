@@ -1,4 +1,4 @@
-"""Chat without a screen: one question, or one question a line. Approvals follow the rule of `--approve`.
+"""Chat without a screen: each line is a question; `-m` is the only one. Approvals follow the rule of `--approve`.
 
 Elicitations are answered by a line of standard input, or cancelled: `answer`, with `NAME=VALUE` for each field or with
 one JSON object, accepts; `decline` declines. Any other line is a message and cancels the elicitation.
@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
 from bot.domain.commands import Form, Invocation, Reply
@@ -49,15 +49,11 @@ from bot.platforms.console.turn_tracker import (
 )
 from bot.platforms.console.typed_lines import (
     COMMANDS,
-    CheckCall,
-    Help,
     Invoke,
-    NewConversation,
+    LocalCommand,
     OpenConversation,
-    Quit,
-    RunAgain,
+    RepeatCall,
     Say,
-    StopTurn,
     UnknownCommand,
     parse,
 )
@@ -243,23 +239,25 @@ class Output:
     remarks: TextIO
 
 
-@dataclass(frozen=True, slots=True)
-class HeadlessHandlers:
-    """Handlers that decide for the user."""
-
-    approver: AutoApprover
-    responder: ElicitationPrompt
-
-
 class HeadlessChat:
-    """Asks questions one after the other and waits until each answer is written."""
+    """Every line is a message, unless a server waits for an answer; the next one is sent when the last is answered."""
 
-    def __init__(self, user: LocalUser, tracker: TurnTracker, handlers: HeadlessHandlers, output: Output) -> None:
+    def __init__(
+        self,
+        *,
+        lines: InputLines,
+        user: LocalUser,
+        tracker: TurnTracker,
+        approver: AutoApprover,
+        responder: ElicitationPrompt,
+        output: Output,
+    ) -> None:
+        self._lines = lines
         self._user = user
         self._questions = Questions(user)
         self._tracker = tracker
-        self._approver = handlers.approver
-        self._responder = handlers.responder
+        self._approver = approver
+        self._responder = responder
         self._output = output
         self._engine: Awaitable[EngineApi]
         self._commands: Awaitable[Commands]
@@ -268,19 +266,35 @@ class HeadlessChat:
         """True if the last turn was left, because a call waits for another approver."""
         self._interrupted = asyncio.Event()
 
+    async def run(
+        self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
+    ) -> int:
+        """Answer all lines and return the worst exit code. Lines behind a turn that waits are not asked."""
+        try:
+            return await self._until_interrupted(self._all(engine, commands, opening))
+        finally:
+            self._lines.close()
+
     def interrupt(self) -> None:
         """Handle Ctrl-C: stop the running turn and exit with 130."""
         self._interrupted.set()
 
-    async def _start(
+    async def _all(
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
-    ) -> None:
+    ) -> int:
         self._engine = asyncio.ensure_future(engine)
         self._commands = asyncio.ensure_future(commands)
         start = await await_ready(opening)
         self._tracker.begin(start)
         for view in start.open:
             self._tracker.track_earlier(view)
+        codes: list[int] = []
+        while not self._is_waiting and (line := await self._lines.next()) is not None:
+            code = await self._line(line)
+            if code is None or self._tracker.closed.is_set():
+                break
+            codes.append(code)
+        return worst_exit_code(codes)
 
     async def _until_interrupted(self, work: Awaitable[int]) -> int:
         """Return the exit code of the work: 130 after an interrupt, that of an error, 1 after a closed output."""
@@ -347,22 +361,22 @@ class HeadlessChat:
         """Handle a line. Return its exit code, or None to leave."""
         code: int | None = 0
         match parse(text):
-            case Say() | CheckCall() | RunAgain() | StopTurn() | OpenConversation() as wanted:
+            case Say() | LocalCommand.CHECK | LocalCommand.AGAIN | LocalCommand.STOP | OpenConversation() as wanted:
                 code = await self._do(wanted)
             case Invoke(command, words):
                 code = await self._invoke(command, words)
-            case Help():
+            case LocalCommand.HELP:
                 self._print("\n".join(f"{name:<16}{what}" for name, what in COMMANDS.items()))
-            case NewConversation():
+            case LocalCommand.NEW:
                 self._tracker.open(fresh_conversation())
-            case Quit():
+            case LocalCommand.QUIT:
                 code = None
             case UnknownCommand() as unknown:
                 write(self._output.remarks, f"{unknown.complaint}\n")
                 code = 1
         return code
 
-    async def _do(self, wanted: Say | CheckCall | RunAgain | StopTurn | OpenConversation) -> int:
+    async def _do(self, wanted: Say | RepeatCall | Literal[LocalCommand.STOP] | OpenConversation) -> int:
         engine = await await_ready(self._engine)
         try:
             match wanted:
@@ -370,11 +384,11 @@ class HeadlessChat:
                     agents = engine.agents(self._conversation)
                     message = self._questions.read(text, self._tracker.conversation, agents)
                     return await self._ask(engine, engine.receive(message))
-                case CheckCall():
+                case LocalCommand.CHECK:
                     return await self._ask(engine, turn_tracker.check(engine, self._user, self._conversation))
-                case RunAgain():
+                case LocalCommand.AGAIN:
                     return await self._ask(engine, turn_tracker.run_again(engine, self._user, self._conversation))
-                case StopTurn():
+                case LocalCommand.STOP:
                     await turn_tracker.stop(engine, self._user, self._conversation)
                     write(self._output.remarks, _("Stopped.") + "\n")
                     return 0
@@ -421,56 +435,3 @@ class HeadlessChat:
 
     def _print(self, text: str) -> None:
         write(self._output.answers, text + "\n")
-
-
-class OneQuestion(HeadlessChat):
-    """`-m TEXT`: asks one question and exits."""
-
-    def __init__(
-        self, text: str, user: LocalUser, tracker: TurnTracker, handlers: HeadlessHandlers, output: Output
-    ) -> None:
-        super().__init__(user, tracker, handlers, output)
-        self._text = text
-
-    async def run(
-        self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
-    ) -> int:
-        """Ask, wait until the answer is written, and return the exit code (`turn_tracker.exit_code`)."""
-        return await self._until_interrupted(self._run_batch(engine, commands, opening))
-
-    async def _run_batch(
-        self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
-    ) -> int:
-        await self._start(engine, commands, opening)
-        return await self._line(self._text) or 0
-
-
-class PipedChat(HeadlessChat):
-    """Every line is a message, unless a server waits for an answer; the next one is sent when the last is answered."""
-
-    def __init__(
-        self, lines: InputLines, user: LocalUser, tracker: TurnTracker, handlers: HeadlessHandlers, output: Output
-    ) -> None:
-        super().__init__(user, tracker, handlers, output)
-        self._lines = lines
-
-    async def run(
-        self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
-    ) -> int:
-        """Answer all lines and return the worst exit code. Lines behind a turn that waits are not asked."""
-        try:
-            return await self._until_interrupted(self._all(engine, commands, opening))
-        finally:
-            self._lines.close()
-
-    async def _all(
-        self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
-    ) -> int:
-        await self._start(engine, commands, opening)
-        codes: list[int] = []
-        while not self._is_waiting and (line := await self._lines.next()) is not None:
-            code = await self._line(line)
-            if code is None or self._tracker.closed.is_set():
-                break
-            codes.append(code)
-        return worst_exit_code(codes)

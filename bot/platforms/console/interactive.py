@@ -1,4 +1,4 @@
-"""Interactive chat at a terminal: typed lines and keys.
+"""Interactive chat at a terminal: typed lines and keys. It imports prompt_toolkit.
 
 The prompt appears before the engine is ready; lines typed meanwhile wait for it.
 """
@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any, TextIO
 
 from prompt_toolkit.input import create_input
@@ -22,7 +23,7 @@ from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
 from bot.platforms.console.cards import ApprovalActions, CardKeys, ElicitationKeys
-from bot.platforms.console.console import Streams
+from bot.platforms.console.console import ConsoleSurface, Streams, Terminal
 from bot.platforms.console.lines import PROMPT, ConsoleTheme, cells, clip, fold, safe_lines, strip_markdown
 from bot.platforms.console.local_user import LocalUser, Questions, fresh_conversation
 from bot.platforms.console.screen import QUIET_SECONDS, LineHistory, Screen, SlashCompleter
@@ -30,16 +31,12 @@ from bot.platforms.console.transcript import LazyRenderer, Piece, PieceKind, Tra
 from bot.platforms.console.turn_tracker import StartState, TurnTracker, Welcome, await_ready, error_code
 from bot.platforms.console.typed_lines import (
     COMMANDS,
-    CheckCall,
     CommandRunner,
-    Help,
     Invoke,
-    NewConversation,
+    LocalCommand,
     OpenConversation,
-    Quit,
-    RunAgain,
+    RepeatCall,
     Say,
-    StopTurn,
     UnknownCommand,
     parse,
 )
@@ -188,13 +185,9 @@ class InteractiveChat:
         self._chrome = ChatChrome(transcript, theme, model)
         self._runner = CommandRunner(user, transcript, renderer, lambda: self._conversation)
         self._approver = AutoApprover(approve, user, transcript.notice)
-        does = ApprovalActions(user, self._runner, lambda: self._engine, lambda: self._commands)
-        self._cards = CardKeys(
-            transcript, theme, decide=does.decide, allow=does.allow, change=does.change, spawn=self._spawn
-        )
-        self._elicitations = ElicitationKeys(
-            transcript, theme, say=does.say, spawn=self._spawn, done=self._ask_remaining
-        )
+        actions = ApprovalActions(user, self._runner, lambda: self._engine, lambda: self._commands)
+        self._cards = CardKeys(transcript, theme, actions, self._spawn)
+        self._elicitations = ElicitationKeys(transcript, theme, actions, self._spawn, self._ask_remaining)
         self._turn = ""
         self._work: asyncio.Task[None] | None = None
         self._nothing_sent = False
@@ -269,12 +262,12 @@ class InteractiveChat:
         if meaning is None:
             return
         self._used = True
-        if isinstance(meaning, Quit):
+        if meaning is LocalCommand.QUIT:
             self._screen.leave(0)
-        elif isinstance(meaning, Help):
+        elif meaning is LocalCommand.HELP:
             self._chrome.echo(text)
             self._chrome.help()
-        elif isinstance(meaning, StopTurn):
+        elif meaning is LocalCommand.STOP:
             self._chrome.echo(text)
             self._stop_blocking()
         elif self._busy or not self._opened:
@@ -358,11 +351,11 @@ class InteractiveChat:
             return
         try:
             match parse(text):
-                case Say() | CheckCall() | RunAgain() as wanted:
+                case Say() | LocalCommand.CHECK | LocalCommand.AGAIN as wanted:
                     await self._ask(wanted)
                 case Invoke(command, words):
                     await self._invoke(command, words)
-                case NewConversation():
+                case LocalCommand.NEW:
                     self._tracker.open(fresh_conversation())
                     self._transcript.remark(_("A fresh conversation."))
                     await self._offer_conversations()
@@ -373,7 +366,7 @@ class InteractiveChat:
                     await self._resume(start.open)
                 case UnknownCommand() as unknown:
                     self._transcript.notice(unknown.complaint)
-                case Help() | Quit() | StopTurn() | None:
+                case LocalCommand.HELP | LocalCommand.QUIT | LocalCommand.STOP | None:
                     return
         except NotFound as error:
             self._transcript.notice(str(error))
@@ -382,7 +375,7 @@ class InteractiveChat:
         finally:
             self._nothing_sent = False
 
-    async def _ask(self, wanted: Say | CheckCall | RunAgain | InboundMessage) -> None:
+    async def _ask(self, wanted: Say | RepeatCall | InboundMessage) -> None:
         self._nothing_sent = True
         try:
             engine = await await_ready(self._engine)
@@ -394,16 +387,16 @@ class InteractiveChat:
         receipt = await self._tracker.submit(self._submit(engine, wanted))
         await self._follow(receipt.turn_id)
 
-    async def _submit(self, engine: EngineApi, wanted: Say | CheckCall | RunAgain | InboundMessage) -> Receipt:
+    async def _submit(self, engine: EngineApi, wanted: Say | RepeatCall | InboundMessage) -> Receipt:
         match wanted:
             case InboundMessage():
                 return await engine.receive(self._user.sends(wanted))
             case Say(message):
                 agents = engine.agents(self._conversation)
                 return await engine.receive(self._questions.read(message, self._tracker.conversation, agents))
-            case CheckCall():
+            case LocalCommand.CHECK:
                 return await turn_tracker.check(engine, self._user, self._conversation)
-            case RunAgain():
+            case LocalCommand.AGAIN:
                 return await turn_tracker.run_again(engine, self._user, self._conversation)
 
     @property
@@ -550,30 +543,31 @@ class InteractiveChat:
         self._screen.leave(1)
 
 
-def interactive(
-    *,
+def on_screen(
     user: LocalUser,
     streams: Streams,
-    tracker: TurnTracker,
+    *,
     model: str,
-    approve: ApproveMode,
-    history: Path | None,
-    welcome: Awaitable[Welcome] | None,
-    quiet_seconds: float | None,
-    clock: Callable[[], float],
-) -> tuple[InteractiveChat, TranscriptView]:
-    """Return the interactive chat and its transcript view."""
+    approve: ApproveMode = ApproveMode.ASK,
+    history: Path | None = None,
+    files: Path | None = None,
+    welcome: Awaitable[Welcome] | None = None,
+    quiet_seconds: float = QUIET_SECONDS,
+    clock: Callable[[], float] = monotonic,
+) -> Terminal:
+    """Return the interactive chat. `model` is the label in the banner, `history` the file of typed lines, `files` the
+    folder for tool files. `welcome` is shown in a new conversation once it is known. `quiet_seconds` is the pause in
+    typing before a card takes a key, `clock` the source of the waiting time.
+    """
     theme = ConsoleTheme.for_stream(streams.stdout, streams.environ)
-    completer = SlashCompleter()
-    quiet = QUIET_SECONDS if quiet_seconds is None else quiet_seconds
+    completer, tracker, renderer = SlashCompleter(), TurnTracker(), LazyRenderer(theme)
     screen = Screen(
         theme=theme,
         history=LineHistory(history),
         completer=completer,
         terminal=(create_input(streams.stdin), _output(streams.stdout)),
-        quiet_seconds=quiet,
+        quiet_seconds=quiet_seconds,
     )
-    renderer = LazyRenderer(theme)
     transcript = TranscriptView(screen, theme, renderer, clock)
     chat = InteractiveChat(
         user=user,
@@ -586,7 +580,7 @@ def interactive(
         model=model,
         welcome=welcome,
     )
-    return chat, transcript
+    return Terminal(chat, ConsoleSurface(user, tracker, transcript, files))
 
 
 def _output(stdout: TextIO) -> Output:

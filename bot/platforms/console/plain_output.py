@@ -190,13 +190,28 @@ class LeftMargin:
             self.line(text)
 
 
-class PlainStream:
-    """Streams the replies of our turns to standard output as they grow."""
+class _HeadlessOutput:
+    """Notices and foreign turns, on standard error."""
 
     def __init__(self, stdout: TextIO, stderr: TextIO, theme: ConsoleTheme) -> None:
         self._stdout = stdout
-        self._theme = theme
         self._stderr = stderr
+        self._theme = theme
+
+    def append_foreign(self, view: TurnView, heading: str) -> None:
+        """Write the end of a foreign turn."""
+        print_foreign_turn(view, heading, LeftMargin(self._stderr, self._theme, view), self._theme)
+
+    def notice(self, text: str) -> None:
+        """Write one line."""
+        write(self._stderr, f"{safe_lines(in_shell(text))}\n")
+
+
+class PlainStream(_HeadlessOutput):
+    """Streams the replies of this terminal's turns to standard output as they grow."""
+
+    def __init__(self, stdout: TextIO, stderr: TextIO, theme: ConsoleTheme) -> None:
+        super().__init__(stdout, stderr, theme)
         self._margins: dict[str, LeftMargin] = {}
         self._printed: dict[tuple[str, str], str] = {}
         self._said_before = False
@@ -217,14 +232,6 @@ class PlainStream:
         margin.cards(view)
         if view.turn.status.ended:
             self._margins.pop(view.turn.id)
-
-    def append_foreign(self, view: TurnView, heading: str) -> None:
-        """Write the end of a foreign turn to standard error."""
-        print_foreign_turn(view, heading, LeftMargin(self._stderr, self._theme, view), self._theme)
-
-    def notice(self, text: str) -> None:
-        """Write one line to standard error."""
-        write(self._stderr, f"{safe_lines(in_shell(text))}\n")
 
     def _say(self, turn_id: str, reply: ReplyText, margin: LeftMargin) -> None:
         key = (turn_id, reply.key)
@@ -275,7 +282,7 @@ def write(stream: TextIO, text: str) -> None:
     stream.flush()
 
 
-class JsonLines:
+class JsonLines(_HeadlessOutput):
     """Writes the events of this terminal's turns as lines of JSON. `signed_by` names the approvers of a call. Text that
     follows the last piece within PIECE_SECONDS is in the next one.
     """
@@ -288,9 +295,7 @@ class JsonLines:
         signed_by: SignedBy,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._stdout = stdout
-        self._stderr = stderr
-        self._theme = theme
+        super().__init__(stdout, stderr, theme)
         self._signed_by = signed_by
         self._clock = clock
         self._encoders: dict[str, EventEncoder] = {}
@@ -307,14 +312,6 @@ class JsonLines:
         for event in encoder.encode(view):
             line = {"event": event.name, "data": event.data}
             write(self._stdout, json.dumps(line, separators=(",", ":")) + "\n")
-
-    def append_foreign(self, view: TurnView, heading: str) -> None:
-        """Write the end of a foreign turn to standard error."""
-        print_foreign_turn(view, heading, LeftMargin(self._stderr, self._theme, view), self._theme)
-
-    def notice(self, text: str) -> None:
-        """Write one line to standard error."""
-        write(self._stderr, f"{safe_lines(in_shell(text))}\n")
 
     def _new_encoder(self, turn: Turn) -> EventEncoder:
         from bot.rendering.turn_events import Cursor, EventEncoder  # noqa: PLC0415 - its schemas take a while to load

@@ -10,6 +10,8 @@ import difflib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Literal
 
 from bot.domain.commands import WHOLE_TEXT, Field, FieldKind, Form, FormSubmission, Invocation, Reply, ReplyAction
 from bot.domain.conversations import ConversationKey, InboundMessage
@@ -65,14 +67,19 @@ class Invoke:
     words: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Help:
-    """Show the help."""
+class LocalCommand(Enum):
+    """Commands of the terminal itself, without arguments."""
+
+    HELP = auto()
+    NEW = auto()
+    CHECK = auto()
+    AGAIN = auto()
+    STOP = auto()
+    QUIT = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class NewConversation:
-    """Start a new conversation."""
+RepeatCall = Literal[LocalCommand.CHECK, LocalCommand.AGAIN]
+"""Commands about the last call of unknown outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +87,6 @@ class OpenConversation:
     """Continue an earlier conversation. The beginning of its id is enough; empty if none was typed."""
 
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class CheckCall:
-    """Has the last call of unknown outcome happened?"""
-
-
-@dataclass(frozen=True, slots=True)
-class RunAgain:
-    """Run the last call of unknown outcome again."""
-
-
-@dataclass(frozen=True, slots=True)
-class StopTurn:
-    """Stop the turn that holds the conversation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Quit:
-    """Leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,24 +104,20 @@ class UnknownCommand:
         return f"{missing} {hint}"
 
 
-Line = (
-    Say | Invoke | Help | NewConversation | OpenConversation | CheckCall | RunAgain | StopTurn | Quit | UnknownCommand
-)
-
-
-_PLAIN: dict[str, Line] = {
-    "exit": Quit(),
-    "quit": Quit(),
-    "/exit": Quit(),
-    "/quit": Quit(),
-    "?": Help(),
-    "/?": Help(),
-    "/help": Help(),
-    "/new": NewConversation(),
-    "/clear": NewConversation(),
-    "/check": CheckCall(),
-    "/again": RunAgain(),
-    "/stop": StopTurn(),
+Line = Say | Invoke | OpenConversation | LocalCommand | UnknownCommand
+_PLAIN: Mapping[str, LocalCommand] = {
+    "exit": LocalCommand.QUIT,
+    "quit": LocalCommand.QUIT,
+    "/exit": LocalCommand.QUIT,
+    "/quit": LocalCommand.QUIT,
+    "?": LocalCommand.HELP,
+    "/?": LocalCommand.HELP,
+    "/help": LocalCommand.HELP,
+    "/new": LocalCommand.NEW,
+    "/clear": LocalCommand.NEW,
+    "/check": LocalCommand.CHECK,
+    "/again": LocalCommand.AGAIN,
+    "/stop": LocalCommand.STOP,
 }
 
 

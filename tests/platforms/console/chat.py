@@ -12,7 +12,8 @@ from time import monotonic
 from typing import TypeVar
 
 from bot.platforms.console.auto_approval import ApproveMode
-from bot.platforms.console.console import Streams, on_screen
+from bot.platforms.console.console import Streams
+from bot.platforms.console.interactive import on_screen
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.turn_tracker import StartState, Welcome
 from bot.ports import Commands, EngineApi

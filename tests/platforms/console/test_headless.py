@@ -25,7 +25,7 @@ from bot.domain.turns import ModelRetry, ModelStep, StepStatus, ToolRef, TurnSta
 from bot.errors import DatabaseHeld
 from bot.folders import shell_command
 from bot.platforms.console.auto_approval import ApproveMode
-from bot.platforms.console.console import Streams, Terminal, one_question, open_piped_terminal, unnamed_approvers
+from bot.platforms.console.console import Streams, Terminal, open_headless, unnamed_approvers
 from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.plain_output import JsonLines
@@ -90,10 +90,7 @@ async def process(
 ) -> AsyncIterator[Process]:
     streams = Streams(io.StringIO(stdin), stdout or io.StringIO(), io.StringIO(), {})
     person = LocalUser("ana")
-    if question is None:
-        form = open_piped_terminal(person, streams, approve=approve, json=json)
-    else:
-        form = one_question(question, person, streams, approve=approve, json=json)
+    form = open_headless(question, person, streams, approve=approve, json=json)
     scripted = engine or ScriptedEngine(scripts)
     scripted.surface = form.surface
     running = form.listener.run(now(scripted), now(commands or ScriptedCommands()), opening or now(StartState("c1")))
@@ -389,7 +386,7 @@ async def test_lines_are_read_from_a_real_pipe_as_they_come() -> None:
     engine = ScriptedEngine()
     with os.fdopen(reading) as stdin, os.fdopen(writing, "w") as ours:
         streams = Streams(stdin, io.StringIO(), io.StringIO(), {})
-        form = open_piped_terminal(LocalUser("ana"), streams)
+        form = open_headless(None, LocalUser("ana"), streams)
         engine.surface = form.surface
         run = form.listener.run(now(engine), now(ScriptedCommands()), now(StartState("c1")))
         task = asyncio.create_task(run)

@@ -19,16 +19,7 @@ from bot.platforms.console.local_user import LocalUser, fresh_conversation
 from bot.platforms.console.markdown_renderer import MarkdownRenderer
 from bot.platforms.console.plain_output import PlainStream
 from bot.platforms.console.turn_tracker import TurnTracker
-from bot.platforms.console.typed_lines import (
-    Help,
-    Invoke,
-    NewConversation,
-    OpenConversation,
-    Quit,
-    Say,
-    UnknownCommand,
-    parse,
-)
+from bot.platforms.console.typed_lines import Invoke, LocalCommand, OpenConversation, Say, UnknownCommand, parse
 from tests.platforms.console.scripted_engine import a_call
 
 PLAIN = ConsoleTheme(colour=False, unicode=True)
@@ -43,13 +34,13 @@ PLAIN = ConsoleTheme(colour=False, unicode=True)
         ("/mcp", Invoke("mcp", ())),
         ('/mcp add "my server"', Invoke("mcp", ("add", "my server"))),
         ("/mcp don't", Invoke("mcp", ("don't",))),
-        ("?", Help()),
-        ("/HELP", Help()),
-        ("/new", NewConversation()),
+        ("?", LocalCommand.HELP),
+        ("/HELP", LocalCommand.HELP),
+        ("/new", LocalCommand.NEW),
         ("/Open  C7 ", OpenConversation("C7")),
         ("/open", OpenConversation("")),
-        ("exit", Quit()),
-        ("/quit", Quit()),
+        ("exit", LocalCommand.QUIT),
+        ("/quit", LocalCommand.QUIT),
         ("/qiut", UnknownCommand("/qiut", "/quit")),
         ("/xyzzy", UnknownCommand("/xyzzy", "")),
     ],

@@ -16,7 +16,8 @@ from bot.domain.turns import ModelStep, StepStatus, TurnStatus, TurnView
 from bot.errors import DatabaseUnavailable
 from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import ApproveMode
-from bot.platforms.console.console import Streams, Terminal, on_screen, one_question, open_piped_terminal
+from bot.platforms.console.console import Streams, Terminal, open_headless
+from bot.platforms.console.interactive import on_screen
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.console.chat import ENVIRON, now
@@ -74,7 +75,7 @@ def elsewhere(*steps: ModelStep) -> Script:
 
 async def test_a_terminal_has_the_conversations_that_were_opened_in_it_or_left_by_ended_processes() -> None:
     to = streams("one\n/new\ntwo")
-    form = open_piped_terminal(ANA, to)
+    form = open_headless(None, ANA, to)
     engine = ScriptedEngine()
     assert form.surface.key_prefixes == ()
     reaches: list[tuple[str, ...]] = []
@@ -97,7 +98,7 @@ async def test_a_terminal_has_the_conversations_that_were_opened_in_it_or_left_b
 
 async def test_what_was_there_when_a_terminal_came_is_told_as_missed() -> None:
     to = streams("go")
-    form = open_piped_terminal(ANA, to)
+    form = open_headless(None, ANA, to)
     answered = TurnView(a_turn("t0", "earlier", status=TurnStatus.DONE), (ModelStep(0, assistant("Late.")),), 1)
     later = TurnView(a_turn("t9", "later", status=TurnStatus.DONE), (ModelStep(0, assistant("Soon.")),), 1)
 
@@ -114,7 +115,7 @@ async def test_what_was_there_when_a_terminal_came_is_told_as_missed() -> None:
 
 async def test_the_answer_to_a_turn_that_another_process_drives_is_shown_here_once() -> None:
     to = streams()
-    form = one_question("go", ANA, to)
+    form = open_headless("go", ANA, to)
     script = elsewhere(ModelStep(0, assistant("Let me see.")), ModelStep(1, assistant("There.")))
     assert await finished(form, ScriptedEngine({"go": script}), StartState("c1")) == 0
     assert written(to) == ("Let me see.\n\nThere.\n", "")
@@ -122,7 +123,7 @@ async def test_the_answer_to_a_turn_that_another_process_drives_is_shown_here_on
 
 async def test_a_view_that_is_older_than_what_was_shown_changes_nothing() -> None:
     to = streams()
-    form = one_question("go", ANA, to)
+    form = open_headless("go", ANA, to)
     last = TurnView(a_turn("t1", "go", status=TurnStatus.DONE), (ModelStep(0, assistant("There.")),), 5)
 
     async def late(turn: ScriptedTurn) -> None:
@@ -148,7 +149,7 @@ async def test_a_database_that_is_away_for_a_moment_is_looked_at_again() -> None
             return await super().view(turn_id)
 
     to = streams()
-    form = one_question("go", ANA, to)
+    form = open_headless("go", ANA, to)
     engine = Away({"go": elsewhere(ModelStep(0, assistant("There.")))})
     assert await finished(form, engine, StartState("c1")) == 0
     assert written(to)[0] == "There.\n"
@@ -206,7 +207,7 @@ async def test_a_card_that_may_be_before_somebody_elses_eyes_is_decided_by_the_r
             return await super().view(turn_id)
 
     to = streams()
-    form = one_question("go", ANA, to, approve=mode)
+    form = open_headless("go", ANA, to, approve=mode)
     engine = Noting({"go": after_that})
     assert await finished(form, engine, StartState("c1", (waiting,))) == 0
     assert [decision.type for decision in engine.decisions] == verdicts
