@@ -9,16 +9,15 @@ import asyncio
 import importlib
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.app.database import checkpoint_file, current, open_database_read_only, open_migrated_database
 from bot.commands.audit_search import csv_head, csv_line, json_line
 from bot.commands.text_format import MOMENT, parse_time, pluralize
-from bot.domain.audit import SEALED, AuditEntry, AuditHead, AuditQuery
+from bot.domain.audit import SEALED, AuditHead, AuditQuery
 from bot.domain.health import Check
 from bot.domain.health import CheckStatus as Verdict
 from bot.errors import DatabaseError, SettingsError
@@ -113,20 +112,15 @@ _GRACE_SECONDS = 60.0
 _RESTORE = "compare it with a backup, and find out who has access to the database; see docs/audit.md"
 
 
-class Format(StrEnum):
-    """Output formats of an export."""
-
-    JSONL = "jsonl"
-    CSV = "csv"
-
-
-async def export(settings: Settings, written_as: Format, since: str, until: str) -> int:
-    """Write rows to standard output, oldest first. Return the exit code. Raises CountersignError."""
+async def export(settings: Settings, since: str, until: str, *, as_csv: bool) -> int:
+    """Write rows to standard output as CSV or JSON Lines, oldest first. Return the exit code. Raises
+    CountersignError.
+    """
     now = time.time()
     query = AuditQuery(since=_parse_time_option("--since", since, now), until=_parse_time_option("--until", until, now))
-    line = _line_of(written_as)
+    line = csv_line if as_csv else json_line
     async with _opened_trail(settings) as trail, aclosing(trail.entries(query)) as entries:
-        if written_as is Format.CSV:
+        if as_csv:
             sys.stdout.write(f"{csv_head()}\n")
         async for entry in entries:
             sys.stdout.write(f"{line(entry)}\n")
@@ -248,14 +242,6 @@ def _external_records(settings: Settings, more: Sequence[Path], head: AuditHead 
 def _unreadable(path: Path, error: OSError) -> SettingsError:
     reason = error.strerror or type(error).__name__
     return SettingsError(f"The checkpoints in {path} cannot be read: {reason}.", "check the file and its permissions")
-
-
-def _line_of(written_as: Format) -> Callable[[AuditEntry], str]:
-    match written_as:
-        case Format.JSONL:
-            return json_line
-        case Format.CSV:
-            return csv_line
 
 
 def _parse_time_option(option: str, text: str, now: float) -> float | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from bot.cli.execution import FAILED, Debug, run_command
+from bot.domain.api_clients import ApiRole
 from bot.settings import Settings
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
@@ -132,14 +132,6 @@ def rotate(*, debug: Debug = False) -> None:
     run_command(encrypt_anew, debug=debug)
 
 
-class ApiRoleOption(StrEnum):
-    """Values of `--role`."""
-
-    MEMBER = "member"
-    APPROVER = "approver"
-    ADMIN = "admin"
-
-
 token_commands = typer.Typer(help="Who may use the HTTP API.", rich_markup_mode=None)
 
 
@@ -148,7 +140,7 @@ def create_token(
     name: Annotated[str, typer.Argument(help="What the audit and rules call the program: api:NAME.")],
     *,
     role: Annotated[
-        ApiRoleOption, typer.Option(help="member: talk to the bot; approver: approve calls too; admin: administer too.")
+        ApiRole, typer.Option(help="member: talk to the bot; approver: approve calls too; admin: administer too.")
     ],
     workspace: Annotated[
         str, typer.Option(metavar="PLATFORM:ID", help="The only workspace it is good for, such as slack:T123.")
@@ -160,9 +152,8 @@ def create_token(
 
     async def make(settings: Settings) -> int:
         from bot.app.administration import create  # noqa: PLC0415
-        from bot.domain.api_clients import ApiRole as Meant  # noqa: PLC0415
 
-        return await create(settings, name, Meant(role.value), workspace, expires)
+        return await create(settings, name, role, workspace, expires)
 
     run_command(make, debug=debug)
 

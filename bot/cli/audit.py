@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from bot.cli.execution import Debug, run_command
 from bot.settings import Settings
-
-
-class Format(StrEnum):
-    """Values of `--format`."""
-
-    JSONL = "jsonl"
-    CSV = "csv"
-
 
 commands = typer.Typer(help="Every question, approval, rejection, call and change.", rich_markup_mode=None)
 
@@ -26,8 +17,8 @@ commands = typer.Typer(help="Every question, approval, rejection, call and chang
 def export_audit(
     *,
     written_as: Annotated[
-        Format, typer.Option("--format", help="JSON Lines, or CSV for a spreadsheet.")
-    ] = Format.JSONL,
+        Literal["jsonl", "csv"], typer.Option("--format", help="JSON Lines, or CSV for a spreadsheet.")
+    ] = "jsonl",
     since: Annotated[str, typer.Option(metavar="TIME", help="From then on: 2026-08-31, 2026-08-31T14:30, 7d.")] = "",
     until: Annotated[str, typer.Option(metavar="TIME", help="Before then.")] = "",
     debug: Debug = False,
@@ -35,10 +26,9 @@ def export_audit(
     """Write the audit's rows to standard output, oldest first. Times are UTC."""
 
     async def write(settings: Settings) -> int:
-        from bot.app.audit import Format as Written  # noqa: PLC0415
         from bot.app.audit import export  # noqa: PLC0415
 
-        return await export(settings, Written(written_as.value), since, until)
+        return await export(settings, since, until, as_csv=written_as == "csv")
 
     run_command(write, debug=debug)
 

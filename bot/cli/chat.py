@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,18 +15,7 @@ _MODEL = (
     f"demo, or PROVIDER:NAME; the providers are {', '.join(name for name in PROVIDERS if name != 'demo')}. "
     "Several with commas between them: each stands in for those before it. Without it, BOT_MODEL says."
 )
-
-
 _NAME = re.compile(r"[\w.~-]{1,64}")
-
-
-class Approve(StrEnum):
-    """Values of `--approve`."""
-
-    ASK = "ask"
-    NEVER = "never"
-    READS = "reads"
-    ALL = "all"
 
 
 def chat(
@@ -35,9 +23,9 @@ def chat(
     message: Annotated[str | None, typer.Option("-m", "--message", help="Ask once, print the answer, leave.")] = None,
     model: Annotated[str, typer.Option(metavar="MODEL,...", help=_MODEL)] = "",
     approve: Annotated[
-        Approve,
+        Literal["ask", "never", "reads", "all"],
         typer.Option(help="Who approves calls that need it: ask the person here, never, reads only, or all of them."),
-    ] = Approve.ASK,
+    ] = "ask",
     user: Annotated[str, typer.Option(help="Speak as another user, with that user's rights only.")] = "",
     agent: Annotated[str, typer.Option(help="Ask this agent, a profile that answers to its name.")] = "",
     new: Annotated[
@@ -65,7 +53,7 @@ def chat(
         from bot.app.chat import ChatOptions, chat  # noqa: PLC0415 - `--help` needs none of it
         from bot.platforms.console.auto_approval import ApproveMode  # noqa: PLC0415
 
-        options = ChatOptions(message, model, ApproveMode(approve.value), user, new, conversation, json, agent)
+        options = ChatOptions(message, model, ApproveMode(approve), user, new, conversation, json, agent)
         return await chat(settings, options)
 
     run_command(talk, debug=debug)

@@ -51,9 +51,9 @@ def placeholders(text: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
 
 
-def unmarked_texts(path: Path) -> Iterator[tuple[int, str]]:
+def unmarked_texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the line and text of literals that look like a text for people, outside of a marker."""
-    for node, text in _literals(ast.parse(path.read_text("utf-8"))):
+    for node, text in _literals(tree):
         words = _TAG.sub("", text)
         if text in _NAMES or _STYLE_SHEET.search(words) or _PATTERN.search(text):
             continue
@@ -61,12 +61,12 @@ def unmarked_texts(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, text
 
 
-def hidden_texts(path: Path) -> Iterator[tuple[int, str]]:
+def hidden_texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the line and text of markers where Babel does not find them: inside of f-strings, on Python 3.11; and
     inside of other markers, unless the text is elsewhere too.
     """
     known = {text for entry in marked_texts() for text in ((entry,) if isinstance(entry, str) else entry)}
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(tree):
         is_f_string = isinstance(node, ast.JoinedStr)
         for call in ast.walk(node) if is_f_string or (isinstance(node, ast.Call) and _is_marker(node.func)) else ():
             if isinstance(call, ast.Call) and _is_marker(call.func):
