@@ -92,8 +92,10 @@ class LazyText(str):
     def __new__(  # noqa: D102 - the class says it
         cls, message: str, plural: str, values: dict[str, object], context: str = "", *, is_clause: bool = False
     ) -> LazyText:
-        with use_language(DEFAULT_LANGUAGE):
-            english = _translate(message, plural, values, context)
+        english = message
+        if values:
+            with use_language(DEFAULT_LANGUAGE):
+                english = _translate(message, plural, values, context)
         text = super().__new__(cls, english.rstrip(_FULL_STOPS) if is_clause else english)
         text.message, text.plural, text.values, text.context = message, plural, values, context
         text.is_clause = is_clause

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, date, datetime, tzinfo
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -44,6 +44,7 @@ def installed_languages() -> tuple[str, ...]:
     return (DEFAULT_LANGUAGE, *(folder.replace("_", "-") for folder in folders))
 
 
+@lru_cache(maxsize=256)
 def resolve_language(tag: str | None) -> str | None:
     """Return the installed language for a tag or locale such as `ja-JP` and `ja_JP.UTF-8`, None if there is none."""
     wanted = (tag or "").split(".")[0].split("@")[0].replace("_", "-").lower()

@@ -65,4 +65,5 @@ def _write_catalog(locales: Path) -> None:
 
 def _clear_caches() -> None:
     languages.installed_languages.cache_clear()
+    languages.resolve_language.cache_clear()
     languages.translations.cache_clear()
