@@ -49,6 +49,8 @@ LONGEST_TURN = 3600.0
 """Seconds that the next turn in beginning a session may be away."""
 HASTY = 3
 """New sessions one after the other, each begun within STEADY_SECONDS of the one before, until a pause is made."""
+GUILDS_SECONDS = 2.0
+"""Seconds without another server after which a new session is ready: Discord does not say which one is the last."""
 GOODBYE_SECONDS = 5.0
 AGAIN_SECONDS = 0.5
 """Seconds between two cancellations of a task that does not end."""
@@ -333,6 +335,7 @@ def _client(
         "allowed_mentions": discord.AllowedMentions.none(),
         "member_cache_flags": discord.MemberCacheFlags.none(),
         "chunk_guilds_at_startup": False,
+        "guild_ready_timeout": GUILDS_SECONDS,
         "max_messages": KEPT_MESSAGES,
         "max_ratelimit_timeout": LONGEST_WAIT,
     }

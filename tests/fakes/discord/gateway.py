@@ -36,6 +36,8 @@ class Gateway:
     hasty: int = 0
     refuses: bool = False
     """Refuse to upgrade, as when the gateway is down."""
+    identified_at: list[float] = field(default_factory=list)
+    """The loop's time of each IDENTIFY."""
     _identified_at: dict[int, float] = field(default_factory=dict)
     """By bucket."""
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -187,6 +189,7 @@ class Gateway:
         code = self._refusal(connection, data)
         if code:
             return code
+        self.identified_at.append(asyncio.get_running_loop().time())
         number, count = data.get("shard", (0, 1))
         if self._too_soon(number):
             self.hasty += 1

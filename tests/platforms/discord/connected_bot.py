@@ -7,11 +7,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from bot.chat.context import Lookups
 from bot.chat.listener_leases import LEASE_SECONDS
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import TurnView
+from bot.platforms.discord import gateway
 from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.listener import DiscordListener
 from bot.platforms.discord.rest import Rest
@@ -26,11 +29,14 @@ class SharedQuotas:
 
     def __init__(self) -> None:
         self.due: dict[str, float] = {}
+        self.starts: list[float] = []
+        """When each granted unit may begin."""
 
     async def acquire(self, name: str, quota: Quota, _most_wait: float) -> QuotaGranted | QuotaExceeded:
         now = asyncio.get_running_loop().time()
         start = max(now, self.due.get(name, now))
         self.due[name] = start + quota.interval
+        self.starts.append(start)
         return QuotaGranted(start - now, 0)
 
     async def pause(self, name: str, _quota: Quota, seconds: float) -> None:
@@ -164,6 +170,8 @@ async def connected_bot(
 ) -> AsyncIterator[ConnectedBot]:
     """A server with Priya in #incidents; the listener holds the gateway."""
     async with AsyncExitStack() as stack:
+        # The fake describes all servers at once.
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(gateway, "GUILDS_SECONDS", 0.3)
         discord = await stack.enter_async_context(FakeDiscord(message_content=message_content))
         discord.pace.strict = False
         discord.app.user_install = user_install

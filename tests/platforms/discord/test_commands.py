@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from bot.chat.actions import UNEXPECTED_ERROR
 from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.commands import PageInfo, Reply, ReplyAction, ReplyFile, Table
@@ -68,7 +70,10 @@ async def test_arguments_in_json_keep_their_quotes() -> None:
         assert place.invoked.words == ("run", "notes", "add", '{"text": "two words"}')
 
 
-async def test_a_slow_command_is_acknowledged_in_time_and_answered_when_it_is_done() -> None:
+async def test_a_slow_command_is_acknowledged_in_time_and_answered_when_it_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bot.platforms.discord.interactions.PATIENCE_SECONDS", 0.2)
     replies = [Reply(f"{number} of 20 checked") for number in range(20)] + [Reply("All is well.")]
     async with command_bot(replies) as place:
         place.commands.begun.clear()
@@ -209,7 +214,10 @@ async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> No
         assert len(place.seen()) == 1
 
 
-async def test_a_slow_press_keeps_the_answer_it_stands_in_until_the_next_one_is_there() -> None:
+async def test_a_slow_press_keeps_the_answer_it_stands_in_until_the_next_one_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bot.platforms.discord.interactions.PATIENCE_SECONDS", 0.2)
     first = Reply("Look?", actions=(ReplyAction("Verify", ("mcp", "verify", "notes")),))
     async with command_bot([first], [Reply("All is well.")]) as place:
         await place.discord.command(place.priya, "mcp show", place.channel, {"server": "notes"})

@@ -267,7 +267,8 @@ async def test_a_session_that_cannot_be_resumed_is_followed_by_reading_up() -> N
         assert first not in discord.gateway.live
 
 
-async def test_a_thread_that_was_opened_and_never_had_its_question_gets_it() -> None:
+async def test_a_thread_that_was_opened_and_never_had_its_question_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background_tasks, "GOODBYE_SECONDS", 0.2)
     async with connected_bot() as place:
         place.engine.opened.clear()
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")

@@ -39,7 +39,8 @@ async def test_a_form_opens_by_itself_and_comes_back_with_what_was_filled_in() -
         assert place.submitted.member.platform_admin
 
 
-async def test_a_form_that_comes_too_late_is_a_button_that_opens_it() -> None:
+async def test_a_form_that_comes_too_late_is_a_button_that_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.platforms.discord.interactions.PATIENCE_SECONDS", 0.2)
     async with command_bot([replace(ADD, instead="/mcp add NAME --url URL")], [Reply("Added x.")]) as place:
         place.commands.begun.clear()
         typed = await place.discord.command(place.priya, "mcp add", place.channel)
@@ -97,7 +98,8 @@ async def test_a_form_of_an_earlier_process_is_answered_with_what_to_do() -> Non
         assert len(place.commands.requests) == 1
 
 
-async def test_a_slow_submission_is_acknowledged_and_answered_afterwards() -> None:
+async def test_a_slow_submission_is_acknowledged_and_answered_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.platforms.discord.interactions.PATIENCE_SECONDS", 0.2)
     async with command_bot([ADD], [Reply("Added x.")]) as place:
         await opened(place)
         place.commands.begun.clear()

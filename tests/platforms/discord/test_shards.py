@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
+from operator import ge
 
 import pytest
 
@@ -21,13 +23,14 @@ from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot, e
 SHARDS = 4
 COMMANDS = "PUT /applications/{application}/commands"
 LEASE_SECONDS = 1.5
+TURN_SECONDS = 0.1
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions may begin soon one after the other."""
     monkeypatch.setattr(gateway, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(gateway, "TURN_SECONDS", 0.4)
+    monkeypatch.setattr(gateway, "TURN_SECONDS", TURN_SECONDS)
 
 
 @asynccontextmanager
@@ -36,7 +39,6 @@ async def a_large_bot() -> AsyncIterator[tuple[ConnectedBot, list[Channel]]]:
     async with connected_bot(listening=False, lease_seconds=LEASE_SECONDS) as place:
         discord = place.discord
         discord.limits.shards = discord.limits.fewest_shards = SHARDS
-        discord.limits.identify_every = 0.1
         channels: dict[int, Channel] = {}
         while len(channels) < SHARDS:
             discord.clock.advance(0.001)
@@ -60,6 +62,13 @@ def holders(place: ConnectedBot) -> list[str]:
     name = f"discord-gateway:{place.discord.app.id}"
     names = [name, *(f"{name}:{number}" for number in range(1, SHARDS))]
     return [place.leases.held.get(lease, ("", 0.0))[0] for lease in names]
+
+
+def began_in_turns(place: ConnectedBot, sessions: int) -> bool:
+    """True if so many sessions began, each not before its turn, and the turns are apart."""
+    turns, begun = sorted(place.quotas.starts), sorted(place.discord.gateway.identified_at)
+    apart = all(later - turn > TURN_SECONDS * 0.99 for turn, later in pairwise(turns))
+    return len(turns) == len(begun) == sessions and apart and all(map(ge, begun, turns))
 
 
 def connected(discord: FakeDiscord) -> list[tuple[int, int]]:
@@ -94,7 +103,7 @@ async def test_one_process_receives_all_shards_and_begins_their_sessions_apart()
         await all_connected(place, one=SHARDS)
         await asked_everywhere(place, channels, "why")
         discord = place.discord
-        assert discord.gateway.hasty == 0
+        assert began_in_turns(place, SHARDS)
         for channel in channels:
             said = discord.say(place.priya, channel, "checkout is broken")
             assert (await discord.shortcut(place.priya, ASK_ABOUT_THIS, said)).answered is Answer.MODAL
@@ -112,7 +121,7 @@ async def test_two_processes_share_the_shards_and_one_that_stops_leaves_its_own(
                 await all_connected(place, two=SHARDS)
                 await asked_everywhere(place, channels, "and since when")
         assert place.leases.held == {}
-        assert place.discord.gateway.hasty == 0
+        assert began_in_turns(place, 2 * SHARDS)
 
 
 async def test_all_processes_use_the_number_of_shards_of_the_first() -> None:

@@ -86,7 +86,7 @@ async def test_two_files_of_one_name_are_two_also_after_a_crash() -> None:
 
 
 async def test_each_page_of_a_search_has_a_time_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr(sending, "ANSWER_SECONDS", 1.0)
     async with connected_bot(listening=False) as place:
         view = placed(place, done("Here."), age=60)
         for number in range(2 * sending.PAGE):
@@ -94,7 +94,7 @@ async def test_each_page_of_a_search_has_a_time_limit_of_its_own(monkeypatch: py
         await draw(place, view)
         place.refs.clear()
         place.discord.clock.advance(600)
-        place.discord.fail(READ, Slow(0.9), 3)
+        place.discord.fail(READ, Slow(0.4), 3)
         before = len(place.discord.calls.of(READ))
         await draw(place, view, later(place))
         assert len(place.discord.calls.of(READ)) == before + 3

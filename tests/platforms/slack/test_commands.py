@@ -161,7 +161,10 @@ async def test_where_no_modal_can_be_opened_there_is_a_button_that_opens_it() ->
         await place.slack.until(lambda: place.slack.modals(place.priya))
 
 
-async def test_a_form_that_takes_longer_than_slack_waits_is_acknowledged_and_told_afterwards() -> None:
+async def test_a_form_that_takes_longer_than_slack_waits_is_acknowledged_and_told_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bot.platforms.slack.interactions.SOON_SECONDS", 0.2)
     async with connected_bot(answers=[[ADD], [Reply("Added weather.")]]) as place:
         await place.slack.command(place.priya, "/mcp", "add", place.channel)
         await place.slack.until(lambda: place.slack.modals(place.priya))

@@ -250,7 +250,7 @@ async def test_nothing_keeps_running_and_nothing_secret_is_logged(caplog: pytest
 async def test_a_slack_that_is_away_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.chat.background_tasks.FIRST_PAUSE", 0.01)
     async with connected_bot(listening=False) as place:
-        place.slack.fail("auth.test", Answers(503), times=4)
+        place.slack.fail("auth.test", Answers(503), times=2)
         place.slack.fail("apps.connections.open", Fails("internal_error"), times=1)
         listening = asyncio.create_task(place.listener.run(place.engine, place.commands))
         await place.slack.sockets.connected()

@@ -31,6 +31,7 @@ from bot.domain.installations import (
 )
 from bot.domain.turns import TurnStatus
 from bot.errors import DeliveryFailed
+from bot.platforms.slack import workspaces
 from bot.platforms.slack.app import open_slack
 from bot.platforms.slack.listener import ReceivedIds
 from bot.platforms.slack.workspaces import AppCredentials
@@ -295,8 +296,9 @@ async def test_a_call_with_an_expired_token_is_made_again_with_the_next_one(tmp_
 
 
 async def test_a_refresh_token_that_slack_rejects_is_reported_and_the_others_go_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(workspaces, "POLL_SECONDS", 0.2)
     async with an_installed_app(tmp_path, *BOTH, rotation=True) as place:
         await place.install(place.ana)
         await place.install(place.ben)
@@ -428,8 +430,11 @@ async def test_a_workspace_that_is_not_served_gets_a_sentence_for_a_command_and_
         assert all(delivery.acknowledged for delivery in place.slack.sent)
 
 
-async def test_another_process_follows_installations_and_removals_within_seconds(tmp_path: Path) -> None:
+async def test_another_process_follows_installations_and_removals_within_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A process that only posts gets no events."""
+    monkeypatch.setattr(workspaces, "POLL_SECONDS", 0.2)
     async with (
         an_installed_app(tmp_path, *BOTH) as place,
         open_slack(url=place.slack.url, allowed=frozenset(BOTH)) as worker,
