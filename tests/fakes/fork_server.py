@@ -75,6 +75,8 @@ LONGEST = 1 << 18
 STREAMS = 3
 WITHOUT_NAMES = "TESTS_WITHOUT_NAMES"
 """A variable for programs that shall know no host but this machine, whatever network there is."""
+SHORTER_WAITS = "TESTS_SHORTER_WAITS"
+"""A variable with seconds for constants of a program, as JSON, such as `{"bot.engine.faults.POLL_SECONDS": 0.2}`."""
 _resolve = socket.getaddrinfo
 
 
@@ -209,6 +211,10 @@ def become(what: dict[str, Any], python: str) -> None:
     os.environ.update(what["environment"])
     if WITHOUT_NAMES in os.environ:
         socket.getaddrinfo = _of_this_machine  # type: ignore[assignment]
+    for name, seconds in json.loads(os.environ.get(SHORTER_WAITS, "{}")).items():
+        module, _, constant = name.rpartition(".")
+        assert getattr(importlib.import_module(module), constant) > seconds, name
+        setattr(importlib.import_module(module), constant, seconds)
     sys.executable = python
     program, *_ = sys.argv = list(what["arguments"])
     sys.path[0] = what["folder"]  # where `python -m` looks first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,12 +14,14 @@ import pytest
 from tests.fakes.discord import FakeDiscord, User
 from tests.fakes.discord import Message as DiscordMessage
 from tests.fakes.discord.permissions import Permission
+from tests.fakes.fork_server import SHORTER_WAITS
 from tests.fakes.llm import FakeLanguageModel, Reply, Request, Say
 from tests.fakes.slack import Message
 from tests.fakes.terminal import ProgramOnTerminal
 from tests.stories import discord_program, slack_program
 from tests.stories.installation import Installation, Outcome
 
+QUICK_POSTS = {SHORTER_WAITS: json.dumps({"bot.platforms.slack.rate_limits.POSTS_PERIOD": 0.1})}
 PEOPLE_STEPS = (
     "approve",
     "edit",
@@ -227,7 +230,7 @@ class DiscordOperator(Operator):
 
 
 async def test_an_operator_tries_everything_in_slack(tmp_path: Path, model: FakeLanguageModel) -> None:
-    async with slack_program.a_company(tmp_path, model, {}) as company:
+    async with slack_program.a_company(tmp_path, model, {}, **QUICK_POSTS) as company:
         async with live(company.place, "slack", company.incidents.id) as terminal:
             operator = SlackOperator(company, terminal)
             await operator.begins()
@@ -276,7 +279,7 @@ async def test_an_operator_tries_everything_in_discord(tmp_path: Path, model: Fa
 async def test_an_operator_skips_a_step_says_that_one_failed_and_leaves(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
-    async with slack_program.a_company(tmp_path, model, {}) as company:
+    async with slack_program.a_company(tmp_path, model, {}, **QUICK_POSTS) as company:
         async with live(company.place, "slack", company.incidents.id) as terminal:
             operator = SlackOperator(company, terminal)
             await operator.begins()
@@ -298,6 +301,8 @@ async def test_what_nobody_does_in_time_has_failed(tmp_path: Path, model: FakeLa
         live(company.place, "discord", company.incidents.id, "--wait", "1") as terminal,
     ):
         await DiscordOperator(company, terminal).begins()
+        await terminal.shows("Nothing arrived within 1 s.")
+        terminal.press("\x04")  # the end of the input: the other steps are skipped
         assert await terminal.ended() == 1
         await terminal.shows("✗ approve", "Nothing arrived within 1 s.", "Fix: stop other programs")
         # The bot may not delete a thread, which is said and not hidden.
@@ -305,7 +310,7 @@ async def test_what_nobody_does_in_time_has_failed(tmp_path: Path, model: FakeLa
 
 
 async def test_without_a_person_the_rest_is_tried_and_told_as_json(tmp_path: Path, model: FakeLanguageModel) -> None:
-    async with slack_program.a_company(tmp_path, model, {}) as company:
+    async with slack_program.a_company(tmp_path, model, {}, **QUICK_POSTS) as company:
         company.slack.installation.scopes.discard("files:write")
         company.slack.world.unsupported_blocks |= {"table"}
         words = ("doctor", "--live", "slack", "--channel", company.incidents.id, "--json")
@@ -326,7 +331,7 @@ async def test_without_a_person_the_rest_is_tried_and_told_as_json(tmp_path: Pat
 async def test_a_wrong_token_and_a_channel_without_the_bot_end_it_before_the_first_post(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
-    async with slack_program.a_company(tmp_path, model, {}) as company:
+    async with slack_program.a_company(tmp_path, model, {}, **QUICK_POSTS) as company:
         words = ("doctor", "--live", "--channel", company.incidents.id)
         company.incidents.members.remove(company.slack.bot.id)
         outside = await asyncio.to_thread(company.place.countersign, *words)
@@ -341,7 +346,7 @@ async def test_a_wrong_token_and_a_channel_without_the_bot_end_it_before_the_fir
 
 
 async def test_the_platform_has_to_be_clear(tmp_path: Path, model: FakeLanguageModel) -> None:
-    async with slack_program.a_company(tmp_path, model, {}) as company:
+    async with slack_program.a_company(tmp_path, model, {}, **QUICK_POSTS) as company:
         place = company.place
 
         async def said(*words: str) -> str:

@@ -14,11 +14,15 @@ import pytest
 
 from bot.platforms.discord.diagnostics import PERMISSIONS
 from tests.fakes.discord.permissions import NOTHING
+from tests.fakes.fork_server import SHORTER_WAITS
 from tests.fakes.llm import FakeLanguageModel, Reply, Request, Say
 from tests.stories import discord_program, slack_program
 from tests.stories.installation import a_tool, scripted
 from tests.stories.program import PATIENCE
 
+QUICK = {
+    SHORTER_WAITS: json.dumps({"bot.engine.faults.POLL_SECONDS": 0.2, "bot.chat.operations_channel.CYCLE_SECONDS": 0.2})
+}
 ONE_ATTEMPT = {"MCP_RECONNECTION_MAX_ATTEMPTS": "1", "MCP_RECONNECTION_INITIAL_DELAY_MS": "100"}
 
 
@@ -38,7 +42,7 @@ async def test_operators_read_in_slack_that_a_server_failed_and_that_it_recovere
     shop = scripted(tmp_path, "shop", a_tool("price"))
     program = tmp_path / "server.py"
     entry = {**shop.entry, "args": [str(program), *shop.entry["args"][1:]]}
-    async with slack_program.a_company(tmp_path, model, {"shop": entry}, **ONE_ATTEMPT) as company:
+    async with slack_program.a_company(tmp_path, model, {"shop": entry}, **ONE_ATTEMPT, **QUICK) as company:
         slack = company.slack
         operations = slack.channel("operations", company.sam)
         company.place.environment["OPS_CHANNEL"] = f"slack:{operations.id}"
@@ -60,7 +64,7 @@ async def test_operators_read_in_discord_that_entries_of_the_configuration_are_i
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
     policy = '[servers.no-such-server.tools]\nadd = "ASK_USER"\n'
-    async with discord_program.a_company(tmp_path, model, {}) as company:
+    async with discord_program.a_company(tmp_path, model, {}, **QUICK) as company:
         servers = {"mcpServers": {"notes": {"command": "x", "no-such-key": 1, "disabled": True}}}
         (tmp_path / "config" / "mcp_servers.json").write_text(json.dumps(servers))
         company.place.rule(policy)
@@ -110,13 +114,13 @@ async def test_the_doctor_says_whether_the_channel_can_be_written_to(tmp_path: P
 async def test_operators_read_that_a_limit_is_reached_and_that_the_audit_does_not_verify(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
-    async with slack_program.a_company(tmp_path, model, {}) as company:
+    async with slack_program.a_company(tmp_path, model, {}, **QUICK) as company:
         slack, place = company.slack, company.place
         operations = slack.channel("operations", company.sam)
         limit = '[[limits]]\nper = "person"\nevery = "day"\ntokens = 1\n'
         (tmp_path / "config" / "limits.toml").write_text(limit)
         place.environment["OPS_CHANNEL"] = f"slack:{slack.workspace.team.id}:{operations.id}"
-        async with company.bot():
+        async with company.bot() as bot:
             for number in (1, 2):
                 asked = company.ask(f"question {number}")
                 await company.draws(asked.ts, f"question {number}." if number == 1 else "is used up")
@@ -124,6 +128,8 @@ async def test_operators_read_that_a_limit_is_reached_and_that_the_audit_does_no
             (message,) = slack.posted(operations)
             assert f"Usage limit reached: person slack:{company.priya.id}" in str(message.blocks)
             assert "Further messages are rejected." in str(message.blocks)
+            # One that is killed keeps the channel's lease until it expires.
+            assert await bot.leaves() == 0
         with closing(sqlite3.connect(place.data / "countersign.db")) as database:
             database.execute("drop trigger audit_is_never_changed")
             database.execute("update audit set actor = 'somebody' where seq = 1")
