@@ -82,7 +82,8 @@ def states(made: AppServices) -> dict[str, ServerSnapshot]:
 
 
 @pytest.mark.usefixtures("folder")
-async def test_a_change_by_another_process_is_followed_without_being_told() -> None:
+async def test_a_change_by_another_process_is_followed_without_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.app.config_reload.POLL_SECONDS", 0.1)
     async with office() as (here, there):
         task = asyncio.create_task(here.administration.run())
         await there.servers.add(record(), {}, ANA)

@@ -123,6 +123,6 @@ async def opened_api(
             pages = link_pages(parts.command_dependencies, [surface, *(surfaces or [])], parts.locales)
             async with (
                 serve_web(read, parts=parts, pages=pages) as port,
-                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
+                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, verify=False) as client,
             ):
                 yield Api(runtime, parts, endpoint, port, client)

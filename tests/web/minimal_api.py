@@ -77,7 +77,7 @@ def small_application(
 def client_of(port: int) -> httpx2.AsyncClient:
     """A program that sends the operator's token."""
     headers = {"Authorization": f"Bearer {OPERATORS}"}
-    return httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=20)
+    return httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=20, verify=False)
 
 
 @asynccontextmanager
