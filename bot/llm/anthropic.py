@@ -54,12 +54,6 @@ from bot.llm.wire_format import (
 )
 from bot.ports import LanguageModel
 
-# -------------------- anthropic request
-# A model request in the words of Anthropic's Messages.
-#
-# Plain JSON, made without the vendor's library. The service is strict about form: roles alternate beginning with the
-# user, results come first in the message after their calls, and no text is blank.
-
 METADATA = "anthropic"
 """Key in `provider_metadata`. The value is `{"by": writer, "thinking": [{"before": part number, "block": the block as
 received}]}`."""
@@ -72,8 +66,37 @@ _NOTE_TAG = "operator_note"
 _FORGED = re.compile(_NOTE_TAG, re.IGNORECASE)
 _LONGEST_TITLE = 200
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_PAUSED = "pause_turn"
+_STOPS = {
+    _PAUSED: StopReason.LENGTH,  # where it is gone on with no more
+    "max_tokens": StopReason.LENGTH,
+    "model_context_window_exceeded": StopReason.LENGTH,
+    "refusal": StopReason.REFUSED,
+}
+_KINDS = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "thinking",
+    "input_json_delta": "tool_use",
+}
+"""Kind of the content block, by type of its delta."""
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_HOME = "https://api.anthropic.com"
+_IMAGE_BYTES = 5 * 2**20 * 3 // 4
+"""Bytes of an image. The service limits the base64 text to 5 MiB, which is four bytes for three."""
+_WINDOW = 200_000
+"""Default window in tokens. All of the vendor's models have at least this many."""
+_PASSED_OVER = frozenset({b"ping", b"content_block_stop"})
+_SDK = Sdk(anthropic.AsyncStream[Any], anthropic.APIStatusError, anthropic.APIConnectionError, anthropic.APIError)
 
 Block = dict[str, Any]
+
+
+# -------------------- request
+# A model request in the words of Anthropic's Messages.
+#
+# Plain JSON, made without the vendor's library. The service is strict about form: roles alternate beginning with the
+# user, results come first in the message after their calls, and no text is blank.
 
 
 def request_body(
@@ -216,27 +239,11 @@ def _text_block(text: str) -> Block:
     return {"type": "text", "text": text}
 
 
-# -------------------- anthropic reply
+# -------------------- reply
 # A reply of Anthropic's Messages, assembled from the events of its stream.
 #
 # The arguments' JSON is parsed here, because the vendor's helper turns broken JSON into a partial object. Compatible
 # servers may omit fields or use other types.
-
-_PAUSED = "pause_turn"
-_STOPS = {
-    _PAUSED: StopReason.LENGTH,  # where it is gone on with no more
-    "max_tokens": StopReason.LENGTH,
-    "model_context_window_exceeded": StopReason.LENGTH,
-    "refusal": StopReason.REFUSED,
-}
-_KINDS = {
-    "text_delta": "text",
-    "thinking_delta": "thinking",
-    "signature_delta": "thinking",
-    "input_json_delta": "tool_use",
-}
-"""Kind of the content block, by type of its delta."""
-_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 @dataclass(slots=True)
@@ -401,15 +408,6 @@ def _add(block: _Block, more: str) -> Iterator[Delta]:
 def _arguments(block: _Block) -> str:
     """Return the arguments as JSON. Servers that do not stream them send the object in the start event."""
     return block.text or (json.dumps(block.input) if block.input else "")
-
-
-_HOME = "https://api.anthropic.com"
-_IMAGE_BYTES = 5 * 2**20 * 3 // 4
-"""Bytes of an image. The service limits the base64 text to 5 MiB, which is four bytes for three."""
-_WINDOW = 200_000
-"""Default window in tokens. All of the vendor's models have at least this many."""
-_PASSED_OVER = frozenset({b"ping", b"content_block_stop"})
-_SDK = Sdk(anthropic.AsyncStream[Any], anthropic.APIStatusError, anthropic.APIConnectionError, anthropic.APIError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,11 +52,6 @@ from bot.llm.wire_format import (
 )
 from bot.ports import LanguageModel
 
-# -------------------- openai responses request
-# A model request as the JSON body of OpenAI's Responses.
-#
-# The service stores nothing: each request holds the whole transcript with the model's encrypted reasoning.
-
 METADATA = "openai"
 """Key in `provider_metadata`. The value is `{"by": writer, "phase": phase of the text, "reasoning": [{"before": part
 number, "item": the item as received}]}`."""
@@ -66,8 +61,30 @@ _KEYS = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 _LONGEST_NAME = 200
 _FEWEST_TOKENS = 16
 """Smallest `max_output_tokens` that the service accepts."""
+PASSED_OVER = frozenset(
+    {
+        b"response.created",
+        b"response.queued",
+        b"response.in_progress",
+        b"response.content_part.added",
+        b"response.content_part.done",
+        b"response.output_text.done",
+        b"response.reasoning_summary_text.done",
+        b"response.reasoning_summary_part.done",
+        b"response.reasoning_text.done",
+    }
+)
+"""Events that repeat others: the first three hold the whole request with all tools."""
+
+_STOPS = {"max_output_tokens": StopReason.LENGTH, "content_filter": StopReason.REFUSED}
 
 Item = dict[str, Any]
+
+
+# -------------------- request
+# A model request as the JSON body of OpenAI's Responses.
+#
+# The service stores nothing: each request holds the whole transcript with the model's encrypted reasoning.
 
 
 def request_body(
@@ -210,28 +227,11 @@ def _words(part: Part) -> str:
             return ""
 
 
-# -------------------- openai responses reply
+# -------------------- reply
 # A reply of OpenAI's Responses, assembled from the events of its stream.
 #
 # Text is shown as it arrives. Everything else is read from complete items, which hold the fields to send back.
 # Compatible servers may omit fields or use other types.
-
-PASSED_OVER = frozenset(
-    {
-        b"response.created",
-        b"response.queued",
-        b"response.in_progress",
-        b"response.content_part.added",
-        b"response.content_part.done",
-        b"response.output_text.done",
-        b"response.reasoning_summary_text.done",
-        b"response.reasoning_summary_part.done",
-        b"response.reasoning_text.done",
-    }
-)
-"""Events that repeat others: the first three hold the whole request with all tools."""
-
-_STOPS = {"max_output_tokens": StopReason.LENGTH, "content_filter": StopReason.REFUSED}
 
 
 @dataclass(slots=True)

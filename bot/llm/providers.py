@@ -103,6 +103,6 @@ PROVIDERS: dict[str, Provider] = {
         always("openai_chat"),
         variables="OPENROUTER",
         address="https://openrouter.ai/api/v1",
-        more={"key_at": "/key"},  # its list of models is open to everybody
+        more={"key_at": "/key"},  # its list of models is public
     ),
 }

@@ -335,6 +335,10 @@ NOTE_WISHES: list[Dialogue] = [
     [("show my notes", listed()), ("delete 3", delete(3))],
     [("show my notes", listed()), ("Roll a die", NO_TOOL)],
     [("delete note 1", delete(1)), ("and 2", delete(2))],
+    [("remove all notes", [*listed(), *(call for n in (6, 5, 4, 3, 2, 1) for call in delete(n))])],
+    [("show my notes", listed()), ("delete all of them", [call for n in (6, 5, 4, 3, 2, 1) for call in delete(n)])],
+    [("delete all notes about the printer", [*search("printer"), *delete(4), *delete(2)])],
+    [("メモを全部消して", [*listed(), *(call for n in (6, 5, 4, 3, 2, 1) for call in delete(n))])],
     [("delete a note", asks("id")), ("the one about milk", [*search("milk"), *delete(1)])],
     [("note that X is done and show my notes", [*add("X is done"), *listed()])],
     [

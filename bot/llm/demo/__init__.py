@@ -218,33 +218,35 @@ class _Turn:
         calls: list[Call] = []
         changed: set[str] = set()
         for n, step in enumerate(plan.steps):
-            call = self._completed_call(step) or step.finder or (step.tool, step.arguments)
             is_begun = step.finder or any(
                 self._matching_calls((other.tool, other.arguments)) for other in plan.steps[:n]
             )
             if step.tool.server in changed and not step.changes:
                 break
-            if call not in calls and not self._matching_calls(call) and (is_begun or not self._has_called):
-                calls.append(call)
-                changed |= {step.tool.server} if step.changes else set()
+            for call in self._completed_calls(step) or [step.finder or (step.tool, step.arguments)]:
+                if call not in calls and not self._matching_calls(call) and (is_begun or not self._has_called):
+                    calls.append(call)
+                    changed |= {step.tool.server} if step.changes else set()
         return calls
 
     def _matching_calls(self, call: Call) -> list[ToolCall]:
         wanted = (call[0].name, dict(call[1]))
         return [made for made in self._calls if (made.name, dict(made.arguments)) == wanted]
 
-    def _completed_call(self, step: Step) -> Call | None:
-        """Return the call of a step whose search found exactly one value for the missing argument."""
+    def _completed_calls(self, step: Step) -> list[Call]:
+        """Return the calls of a step whose search found the missing argument: exactly one value, or all of them."""
         made = self._matching_calls(step.finder) if step.finder else []
         result = self._results.get(made[-1].id) if made else None
-        values = _shown_values(result).get(step.missing[0].name, []) if result else []
-        is_fit = len(values) == 1 and step.missing[0].accepts(values[0])
-        return (step.tool, {**step.arguments, step.missing[0].name: values[0]}) if is_fit else None
+        missing = step.missing[0] if result else None
+        values = _shown_values(result).get(missing.name, []) if result and missing else []
+        if missing is None or not (step.takes_all or len(values) == 1):
+            return []
+        return [(step.tool, {**step.arguments, missing.name: value}) for value in values if missing.accepts(value)]
 
     def _show_results(self, plan: Plan) -> Message:
         searches = {made.id: step for step in plan.steps if step.finder for made in self._matching_calls(step.finder)}
         for call_id, search in searches.items():
-            if self._completed_call(search) is None and (result := self._results.get(call_id)):
+            if not self._completed_calls(search) and (result := self._results.get(call_id)):
                 return self._answer(_ask_which_result(search, result), search, result, asks=True)
         calls = [call for call in self._calls if call.id not in searches]
         texts = [_trace_text(self._checked, list(self._results.values()))] if self._checked else []
@@ -347,7 +349,7 @@ def _ask_which(rivals: Sequence[Tool]) -> str:
 def _ask_which_result(step: Step, result: ToolResult) -> str:
     """Return the question which of the search's results is meant, or that there are none."""
     assert step.finder is not None
-    words = _line(", ".join(map(str, step.finder[1].values())))
+    words = _line(", ".join(map(str, step.finder[1].values()))) or _title(step.finder[0])
     name, tool = _line(step.missing[0].name), _named(step.tool)
     if result.is_error or step.missing[0].name not in _shown_values(result):
         return _("I found nothing for “{words}”, so there is nothing to do for {tool}.", words=words, tool=tool)

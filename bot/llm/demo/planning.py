@@ -256,14 +256,15 @@ Shown = Mapping[str, Sequence[Any]]
 @dataclass(frozen=True, slots=True)
 class Step:
     """A call that the user wants. `missing` are its missing arguments. `finder` is a call whose results may have the
-    only one. `changes` is True unless the tool only reads, `is_lookup` for the search of documents
-    that may answer a question.
+    only one; with `takes_all` the step is a call for each result. `changes` is True unless the tool only reads,
+    `is_lookup` for the search of documents that may answer a question.
     """
 
     tool: Tool
     arguments: Mapping[str, Any]
     missing: tuple[Parameter, ...] = ()
     finder: Call | None = None
+    takes_all: bool = False
     changes: bool = False
     is_lookup: bool = False
 
@@ -332,10 +333,10 @@ class _Candidate:
             default = parameter.schema.get("default")
             if default is not None and parameter.accepts(default):
                 known.setdefault(parameter.name, default)
-            if len(self.required) == 1 and (value := _pointed_at(request, shown.get(parameter.name, ()))) is not None:
-                known[parameter.name] = value
+        name = self.required[0].name if len(self.required) == 1 else ""
+        meant = [{name: value} for value in _pointed_at(request, shown.get(name, ()))] or [{}]
         fills = _Filling(wanted, request, today).fill(verbatim=not self.is_reading)
-        filled = [{**known, **arguments} for arguments in fills]
+        filled = [{**known, **pointed, **arguments} for pointed in meant for arguments in fills]
         missing = tuple(parameter for parameter in self.required if parameter.name not in filled[0])
         filled = filled[:1] if missing else filled
         return tuple(Step(self.tool, arguments, missing, changes=not self.is_reading) for arguments in filled)
@@ -345,13 +346,15 @@ class _Candidate:
         return [parameter.kind for parameter in self.required] == ["text"] and self.required[0].accepts(text)
 
 
-def _pointed_at(request: Request, values: Sequence[Any]) -> Any:
-    """Return the value that `the second one` or `it` means among those that were shown; None if there is none."""
+def _pointed_at(request: Request, values: Sequence[Any]) -> Sequence[Any]:
+    """Return the values that `the second one`, `it` or `all of them` means among those that were shown."""
     match = pattern("reference").search(request.head) if values else None
+    if match and match["all"]:
+        return values
     if match is None or not (match["ordinal"] or len(values) == 1):
-        return None
+        return ()
     at = _ORDINALS[match["ordinal"].lower()] if match["ordinal"] else 0
-    return values[at] if at < len(values) else None
+    return [values[at]] if at < len(values) else ()
 
 
 def sought_text(checked: CheckedCall) -> str:
@@ -472,15 +475,24 @@ class Planner:
         return Plan(tuple(self._add_finder(step, best, wish) for step in steps))
 
     def _add_finder(self, step: Step, candidate: _Candidate, text: str) -> Step:
-        """Return a step that lacks nothing but an id with the search that may find it: `the note about milk`."""
+        """Return a step that lacks nothing but an id with the call that may find it: the search for `the note about
+        milk`, the list for `all notes`.
+        """
         is_meant = not candidate.is_reading or candidate.is_named(text)
         if not is_meant or [parameter.kind in ("number", "id") for parameter in step.missing] != [True]:
             return step
         request = Request(text, candidate.claimed)
         sought = request.quoted() or request.rest()
-        for other in self._candidates if sought else ():
-            if other.tool.server == step.tool.server and "search" in other.actions and other.accepts_text(sought):
-                return replace(step, finder=(other.tool, {other.required[0].name: sought}))
+        reference = pattern("reference").search(text)
+        takes_all = reference is not None and reference["all"] is not None
+        for other in self._candidates:
+            if other.tool.server != step.tool.server or not (sought or takes_all):
+                continue
+            if candidate.claimed.issuperset(terms(sought)):
+                if takes_all and "list" in other.actions and not other.required:
+                    return replace(step, finder=(other.tool, {}), takes_all=True)
+            elif "search" in other.actions and other.accepts_text(sought):
+                return replace(step, finder=(other.tool, {other.required[0].name: sought}), takes_all=takes_all)
         return step
 
     def _look_up(self, question: str) -> Plan:
