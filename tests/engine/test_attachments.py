@@ -9,7 +9,7 @@ import pytest
 
 from bot.domain.approvals import Decision, DecisionType
 from bot.domain.completions import Capabilities, ModelRequest
-from bot.domain.conversations import Attachment, ConversationKey
+from bot.domain.conversations import Attachment
 from bot.domain.messages import FilePart, ImagePart, MessageRole, TextPart, enclose
 from bot.domain.turns import ModelStep, TurnStatus, TurnView
 from bot.engine.prompt import attachments
@@ -149,9 +149,16 @@ async def test_a_later_question_remembers_the_names_of_earlier_files_and_not_the
 
 
 async def test_a_file_of_a_platform_that_is_not_here_is_a_note(harness: EngineHarness) -> None:
-    engine = harness.engine()
-    with pytest.raises(NotFound, match="not connected"):
-        await engine._fetch(ConversationKey("elsewhere", "w", "c", "1"), CAT)
+    async def disconnect() -> None:
+        harness.surface.key_prefixes = ("elsewhere:",)
+
+    harness.model.script = [say("I see no file.")]
+    engine = harness.engine(prepare=disconnect)
+    async with running(engine):
+        await engine.receive(message("sum", attachments=[PRICES]))
+        await until(lambda: bool(harness.model.requests))
+    note = "prices.csv: it could not be read. The file's platform is not connected."
+    assert any(note in text for text in words(harness.model.requests[0]))
 
 
 async def test_a_file_that_takes_too_long_does_not_keep_the_others_from_arriving(

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 from collections.abc import Sequence
 from typing import Any
+
+import pytest
 
 from bot.domain.completions import Completion
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Claim, ModelStep, Receipt, TurnStatus
 from bot.engine.engine import Engine
-from bot.logs import _context, in_context
+from bot.logs import in_context, log_to_stderr
 from bot.storage.turn_log import SqlTurnLog
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, NEWEST, message, running, say, until
@@ -190,19 +194,23 @@ async def test_what_nobody_waits_for_any_more_while_it_is_taken_in_is_answered_a
     assert [step.message.text for step in view.steps if isinstance(step, ModelStep)] == ["Hello."]
 
 
-async def test_a_turn_does_not_end_with_the_request_it_came_with(harness: EngineHarness) -> None:
+async def test_a_turn_does_not_end_with_the_request_it_came_with(
+    harness: EngineHarness, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The turn runs in the worker's own context: its log lines name the turn and not that request."""
-    seen: list[dict[Any, str]] = []
+    log_to_stderr("info", "json")
 
-    async def look(*_: object) -> Completion:
-        seen.append(dict(_context.get()))
+    async def speak(*_: object) -> Completion:
+        logging.getLogger("bot.llm").warning("spoken")
         return say("Done.")
 
-    harness.model.script = [look]
+    harness.model.script = [speak]
     engine = harness.engine()
     async with running(engine):
         await looked_round(engine)
         with in_context(request="r-1"):
             receipt = await engine.receive(message("hi"))
         await harness.surface.ended(receipt.turn_id)
-    assert seen == [{"turn": receipt.turn_id, "conversation": str(message("").conversation)}]
+    (line,) = [entry for entry in map(json.loads, capsys.readouterr().err.splitlines()) if entry["message"] == "spoken"]
+    assert (line["turn"], line["conversation"]) == (receipt.turn_id, str(message("").conversation))
+    assert "request" not in line
