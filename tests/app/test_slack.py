@@ -224,7 +224,7 @@ def test_sentences_in_one_workspace_do_not_name_approvers_of_another() -> None:
     elsewhere = book.rules(ConversationKey("slack", "T3", "C1", "1.1")).approvers
     owner = Member(Author("slack", "U9", "Olga"), platform_admin=True)
     assert not elsewhere.administers(owner)
-    assert not elsewhere.is_approver(owner)
+    assert not elsewhere.evidence(owner)
 
 
 async def test_the_doctor_warns_of_rules_that_leave_the_workspace_out(

@@ -36,7 +36,7 @@ def test_a_role_of_programs_counts_for_nobody_who_comes_from_a_chat() -> None:
     for platform in ("slack", "discord", "console"):
         member = Member(Author(platform, "U9", "x"), ROOT.member.roles)
         assert not NAMED.administers(member)
-        assert not NAMED.is_approver(member)
+        assert not NAMED.evidence(member)
         assert isinstance(
             check_approver(NAMED, ApprovalRequirements(), member, DecisionType.APPROVE, asker=ANA), NotAllowed
         )
@@ -79,5 +79,5 @@ def test_where_a_profile_says_who_approves_a_role_alone_does_not_do_either() -> 
     book.amend((), (profile,), (Binding("slack:T1", "p"),))
     inside = book.rules(ConversationKey("slack", "T1", "C1", "1")).approvers
     outside = book.rules(ConversationKey("slack", "T2", "C1", "1")).approvers
-    assert [inside.is_approver(each.member) for each in (NIGHT, ROOT)] == [False, True]
-    assert [outside.is_approver(each.member) for each in (NIGHT, ROOT)] == [True, True]
+    assert [bool(inside.evidence(each.member)) for each in (NIGHT, ROOT)] == [False, True]
+    assert [bool(outside.evidence(each.member)) for each in (NIGHT, ROOT)] == [True, True]

@@ -281,61 +281,61 @@ def test_the_operator_administers_and_approves_whoever_else_is_named() -> None:
     approvers = Approvers(frozenset({"slack:U9"}), frozenset({"slack:U8"}), "console:root")
     operator = Member(OPERATOR)
     assert approvers.administers(operator)
-    assert approvers.is_approver(operator)
+    assert approvers.evidence(operator)
 
 
 def test_nobody_is_the_operator_where_there_is_none() -> None:
     stranger = Member(Author("", "", ""))
     approvers = Approvers()
     assert not approvers.administers(stranger)
-    assert not approvers.is_approver(stranger)
+    assert not approvers.evidence(stranger)
 
 
 def test_where_nobody_is_named_the_platforms_admins_administer_and_only_they_approve() -> None:
     approvers = Approvers()
     assert approvers.administers(Member(ANA, platform_admin=True))
-    assert approvers.is_approver(Member(ANA, platform_admin=True))
+    assert approvers.evidence(Member(ANA, platform_admin=True))
     assert not approvers.administers(Member(BEN))
-    assert not approvers.is_approver(Member(BEN))
+    assert not approvers.evidence(Member(BEN))
 
 
 def test_named_admins_take_the_place_of_the_platforms_own() -> None:
     approvers = Approvers(admins=frozenset({"slack:U1"}))
     assert approvers.administers(Member(ANA))
-    assert approvers.is_approver(Member(ANA))
+    assert approvers.evidence(Member(ANA))
     assert not approvers.administers(Member(BEN, platform_admin=True))
-    assert not approvers.is_approver(Member(BEN, platform_admin=True))
+    assert not approvers.evidence(Member(BEN, platform_admin=True))
 
 
 def test_approvers_approve_beside_the_admins_but_do_not_administer() -> None:
     approvers = Approvers(frozenset({"slack:U1"}), frozenset({"slack:U2"}))
-    assert approvers.is_approver(Member(BEN))
+    assert approvers.evidence(Member(BEN))
     assert not approvers.administers(Member(BEN))
-    assert approvers.is_approver(Member(ANA))
+    assert approvers.evidence(Member(ANA))
 
 
 def test_naming_approvers_leaves_the_platforms_admins_their_rights() -> None:
     approvers = Approvers(approvers=frozenset({"slack:U2"}))
     assert approvers.administers(Member(ANA, platform_admin=True))
-    assert approvers.is_approver(Member(ANA, platform_admin=True))
+    assert approvers.evidence(Member(ANA, platform_admin=True))
 
 
 def test_a_group_or_role_stands_for_its_members() -> None:
     approvers = Approvers(frozenset({"discord-role:7"}), frozenset({"slack-group:S1"}))
-    assert approvers.is_approver(Member(BEN, roles=frozenset({"slack-group:S0", "slack-group:S1"})))
+    assert approvers.evidence(Member(BEN, roles=frozenset({"slack-group:S0", "slack-group:S1"})))
     assert approvers.administers(Member(BEN, roles=frozenset({"discord-role:7"})))
-    assert not approvers.is_approver(Member(BEN, roles=frozenset({"slack-group:S2"})))
+    assert not approvers.evidence(Member(BEN, roles=frozenset({"slack-group:S2"})))
 
 
 def test_an_id_on_another_platform_is_somebody_else() -> None:
     approvers = Approvers(admins=frozenset({"slack:U1"}))
-    assert not approvers.is_approver(Member(Author("discord", "U1", "Ana")))
+    assert not approvers.evidence(Member(Author("discord", "U1", "Ana")))
 
 
 def test_a_name_gives_no_rights() -> None:
     approvers = Approvers(admins=frozenset({"slack:U1"}), operator="console:root")
-    assert not approvers.is_approver(Member(Author("slack", "U7", "slack:U1")))
-    assert not approvers.is_approver(Member(Author("slack", "U7", "console:root")))
+    assert not approvers.evidence(Member(Author("slack", "U7", "slack:U1")))
+    assert not approvers.evidence(Member(Author("slack", "U7", "console:root")))
 
 
 @pytest.mark.parametrize("outsider", [{"guest": True}, {"external": True}])
@@ -344,7 +344,7 @@ def test_guests_and_people_from_outside_never_approve_not_even_by_name_or_as_adm
     for named in ("slack:U1", "slack-group:S1"):
         approvers = Approvers(frozenset({named}), frozenset({named}))
         assert not approvers.administers(member)
-        assert not approvers.is_approver(member)
+        assert not approvers.evidence(member)
     assert not Approvers().administers(member)
 
 

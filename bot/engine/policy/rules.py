@@ -136,14 +136,10 @@ class Approvers:
             return True
         return _is_one_of(member, self.admins) or (not self.admins and member.platform_admin)
 
-    def is_approver(self, member: Member) -> bool:
-        """Return True for approvers, API clients with an approver's token, and admins; never for guests and external
-        users.
-        """
-        return bool(self.evidence(member))
-
     def evidence(self, member: Member) -> str:
-        """Return the principal or role that lets this member approve; empty if there is none."""
+        """Return the principal or role by which this member may approve, such as an approver, an admin or an API client
+        with an approver's token; empty if there is none. Guests and external users never may.
+        """
         if self.operator and member.author.principal == self.operator:
             return "operator"
         if member.guest or member.external:
