@@ -61,7 +61,8 @@ from bot.domain.usage import PriceList
 from bot.engine.engine import Engine
 from bot.engine.faults import FaultReporter
 from bot.engine.locales import LocaleResolver
-from bot.engine.policy.rules import Approvers, RuleBook
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import RuleBook
 from bot.engine.prompt.builder import PlatformHint, SystemPrompt, today_in
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.tool_selection import RefusedTools

@@ -20,7 +20,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus, Fault, FaultKind
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import Rule
-from bot.engine.policy.rules import Approvers
+from bot.engine.policy.approvers import Approvers
 from bot.engine.possible_approvers import check_deliveries
 from bot.errors import CountersignError, SettingsError
 from bot.i18n import _

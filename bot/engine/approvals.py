@@ -62,7 +62,8 @@ from bot.domain.secrets import lookalikes, stored_secrets
 from bot.domain.tools import ArgumentError, Tool, canonical_json
 from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolStep, Turn
 from bot.engine.locales import LocaleResolver
-from bot.engine.policy.rules import RuleBook, Rules, check_approver
+from bot.engine.policy.approvers import check_approver
+from bot.engine.policy.rules import RuleBook, Rules
 from bot.engine.possible_approvers import MAX_NOTIFIED_APPROVERS, named_people
 from bot.engine.view_delivery import MemberLookup, key_prefixes, surface_for
 from bot.errors import DatabaseUnavailable, DeliveryFailed

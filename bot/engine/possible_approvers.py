@@ -3,7 +3,7 @@
 Resolved when the call is requested, and stored with it, so that delivery needs no rules and every delivery shows the
 same card. A call that its asker may approve names the asker and notifies no one. A group of up to MOST_MEMBERS_NAMED
 users stands for them, a larger one is notified as the group. Rights are checked at the decision
-(`bot.engine.policy.rules`), not here.
+(`bot.engine.policy.approvers`), not here.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.domain.policies import Rule, is_person
 from bot.domain.turns import ToolStep
-from bot.engine.policy.rules import Approvers, Rules, check_approver
-from bot.engine.policy.self_approval import membership_reason
+from bot.engine.policy.approvers import Approvers, check_approver, membership_reason
+from bot.engine.policy.rules import Rules
 from bot.engine.view_delivery import MemberLookup, surface_for
 from bot.errors import CountersignError, DeliveryFailed
 from bot.i18n import _, gettext_lazy

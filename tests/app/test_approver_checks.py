@@ -9,7 +9,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.health import CheckStatus
 from bot.domain.policies import Rule
 from bot.domain.turns import MessageRefs, TurnView
-from bot.engine.policy.rules import Approvers
+from bot.engine.policy.approvers import Approvers
 from bot.engine.possible_approvers import check_deliveries
 from bot.errors import DeliveryFailed
 from bot.ports.platform import DirectoryEntry

@@ -15,18 +15,12 @@ import pytest
 from bot.app.doctor import examine_all
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import Runtime, open_runtime
-from bot.app.slack import (
-    build_listener,
-    build_lookups,
-    check_settings,
-    is_named_in,
-    look_up_groups,
-    open_slack,
-)
+from bot.app.slack import build_listener, build_lookups, check_settings, is_named_in, look_up_groups, open_slack
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.policies import parse_rule
 from bot.domain.profiles import Profile
-from bot.engine.policy.rules import Approvers, RuleBook
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import RuleBook
 from bot.errors import SettingsError
 from bot.llm.models import ModelChoice
 from bot.settings import Settings, read_settings

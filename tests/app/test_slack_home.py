@@ -20,7 +20,8 @@ from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, ServerStatus
 from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
-from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import Policies, RuleBook
 from bot.ports import ApprovalLog, ServerAdmin
 from bot.ports.platform import OpenElicitation
 from bot.storage.reporting import SqlReporting

@@ -24,7 +24,8 @@ from bot.domain.secrets import SecretSpan
 from bot.domain.tools import Annotations, ArgumentError, CallNeedsInput, CallReturned, Tool, ToolOutcome, ToolSet
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import Policies, RuleBook, ServerPolicy
 from bot.ports import CallContext
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.database import Database

@@ -38,8 +38,9 @@ from bot.domain.servers import (
 )
 from bot.domain.tools import Annotations, Tool
 from bot.domain.turns import TurnView
+from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.information_flow import asks_after
-from bot.engine.policy.rules import Approvers, Policies, RuleBook, Rules, ServerPolicy
+from bot.engine.policy.rules import Policies, RuleBook, Rules, ServerPolicy
 from bot.errors import NotFound, ServerTrouble
 from bot.mcp.config.catalog import Catalog
 from bot.mcp.hosts import read_hosts

@@ -11,7 +11,8 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import InboundMessage
 from bot.domain.turns import Claim, Receipt
 from bot.engine.engine import Engine
-from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import Policies, RuleBook, ServerPolicy
 from bot.engine.prompt.builder import SystemPrompt
 from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite

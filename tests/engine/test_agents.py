@@ -12,7 +12,8 @@ from bot.domain.conversations import Author
 from bot.domain.grants import GrantRequest
 from bot.domain.profiles import Binding, Profile
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
-from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import Policies, RuleBook
 from bot.errors import NotFound
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, HALL, answers_ok, ask_for, call, member, message, running, say, tool

@@ -8,7 +8,8 @@ from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.approvals import ApprovalRequirements, ApproverEvidence, DecisionType, NotAllowed
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.profiles import Binding, Profile
-from bot.engine.policy.rules import Approvers, RuleBook, check_approver
+from bot.engine.policy.approvers import Approvers, check_approver
+from bot.engine.policy.rules import RuleBook
 
 ANA = Author("slack", "U1", "Ana")
 NAMED = Approvers(frozenset({"slack:UADMIN"}), frozenset({"slack:UBEN"}))

@@ -19,7 +19,7 @@ from bot.domain.approvals import (
 )
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.policies import Rule, parse_rule, rule_to_table
-from bot.engine.policy.rules import Approvers
+from bot.engine.policy.approvers import Approvers
 from bot.engine.possible_approvers import MAX_NOTIFIED_APPROVERS, route_approval
 
 WHERE = ConversationKey("slack", "T1", "C1", "1.1")

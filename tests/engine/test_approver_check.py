@@ -29,7 +29,8 @@ from bot.domain.conversations import Author, Member
 from bot.domain.policies import Rule
 from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolRef, ToolStep, TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy.rules import Approvers, Policies, RuleBook, check_approver
+from bot.engine.policy.approvers import Approvers, check_approver
+from bot.engine.policy.rules import Policies, RuleBook
 from bot.errors import DeliveryFailed
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, HALL, RecordingSurface, answers_ok, ask_for, call, message, running, say, tool, until

@@ -26,7 +26,8 @@ from bot.domain.policies import Rule
 from bot.domain.turns import StepStatus, ToolStep
 from bot.engine.approvals import SETTLED, TOOL_CHANGED, UNCHANGED
 from bot.engine.engine import Engine
-from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import Policies, RuleBook
 from bot.ports.platform import EditableCall, InvalidArguments, RevisionAccepted
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness

@@ -35,7 +35,8 @@ from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import StepStatus, ToolStep, TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import Policies, RuleBook
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, FakeToolbox, ask_for, call, message, running, say, tool, until

@@ -20,7 +20,8 @@ from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import ModelStep, StepStatus, ToolReplay
 from bot.engine.builtin_tools.search_tools import CALL_TOOL, SearchTools
 from bot.engine.builtin_tools.tool_index import ToolIndex, ToolIndexes
-from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import Policies, RuleBook
 from bot.engine.prompt.history import HistoryBudget
 from bot.errors import ModelRejected
 from bot.storage.reporting import SqlReporting

@@ -9,7 +9,8 @@ from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ToolSet
 from bot.domain.turns import StepStatus, ToolStep, TurnView
 from bot.engine.approvals import TOOL_CHANGED
-from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import Policies, RuleBook
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import (
     ANA,

@@ -29,7 +29,8 @@ from bot.domain.policies import Rule
 from bot.domain.tools import Tool
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy.rules import Approvers, Policies, RuleBook, Rules
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import Policies, RuleBook, Rules
 from bot.i18n import use_language
 from bot.storage.grants import SqlGrantStore
 from bot.storage.reporting import SqlReporting

@@ -26,7 +26,8 @@ from bot.domain.grants import GrantRequest
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.policies import Rule
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep
-from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import Policies, RuleBook
 from bot.storage.reporting import SqlReporting
 from tests.audit_check import audit_findings
 from tests.engine.conftest import EngineHarness

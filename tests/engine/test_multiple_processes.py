@@ -17,7 +17,8 @@ from bot.domain.messages import ToolCall
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy.rules import Approvers, RuleBook
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import RuleBook
 from bot.ports import CallContext
 from bot.storage.address import PostgresServer
 from bot.storage.postgresql import PostgresDatabase, listen

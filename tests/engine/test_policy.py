@@ -19,7 +19,8 @@ from bot.domain.approvals import (
 from bot.domain.conversations import Author, Member
 from bot.domain.policies import Rule
 from bot.engine.config_files import read_policies
-from bot.engine.policy.rules import Approvers, Policies, check_approver
+from bot.engine.policy.approvers import Approvers, check_approver
+from bot.engine.policy.rules import Policies
 from bot.errors import SettingsError
 from tests.rules import policy_of
 

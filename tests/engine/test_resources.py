@@ -17,7 +17,8 @@ from bot.domain.servers import EVERYWHERE, Prompt, Resource, ServerCapabilities,
 from bot.domain.tools import CallReturned, Tool, ToolOutcome
 from bot.domain.turns import CallOrigin, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.builtin_tools.resources import LIST_RESOURCES, READ_RESOURCE
-from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import Policies, RuleBook
 from bot.engine.turn_runner import NO_PROMPT
 from bot.mcp.server_requests import request_tools
 from bot.ports import CallContext

@@ -14,8 +14,9 @@ from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.tools import CallOutcomeUnknown, ToolOutcome
 from bot.domain.turns import StepStatus, ToolRef, ToolReplay, ToolStep
+from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.information_flow import ResultVisibility
-from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.policy.rules import Policies, RuleBook
 from bot.engine.prompt.history import WITHHELD_RESULT, HistoryBudget
 from bot.errors import NotFound
 from tests.engine.conftest import EngineHarness

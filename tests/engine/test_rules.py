@@ -10,7 +10,8 @@ from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.tools import ServerGuidance, Tool, ToolSet
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView
-from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import Policies, RuleBook, ServerPolicy
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import (
     ANA,

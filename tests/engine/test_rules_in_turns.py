@@ -10,7 +10,8 @@ from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements, Decided, 
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.policies import Rule, StoredPolicyResult
 from bot.domain.turns import StepStatus, ToolStep, TurnView
-from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import Policies, RuleBook
 from bot.errors import DeliveryFailed
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import (

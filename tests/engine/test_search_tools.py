@@ -20,8 +20,9 @@ from bot.domain.tools import ServerGuidance, Tool, ToolSearch, ToolSet
 from bot.domain.turns import StepStatus, ToolReplay, ToolStep, TurnStatus, TurnView
 from bot.engine.builtin_tools.search_tools import CALL_TOOL, SEARCH_TOOLS, SearchTools
 from bot.engine.builtin_tools.tool_index import ToolIndexes
+from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.authorization import away_text, barred_reason, withheld_reason
-from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.policy.rules import Policies, RuleBook
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.tool_selection import FEW_TOOLS, RefusedTools, select_tools
 from bot.errors import ModelRejected

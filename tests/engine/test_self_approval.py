@@ -35,18 +35,10 @@ from bot.domain.profiles import DEFAULT, Binding, Profile
 from bot.domain.tools import Annotations, CallOutcomeUnknown, Tool, ToolKind, ToolOutcome
 from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolStep
 from bot.engine.engine import Engine
+from bot.engine.policy.approvers import SELF_APPROVED, Approvers, check_approver
 from bot.engine.policy.evaluation import nothing_reviewed
 from bot.engine.policy.information_flow import Taint, TaintSource
-from bot.engine.policy.rules import (
-    SELF_APPROVED,
-    Approvers,
-    Policies,
-    RuleBook,
-    Rules,
-    can_approve,
-    check_approver,
-    is_expected_approver,
-)
+from bot.engine.policy.rules import Policies, RuleBook, Rules, can_approve, is_expected_approver
 from bot.errors import DeliveryFailed
 from bot.ports import CallContext, PendingApproval
 from bot.ports.platform import RevisionAccepted

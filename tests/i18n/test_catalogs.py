@@ -94,7 +94,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
             "{} is not enabled in this conversation's profile, so its results are not shown here.",
         }
     ),
-    "bot/engine/policy/rules.py": frozenset({"asker: not destructive", "platform admin"}),
+    "bot/engine/policy/approvers.py": frozenset({"asker: not destructive", "platform admin"}),
     "bot/engine/possible_approvers.py": frozenset({"Its approvers get the card directly.", "rule {}"}),  # the doctor
     "bot/engine/prompt/attachments.py": frozenset(
         {

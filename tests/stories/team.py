@@ -26,8 +26,9 @@ from bot.domain.tools import ToolOutcome
 from bot.domain.turns import TurnView
 from bot.engine.engine import Engine
 from bot.engine.locales import LocaleResolver
+from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.evaluation import Reviewed, nothing_reviewed
-from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
+from bot.engine.policy.rules import Policies, RuleBook, ServerPolicy
 from bot.ports import CallContext, Commands, Listener, Surface, Toolbox
 from bot.ports.platform import ApproverDirectory
 from bot.storage.address import PostgresServer

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
 from bot.engine.engine import Engine
-from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.policy.approvers import Approvers
+from bot.engine.policy.rules import Policies, RuleBook
 from bot.engine.turn_runner import EARLY_SECONDS
 from bot.ports import Listener, Surface
 from bot.storage.sqlite import open_sqlite

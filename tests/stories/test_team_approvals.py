@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from bot.domain.tools import CallOutcomeUnknown, ToolOutcome
-from bot.engine.policy.rules import Approvers
+from bot.engine.policy.approvers import Approvers
 from bot.ports import CallContext
 from bot.storage.sqlite import open_sqlite
 from tests.fakes.parts import ask_for, call, say, tool, words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.domain.approvals import APPROVERS, MEMBERS, ApprovalPolicy, ApprovalRequirements
 from bot.domain.policies import Rule
-from bot.engine.policy.rules import Approvers
+from bot.engine.policy.approvers import Approvers
 from tests.fakes.parts import ask_for, call, say, tool, words
 from tests.stories.team import Talk, Team
 

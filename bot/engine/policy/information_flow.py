@@ -42,9 +42,9 @@ from bot.domain.flows import OtherSource, PersonSource, Sends, Source, Sources, 
 from bot.domain.policies import PolicyResult, Rule, is_for_server, is_for_tool
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import HistorySummary, StepStatus, ToolRef, ToolStep, TurnInput, TurnRecord
+from bot.engine.policy.approvers import leaf_texts
 from bot.engine.policy.evaluation import PolicyRequest, evaluate
 from bot.engine.policy.rules import Rules
-from bot.engine.policy.self_approval import leaf_texts
 from bot.engine.prompt.messages import ANSWERED, Address, is_read_result_call, parse_address
 from bot.i18n import _, format_list, gettext_lazy
 from bot.ports import TurnHistory

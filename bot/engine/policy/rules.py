@@ -1,12 +1,10 @@
-"""Rules of a conversation: its profile, its policies, its approvers, and the check of an approver.
+"""Rules of a conversation: its profile, its policies and its approvers.
 
 Three layers of rules are evaluated together (`bot.engine.policy.evaluation`): those of the operator's file, of the
 admins and of the profile. If none matches, the file's default applies. Rules without effect are found too: a misspelled
 pattern gives a false sense of safety, and all members cannot get a remote card.
 
-`check_approver` runs on every decision, with a freshly looked up member. The data of a button is not trusted. The
-evidence is stored with the decision. `can_approve` and `is_expected_approver` are previews for displays and grant
-nothing.
+`can_approve` and `is_expected_approver` are previews for displays and grant nothing.
 """
 
 from __future__ import annotations
@@ -17,19 +15,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.domain.agents import AgentRef, Agents
-from bot.domain.api_clients import ApiRole
 from bot.domain.approvals import (
     APPROVERS,
-    ASKER,
     MEMBERS,
     ApprovalPolicy,
     ApprovalRequirements,
     ApproverEvidence,
     DecisionType,
-    NotAllowed,
     SelfApproval,
 )
-from bot.domain.conversations import HTTP, Author, ConversationKey, Member
+from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.policies import (
     ANY,
     PolicyResult,
@@ -44,9 +39,8 @@ from bot.domain.profiles import DEFAULT, Binding, Profile, binding_scopes
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ServerGuidance, Tool, ToolKind, ToolSet
 from bot.domain.turns import Turn
+from bot.engine.policy.approvers import Approvers, check_approver, membership_reason, self_approval
 from bot.engine.policy.evaluation import PolicyRequest, Reviewed, evaluate, needs_member, nothing_reviewed
-from bot.engine.policy.self_approval import membership_reason, self_approval
-from bot.i18n import _, format_alternatives, gettext_lazy
 from bot.ports import PendingApproval
 
 _NOWHERE = ConversationKey("", "", "", "")
@@ -57,12 +51,6 @@ FillAddress = Callable[[Tool, Mapping[str, Any]], Mapping[str, Any]]
 def unfilled(_tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the arguments unchanged."""
     return arguments
-
-
-SELF_APPROVED = "asker: not destructive"
-"""Evidence of an approval by the asker, as no approver."""
-_ASKED = gettext_lazy("You asked for this yourself, so others have to approve it.")
-_EDITED = gettext_lazy("You have edited it, so others have to approve it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,70 +97,6 @@ class Policies:
 
     def _id(self, server: str, tool: str) -> str:
         return f"{self.name}:{self.lines.get((server, tool), f'{server}.{tool}' if tool else server)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Approvers:
-    """Admins and approvers, as principals and roles: `slack:U1`, `slack-group:S1`, `console:ana`.
-
-    `operator` is the user at the program's own terminal, with both rights. `programs` are token roles that may
-    approve without being named: empty if a profile sets the approvers.
-    """
-
-    admins: frozenset[str] = frozenset()
-    approvers: frozenset[str] = frozenset()
-    operator: str = ""
-    programs: frozenset[str] = frozenset({ApiRole.APPROVER.principal})
-
-    def administers(self, member: Member) -> bool:
-        """Return True for the operator, named admins, and API clients with an admin's token; without named admins also
-        for the platform's own.
-        """
-        if self.operator and member.author.principal == self.operator:
-            return True
-        if member.guest or member.external:
-            return False
-        if is_program(member) and ApiRole.ADMIN.principal in member.roles:
-            return True
-        return _is_one_of(member, self.admins) or (not self.admins and member.platform_admin)
-
-    def evidence(self, member: Member) -> str:
-        """Return the principal or role by which this member may approve, such as an approver, an admin or an API client
-        with an approver's token; empty if there is none. Guests and external users never may.
-        """
-        if self.operator and member.author.principal == self.operator:
-            return "operator"
-        if member.guest or member.external:
-            return ""
-        own = {member.author.principal, *member.roles}
-        named = sorted(own & self.approvers) or sorted(own & self.admins)
-        if named:
-            return member.author.principal if member.author.principal in named else named[0]
-        if is_program(member):
-            return next(iter(sorted(own & {*self.programs, ApiRole.ADMIN.principal})), "")
-        return "platform admin" if self.administers(member) else ""
-
-    def format_requirements(self, terms: ApprovalRequirements) -> str:
-        """Format the required approvers: `slack:U1`, `2 of slack-group:S1, not the asker`."""
-        named = [format_alternatives(sorted(approver)) for approver in terms.approvers]
-        anyone = ", ".join(sorted(self.approvers or self.admins)) or _("an administrator")
-        who = _(" and at once ").join(named) or anyone
-        if terms.asker_may_approve:
-            return _("the user who asked, or {approvers}", approvers=who)
-        if terms.quorum > 1 and terms.four_eyes:
-            return _("{n} of {approvers}, neither the asker nor an editor", n=terms.quorum, approvers=who)
-        if terms.quorum > 1:
-            return _("{n} of {approvers}", n=terms.quorum, approvers=who)
-        return _("{approvers}, neither the asker nor an editor", approvers=who) if terms.four_eyes else who
-
-
-def is_program(member: Member) -> bool:
-    """Return True for an API client. The web has checked that its token is valid for the workspace."""
-    return member.author.platform == HTTP
-
-
-def _is_one_of(member: Member, principals: frozenset[str]) -> bool:
-    return member.author.principal in principals or bool(member.roles & principals)
 
 
 def unmatched_rules(rules: Iterable[Rule], tools: Sequence[Tool]) -> list[Rule]:
@@ -445,76 +369,6 @@ def _without_disabled_tool(guidance: ServerGuidance, names: set[str]) -> ServerG
     if guidance.auto_context_tool in names:
         return guidance
     return dataclasses.replace(guidance, auto_context_tool="")
-
-
-def check_approver(
-    approvers: Approvers,
-    terms: ApprovalRequirements,
-    member: Member,
-    verdict: DecisionType,
-    *,
-    asker: Author,
-    editors: frozenset[str] = frozenset(),
-) -> ApproverEvidence | NotAllowed:
-    """Return the evidence on which the decision counts, or the reason why it does not. `editors` are the principals
-    that edited the arguments.
-
-    Authors may always deny their own calls: that equals a stop. A denial needs an approver, but no four eyes. The right
-    of an approver counts before that of the asker.
-    """
-    is_author = member.author.principal == asker.principal
-    if is_author and verdict is DecisionType.DENY:
-        return ApproverEvidence(ASKER, terms.quorum)
-    needed = _("It needs {approvers}.", approvers=approvers.format_requirements(terms))
-    evidence = _evidence(approvers, terms, asker, member)
-    if not evidence and terms.asker_may_approve and is_author and not (member.guest or member.external):
-        return ApproverEvidence(SELF_APPROVED, self_approval=True)
-    if not evidence:
-        reason = terms.self_approval.reason if is_author else ""
-        because = [_("{sentence}.", sentence=reason)] if reason else []
-        return NotAllowed(" ".join([_("You may not approve this."), *because, needed]))
-    if terms.four_eyes and verdict is DecisionType.APPROVE:
-        if is_author:
-            return NotAllowed(f"{_ASKED} {needed}")
-        if member.author.principal in editors:
-            return NotAllowed(f"{_EDITED} {needed}")
-    excluded = frozenset({asker.principal, *editors}) if terms.four_eyes else frozenset()
-    return ApproverEvidence(evidence, terms.quorum, terms.approvers, excluded)
-
-
-def _evidence(approvers: Approvers, terms: ApprovalRequirements, asker: Author, member: Member) -> str:
-    """Return the principals or roles by which the member is in each set of approvers; empty if one set lacks the
-    member.
-    """
-    # Members and admins of another platform have no rights here. An API client belongs to its token's workspace.
-    same_platform = member.author.platform == asker.platform or is_program(member)
-    if not terms.approvers:
-        return approvers.evidence(member) if same_platform or member.author.principal == approvers.operator else ""
-    if not same_platform or member.guest or member.external:
-        return ""
-    matches = [_entry(accepted, asker, member) for accepted in terms.approvers]
-    return ", ".join(dict.fromkeys(matches)) if all(matches) else ""
-
-
-def _entry(approvers: frozenset[str], asker: Author, member: Member) -> str:
-    """Return the entry that matches the member, the most specific first."""
-    principal = member.author.principal
-    if principal in approvers:
-        return principal
-    if roles := sorted(member.roles & approvers):
-        return roles[0]
-    if ASKER in approvers and principal == asker.principal:
-        return ASKER
-    return MEMBERS if MEMBERS in approvers and _is_member(member, asker) else ""
-
-
-def _is_member(member: Member, asker: Author) -> bool:
-    """Return True for a full member of the author's workspace. An API client counts only among API clients, with an
-    approver's token.
-    """
-    if is_program(member):
-        return asker.platform == member.author.platform and ApiRole.APPROVER.principal in member.roles
-    return True
 
 
 def can_approve(rules: RuleBook, member: Member, call: PendingApproval) -> bool:

@@ -1,0 +1,264 @@
+"""Approvers: admins and approvers, the check of a decision, and the calls that their asker may approve.
+
+`check_approver` runs on every decision, with a freshly looked up member. The data of a button is not trusted. The
+evidence is stored with the decision.
+
+The asker may approve a call if all of these conditions hold (ADR 39). An unknown fact needs an approver:
+
+1. No rule names approvers, their number or another place for the card; no profile names approvers; the operator's file
+   does not switch it off (`bot.engine.policy.rules`).
+2. A full member has asked: no API client, guest or external user.
+3. The tool deletes nothing: it is read-only, or says that it is not destructive. Hints count as for AUTO, for trusted
+   servers with a pinned definition.
+4. The arguments name no other person and no other place than the asker's conversation.
+5. The call needs no approval because of words that the model has read (`bot.engine.policy.information_flow`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from bot.domain.api_clients import ApiRole
+from bot.domain.approvals import (
+    ASKER,
+    MEMBERS,
+    ApprovalRequirements,
+    ApproverEvidence,
+    DecisionType,
+    NotAllowed,
+    SelfApproval,
+)
+from bot.domain.conversations import HTTP, Author, ConversationKey, Member
+from bot.domain.tools import Tool, ToolKind
+from bot.i18n import _, format_alternatives, gettext_lazy
+
+SELF_APPROVED = "asker: not destructive"
+"""Evidence of an approval by the asker, as no approver."""
+_ASKED = gettext_lazy("You asked for this yourself, so others have to approve it.")
+_EDITED = gettext_lazy("You have edited it, so others have to approve it.")
+_NAMES = re.compile(
+    r"""
+      <(?P<mention>[@#!][^<>\s]*)>                         # <@U1>, <@!7>, <@&7>, <#C1|ops>, <!subteam^S1>, <!here>
+    | (?P<handle>@\w[\w.-]*)                             # @ben, the end of ben@example.com
+    | (?<![\w-])(?P<slack>[UWSCGD](?=[A-Z]*[0-9])[A-Z0-9]{7,})(?![\w-])
+    | (?<![\w-])(?P<discord>[0-9]{17,20})(?![\w-])
+    """,
+    re.VERBOSE,
+)
+"""Names of a user, a group or a channel, on any platform."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approvers:
+    """Admins and approvers, as principals and roles: `slack:U1`, `slack-group:S1`, `console:ana`.
+
+    `operator` is the user at the program's own terminal, with both rights. `programs` are token roles that may
+    approve without being named: empty if a profile sets the approvers.
+    """
+
+    admins: frozenset[str] = frozenset()
+    approvers: frozenset[str] = frozenset()
+    operator: str = ""
+    programs: frozenset[str] = frozenset({ApiRole.APPROVER.principal})
+
+    def administers(self, member: Member) -> bool:
+        """Return True for the operator, named admins, and API clients with an admin's token; without named admins also
+        for the platform's own.
+        """
+        if self.operator and member.author.principal == self.operator:
+            return True
+        if member.guest or member.external:
+            return False
+        if is_program(member) and ApiRole.ADMIN.principal in member.roles:
+            return True
+        return _is_one_of(member, self.admins) or (not self.admins and member.platform_admin)
+
+    def evidence(self, member: Member) -> str:
+        """Return the principal or role by which this member may approve, such as an approver, an admin or an API client
+        with an approver's token; empty if there is none. Guests and external users never may.
+        """
+        if self.operator and member.author.principal == self.operator:
+            return "operator"
+        if member.guest or member.external:
+            return ""
+        own = {member.author.principal, *member.roles}
+        named = sorted(own & self.approvers) or sorted(own & self.admins)
+        if named:
+            return member.author.principal if member.author.principal in named else named[0]
+        if is_program(member):
+            return next(iter(sorted(own & {*self.programs, ApiRole.ADMIN.principal})), "")
+        return "platform admin" if self.administers(member) else ""
+
+    def format_requirements(self, terms: ApprovalRequirements) -> str:
+        """Format the required approvers: `slack:U1`, `2 of slack-group:S1, not the asker`."""
+        named = [format_alternatives(sorted(approver)) for approver in terms.approvers]
+        anyone = ", ".join(sorted(self.approvers or self.admins)) or _("an administrator")
+        who = _(" and at once ").join(named) or anyone
+        if terms.asker_may_approve:
+            return _("the user who asked, or {approvers}", approvers=who)
+        if terms.quorum > 1 and terms.four_eyes:
+            return _("{n} of {approvers}, neither the asker nor an editor", n=terms.quorum, approvers=who)
+        if terms.quorum > 1:
+            return _("{n} of {approvers}", n=terms.quorum, approvers=who)
+        return _("{approvers}, neither the asker nor an editor", approvers=who) if terms.four_eyes else who
+
+
+def is_program(member: Member) -> bool:
+    """Return True for an API client. The web has checked that its token is valid for the workspace."""
+    return member.author.platform == HTTP
+
+
+def _is_one_of(member: Member, principals: frozenset[str]) -> bool:
+    return member.author.principal in principals or bool(member.roles & principals)
+
+
+def check_approver(
+    approvers: Approvers,
+    terms: ApprovalRequirements,
+    member: Member,
+    verdict: DecisionType,
+    *,
+    asker: Author,
+    editors: frozenset[str] = frozenset(),
+) -> ApproverEvidence | NotAllowed:
+    """Return the evidence on which the decision counts, or the reason why it does not. `editors` are the principals
+    that edited the arguments.
+
+    Authors may always deny their own calls: that equals a stop. A denial needs an approver, but no four eyes. The right
+    of an approver counts before that of the asker.
+    """
+    is_author = member.author.principal == asker.principal
+    if is_author and verdict is DecisionType.DENY:
+        return ApproverEvidence(ASKER, terms.quorum)
+    needed = _("It needs {approvers}.", approvers=approvers.format_requirements(terms))
+    evidence = _evidence(approvers, terms, asker, member)
+    if not evidence and terms.asker_may_approve and is_author and not (member.guest or member.external):
+        return ApproverEvidence(SELF_APPROVED, self_approval=True)
+    if not evidence:
+        reason = terms.self_approval.reason if is_author else ""
+        because = [_("{sentence}.", sentence=reason)] if reason else []
+        return NotAllowed(" ".join([_("You may not approve this."), *because, needed]))
+    if terms.four_eyes and verdict is DecisionType.APPROVE:
+        if is_author:
+            return NotAllowed(f"{_ASKED} {needed}")
+        if member.author.principal in editors:
+            return NotAllowed(f"{_EDITED} {needed}")
+    excluded = frozenset({asker.principal, *editors}) if terms.four_eyes else frozenset()
+    return ApproverEvidence(evidence, terms.quorum, terms.approvers, excluded)
+
+
+def _evidence(approvers: Approvers, terms: ApprovalRequirements, asker: Author, member: Member) -> str:
+    """Return the principals or roles by which the member is in each set of approvers; empty if one set lacks the
+    member.
+    """
+    # Members and admins of another platform have no rights here. An API client belongs to its token's workspace.
+    same_platform = member.author.platform == asker.platform or is_program(member)
+    if not terms.approvers:
+        return approvers.evidence(member) if same_platform or member.author.principal == approvers.operator else ""
+    if not same_platform or member.guest or member.external:
+        return ""
+    matches = [_entry(accepted, asker, member) for accepted in terms.approvers]
+    return ", ".join(dict.fromkeys(matches)) if all(matches) else ""
+
+
+def _entry(approvers: frozenset[str], asker: Author, member: Member) -> str:
+    """Return the entry that matches the member, the most specific first."""
+    principal = member.author.principal
+    if principal in approvers:
+        return principal
+    if roles := sorted(member.roles & approvers):
+        return roles[0]
+    if ASKER in approvers and principal == asker.principal:
+        return ASKER
+    return MEMBERS if MEMBERS in approvers and _is_member(member, asker) else ""
+
+
+def _is_member(member: Member, asker: Author) -> bool:
+    """Return True for a full member of the author's workspace. An API client counts only among API clients, with an
+    approver's token.
+    """
+    if is_program(member):
+        return asker.platform == member.author.platform and ApiRole.APPROVER.principal in member.roles
+    return True
+
+
+def self_approval(
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    asker: Author,
+    conversation: ConversationKey,
+    reviewed: Callable[[Tool], bool],
+) -> SelfApproval:
+    """Return ALLOWED if this call is one that its asker may approve, otherwise the first reason against it."""
+    if asker.platform == HTTP:
+        return SelfApproval.PROGRAM
+    if tool.may_delete:
+        return SelfApproval.DESTRUCTIVE
+    if tool.kind is ToolKind.CALL and not tool.trusted:
+        return SelfApproval.UNTRUSTED
+    if tool.kind is ToolKind.CALL and not reviewed(tool):
+        return SelfApproval.UNREVIEWED
+    if names_others(tool, arguments, asker, conversation):
+        return SelfApproval.OTHERS
+    return SelfApproval.ALLOWED
+
+
+def membership_reason(member: Member) -> SelfApproval:
+    """Return OUTSIDER for a guest or an external user, otherwise ALLOWED."""
+    return SelfApproval.OUTSIDER if member.guest or member.external else SelfApproval.ALLOWED
+
+
+def names_others(tool: Tool, arguments: Mapping[str, Any], asker: Author, conversation: ConversationKey) -> bool:
+    """Return True if the arguments name a person other than the asker, or a place other than the conversation.
+
+    An argument that the operator lists in `tool_recipients` names another person with any value. Elsewhere ids,
+    mentions, `@names` and mail addresses do; a bare name cannot be told from a word. Arguments that are left out have
+    their defaults.
+    """
+    own = _own_names(asker, conversation)
+    arguments = {**_defaults(tool), **arguments}
+    recipients = (text for name in tool.flow.recipients for text in leaf_texts(arguments.get(name)))
+    named = (name for text in leaf_texts(arguments) for name in _named(text))
+    return any(name.strip() not in own for name in (*recipients, *named))
+
+
+def _defaults(tool: Tool) -> Mapping[str, Any]:
+    properties = tool.input_schema.get("properties")
+    known = properties if isinstance(properties, Mapping) else {}
+    return {
+        name: schema["default"] for name, schema in known.items() if isinstance(schema, Mapping) and "default" in schema
+    }
+
+
+def _named(text: str) -> Iterator[str]:
+    """Yield the users, groups and channels that a text or a quoted URL names; of a mention what stands before its
+    label.
+    """
+    for match in _NAMES.finditer(f"{text}\n{unquote(text)}" if "%" in text else text):
+        yield match[0] if match["mention"] is None else match["mention"].partition("|")[0]
+
+
+def _own_names(asker: Author, conversation: ConversationKey) -> Sequence[str]:
+    """Return the ways in which arguments may name the asker and their conversation. Users choose their display names,
+    so these do not count.
+    """
+    user = (asker.id, asker.principal, f"@{asker.id}", f"@!{asker.id}", f"<@{asker.id}>")
+    places = (conversation.channel, conversation.thread)
+    return (*user, *(name for place in places for name in (place, f"#{place}", f"<#{place}>")))
+
+
+def leaf_texts(value: object) -> list[str]:
+    """Return the texts and numbers in an argument, with the keys of objects."""
+    match value:
+        case None | "":
+            return []
+        case Mapping():
+            return [leaf for pair in value.items() for item in pair for leaf in leaf_texts(item)]
+        case list() | tuple():
+            return [leaf for item in value for leaf in leaf_texts(item)]
+        case _:
+            return [str(value)]
