@@ -100,7 +100,7 @@ def test_until_the_users_folder_is_filled_the_programs_own_files_count(tmp_path:
     assert folders.operator_file("policy.toml") == folders.config / "policy.toml"
 
 
-def test_filling_leaves_what_is_there_and_nothing_half(tmp_path: Path) -> None:
+def test_filling_leaves_existing_files_and_no_partial_one(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "config"
     folder.mkdir(parents=True)
     (folder / "limits.example.toml").write_text("# mine")

@@ -109,7 +109,7 @@ def test_a_second_setup_replaces_the_first(capsys: pytest.CaptureFixture[str]) -
     ("level", "kept"),
     [("debug", ["debug", "info", "error"]), ("info", ["info", "error"]), ("error", ["error"])],
 )
-def test_the_level_decides_which_of_our_lines_are_kept(
+def test_the_level_decides_which_of_our_lines_are_logged(
     capsys: pytest.CaptureFixture[str], level: str, kept: list[str]
 ) -> None:
     log_to_stderr(level, "json")
@@ -176,7 +176,7 @@ def test_no_line_leaves_with_a_secret_in_message_arguments_or_traceback(capsys: 
     assert "learnt0later" not in line
 
 
-async def test_every_line_says_what_it_is_about_also_those_of_tasks_that_were_started_there(
+async def test_every_line_has_its_context_also_in_tasks_that_were_started_there(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     log_to_stderr("info", "json")
@@ -203,7 +203,7 @@ async def test_every_line_says_what_it_is_about_also_those_of_tasks_that_were_st
     ]
 
 
-def test_in_text_what_a_line_is_about_is_short_and_stands_before_a_traceback(
+def test_in_text_the_context_of_a_line_is_short_and_stands_before_a_traceback(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     log_to_stderr("info", "text")

@@ -122,7 +122,7 @@ def test_a_key_in_a_line_that_is_not_its_own_is_not_repeated(
     assert not any(part in said for part in re.findall(r"\w{12,}", secret))
 
 
-def test_what_is_no_key_is_repeated_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_is_no_key_is_repeated_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
     written = "https://n8n-internal-2.team-automation.example.com/hooks"
     assert f"{written!r} is not a host" in problem(monkeypatch, MCP_ALLOWED_HOSTS=written)
 
@@ -165,7 +165,7 @@ def test_the_first_pattern_that_fits_says_how_large_a_models_window_is(
         ("ollama:*=1999", "1999 is not between 2000 and 100000000 tokens"),
     ],
 )
-def test_what_is_no_window_is_refused(monkeypatch: pytest.MonkeyPatch, written: str, said: str) -> None:
+def test_an_invalid_window_is_refused(monkeypatch: pytest.MonkeyPatch, written: str, said: str) -> None:
     assert said in problem(monkeypatch, CONTEXT_TOKENS=written)
 
 
@@ -210,12 +210,12 @@ def test_everything_that_is_wrong_is_told_at_once_in_one_line(monkeypatch: pytes
         ("MCP_REVIEW", "often", "MCP_REVIEW is 'often': write changed or off"),
     ],
 )
-def test_a_setting_says_what_it_takes(monkeypatch: pytest.MonkeyPatch, name: str, given: str, said: str) -> None:
+def test_a_setting_describes_its_values(monkeypatch: pytest.MonkeyPatch, name: str, given: str, said: str) -> None:
     assert problem(monkeypatch, **{name: given}) == f"The environment cannot be used: {said}."
 
 
 @pytest.mark.parametrize("days", ["0", "-1", "30", "31.9", "nan"])
-def test_what_a_months_limits_are_added_up_from_is_kept_for_longer_than_a_month(
+def test_usage_that_monthly_limits_add_up_is_stored_for_longer_than_a_month(
     monkeypatch: pytest.MonkeyPatch, days: str
 ) -> None:
     assert problem(monkeypatch, USAGE_RETENTION_DAYS=days) == (
@@ -227,7 +227,7 @@ def test_what_a_months_limits_are_added_up_from_is_kept_for_longer_than_a_month(
 
 
 @pytest.mark.parametrize("given", ["§ §", "-1", "nan", "9" * 5_000, "[]", "{", SECRET])
-def test_no_setting_speaks_of_programming_or_repeats_what_looks_like_a_secret(
+def test_no_error_of_a_setting_speaks_of_programming_or_repeats_a_likely_secret(
     monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     said: dict[str, str] = {}
@@ -318,7 +318,7 @@ def test_the_file_is_read_and_the_environment_wins(working_folder: Path, monkeyp
     assert settings.bot_model == "demo"
 
 
-def test_what_the_command_line_says_wins_over_both(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_wins_over_both(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (working_folder / ".env").write_text("BOT_MODEL=openai\n", encoding="utf-8")
     monkeypatch.setenv("BOT_MODEL", "anthropic")
     assert read_settings(bot_model="demo").bot_model == "demo"
@@ -380,7 +380,7 @@ def test_hosts_may_be_listed_with_a_port_and_in_any_case(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("wrong", ["http://n8n", "a host", "n8n:port"])
-def test_what_is_no_host_is_refused(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+def test_an_invalid_host_is_refused(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     monkeypatch.setenv("MCP_ALLOWED_HOSTS", wrong)
     with pytest.raises(SettingsError, match="is not a host or host:port"):
         read_settings()

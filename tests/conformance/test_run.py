@@ -27,7 +27,7 @@ Run and reported, but never scored:
 """
 
 
-def test_what_is_required_of_clients_and_what_was_added_later_is_run() -> None:
+def test_required_and_later_scenarios_of_clients_are_run() -> None:
     assert read(LISTED) == ["initialize", "auth/basic-cimd", "json-schema-2020-12-preservation"]
 
 
@@ -35,6 +35,6 @@ def test_what_is_required_of_clients_and_what_was_added_later_is_run() -> None:
     ("passed", "reason", "as_expected"),
     [(True, "", True), (False, "", False), (False, "not there yet", True), (True, "not there yet", False)],
 )
-def test_what_is_expected_to_fail_must_fail(passed: bool, reason: str, as_expected: bool) -> None:
+def test_a_scenario_expected_to_fail_must_fail(passed: bool, reason: str, as_expected: bool) -> None:
     outcome = Outcome("2025-11-25", "initialize", passed, Counter(), (), 1.0, reason)
     assert outcome.as_expected is as_expected

@@ -58,7 +58,7 @@ def test_every_variable_is_a_setting_or_a_secret_that_servers_may_refer_to(name:
 
 
 @_EACH
-def test_every_command_exists_and_has_what_it_waits_for(name: str) -> None:
+def test_every_command_exists_and_has_the_services_it_waits_for(name: str) -> None:
     file = compose(name)
     others = {**compose("compose.yaml")["services"], **file["services"]} if "n8n" in name else file["services"]
     for service in bots(file).values():
@@ -74,7 +74,7 @@ def test_every_command_exists_and_has_what_it_waits_for(name: str) -> None:
 
 
 @_EACH
-def test_what_is_mounted_exists_or_is_kept_out_of_the_repository(name: str) -> None:
+def test_mounted_files_exist_or_are_left_out_of_the_repository(name: str) -> None:
     file = compose(name)
     volumes = {**(file.get("volumes") or {}), **(compose("compose.yaml")["volumes"] if "n8n" in name else {})}
     ignored = {

@@ -26,7 +26,7 @@ def copied() -> list[str]:
     return [source for word in words if not word[0].startswith("--from") for source in word[:-1]]
 
 
-def test_what_is_copied_exists_and_is_all_that_docker_gets_to_see() -> None:
+def test_copied_files_exist_and_are_all_that_docker_sees() -> None:
     ignoring = (PROJECT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     patterns = [line for line in ignoring if line and not line.startswith("#")]
     assert patterns[0] == "*"
@@ -57,7 +57,7 @@ def test_every_package_is_installed_by_its_hash_and_none_is_built() -> None:
     assert not re.search(r"build-essential|gcc|python3-dev", str(stages()))
 
 
-def test_nobody_in_it_is_root_and_its_data_is_that_persons() -> None:
+def test_its_user_is_not_root_and_owns_its_data() -> None:
     end = image()
     [user] = [each.rest for each in end if each.name == "USER"]
     made = next(each.rest for each in end if "useradd" in each.rest)
@@ -95,13 +95,13 @@ def test_its_variables_are_settings_and_its_port_is_the_one_it_shows() -> None:
     assert not re.search(r"(TOKEN|KEY|PASSWORD|SECRET)\s*=", (PROJECT / "deploy/Dockerfile").read_text())
 
 
-def test_it_says_what_it_is() -> None:
+def test_it_describes_itself_in_labels() -> None:
     [labels] = [each.rest for each in image() if each.name == "LABEL"]
     assert f'version="{PYPROJECT["version"]}"' in labels
     assert f'licenses="{PYPROJECT["license"]}"' in labels
 
 
-def test_the_variant_with_node_is_the_same_with_what_npx_needs() -> None:
+def test_the_variant_with_node_is_the_same_with_npx() -> None:
     lines = stage("node")
     [base] = [each.words[0] for each in lines if each.name == "FROM"]
     assert base == "bot"

@@ -270,7 +270,7 @@ def test_a_python_that_is_too_old_or_missing_is_named_with_one_that_would_do(che
         ("Something that nobody has seen", "could not be installed"),
     ],
 )
-def test_what_stops_it_is_told_with_a_fix(printed: str, cause: str) -> None:
+def test_a_cause_that_stops_it_is_printed_with_a_fix(printed: str, cause: str) -> None:
     explain = runpy.run_path(str(PROJECT / "scripts/install.py"))["_explain"]
     first, *rest = explain(f"before\n{printed}\n", "make chat", Path("/cache"), Path(".venv/install.log")).splitlines()
     assert cause in first

@@ -192,7 +192,7 @@ def problem_of(document: str, line: str, reply: Reply) -> str:
     return text
 
 
-def test_what_is_not_run_is_in_the_documents() -> None:
+def test_commands_that_are_not_run_are_in_the_documents() -> None:
     lines = [line for lines in LINES.values() for line in lines]
     assert [start for start in NOT_RUN if not any(line.startswith(start) for line in lines)] == []
 

@@ -72,7 +72,7 @@ def files_of(folder: Path, name: str, text: str) -> OperatorFiles:
     return read_operator_files(read_settings())
 
 
-def test_what_is_not_read_is_in_the_documents() -> None:
+def test_examples_that_are_not_read_are_in_the_documents() -> None:
     every = blocks()
     for document, start in NOT_READ:
         assert any(block.document == document and block.text.startswith(start) for block in every), (document, start)

@@ -99,7 +99,7 @@ def test_variables_that_it_sets_are_settings() -> None:
     assert set(named) <= set(Settings.model_fields)
 
 
-def test_what_it_hands_on_to_the_bot_is_served_there() -> None:
+def test_addresses_handed_on_to_the_bot_are_served_there() -> None:
     rows = re.findall(r"^\| ((?:`/[^|]+)) \|", DEPLOYMENT, re.MULTILINE)
     paths = [path for row in rows for path in re.findall(r"`([^`]+)`", row)]
     installs = (INSTALL_PATH, REDIRECT_PATH)

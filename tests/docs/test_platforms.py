@@ -26,7 +26,7 @@ def test_the_guide_has_the_table_of_the_list() -> None:
 
 
 @pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.name)
-def test_what_is_the_same_on_slack_and_discord_is_shown_by_a_test_of_both(feature: Feature) -> None:
+def test_a_feature_of_both_slack_and_discord_has_a_test_on_both(feature: Feature) -> None:
     assert feature.tests or not feature.slack.startswith(YES) or feature.discord != feature.slack
     assert [test for test in feature.tests if test not in TESTS] == []
     for test in feature.tests:

@@ -207,7 +207,7 @@ for _block in blocks(Kind.SHELL):
         SCRIPTS.setdefault(_block.document, []).append((_block, _script))
 
 
-def test_what_is_not_run_is_in_the_documents() -> None:
+def test_commands_that_are_not_run_are_in_the_documents() -> None:
     shell = blocks(Kind.SHELL)
     lines = {(block.document, line) for block in shell for line in block.text.splitlines(keepends=True)}
     for document, start in NOT_RUN:

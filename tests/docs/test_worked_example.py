@@ -43,7 +43,7 @@ def alike(text: str) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-async def test_the_worked_example_happens_as_it_is_told(tmp_path: Path) -> None:
+async def test_the_worked_example_happens_as_written(tmp_path: Path) -> None:
     tool = a_tool("create_issue", project="string", summary="string", priority="string")
     tool["annotations"] = {"readOnlyHint": False, "destructiveHint": False}
     jira = scripted(tmp_path, "jira", tool, calls={"create_issue": says("OPS-512")}, trusted=True)

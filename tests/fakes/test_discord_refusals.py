@@ -697,7 +697,7 @@ async def test_roles_and_overwrites_add_up(discord: FakeDiscord, room: Channel) 
     assert room.permissions(boss, now) & Permission.SEND_MESSAGES
 
 
-async def test_what_the_app_cannot_see_is_forbidden_or_unknown(
+async def test_an_object_that_the_app_cannot_see_is_forbidden_or_unknown(
     discord: FakeDiscord, api: Api, ana: User, room: Channel
 ) -> None:
     secret = discord.channel("secret", ana, with_bot=False)

@@ -773,7 +773,7 @@ async def test_a_response_url_is_good_for_five_messages_in_half_an_hour(
 # What Slack's own clients do not let a user do
 
 
-async def test_a_user_cannot_use_what_is_not_offered(
+async def test_a_user_cannot_use_a_control_that_is_not_offered(
     slack: FakeSlack, client: AsyncWebClient, priya: User, direct: Channel
 ) -> None:
     with pytest.raises(LookupError, match="/shout is not a valid command"):

@@ -163,7 +163,7 @@ FEATURES = (
     Feature(
         "Feedback on an answer",
         terminal="the user is the operator",
-        tests=("test_what_people_think_of_an_answer_is_kept",),
+        tests=("test_feedback_on_an_answer_is_stored",),
     ),
     Feature(
         "A killed process is followed by another, and no message is posted twice",
@@ -193,19 +193,19 @@ FEATURES = (
     ),
     Feature(
         "Approve and allow later calls",
-        tests=("test_what_is_allowed_in_a_thread_runs_there_until_it_is_revoked",),
+        tests=("test_a_call_allowed_in_a_thread_runs_there_until_the_grant_is_revoked",),
     ),
     Feature(
         "View all: the whole call, for the user alone",
         slack="yes; a modal with pages",
         discord="yes; messages, above 4 as a file",
-        tests=("test_what_looks_like_a_secret_is_approved_only_where_all_of_it_is_read_in_private",),
+        tests=("test_a_call_with_a_likely_secret_is_approved_only_after_all_of_it_is_read_in_private",),
     ),
     Feature(
         "Cards in another channel, and directly to approvers",
         terminal=NO_CHANNELS,
         tests=(
-            "test_what_is_asked_in_one_channel_is_signed_in_another_and_both_say_how_it_went",
+            "test_a_call_of_one_channel_is_approved_in_another_and_both_show_its_outcome",
             "test_approvers_who_are_named_get_the_card_directly_and_one_of_them_approves",
         ),
     ),
@@ -222,7 +222,7 @@ FEATURES = (
         "A card says if the user who asked may approve the call; an approver approves calls that delete or name others",
         tests=(
             "test_the_asker_approves_an_ordinary_call_and_an_approver_a_destructive_one",
-            "test_a_call_that_names_somebody_else_needs_an_approver_also_after_an_edit",
+            "test_a_call_that_names_another_person_needs_an_approver_also_after_an_edit",
         ),
     ),
     Feature(
@@ -231,7 +231,7 @@ FEATURES = (
         discord="yes; `/approvals list`",
         terminal="yes; decided by their ids",
         tests=(
-            "test_an_approver_decides_in_the_list_of_what_waits_oldest_first",
+            "test_an_approver_decides_in_the_list_of_waiting_calls_oldest_first",
             "test_a_user_who_may_not_decide_sees_nothing_of_the_calls_of_others",
         ),
     ),

@@ -59,7 +59,7 @@ async def test_the_git_server_reads_a_repository_and_changes_it(repository: Path
         assert "draft" in text(await call(named(box, "git_diff_staged"), box, repo_path=path))
 
 
-async def test_the_git_server_refuses_what_is_outside_its_repository(repository: Path) -> None:
+async def test_the_git_server_refuses_paths_outside_its_repository(repository: Path) -> None:
     server = from_pypi("mcp_server_git", "--repository", str(repository))
     async with started(server) as box:
         await box.connect(server.id)

@@ -75,7 +75,7 @@ def test_every_copy_made_beside_a_writer_is_a_moment_of_it_and_one_whole_file(da
     assert beside == {f"copy-{n}.db" for n in range(5)}
 
 
-def test_the_last_row_of_the_audit_in_the_copy_is_told(database: Path, tmp_path: Path) -> None:
+def test_the_last_row_of_the_audit_in_the_copy_is_printed(database: Path, tmp_path: Path) -> None:
     assert back_up(database, tmp_path / "none.db").head == AuditHead()
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
         connection.execute(
@@ -124,7 +124,7 @@ def test_pages_that_were_damaged_in_the_middle_are_noticed(database: Path, tmp_p
     assert not (tmp_path / "copy.db").exists()
 
 
-def test_a_folder_that_is_not_there_is_named_with_what_to_do(database: Path, tmp_path: Path) -> None:
+def test_a_missing_folder_is_named_with_a_fix(database: Path, tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match=r"No such file or directory") as caught:
         back_up(database, tmp_path / "nowhere" / "copy.db")
     assert caught.value.fix == "check the folder, its permissions, and the room on its disk"

@@ -45,7 +45,7 @@ offers = st.builds(ServerCapabilities, some(tools), some(resources), some(templa
 
 
 @given(offers)
-def test_whatever_a_server_offers_comes_back_exactly(offer: ServerCapabilities) -> None:
+def test_capabilities_of_any_server_come_back_exactly(offer: ServerCapabilities) -> None:
     text = encode_capabilities(offer)
     again = decode_capabilities(text)
     assert again == offer
@@ -57,7 +57,7 @@ def test_whatever_a_server_offers_comes_back_exactly(offer: ServerCapabilities) 
 
 
 @given(offers, offers)
-def test_only_what_is_offered_makes_a_difference(one: ServerCapabilities, other: ServerCapabilities) -> None:
+def test_only_offered_items_make_a_difference(one: ServerCapabilities, other: ServerCapabilities) -> None:
     def offered(offer: ServerCapabilities) -> list[list[str]]:
         kinds = (offer.tools, offer.resources, offer.templates, offer.prompts)
         return [sorted(map(repr, kind)) for kind in kinds]

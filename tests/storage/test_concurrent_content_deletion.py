@@ -49,7 +49,7 @@ async def delete_until(log: SqlTurnLog, over: asyncio.Event) -> int:
     return count
 
 
-async def test_processes_that_delete_and_people_who_write_wait_for_each_other_and_none_fails(
+async def test_deleting_processes_and_writing_users_wait_for_each_other_and_none_fails(
     harness: PostgresHarness,
 ) -> None:
     others = [harness.another_process() for _ in range(3)]

@@ -46,7 +46,7 @@ async def kept(harness: PostgresHarness, turn_id: str, drawn: PostedMessage) -> 
 
 @pytest.mark.parametrize("before", [None, PostedMessage("reply", "posted-before")])
 @pytest.mark.parametrize("held_up_before", ["update deliveries", "commit"])
-async def test_what_another_takes_over_is_kept_no_more(
+async def test_a_turn_that_another_process_takes_over_leaves_the_cache(
     harness: PostgresHarness, before: PostedMessage | None, held_up_before: str
 ) -> None:
     turn_id = await slept(harness)
@@ -64,7 +64,9 @@ async def test_what_another_takes_over_is_kept_no_more(
 
 
 @pytest.mark.parametrize("held_up_before", ["insert into message_refs", "commit"])
-async def test_whoever_takes_over_knows_what_was_kept_before(harness: PostgresHarness, held_up_before: str) -> None:
+async def test_the_process_that_takes_over_knows_what_was_stored_before(
+    harness: PostgresHarness, held_up_before: str
+) -> None:
     turn_id = await slept(harness)
     mine, refs = await overlapping(
         harness, kept(harness, turn_id, MINE), held_up_before, harness.another().acquire_delivery(turn_id, NEWEST)

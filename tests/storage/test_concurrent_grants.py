@@ -105,7 +105,7 @@ async def test_a_call_that_is_asked_for_while_its_grant_is_being_given_runs_on_i
     assert [call.status for call in record.calls] == [StepStatus.READY, StepStatus.READY]
 
 
-async def test_a_duplicate_that_somebody_denies_while_the_grant_is_given_is_decided_once(
+async def test_a_duplicate_that_is_denied_while_the_grant_is_given_is_decided_once(
     harness: PostgresHarness,
 ) -> None:
     claim = await running(harness, "first")
@@ -119,7 +119,7 @@ async def test_a_duplicate_that_somebody_denies_while_the_grant_is_given_is_deci
     assert [call.status for call in (await harness.log.resume(claim)).calls] == [StepStatus.READY, StepStatus.READY]
 
 
-async def test_looking_grants_up_waits_for_nobody_who_uses_one(harness: PostgresHarness) -> None:
+async def test_looking_grants_up_does_not_wait_for_a_use_of_one(harness: PostgresHarness) -> None:
     await granted(harness)
     store = SqlGrantStore(harness.database)
     (grant,) = await store.active_grants(HALL.workspace_key)

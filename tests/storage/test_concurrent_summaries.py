@@ -42,7 +42,7 @@ async def remembered(harness: PostgresHarness, before: HistorySummary | None) ->
 
 @pytest.mark.parametrize("before", [None, HistorySummary(1, "They began.")])
 @pytest.mark.parametrize("held_up_before", ["delete from turns", "delete from summaries", "commit"])
-async def test_no_summary_outlives_a_turn_that_is_deleted_while_it_is_kept(
+async def test_no_summary_outlives_a_turn_that_is_deleted_while_it_is_stored(
     harness: PostgresHarness, before: HistorySummary | None, held_up_before: str
 ) -> None:
     claim, past = await remembered(harness, before)

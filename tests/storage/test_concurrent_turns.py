@@ -249,7 +249,7 @@ async def test_one_message_under_several_names_in_two_conversations_is_one_turn_
     nothing_deadlocked(caplog)
 
 
-async def test_the_audit_stays_one_chain_whatever_isolation_the_server_prefers(harness: PostgresHarness) -> None:
+async def test_the_audit_stays_one_chain_at_any_default_isolation_of_the_server(harness: PostgresHarness) -> None:
     def prefer(connection: sa.Connection) -> None:
         name = connection.exec_driver_sql("select current_database()").scalar_one()
         connection.exec_driver_sql(f"alter database {name} set default_transaction_isolation to 'repeatable read'")
@@ -280,7 +280,7 @@ async def test_a_transaction_that_is_taken_back_leaves_no_gap_in_the_audit(harne
     assert [(row["seq"], row["kind"]) for row in rows] == [(1, "stopped")]
 
 
-async def test_what_a_tool_returned_is_kept_though_its_turn_is_given_back_at_that_moment(
+async def test_a_result_is_stored_though_its_turn_is_released_at_that_moment(
     harness: PostgresHarness,
 ) -> None:
     """The task that records it is cancelled in the middle, and what its process does next must not overtake it."""

@@ -19,13 +19,13 @@ def test_a_turn_is_known_by_its_revision() -> None:
     assert ended.get({"t1": 7}) == {}
 
 
-def test_what_goes_on_is_not_kept() -> None:
+def test_a_turn_that_goes_on_is_not_cached() -> None:
     ended = HistoryCache()
     ended.put([record(1, status=TurnStatus.RUNNING)])
     assert ended.get({"t1": 7}) == {}
 
 
-def test_so_much_is_kept_and_what_was_looked_at_last_stays() -> None:
+def test_the_cache_has_a_limit_and_entries_used_last_stay() -> None:
     ended = HistoryCache(most=20_000, largest=11_000)
     ended.put([record(1, "a" * 5_000), record(2, "b" * 5_000)])
     assert set(ended.get({"t1": 7})) == {"t1"}
@@ -36,7 +36,7 @@ def test_so_much_is_kept_and_what_was_looked_at_last_stays() -> None:
     assert set(ended.get({"t1": 7, "t3": 7})) == {"t1", "t3"}
 
 
-def test_one_that_would_push_out_many_others_is_not_kept() -> None:
+def test_an_entry_that_would_push_out_many_others_is_not_cached() -> None:
     ended = HistoryCache(most=20_000, largest=11_000)
     ended.put([record(1), record(2, "b" * 10_000)])
     assert set(ended.get({"t1": 7, "t2": 7})) == {"t1"}

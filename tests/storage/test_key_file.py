@@ -23,12 +23,12 @@ def test_the_first_look_makes_a_key_for_its_owner_alone_and_the_next_finds_it(tm
     assert [each.name for each in first.path.parent.iterdir()] == ["countersign.db.key"]
 
 
-def test_the_key_is_no_part_of_what_is_printed(tmp_path: Path) -> None:
+def test_the_key_is_not_printed(tmp_path: Path) -> None:
     kept = load_or_create_key(tmp_path / "a.db")
     assert kept.text not in f"{kept} {kept!r}"
 
 
-def test_whoever_makes_it_at_once_ends_with_the_same_key(tmp_path: Path) -> None:
+def test_processes_that_make_it_at_once_end_with_the_same_key(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         kept = list(pool.map(load_or_create_key, [tmp_path / "a.db"] * 32))
     assert len({each.text for each in kept}) == 1
@@ -55,7 +55,7 @@ print(load_or_create_key(Path({str(tmp_path / 'a.db')!r})).text)"
 @pytest.mark.parametrize(
     ("holds", "said"), [(b"", "is empty"), (b"hunter2\n", "is not 32 bytes"), (b"\xff", "not text")]
 )
-def test_a_file_that_holds_no_key_is_refused_and_kept(tmp_path: Path, holds: bytes, said: str) -> None:
+def test_a_file_without_a_key_is_refused_and_left_as_it_is(tmp_path: Path, holds: bytes, said: str) -> None:
     file = tmp_path / "a.db.key"
     file.write_bytes(holds)
     with pytest.raises(SettingsError, match=said) as caught:

@@ -83,7 +83,7 @@ def test_processes_use_the_file_together_and_know_of_each_other_until_kill_9(dat
     assert sorted(path.name for path in database.parent.iterdir()) == ["a.db.lock"]
 
 
-def test_one_that_must_be_alone_is_told_who_is_there(database: Path) -> None:
+def test_a_process_that_must_be_alone_reads_which_others_run(database: Path) -> None:
     with held(database, "share") as (holder, _):
         who = rf"in use by process {holder.pid} \(countersign chat, since \d\d:\d\d\)\. Fix: close it first"
         with pytest.raises(DatabaseHeld, match=who), used(database, alone=True):
@@ -166,7 +166,7 @@ def test_a_line_that_is_not_whole_yet_hides_none_before_it(database: Path) -> No
         assert [other.pid for other in use.others()] == [holder.pid]
 
 
-def test_what_is_no_file_of_a_process_is_neither_waited_for_nor_taken_for_one(database: Path, tmp_path: Path) -> None:
+def test_a_file_of_no_process_is_neither_waited_for_nor_taken_for_one(database: Path, tmp_path: Path) -> None:
     with used(database) as first:
         first.share()
         processes = database.with_name("a.db.processes")

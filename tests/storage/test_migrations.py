@@ -49,7 +49,7 @@ async def test_many_processes_may_upgrade_at_once(empty: Database) -> None:
     assert await migrate.current_revision(empty) == migrate.latest_revision()
 
 
-async def test_an_upgrade_that_something_else_stands_in_the_way_of_says_what_and_can_be_done_later(
+async def test_an_upgrade_that_an_object_blocks_names_it_and_can_be_done_later(
     request: pytest.FixtureRequest,
 ) -> None:
     postgres: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
@@ -88,7 +88,7 @@ async def test_every_migration_can_be_taken_back(empty: Database) -> None:
     await migrate.upgrade(empty)
 
 
-async def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "a.db"
     file.write_text("these are my notes, not a database " * 40)
     with pytest.raises(DatabaseError, match="cannot be opened"):

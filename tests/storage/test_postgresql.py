@@ -102,7 +102,7 @@ async def test_a_closed_database_takes_nothing_more(address: str) -> None:
         await database.run(lambda connection: connection.exec_driver_sql("select 1"))
 
 
-async def test_a_process_that_freezes_in_a_transaction_loses_its_rows_before_anybody_gives_up_waiting_for_them(
+async def test_a_process_that_freezes_in_a_transaction_loses_its_rows_before_others_give_up_waiting(
     database: PostgresDatabase,
 ) -> None:
     def read(connection: sa.Connection) -> list[str]:
@@ -166,7 +166,7 @@ async def test_closing_does_not_wait_for_a_server_that_says_nothing(address: str
     assert not [thread for thread in threading.enumerate() if thread in database._threads._threads]
 
 
-async def test_leases_are_kept_though_every_thread_waits_for_somebody(database: PostgresDatabase, address: str) -> None:
+async def test_leases_are_renewed_though_every_thread_waits(database: PostgresDatabase, address: str) -> None:
     log = SqlTurnLog(database)
     await log.enqueue(message("hi"))
     (claim,) = await log.claim(1)

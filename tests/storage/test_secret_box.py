@@ -26,7 +26,7 @@ def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(anything, anything)
-def test_what_was_sealed_comes_out_exactly(plain: str, place: str) -> None:
+def test_a_sealed_secret_comes_out_exactly(plain: str, place: str) -> None:
     box = make_box(KEY)
     assert box.open(box.seal(plain, place), place) == plain
 
@@ -53,7 +53,7 @@ def test_a_changed_bit_is_noticed(data: st.DataObject) -> None:
 
 
 @given(anything)
-def test_whatever_stands_where_a_secret_should_be_is_said_to_be_damaged(text: str) -> None:
+def test_any_other_value_in_place_of_a_secret_is_reported_as_damaged(text: str) -> None:
     with pytest.raises(SecretUnavailable):
         make_box(KEY).open(text, "s:auth")
 
@@ -73,7 +73,7 @@ def test_the_first_key_seals_and_every_key_opens() -> None:
 
 
 @pytest.mark.usefixtures("few_rounds")
-def test_a_password_opens_what_it_sealed_at_another_time_and_nothing_else() -> None:
+def test_a_password_opens_its_own_earlier_secrets_and_nothing_else() -> None:
     first, later = make_box("", "open sesame"), make_box("", "open sesame")
     sealed = first.seal("secret", "s:auth")
     assert later.open(sealed, "s:auth") == "secret"
@@ -91,7 +91,7 @@ def test_beside_a_key_the_password_only_opens_old_rows() -> None:
 
 
 @pytest.mark.usefixtures("few_rounds")
-def test_what_is_not_set_any_more_is_named() -> None:
+def test_a_key_that_is_not_set_any_more_is_named() -> None:
     by_key, by_password = make_box(KEY).seal("a", "s"), make_box("", "open sesame").seal("a", "s")
     with pytest.raises(SecretUnavailable, match="encrypted with MCP_ENCRYPTION_KEY, which is not set"):
         make_box("", "open sesame").open(by_key, "s")
@@ -99,7 +99,7 @@ def test_what_is_not_set_any_more_is_named() -> None:
         make_box(KEY).open(by_password, "s")
 
 
-def test_a_box_without_keys_says_what_to_set() -> None:
+def test_a_box_without_keys_names_the_setting() -> None:
     assert not SecretBox().usable
     with pytest.raises(SecretUnavailable) as caught:
         SecretBox().seal("secret", "s:auth")

@@ -49,7 +49,7 @@ async def words(database: SqliteDatabase) -> list[str]:
     return await database.run(read)
 
 
-async def test_what_has_queued_up_is_committed_together_in_its_order(
+async def test_queued_transactions_are_committed_together_in_their_order(
     database: SqliteDatabase, commits: list[int]
 ) -> None:
     await asyncio.gather(*(database.run(adding(f"w{n}")) for n in range(200)))
@@ -57,7 +57,7 @@ async def test_what_has_queued_up_is_committed_together_in_its_order(
     assert len(commits) < 60
 
 
-async def test_what_is_urgent_goes_before_everything_that_waits(database: SqliteDatabase) -> None:
+async def test_an_urgent_transaction_goes_before_all_that_wait(database: SqliteDatabase) -> None:
     begun, go_on = threading.Event(), threading.Event()
     done: list[str] = []
 
@@ -102,7 +102,7 @@ async def test_a_transaction_whose_task_is_gone_is_whole_all_the_same(database: 
 
 
 @pytest.mark.parametrize("steps", range(4))
-async def test_nobody_complains_of_a_mistake_whose_task_is_gone(database: SqliteDatabase, steps: int) -> None:
+async def test_a_mistake_whose_task_is_gone_is_not_reported(database: SqliteDatabase, steps: int) -> None:
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
 
@@ -146,7 +146,7 @@ async def test_a_locked_database_is_waited_for_and_told_of_once(
     assert caplog.text.count("is back after") == 1
 
 
-async def test_a_full_disk_is_waited_for_and_costs_nobody_anything(database: SqliteDatabase) -> None:
+async def test_a_full_disk_is_waited_for_and_loses_nothing(database: SqliteDatabase) -> None:
     def limit(pages: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
         return lambda connection: connection.exec_driver_sql(f"pragma max_page_count={pages}").scalar()
 
@@ -162,7 +162,7 @@ async def test_a_full_disk_is_waited_for_and_costs_nobody_anything(database: Sql
     assert [word[0] for word in await words(database)] == ["y"]
 
 
-async def test_a_disk_that_fills_up_in_the_middle_of_a_batch_costs_only_what_does_not_fit(
+async def test_a_disk_that_fills_up_in_the_middle_of_a_batch_fails_only_the_writes_that_do_not_fit(
     database: SqliteDatabase,
 ) -> None:
     used = await database.run(lambda connection: connection.exec_driver_sql("pragma page_count").scalar_one())
@@ -258,14 +258,14 @@ async def test_a_mistake_is_no_trouble_that_passes(database: SqliteDatabase) -> 
     assert not isinstance(caught.value, DatabaseUnavailable)
 
 
-async def test_what_people_said_is_in_no_error(database: SqliteDatabase) -> None:
+async def test_messages_of_users_are_in_no_error(database: SqliteDatabase) -> None:
     await database.run(adding("secret"))
     with pytest.raises(sa.exc.IntegrityError) as caught:
         await database.run(adding("secret"))
     assert "secret" not in str(caught.value)
 
 
-async def test_closing_finishes_what_was_asked_for(tmp_path: Path) -> None:
+async def test_closing_finishes_the_accepted_transactions(tmp_path: Path) -> None:
     database = open_sqlite(tmp_path / "b.db")
     await database.run(lambda connection: connection.exec_driver_sql("create table words (word text unique)"))
     writing = [asyncio.create_task(database.run(adding(f"w{n}"))) for n in range(100)]

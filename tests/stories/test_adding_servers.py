@@ -94,7 +94,7 @@ def test_without_a_terminal_the_refusal_names_the_option_and_the_setting(
     assert (place.folder / "config/allowed_commands.txt").read_text().splitlines()[-1] == "npx"
 
 
-def test_what_the_setting_names_is_not_asked_about(place: Installation) -> None:
+def test_commands_of_the_setting_start_without_a_question(place: Installation) -> None:
     place.environment["MCP_ALLOWED_COMMANDS"] = "uvx,npx"
     assert place.countersign(*ADDING).code == 0
     assert not (place.folder / "config/allowed_commands.txt").exists()

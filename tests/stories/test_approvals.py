@@ -101,7 +101,7 @@ quorum = 2
 """
 
 
-async def test_what_waits_in_another_conversation_is_listed_and_denied_by_its_id(tmp_path: Path) -> None:
+async def test_a_call_that_waits_in_another_conversation_is_listed_and_denied_by_its_id(tmp_path: Path) -> None:
     place = Installation(tmp_path)
     place.rule(TWO_SIGN)
     async with place.terminal("--new", "--conversation", "shared", columns=160) as terminal:
@@ -119,7 +119,7 @@ async def test_what_waits_in_another_conversation_is_listed_and_denied_by_its_id
     assert place.notes == []
 
 
-async def test_what_two_have_to_approve_does_not_run_when_one_approves_twice_with_a_restart_between(
+async def test_a_call_for_two_approvers_does_not_run_when_one_approves_twice_with_a_restart_between(
     tmp_path: Path,
 ) -> None:
     place = Installation(tmp_path)

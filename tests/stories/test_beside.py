@@ -207,7 +207,9 @@ async def test_kill_9_of_one_program_harms_no_other_and_its_question_is_answered
     assert sorted(asked) == sorted([*gates, "of the window", "of another window", "goodbye"])
 
 
-async def test_what_a_killed_window_left_in_another_conversation_is_answered_in_the_next_one(tmp_path: Path) -> None:
+async def test_a_question_that_a_killed_window_left_in_another_conversation_is_answered_in_the_next_one(
+    tmp_path: Path,
+) -> None:
     gate = Gate()
     with FakeLanguageModel("openai", Hold(Say("Never seen."), gate), Say("Hello."), Say("The late answer.")) as model:
         place = Installation(tmp_path, {}, model=model)

@@ -62,7 +62,7 @@ def model(clerk: Clerk) -> Iterator[FakeLanguageModel]:
     assert model.refusals == []
 
 
-async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_approve(
+async def test_a_question_is_answered_and_a_change_waits_for_an_approver(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
     async with a_company(tmp_path, model) as company, company.bot(LOG_LEVEL="debug") as bot:
@@ -142,7 +142,7 @@ async def test_a_server_that_an_admin_adds_in_a_modal_is_used_by_the_next_questi
             assert "Traceback" not in bot.log
 
 
-async def test_when_the_process_that_receives_is_killed_another_goes_on_and_answers_what_was_said_meanwhile(
+async def test_when_the_receiving_process_is_killed_another_goes_on_and_answers_the_messages_of_the_meantime(
     tmp_path: Path, model: FakeLanguageModel, clerk: Clerk, postgres: Server
 ) -> None:
     address = await asyncio.to_thread(postgres.fresh)

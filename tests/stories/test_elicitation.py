@@ -115,7 +115,7 @@ async def test_an_answer_counts_after_a_restart(tmp_path: Path, model: FakeLangu
         ]
 
 
-async def test_what_an_older_server_was_asking_ends_with_the_process(tmp_path: Path, model: FakeLanguageModel) -> None:
+async def test_a_question_of_an_older_server_ends_with_the_process(tmp_path: Path, model: FakeLanguageModel) -> None:
     async with travel(tmp_path, model, "older") as place:
         async with place.terminal() as terminal:
             await terminal.asks("book a seat")

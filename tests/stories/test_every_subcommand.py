@@ -343,7 +343,7 @@ async def test_the_operator_does_everything_at_the_terminal_and_the_audit_holds_
             assert secret.encode() not in content, name
 
 
-async def test_whoever_has_no_rights_is_told_who_has_at_the_terminal_and_nothing_happens(
+async def test_a_user_without_rights_reads_at_the_terminal_who_has_them_and_nothing_happens(
     tmp_path: Path, model: FakeLanguageModel, desk: FakeEndpoint
 ) -> None:
     place = Installation(tmp_path, {"ticket-desk": {"url": desk.url}}, model=model)

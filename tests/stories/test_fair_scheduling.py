@@ -35,7 +35,7 @@ async def opened(request: pytest.FixtureRequest, tmp_path: Path, database: str) 
 @pytest.mark.parametrize("platform", ["slack", "discord", "api"])
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 @pytest.mark.parametrize("limits", [USUAL, WIDE], ids=["usual", "without a small limit"])
-async def test_who_asks_one_question_is_not_behind_another_members_thousands(
+async def test_a_member_with_one_question_does_not_wait_for_another_members_thousands(
     request: pytest.FixtureRequest, tmp_path: Path, database: str, platform: str, limits: TurnLimits
 ) -> None:
     harness = await opened(request, tmp_path, database)

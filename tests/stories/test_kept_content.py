@@ -143,7 +143,9 @@ def test_deleted_content_of_a_database_from_before_is_gone_from_its_bytes_too(tm
         assert traces(installation) == []
 
 
-async def test_a_killed_bot_in_slack_keeps_what_waits_until_it_is_answered_and_nothing_after_it(tmp_path: Path) -> None:
+async def test_a_killed_bot_in_slack_keeps_a_waiting_question_until_its_answer_and_nothing_after_it(
+    tmp_path: Path,
+) -> None:
     with FakeLanguageModel("openai", rule=keeping) as model:
         async with a_company(tmp_path, model, RETENTION_DAYS="0") as company:
             async with company.bot() as bot:
@@ -170,7 +172,7 @@ async def test_a_killed_bot_in_slack_keeps_what_waits_until_it_is_answered_and_n
         assert company.place.countersign("audit", "verify").code == 0
 
 
-async def test_a_person_is_forgotten_beside_a_running_bot_which_no_longer_knows_what_they_said(tmp_path: Path) -> None:
+async def test_a_person_is_forgotten_beside_a_running_bot_which_no_longer_knows_their_messages(tmp_path: Path) -> None:
     with FakeLanguageModel("openai", rule=keeping) as model:
         async with a_company(tmp_path, model) as company, company.bot() as bot:
             asked = company.ask(f"about {WORD}")

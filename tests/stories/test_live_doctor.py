@@ -295,7 +295,7 @@ async def test_an_operator_skips_a_step_says_that_one_failed_and_leaves(
         assert operator.left() == []
 
 
-async def test_what_nobody_does_in_time_has_failed(tmp_path: Path, model: FakeLanguageModel) -> None:
+async def test_a_step_that_times_out_has_failed(tmp_path: Path, model: FakeLanguageModel) -> None:
     async with (
         discord_program.a_company(tmp_path, model, {}) as company,
         live(company.place, "discord", company.incidents.id, "--wait", "1") as terminal,

@@ -104,7 +104,7 @@ def test_a_folder_without_a_model_for_the_search_is_told_before_the_first_messag
     assert "TOOL_SEARCH_EMBEDDINGS: " in examined.out
 
 
-def test_where_search_is_off_the_model_is_given_what_its_service_takes_and_people_are_told(tmp_path: Path) -> None:
+def test_without_search_the_model_gets_as_many_tools_as_its_service_takes_and_users_read_it(tmp_path: Path) -> None:
     bank = scripted(tmp_path, "bank", *(a_tool(f"report_{n}", reads=True) for n in range(130)))
     with FakeLanguageModel("openai", Say("Hello.")) as model:
         place = Installation(tmp_path, {"bank": bank.entry}, model=model, TOOL_SEARCH="off")

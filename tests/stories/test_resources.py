@@ -91,7 +91,7 @@ async def test_a_prompt_asks_for_its_arguments_and_then_the_model(tmp_path: Path
     assert roles == ["user", "assistant", "user"]
 
 
-async def test_a_rule_that_asks_asks_for_what_a_person_attached_too(tmp_path: Path, model: FakeLanguageModel) -> None:
+async def test_a_rule_that_asks_applies_to_attached_resources_too(tmp_path: Path, model: FakeLanguageModel) -> None:
     async with a_reader(tmp_path, model, ASKS) as terminal:
         await terminal.asks("/mcp resource ask library library://desk/hours When can I come?")
         await terminal.shows("library.read_mcp_resource", "library://desk/hours", "[y]")
@@ -128,7 +128,9 @@ def test_the_operator_reads_in_a_shell_and_asks_in_a_chat(tmp_path: Path, model:
     assert model.requests == []
 
 
-def test_what_a_rule_denies_or_wants_approved_is_not_read_in_a_shell(tmp_path: Path, model: FakeLanguageModel) -> None:
+def test_a_resource_that_a_rule_denies_or_wants_approved_is_not_read_in_a_shell(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
     with listening(str(LIBRARY), "http") as (port, _):
         entry = {"transport": "streamable_http", "url": f"http://127.0.0.1:{port}/mcp"}
         place = Installation(tmp_path, {"library": entry}, model=model, policy=ASKS + DENIES)

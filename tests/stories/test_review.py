@@ -74,7 +74,7 @@ async def ended(terminal: ProgramOnTerminal) -> None:
     assert await terminal.ended() == 0
 
 
-async def test_a_tool_that_changes_is_gone_until_an_admin_has_seen_what_is_different(
+async def test_a_tool_that_changes_is_gone_until_an_admin_has_reviewed_the_difference(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
     tickets = turncoat(tmp_path)
@@ -168,7 +168,7 @@ async def told_of_tools(terminal: ProgramOnTerminal) -> str:
     return printed()
 
 
-async def test_what_an_admin_approves_in_one_process_is_offered_in_the_other(
+async def test_a_tool_that_an_admin_approves_in_one_process_is_offered_in_the_other(
     tmp_path: Path, model: FakeLanguageModel, endpoint: FakeEndpoint, postgres: Server
 ) -> None:
     (tmp_path / "a").mkdir()

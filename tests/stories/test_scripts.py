@@ -39,7 +39,7 @@ def answering(answers: Mapping[str, Reply]) -> Rule:
     return rule
 
 
-def test_one_question_gives_its_answer_alone_and_what_needs_an_approval_is_not_run(tmp_path: Path) -> None:
+def test_one_question_prints_its_answer_alone_and_a_call_that_needs_an_approval_does_not_run(tmp_path: Path) -> None:
     server = desk(tmp_path)
     with FakeLanguageModel("openai", rule=answering({})) as model:
         said = Installation(tmp_path, {"desk": server.entry}, model=model).chat("-m", "go")
@@ -120,7 +120,7 @@ def test_every_line_of_standard_input_is_a_message_and_reads_can_be_approved_alo
     assert server.calls == [("look", {"at": "shelf"})]
 
 
-def test_json_is_one_event_a_line_in_the_order_of_what_happens(tmp_path: Path) -> None:
+def test_json_is_one_event_a_line_in_the_order_of_events(tmp_path: Path) -> None:
     server = desk(tmp_path)
     answers: dict[str, Reply] = {"forbidden": Status(400, "that is too long", "invalid_request_error")}
     with FakeLanguageModel("openai", rule=answering(answers)) as model:
@@ -171,7 +171,9 @@ def test_without_the_right_or_the_will_to_approve_nothing_runs(
     assert server.calls == []
 
 
-def test_who_denied_is_nobody_for_the_model_the_audit_and_the_record_in_every_language(tmp_path: Path) -> None:
+def test_a_denial_without_a_person_names_none_to_the_model_the_audit_and_the_record_in_every_language(
+    tmp_path: Path,
+) -> None:
     server = desk(tmp_path)
     with FakeLanguageModel("openai", rule=answering({})) as model:
         place = Installation(tmp_path, {"desk": server.entry}, model=model, LANGUAGE="ja")
@@ -198,7 +200,7 @@ def test_a_call_that_needs_a_second_approver_waits_for_that_one(tmp_path: Path) 
     assert "It waits for an approval: countersign chat --conversation c1" in said.err
 
 
-def test_somebody_without_rights_approves_what_reads_and_not_what_may_delete(tmp_path: Path) -> None:
+def test_a_user_without_rights_approves_reads_and_no_deletions(tmp_path: Path) -> None:
     server = desk(tmp_path)
     with FakeLanguageModel("openai", rule=answering({})) as model:
         place = Installation(tmp_path, {"desk": server.entry}, model=model)

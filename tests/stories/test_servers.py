@@ -47,7 +47,7 @@ async def test_a_failing_server_is_named_and_the_others_work_and_a_lost_one_come
     assert len(fragile.pids) == 2
 
 
-async def test_what_tools_say_moves_no_cursor_and_forges_no_card(tmp_path: Path) -> None:
+async def test_texts_of_tools_move_no_cursor_and_forge_no_card(tmp_path: Path) -> None:
     pay = {**a_tool("pay", to="string"), "title": f"Pay{HOSTILE}", "description": HOSTILE}
     bank = scripted(tmp_path, "bank", a_tool("look"), pay, calls={"look": says(HOSTILE)})
     policy = 'default = "ALWAYS_ALLOW"\n[servers.bank.tools]\npay = "ASK_USER"\n'

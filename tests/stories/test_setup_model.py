@@ -80,7 +80,7 @@ async def test_a_script_connects_a_model(tmp_path: Path) -> None:
         assert KEY not in outcome.out + outcome.err
 
 
-async def test_without_a_word_it_asks_what_is_wanted(tmp_path: Path) -> None:
+async def test_without_arguments_it_asks_for_a_choice(tmp_path: Path) -> None:
     setup = SetupFolder(tmp_path)
     async with setup.at_terminal() as terminal:
         await terminal.shows("1. Slack", "2. Discord", "3. Language model", "the demo model", "4. Nothing else")

@@ -192,7 +192,7 @@ async def test_every_wrong_app_level_token_is_told_with_its_fix_and_asked_for_ag
     assert company.setup.values["SLACK_APP_TOKEN"] == slack.app.app_token
 
 
-async def test_what_the_file_has_stays_and_tokens_are_replaced_only_after_a_question(company: Company) -> None:
+async def test_values_of_the_file_stay_and_tokens_are_replaced_only_after_a_question(company: Company) -> None:
     slack = company.slack
     old = slack.install(Team("T0OLD", "Old", "old"))
     company.setup.env.write_text(
@@ -346,7 +346,7 @@ async def test_without_a_terminal_print_is_named(company: Company) -> None:
     assert "countersign setup slack --print" in outcome.err
 
 
-async def test_print_says_every_step_and_what_is_left(company: Company) -> None:
+async def test_print_shows_every_step_and_the_remaining_ones(company: Company) -> None:
     outcome = await company.setup.prints("slack", "--print")
     assert outcome.code == 4, outcome.err
     assert _manifest(outcome.out)["display_information"]["name"] == "Countersign"

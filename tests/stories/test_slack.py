@@ -43,7 +43,7 @@ async def test_slacks_own_stop_ends_the_stream_and_the_work(team: SlackTeam) -> 
     assert "stopped while running" in team.shown(talk)
 
 
-async def test_ten_streams_at_once_stay_below_what_slack_takes_and_end_complete(team: SlackTeam) -> None:
+async def test_ten_streams_at_once_stay_below_the_limits_of_slack_and_end_complete(team: SlackTeam) -> None:
     people = [team.slack.user(f"Person {number}") for number in range(10)]
     team.pause = asyncio.sleep
     team.model.script = [say(f"Answer {number}. " + "word " * 200 + "The end.") for number in range(10)]
@@ -81,7 +81,7 @@ async def test_a_workspace_without_the_newest_features_gets_the_same_answers(
     assert team.toolbox.names == [CREATE]
 
 
-async def test_somebody_of_another_organisation_neither_asks_nor_approves(team: SlackTeam) -> None:
+async def test_a_user_of_another_organisation_neither_asks_nor_approves(team: SlackTeam) -> None:
     stella = team.slack.user("Stella", team=Organisation("T0OTHER001", "other"), stranger=True, admin=True)
     team.channel.members.append(stella.id)
     team.toolbox.add(tool(CREATE))

@@ -85,7 +85,7 @@ async def test_files_opinions_the_shortcut_and_the_queue(
         assert "Traceback" not in bot.log
 
 
-async def test_what_waits_is_approved_from_home_where_it_is_gone_afterwards_without_being_opened_again(
+async def test_a_waiting_call_is_approved_from_home_where_it_is_gone_afterwards_without_being_opened_again(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
     async with a_company(tmp_path, model, NOTES) as company, company.bot() as bot:

@@ -45,7 +45,7 @@ def model() -> Iterator[FakeLanguageModel]:
     assert model.refusals == []
 
 
-async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_approve(
+async def test_a_question_is_answered_and_a_change_waits_for_an_approver(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
     async with a_company(tmp_path, model, LOG_LEVEL="debug") as company, strict(company) as bot:
@@ -92,7 +92,7 @@ async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_ap
             assert not [name for name, content in company.place.written().items() if secret.encode() in content]
 
 
-async def test_what_was_written_after_a_kill_is_answered_once_by_the_next_process(
+async def test_a_message_written_after_a_kill_is_answered_once_by_the_next_process(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
     async with a_company(tmp_path, model, {}) as company:

@@ -79,7 +79,7 @@ async def test_an_answer_in_the_middle_of_which_the_program_is_told_to_leave_is_
             assert not company.slack.calls.refused()
 
 
-async def test_what_was_acknowledged_is_answered_once_though_the_program_was_killed_right_after(
+async def test_an_acknowledged_message_is_answered_once_though_the_program_was_killed_right_after(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
     async with a_company(tmp_path, model, {}) as company:
@@ -97,7 +97,7 @@ async def test_what_was_acknowledged_is_answered_once_though_the_program_was_kil
         assert said[0].count("You said: are you there?.") == 1
 
 
-async def test_when_the_app_is_removed_from_the_workspace_the_program_ends_and_says_why_and_what_to_do(
+async def test_when_the_app_is_removed_from_the_workspace_the_program_ends_with_cause_and_fix(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
     async with a_company(tmp_path, model, {}) as company, company.bot() as bot:
@@ -109,7 +109,7 @@ async def test_when_the_app_is_removed_from_the_workspace_the_program_ends_and_s
         assert "Traceback" not in bot.log
 
 
-async def test_by_http_what_slack_signed_is_answered_and_what_it_did_not_is_not(
+async def test_by_http_requests_with_the_signature_of_slack_are_answered_and_others_are_not(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
     async with a_company(tmp_path, model, {}, SLACK_APP_TOKEN="", PORT="0") as company:

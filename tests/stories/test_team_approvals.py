@@ -21,7 +21,7 @@ STOPPED = "Stopped by "
 FINAL = "AI answer"
 
 
-async def test_nothing_is_done_before_somebody_who_may_has_approved(team: Team) -> None:
+async def test_no_call_runs_before_an_approver_has_approved(team: Team) -> None:
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="Checkout 502s")), say("Filed.")]
     async with team.at_work():
@@ -39,7 +39,7 @@ async def test_nothing_is_done_before_somebody_who_may_has_approved(team: Team) 
     assert team.refused() == []
 
 
-async def test_a_group_of_approvers_approves_until_somebody_leaves_it(team: Team) -> None:
+async def test_a_group_of_approvers_approves_until_a_member_leaves_it(team: Team) -> None:
     lee, ada = team.person("Lee"), team.person("Ada")
     group = team.group("ops", lee, ada)
     team.approvers = Approvers(approvers=frozenset({group}))
@@ -56,7 +56,7 @@ async def test_a_group_of_approvers_approves_until_somebody_leaves_it(team: Team
         await team.reads(talk, "Filed.")
 
 
-async def test_who_does_not_belong_neither_asks_nor_approves(team: Team) -> None:
+async def test_a_user_outside_the_audience_neither_asks_nor_approves(team: Team) -> None:
     stella = team.stranger("Stella")
     team.approvers = Approvers(approvers=frozenset({team.principal(stella)}))
     team.toolbox.add(tool(CREATE))

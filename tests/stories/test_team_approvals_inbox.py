@@ -37,7 +37,7 @@ async def shows(team: Team, person: Any, *texts: str) -> Any:
     return last()
 
 
-async def test_an_approver_decides_in_the_list_of_what_waits_oldest_first(team: Team) -> None:
+async def test_an_approver_decides_in_the_list_of_waiting_calls_oldest_first(team: Team) -> None:
     ada = team.person("Ada")
     payments(team, team.principal(ada))
     team.model.script = [
@@ -91,7 +91,7 @@ async def test_a_call_that_may_destroy_data_is_asked_about_before_it_is_approved
     assert team.toolbox.names == [DELETE]
 
 
-async def test_the_list_is_shown_to_whoever_types_its_name_to_the_bot_and_has_pages(team: Team) -> None:
+async def test_the_list_is_shown_to_a_user_who_types_its_name_to_the_bot_and_has_pages(team: Team) -> None:
     payments(team, team.principal(team.sam))
     team.model.script = [ask_for(*(call(SEND, id=f"c{number}", to=f"Person {number}") for number in range(5)))]
     async with team.at_work():

@@ -54,7 +54,9 @@ async def test_an_approver_who_never_wrote_in_the_thread_is_mentioned_on_the_car
     assert team.messages_in(team.direct(ada)) == []
 
 
-async def test_a_card_names_an_administrator_where_nobody_is_named_and_the_asker_may_not(team: Team) -> None:
+async def test_a_card_names_an_administrator_where_no_approver_is_named_and_the_asker_may_not_approve(
+    team: Team,
+) -> None:
     payments(team)
     async with team.at_work():
         card = await team.card(team.ask("pay Ben"))
@@ -62,7 +64,7 @@ async def test_a_card_names_an_administrator_where_nobody_is_named_and_the_asker
         assert team.called(card) == set()
 
 
-async def test_askers_who_may_approve_their_call_alone_are_named_and_nobody_is_disturbed(team: Team) -> None:
+async def test_askers_who_may_approve_their_call_alone_are_named_and_no_approver_is_notified(team: Team) -> None:
     ada = team.person("Ada")
     payments(team, team.principal(team.sam), team.principal(ada))
     async with team.at_work():

@@ -22,7 +22,7 @@ def wanted(team: Team, *approvers: str, **more: object) -> None:
     team.model.script = [ask_for(call(SEND, to="Ben")), say("Sent.")]
 
 
-async def test_whoever_asked_does_not_approve_where_four_eyes_are_wanted(team: Team) -> None:
+async def test_the_asker_does_not_approve_under_four_eyes(team: Team) -> None:
     ada = team.person("Ada", admin=True)
     wanted(team, four_eyes=True)
     async with team.at_work():
@@ -36,7 +36,7 @@ async def test_whoever_asked_does_not_approve_where_four_eyes_are_wanted(team: T
     assert team.toolbox.names == [SEND]
 
 
-async def test_two_of_three_have_to_approve_and_nobody_counts_twice(team: Team) -> None:
+async def test_two_of_three_have_to_approve_and_no_approver_counts_twice(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
     wanted(team, *(team.principal(each) for each in (team.sam, ada, lee)), quorum=2)
     async with team.at_work():
@@ -54,7 +54,7 @@ async def test_two_of_three_have_to_approve_and_nobody_counts_twice(team: Team) 
     assert team.toolbox.names == [SEND]
 
 
-async def test_one_of_three_who_denies_is_enough_whoever_has_approved(team: Team) -> None:
+async def test_one_denial_of_three_is_enough_after_any_approvals(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
     wanted(team, *(team.principal(each) for each in (team.sam, ada, lee)), quorum=2)
     async with team.at_work():

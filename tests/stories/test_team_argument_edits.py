@@ -54,7 +54,7 @@ async def test_a_call_that_is_changed_before_it_is_approved_runs_exactly_as_it_w
     assert team.refused() == []
 
 
-async def test_under_four_eyes_whoever_has_changed_a_call_does_not_approve_it(team: Team) -> None:
+async def test_under_four_eyes_the_editor_of_a_call_does_not_approve_it(team: Team) -> None:
     filing(team)
     ada = team.person("Ada", admin=True)
     team.rules = (Rule(ApprovalPolicy.ASK_USER, requirements=ApprovalRequirements(four_eyes=True)),)
@@ -73,7 +73,7 @@ async def test_under_four_eyes_whoever_has_changed_a_call_does_not_approve_it(te
     assert [arguments for _, arguments, _ in team.toolbox.calls] == [{"summary": "Two"}]
 
 
-async def test_who_may_not_approve_and_has_not_asked_changes_nothing(team: Team) -> None:
+async def test_a_user_who_may_not_approve_and_has_not_asked_changes_nothing(team: Team) -> None:
     filing(team)
     lee = team.person("Lee")
     team.model.script = [ask_for(call(CREATE, summary="One"))]
@@ -86,7 +86,7 @@ async def test_who_may_not_approve_and_has_not_asked_changes_nothing(team: Team)
         assert team.words(card) == before
 
 
-async def test_what_is_allowed_in_a_thread_runs_there_until_it_is_revoked(team: Team) -> None:
+async def test_a_call_allowed_in_a_thread_runs_there_until_the_grant_is_revoked(team: Team) -> None:
     filing(team)
     one, two, three = (call(CREATE, summary=each) for each in ("One", "Two", "Three"))
     team.model.script = [ask_for(one), say("First."), ask_for(two), say("Second."), ask_for(three)]
@@ -116,7 +116,7 @@ async def test_what_is_allowed_in_a_thread_runs_there_until_it_is_revoked(team: 
     assert team.refused() == []
 
 
-async def test_what_may_destroy_something_is_never_allowed_beforehand(team: Team) -> None:
+async def test_a_destructive_call_is_never_allowed_beforehand(team: Team) -> None:
     team.toolbox.add(tool(WIPE, server_id="j1", destructive=True))
     team.model.script = [ask_for(call(WIPE, key="OPS-1"))]
     async with team.at_work():

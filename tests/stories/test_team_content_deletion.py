@@ -82,7 +82,7 @@ async def test_a_whole_turn_leaves_nothing_behind_and_the_next_one_reads_it_from
     assert team.refused() == []
 
 
-async def test_questions_that_follow_fast_know_the_answers_before_them_and_what_others_wrote(team: Team) -> None:
+async def test_questions_that_follow_fast_know_the_answers_before_them_and_the_messages_of_others(team: Team) -> None:
     team.keeps_content = False
     lee = team.person("Lee")
     team.model.script = [say("Number one."), say("Number two."), say("Number three.")]

@@ -25,7 +25,7 @@ async def says(team: Team, talk: Talk, text: str) -> None:
     await team.until(lambda: text in " ".join(team.shown(talk).replace("\\_", "_").split()))
 
 
-async def test_what_is_asked_in_one_channel_is_signed_in_another_and_both_say_how_it_went(team: Team) -> None:
+async def test_a_call_of_one_channel_is_approved_in_another_and_both_show_its_outcome(team: Team) -> None:
     approvals = team.another_channel("approvals")
     prepared(team, team.place(approvals))
     async with team.at_work():
@@ -63,7 +63,7 @@ async def test_a_card_elsewhere_outlives_the_process_that_drew_it_and_is_not_pos
     assert team.toolbox.calls == []
 
 
-async def test_whoever_is_no_approver_signs_in_no_place(team: Team) -> None:
+async def test_a_user_who_is_no_approver_approves_in_no_place(team: Team) -> None:
     approvals = team.another_channel("approvals")
     lee = team.person("Lee")
     group = team.group("ops", lee)
@@ -95,7 +95,7 @@ async def test_approvers_who_are_named_get_the_card_directly_and_one_of_them_app
     assert team.refused() == []
 
 
-async def test_somebody_who_has_left_since_the_card_was_sent_to_them_approves_nothing(team: Team) -> None:
+async def test_an_approver_who_has_left_since_the_card_was_sent_approves_nothing(team: Team) -> None:
     ada = team.person("Ada")
     prepared(team, APPROVERS, approvers=(frozenset({team.principal(ada)}),))
     async with team.at_work():
@@ -170,7 +170,7 @@ async def test_a_channel_of_another_place_is_none_for_this_conversation(team: Te
     assert team.messages_in(approvals) == []
 
 
-async def test_what_is_asked_in_the_channel_of_approvals_is_approved_where_it_is_asked(team: Team) -> None:
+async def test_a_call_of_the_channel_of_approvals_is_approved_in_its_own_thread(team: Team) -> None:
     approvals = team.another_channel("approvals")
     prepared(team, team.place(approvals))
     async with team.at_work():

@@ -59,7 +59,7 @@ def results(team: Team) -> list[str]:
 
 
 @every_era
-async def test_a_form_is_answered_by_whoever_asked_and_by_nobody_else(team: Team, era: str) -> None:
+async def test_a_form_is_answered_by_the_asker_alone(team: Team, era: str) -> None:
     async with travel(team, era) as url, at_work(team, url):
         talk, card = await asked(team, BOOK, "Answer", train="14:05")
         for expected in ("travel asks for", "The 14:05 has seats left. How many?", "Seats, A note for the guard"):
@@ -95,7 +95,7 @@ async def test_a_question_is_declined_and_the_server_goes_on_without_an_answer(t
 
 
 @every_era
-async def test_a_page_is_visited_by_whoever_asked_who_alone_sees_the_way_there(team: Team, era: str) -> None:
+async def test_a_page_is_visited_by_the_asker_who_alone_sees_its_address(team: Team, era: str) -> None:
     async with travel(team, era) as url, at_work(team, url):
         talk, card = await asked(team, PAY, "Show the link")
         assert "pay.example.com" in team.words(card)

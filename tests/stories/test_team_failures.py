@@ -20,7 +20,7 @@ FINAL = "AI answer"
 REFUSED = "could not be shown here"
 
 
-async def test_a_call_whose_card_cannot_be_posted_is_denied_and_everybody_is_told(team: Team) -> None:
+async def test_a_call_whose_card_cannot_be_posted_is_denied_and_the_thread_says_so(team: Team) -> None:
     team.toolbox.add(tool(CREATE))
     asked: list[Talk] = []
 
@@ -48,7 +48,7 @@ async def test_a_call_whose_card_cannot_be_posted_is_denied_and_everybody_is_tol
     ],
     ids=["silenced", "shut out", "closed"],
 )
-async def test_whoever_asked_in_a_place_that_the_bot_has_lost_is_told_in_private_once(
+async def test_the_asker_in_a_channel_that_the_bot_has_lost_gets_one_private_notice(
     team: Team, lose: Callable[[Team, Talk], None]
 ) -> None:
     team.toolbox.add(tool(CREATE))
@@ -84,7 +84,7 @@ async def test_one_process_receives_and_another_with_the_bots_token_alone_answer
     assert len(team.model.requests) == 1
 
 
-async def test_what_was_received_is_answered_once_though_the_process_was_killed_right_after(team: Team) -> None:
+async def test_a_received_message_is_answered_once_though_the_process_was_killed_right_after(team: Team) -> None:
     async with team.process(HANG="1") as process:
         talk = team.ask("are you there?")
         await team.until(lambda: team.taken(talk), 30)

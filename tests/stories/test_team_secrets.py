@@ -22,7 +22,7 @@ def shell(team: Team) -> None:
 
 
 @pytest.mark.parametrize(("command", "hidden", "payload"), [(KEY, 69, "curl -s http"), (LOG, 24, "rm/-rf/srv")])
-async def test_what_looks_like_a_secret_is_approved_only_where_all_of_it_is_read_in_private(
+async def test_a_call_with_a_likely_secret_is_approved_only_after_all_of_it_is_read_in_private(
     team: Team, command: str, hidden: int, payload: str
 ) -> None:
     shell(team)
@@ -50,7 +50,7 @@ async def test_what_looks_like_a_secret_is_approved_only_where_all_of_it_is_read
         await database.close()
 
 
-async def test_who_may_not_approve_sees_how_much_is_hidden_and_approves_nothing(team: Team) -> None:
+async def test_a_user_who_may_not_approve_sees_how_much_is_hidden_and_approves_nothing(team: Team) -> None:
     shell(team)
     team.model.script = [ask_for(call(SHELL, command=KEY, note="all of this"))]
     async with team.at_work():

@@ -75,7 +75,7 @@ async def test_the_asker_approves_an_ordinary_call_and_an_approver_a_destructive
     assert team.refused() == []
 
 
-async def test_a_call_that_names_somebody_else_needs_an_approver_also_after_an_edit(team: Team) -> None:
+async def test_a_call_that_names_another_person_needs_an_approver_also_after_an_edit(team: Team) -> None:
     notes(team)
     team.model.script = [ask_for(call(ADD, text="milk")), say("Noted.")]
     why = "An approver must approve this, because it names other people or places"
@@ -108,7 +108,7 @@ async def test_where_only_approvers_approve_the_card_says_so_and_the_asker_may_n
         await team.reads(talk, "Added.")
 
 
-async def test_the_list_of_what_waits_has_ones_own_ordinary_call_and_not_that_of_others(team: Team) -> None:
+async def test_the_list_of_waiting_calls_has_ones_own_ordinary_call_and_not_that_of_others(team: Team) -> None:
     notes(team)
     team.model.script = [ask_for(call(ADD, text="milk")), say("Added.")]
     async with team.at_work():

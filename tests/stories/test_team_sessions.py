@@ -12,7 +12,7 @@ from tests.stories.team import Team
 REMEMBER, RECALL = "memory__remember", "memory__recall"
 
 
-async def test_two_conversations_do_not_see_what_the_other_one_left_at_a_server(team: Team) -> None:
+async def test_two_conversations_do_not_share_the_state_of_a_server(team: Team) -> None:
     transport = StdioTransport(python(), ("-m", "tests.fakes.mcp.stateful", "stdio"))
     team.allowed = {REMEMBER, RECALL}
     async with started(ServerConfig("memory", transport, sessions=SessionScope.CONVERSATION)) as servers:

@@ -36,7 +36,7 @@ async def test_a_mention_is_answered_beside_it_once(team: Team) -> None:
     assert team.refused() == []
 
 
-async def test_what_others_said_before_reaches_the_model_as_theirs(team: Team) -> None:
+async def test_earlier_messages_of_others_reach_the_model_with_their_names(team: Team) -> None:
     team.model.script = [say("Since the deploy.")]
     root = team.remark("checkout is broken since the deploy", by=team.sam)
     async with team.at_work():
@@ -118,7 +118,7 @@ async def test_emoji_ideographic_variants_and_code_arrive_whole(team: Team) -> N
     assert CODE in team.shown(talk)
 
 
-async def test_who_writes_to_the_bot_alone_gets_a_long_answer_whole(team: Team) -> None:
+async def test_a_long_answer_in_a_direct_message_is_whole(team: Team) -> None:
     team.model.script = [say("word " * 300 + "and the end.")]
     async with team.at_work():
         talk = team.ask_directly("tell me a lot")
@@ -160,7 +160,7 @@ async def test_a_question_is_received_while_the_model_thinks_about_another(team:
     assert len(team.model.requests) == 2
 
 
-async def test_ten_questions_at_once_stay_below_what_the_platform_takes(team: Team) -> None:
+async def test_ten_questions_at_once_stay_below_the_limits_of_the_platform(team: Team) -> None:
     team.pause = asyncio.sleep
     team.model.script = [say(f"Answer {number}. " + "word " * 50) for number in range(10)]
     async with team.at_work():
@@ -193,7 +193,7 @@ async def test_a_question_that_waits_says_so_and_can_be_withdrawn(team: Team) ->
     assert team.refused() == []
 
 
-async def test_what_people_think_of_an_answer_is_kept(team: Team) -> None:
+async def test_feedback_on_an_answer_is_stored(team: Team) -> None:
     team.model.script = [say("The pool.")]
     async with team.at_work():
         talk = team.ask("why?")
@@ -208,7 +208,7 @@ async def test_what_people_think_of_an_answer_is_kept(team: Team) -> None:
     ]
 
 
-async def test_a_file_reaches_the_model_and_what_a_tool_returns_is_shared(team: Team) -> None:
+async def test_a_file_reaches_the_model_and_a_tools_file_is_shared(team: Team) -> None:
     async def export(asked: ToolCall, _context: CallContext) -> ToolOutcome:
         return CallReturned(
             ToolResult(asked.id, (TextPart("exported"), FilePart(b"pool,20\n", "text/csv", "pools.csv")))
@@ -273,7 +273,7 @@ async def test_stop_while_a_tool_runs_leaves_nothing_running(team: Team) -> None
     assert "◌" not in team.shown(talk)
 
 
-async def test_nothing_a_tool_or_the_model_says_calls_anybody(team: Team) -> None:
+async def test_no_text_of_a_tool_or_the_model_mentions_a_user(team: Team) -> None:
     shouting = "<!channel> <@U00000001> @everyone @here <@&1> <https://evil.example|click>"
 
     async def shout(asked: object, _context: CallContext) -> ToolOutcome:

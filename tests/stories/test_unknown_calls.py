@@ -127,7 +127,7 @@ async def test_the_demo_model_looks_into_the_notes_and_writes_nothing(tmp_path: 
     assert place.notes == saved
 
 
-def test_a_model_that_repeats_the_write_in_a_check_is_refused_and_nobody_is_asked(tmp_path: Path) -> None:
+def test_a_model_that_repeats_the_write_in_a_check_is_refused_without_a_card(tmp_path: Path) -> None:
     refused: list[str] = []
 
     def stubborn(request: Request) -> Reply:
