@@ -79,8 +79,8 @@ from bot.mcp.hosts import read_hosts
 from bot.mcp.oauth.http import OAuthDependencies
 from bot.mcp.oauth.tokens import TokenProviders
 from bot.mcp.redaction import KnownSecrets
+from bot.mcp.resource_tools import fill_address
 from bot.mcp.server.retry import ConnectionTiming
-from bot.mcp.server_requests import fill_address
 from bot.mcp.toolbox import McpToolbox
 from bot.mcp.transports.http import GuardedTransport
 from bot.ports import Listener, Surface, TurnLog

@@ -95,7 +95,7 @@ class CallLimits:
 
 class CallDeadline:
     """Timeout for a block: `silence` seconds after the server's last message and `whole` seconds in all, without
-    pauses. `still` is the sum of the pauses in seconds. Raises TimeoutError out of the block.
+    pauses. `paused_seconds` is the sum of the pauses. Raises TimeoutError out of the block.
     """
 
     def __init__(self, silence: float, whole: float) -> None:
@@ -103,7 +103,7 @@ class CallDeadline:
         self._silence = silence
         self._began = self._now()
         self._ends = self._began + whole
-        self.still = 0.0
+        self.paused_seconds = 0.0
         self._pauses = 0
         self._stopped = 0.0
         self._limit = asyncio.timeout_at(self._next())
@@ -111,7 +111,7 @@ class CallDeadline:
     @property
     def waited(self) -> float:
         """Seconds until the timeout, or until now, without pauses."""
-        return (self._limit.when() or self._now()) - self._began - self.still
+        return (self._limit.when() or self._now()) - self._began - self.paused_seconds
 
     def restart_silence(self) -> None:
         """Restart the silence timeout because the server sent a message."""
@@ -130,9 +130,9 @@ class CallDeadline:
         finally:
             self._pauses -= 1
             if not self._pauses:
-                still = self._now() - self._stopped
-                self.still += still
-                self._ends += still
+                pause = self._now() - self._stopped
+                self.paused_seconds += pause
+                self._ends += pause
                 self._set(self._next())
 
     async def __aenter__(self) -> Self:
@@ -188,7 +188,7 @@ class ActiveCall:
             _current.reset(token)
             self._time = None
             self.answered = self.answered or not attempt.sent
-            self.seconds_asked += time.still
+            self.seconds_asked += time.paused_seconds
             for asking in self._questions:
                 asking.cancel()
 
@@ -228,7 +228,7 @@ class ActiveCalls:
         self._logged_problems = 0
 
     @property
-    def busy(self) -> str:
+    def busy_reason(self) -> str:
         """Error text for a server at its concurrency limit."""
         return ngettext_lazy(
             "Server {server} is busy: a call to it is under way.",
@@ -292,11 +292,11 @@ class ActiveCalls:
             self._log_problem(f"asks for {error.request}")
             return result(CANCELLED)
 
-    def _log_problem(self, what: str) -> None:
+    def _log_problem(self, problem: str) -> None:
         """Log a problem of an elicitation, at a limited rate because a server can send any number."""
         self._logged_problems += 1
         if self._logged_problems <= MOST_ROUNDS:
-            log.warning("MCP server %s %s", self._server, what)
+            log.warning("MCP server %s %s", self._server, problem)
 
     def _only_call(self) -> ActiveCall | None:
         """Return the oldest call if all are of the same user and turn. If not, run one call at a time from now on, so

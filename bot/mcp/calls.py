@@ -33,8 +33,8 @@ from bot.mcp.elicitation import UnsupportedElicitation
 from bot.mcp.errors import TOO_LARGE, UNREADABLE, RequestContext, record_request
 from bot.mcp.failures import pause_text, refused_status
 from bot.mcp.redaction import Redaction
+from bot.mcp.resource_tools import request_of, result_of
 from bot.mcp.results import error_text, failed_result, tool_result
-from bot.mcp.server_requests import request_of, result_of
 
 log = logging.getLogger(__name__)
 
@@ -321,6 +321,6 @@ def _unreadable_reason(error: MCPError) -> str:
         return TOO_LARGE
     if error.message not in UNREADABLE:
         return ""
-    said = visible(error.data)[:_LONGEST_QUOTE] if isinstance(error.data, str) else ""
+    quote = visible(error.data)[:_LONGEST_QUOTE] if isinstance(error.data, str) else ""
     reason = UNREADABLE[error.message]
-    return gettext_lazy("{reason}: {quote}", reason=reason, quote=said.rstrip(".")) if said else reason
+    return gettext_lazy("{reason}: {quote}", reason=reason, quote=quote.rstrip(".")) if quote else reason

@@ -682,7 +682,7 @@ def _check_status(managed: ManagedServer) -> Check:
             return Check(_STANDING, CheckStatus.SKIPPED, _("It is disabled, so its tools are hidden."), _("enable it"))
         case ServerStatus.DISCONNECTED:
             return Check(
-                "standing", CheckStatus.SKIPPED, _("It is disconnected, so its tools are hidden."), _("connect it")
+                _STANDING, CheckStatus.SKIPPED, _("It is disconnected, so its tools are hidden."), _("connect it")
             )
         case ServerStatus.PENDING:
             return Check(_STANDING, CheckStatus.WELL, _("pending: it connects at its first use"))

@@ -5,7 +5,6 @@ Texts may hold secrets: the connection redacts them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import httpx2
@@ -14,6 +13,7 @@ from mcp.types import CONNECTION_CLOSED, ErrorData
 from pydantic import BaseModel, ValidationError
 
 from bot.domain.servers import HttpTransport, Protocol, ServerConfig, ServerStatus, StdioTransport
+from bot.domain.tools import ToolKind
 from bot.i18n import LazyText, gettext_lazy, join_lazy
 from bot.mcp.errors import (
     CONNECTION_BROKE,
@@ -36,6 +36,14 @@ _LONGEST_QUOTE = 500
 _LONGEST_VERSION = 40
 _TRY_LATER = gettext_lazy("try again later, or check its log")
 _CHECK_NAME = gettext_lazy("check the name and what it needs")
+_LATE = {
+    ToolKind.READ_RESOURCE: gettext_lazy("Server {server} did not give the resource within {seconds} s.").message,
+    ToolKind.GET_PROMPT: gettext_lazy("Server {server} did not give the prompt within {seconds} s.").message,
+}
+_FAILED = {
+    ToolKind.READ_RESOURCE: gettext_lazy("Server {server} did not give the resource: {reason}.").message,
+    ToolKind.GET_PROMPT: gettext_lazy("Server {server} did not give the prompt: {reason}.").message,
+}
 _REFUSED = frozenset((401, 403))
 _LONGEST_RETRY_AFTER = 900.0
 """Seconds for which a server is left alone at most because it asks for that when it is connected."""
@@ -90,38 +98,14 @@ def failed_listing(config: ServerConfig, error: Exception, redact: Redaction) ->
     return cause_and_fix(cause, gettext_lazy("check its log"))
 
 
-DescribeFailure = Callable[[ServerConfig, Exception, Redaction], tuple[str, str]]
-"""Returns cause and fix for a failed request."""
-
-
-def failed_resource(config: ServerConfig, error: Exception, redact: Redaction) -> tuple[LazyText, LazyText]:
-    """Return cause and fix for a resource that could not be read."""
+def failed_request(
+    kind: ToolKind, config: ServerConfig, error: Exception, redact: Redaction
+) -> tuple[LazyText, LazyText]:
+    """Return cause and fix for a resource (`READ_RESOURCE`) or a prompt (`GET_PROMPT`) that could not be fetched."""
     if isinstance(error, TimeoutError):
-        cause = gettext_lazy(
-            "Server {server} did not give the resource within {seconds} s.",
-            server=config.name,
-            seconds=f"{config.tool_timeout:g}",
-        )
-        return cause, _TRY_LATER
+        return LazyText(_LATE[kind], "", {"server": config.name, "seconds": f"{config.tool_timeout:g}"}), _TRY_LATER
     reason = _error_text(config, error, redact)
-    return gettext_lazy(
-        "Server {server} did not give the resource: {reason}.", server=config.name, reason=reason
-    ), _CHECK_NAME
-
-
-def failed_prompt(config: ServerConfig, error: Exception, redact: Redaction) -> tuple[LazyText, LazyText]:
-    """Return cause and fix for a prompt that could not be fetched."""
-    if isinstance(error, TimeoutError):
-        cause = gettext_lazy(
-            "Server {server} did not give the prompt within {seconds} s.",
-            server=config.name,
-            seconds=f"{config.tool_timeout:g}",
-        )
-        return cause, _TRY_LATER
-    reason = _error_text(config, error, redact)
-    return gettext_lazy(
-        "Server {server} did not give the prompt: {reason}.", server=config.name, reason=reason
-    ), _CHECK_NAME
+    return LazyText(_FAILED[kind], "", {"server": config.name, "reason": reason}), _CHECK_NAME
 
 
 def _error_text(config: ServerConfig, error: Exception, redact: Redaction) -> str:
@@ -288,7 +272,7 @@ def http_error_response(response: httpx2.Response | None) -> ErrorData | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class SessionEnd:
     """End of a session: the problem, the new server status, and True if it had worked. `retry_after`: seconds that the
     server asks to wait.
     """
@@ -303,8 +287,8 @@ class Ended:
 class DisconnectReason:
     """Facts about the end of a session.
 
-    `error` ended it. `attempt` is its last request. `words` are the last lines of the process's stderr. `lost`: the
-    other side closed the connection. `limit` is the connect timeout in seconds.
+    `error` ended it. `attempt` is its last request. `stderr_lines` are the last ones of its process. `lost`: the other
+    side closed the connection. `limit` is the connect timeout in seconds.
     """
 
     error: BaseException | None
@@ -314,7 +298,7 @@ class DisconnectReason:
     worked: bool
     lost: bool
 
-    def classify(self, config: ServerConfig, token_provider: TokenProvider | None, redact: Redaction) -> Ended:
+    def classify(self, config: ServerConfig, token_provider: TokenProvider | None, redact: Redaction) -> SessionEnd:
         """Return the problem and the server's new status. A server that needs a sign-in has not failed; it is not
         retried before a sign-in.
         """
@@ -322,11 +306,11 @@ class DisconnectReason:
         if wanted := _sign_in_problem(token_provider, worked=self.worked) or (
             self._refusal(config) if refused else None
         ):
-            return Ended(wanted, ServerStatus.AUTH_REQUIRED, worked=False)
+            return SessionEnd(wanted, ServerStatus.AUTH_REQUIRED, worked=False)
         problem = self._refusal(config) or self._problem(config, redact)
         retry_after = 0.0 if self.worked else min(self.attempt.retry_after or 0.0, _LONGEST_RETRY_AFTER)
         status = ServerStatus.AUTH_REQUIRED if refused else ServerStatus.FAILED
-        return Ended(problem, status, self.worked, retry_after)
+        return SessionEnd(problem, status, self.worked, retry_after)
 
     def _refusal(self, config: ServerConfig) -> Problem | None:
         """Return the reason of a rejected sign-in, or None. It may quote the authorization server."""
@@ -348,6 +332,6 @@ def _sign_in_problem(token_provider: TokenProvider | None, *, worked: bool) -> P
     """Return the reason of a rejected sign-in, or None. A server may have rejected the token during negotiation and
     then failed to speak an older protocol.
     """
-    if token_provider is None or not (token_provider.out or (token_provider.rejected_bot and not worked)):
+    if token_provider is None or not (token_provider.is_signed_out or (token_provider.rejected_bot and not worked)):
         return None
     return Problem(token_provider.problem, token_provider.own_problem) if token_provider.problem else None

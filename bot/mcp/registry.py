@@ -61,9 +61,21 @@ class ManagedServer:
         return None if self.sessions is None else self.sessions.own
 
     @property
+    def started(self) -> bool:
+        """True after the first use of the server."""
+        return self.connection is not None and self.connection.started
+
+    @property
     def config(self) -> ServerConfig:
         """Definition of the server."""
         return self.entry.config
+
+    @property
+    def status(self) -> ServerStatus:
+        """Current status."""
+        if self.connection is not None:
+            return self.connection.tracker.status
+        return ServerStatus.DISABLED if self.entry.enablement is ServerEnablement.DISABLED else ServerStatus.FAILED
 
     @property
     def snapshot(self) -> ServerSnapshot:
@@ -73,7 +85,7 @@ class ManagedServer:
         known = self.entry.synced
         return ServerSnapshot(
             self.config,
-            ServerStatus.DISABLED if self.entry.enablement is ServerEnablement.DISABLED else ServerStatus.FAILED,
+            self.status,
             self.problem,
             own_problem=self.problem,
             tool_count=len(known.capabilities.tools),
@@ -154,11 +166,8 @@ class ServerRegistry:
             self._servers[server_id] = managed = self._update(before, entry)
             if before is not None and before.redact is not managed.redact:
                 self._disconnect(before, limit)
-            used = before is not None and before.connection is not None and before.connection.started
-            if self._started and used and entry.enablement is ServerEnablement.ON and managed.connection is not None:
-                managed.connection.start()
-            elif self._started:
-                self._start_connection(managed)
+            if self._started:
+                self._start_connection(managed, used=before is not None and before.started)
 
     async def close(self, limit: float) -> None:
         """Close all connections concurrently, those of removed servers included."""
@@ -176,25 +185,30 @@ class ServerRegistry:
 
     def _create(self, entry: DesiredServer) -> ManagedServer:
         redact = self._shared.secrets.open(entry)
-        problem, barred = redact.clean(entry.problem), False
+        problem, excluded = redact.clean(entry.problem), False
         try:
             check_definition(entry.config, self._shared.allowances)
         except InvalidDefinition as unusable:
             problem = problem or unusable.problem_of(entry.config.name)
-            barred = True
+            excluded = True
         if problem or entry.enablement is ServerEnablement.DISABLED:
-            return ManagedServer(entry, problem, redact, None, barred)
+            return ManagedServer(entry, problem, redact, None, excluded)
         disconnected = entry.enablement is ServerEnablement.DISCONNECTED
         sessions = SessionPool(
             entry.config, self._shared, redact, entry.synced, entry.pinned, disconnected=disconnected
         )
         return ManagedServer(entry, "", redact, sessions)
 
-    def _start_connection(self, managed: ManagedServer) -> None:
-        wanted = self._policy is ConnectPolicy.EAGER or (
-            self._policy is ConnectPolicy.AUTO
-            and managed.config.auto_connect
-            and not (self._known_for and _known_age(managed.entry) < self._known_for)
+    def _start_connection(self, managed: ManagedServer, *, used: bool = False) -> None:
+        """Connect to an enabled server that connects before its first use, or that was `used` before it changed."""
+        wanted = (
+            used
+            or self._policy is ConnectPolicy.EAGER
+            or (
+                self._policy is ConnectPolicy.AUTO
+                and managed.config.auto_connect
+                and not (self._known_for and _known_age(managed.entry) < self._known_for)
+            )
         )
         if wanted and managed.entry.enablement is ServerEnablement.ON and managed.connection is not None:
             managed.connection.start()
@@ -236,12 +250,10 @@ def _same(before: ManagedServer, entry: DesiredServer) -> bool:
     """Return True if the connection may stay. A manual connection stays when the server is then enabled."""
     if entry.problem or before.config != entry.config:
         return False
-    switched_on = (
-        entry.enablement is ServerEnablement.ON and before.connection is not None and before.connection.started
-    )
-    return before.entry.enablement is entry.enablement or (
-        before.entry.enablement is ServerEnablement.DISCONNECTED and switched_on
-    )
+    if before.entry.enablement is entry.enablement:
+        return True
+    is_connected_by_hand = before.entry.enablement is ServerEnablement.DISCONNECTED and before.started
+    return is_connected_by_hand and entry.enablement is ServerEnablement.ON
 
 
 # -------------------- tools of the same name

@@ -51,9 +51,9 @@ MOST_FILES = 10
 _HEAD_SHARE = 0.75
 _ROOM_FOR_NOTE = 96
 _LONGEST_DATA = 2_000
+"""Maximum number of characters of an error's data."""
 _MOST_SUGGESTIONS = 100
 _LONGEST_SUGGESTION = 200
-"""Maximum number of characters of an error's data."""
 _NO_WORDS = "The tool failed without giving a reason."
 _LEFT_OUT = "characters left out"
 _IN_A_FILE = f"{_LEFT_OUT}, the user has the full text in a file"

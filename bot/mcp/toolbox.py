@@ -51,13 +51,13 @@ from bot.mcp.errors import cause_and_fix, error_message
 from bot.mcp.oauth.tokens import TokenProviders, no_token_provider
 from bot.mcp.redaction import KnownSecrets, redacted_snapshot
 from bot.mcp.registry import ManagedServer, ServerRegistry, choose_tools, named_by_server, stand_in
+from bot.mcp.resource_tools import request_tools, template_error
 from bot.mcp.results import failed_result
 from bot.mcp.review import is_distinctive
 from bot.mcp.server.connection import Connection
 from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.retry import ConnectionTiming, StartLimiter
 from bot.mcp.server.status import OnSynced, OnSyncFailed, SyncNotifier
-from bot.mcp.server_requests import request_tools, template_error
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
@@ -75,8 +75,8 @@ half a minute.
 """
 
 
-class _DemotingFilter(logging.Handler):
-    """Filter that demotes log records to DEBUG, redacted and shortened, without traceback. Whole messages are
+class _DemotingHandler(logging.Handler):
+    """Handler that demotes log records to DEBUG, redacted and shortened, without traceback. Whole messages are
     dropped.
     """
 
@@ -101,9 +101,9 @@ def contain_library_logs(redact: Callable[[str], str]) -> None:
     """
     for name in LIBRARY_LOGGERS:
         logger = logging.getLogger(name)
-        for handler in [item for item in logger.handlers if isinstance(item, _DemotingFilter)]:
+        for handler in [item for item in logger.handlers if isinstance(item, _DemotingHandler)]:
             logger.removeHandler(handler)
-        logger.addHandler(_DemotingFilter(redact))
+        logger.addHandler(_DemotingHandler(redact))
         logger.propagate = False
 
 
@@ -146,17 +146,17 @@ class McpToolbox:
         self._closed = False
         self._shared = ConnectionDependencies(
             StartLimiter(_AT_ONCE, pacing.start_slot_seconds),
-            KnownSecrets() if secrets is None else secrets,
-            pacing,
-            chance,
-            allowances or AllowedTargets(),
-            resolve,
-            SyncNotifier(on_synced, on_sync_failed),
-            observe,
-            review,
-            self._names_beside,
-            clock,
-            no_token_provider if bearers is None else bearers.provider_for,
+            secrets=KnownSecrets() if secrets is None else secrets,
+            timing=pacing,
+            chance=chance,
+            allowances=allowances or AllowedTargets(),
+            resolve=resolve,
+            sync_notifier=SyncNotifier(on_synced, on_sync_failed),
+            observe=observe,
+            review=review,
+            names_beside=self._names_beside,
+            clock=clock,
+            token_provider=no_token_provider if bearers is None else bearers.provider_for,
         )
         self._bearers = bearers
         self._servers = ServerRegistry(self._shared, policy, known_for)
@@ -330,7 +330,7 @@ class McpToolbox:
         connected = [
             managed.connection
             for managed in self._servers
-            if managed.connection is not None and managed.snapshot.status is ServerStatus.CONNECTED
+            if managed.connection is not None and managed.status is ServerStatus.CONNECTED
         ]
         await asyncio.gather(*map(_sync, connected))
 
@@ -412,18 +412,18 @@ class McpToolbox:
 
     def _absent(self, servers: Iterable[ManagedServer]) -> Iterable[str]:
         for managed in servers:
-            name, status = managed.config.name, managed.snapshot.status
+            name = managed.config.name
             if managed.withheld_definitions:
                 yield _withheld_text(name, managed.withheld_definitions)
             if not self._is_unavailable(managed):
                 continue
-            match status:
+            match managed.status:
                 case ServerStatus.DISCONNECTED if self._closed:
                     yield gettext_lazy("Server {server} is closed, because the program is ending.", server=name)
                 case ServerStatus.DISCONNECTED:
                     cause = gettext_lazy("Server {server} is disconnected.", server=name)
                     yield cause_and_fix(cause, gettext_lazy("an admin can connect it again"))
-                case ServerStatus.PENDING if managed.connection is not None and not managed.connection.started:
+                case ServerStatus.PENDING if not managed.started:
                     cause = gettext_lazy("Server {server} has not been connected yet.", server=name)
                     yield cause_and_fix(cause, gettext_lazy("an admin can connect it"))
                 case _:

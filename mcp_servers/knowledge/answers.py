@@ -69,7 +69,7 @@ def _places(text: str, terms: Sequence[str]) -> Sequence[tuple[int, str]]:
         plain = unicodedata.normalize("NFKC", character).casefold()
         folded.append(plain)
         places.extend([at] * len(plain))
-    return [(places[found.start()], found.group()) for found in re.finditer("|".join(wanted), "".join(folded))]
+    return [(places[match.start()], match.group()) for match in re.finditer("|".join(wanted), "".join(folded))]
 
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
@@ -177,7 +177,7 @@ def read_answer(page: Page, *, complete: bool) -> ReadAnswer:
 def list_answer(listing: Listing, *, complete: bool) -> ListAnswer:
     """Return a list of documents as structured output."""
     return ListAnswer(
-        documents=[_document(each) for each in listing.documents],
+        documents=[_document(document) for document in listing.documents],
         total=listing.total,
         more=listing.more,
         left_out=[LeftOut(file=file, reason=reason) for file, reason in listing.left_out],

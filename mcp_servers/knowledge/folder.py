@@ -110,7 +110,7 @@ class Folder:
         """Return the visible entries of a folder, sorted; none if listing is forbidden."""
         try:
             with os.scandir(folder) as entries:
-                return sorted((each for each in entries if each.name[0] != "."), key=lambda entry: entry.name)
+                return sorted((entry for entry in entries if entry.name[0] != "."), key=lambda entry: entry.name)
         except OSError as error:
             if folder != root:
                 return []
@@ -124,18 +124,18 @@ class Folder:
         name, problem = _identifier(_within(root, entry.path))
         try:
             path = _target(entry, root)
-            found = entry.stat()
+            status = entry.stat()
         except NotRead as reason:
             return File(name, "", problem=str(reason))
         except OSError as error:
             return File(name, "", problem=f"it cannot be read ({error.strerror})")
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return None
-        if found.st_size > LARGEST_FILE:
-            problem = problem or f"it has {found.st_size:,} bytes, and {LARGEST_FILE:,} is the most"
-        young = abs(self._now() - max(found.st_mtime, found.st_ctime)) < YOUNG
-        mark = "" if young else f"{found.st_mtime_ns} {found.st_ctime_ns} {found.st_size} {found.st_ino}"
-        return File(name, path, found.st_mtime, mark, problem)
+        if status.st_size > LARGEST_FILE:
+            problem = problem or f"it has {status.st_size:,} bytes, and {LARGEST_FILE:,} is the most"
+        young = abs(self._now() - max(status.st_mtime, status.st_ctime)) < YOUNG
+        mark = "" if young else f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_size} {status.st_ino}"
+        return File(name, path, status.st_mtime, mark, problem)
 
     def _open_within(self, path: str) -> int:
         """Open a file within the folder one path component at a time, so that a link created meanwhile is not
@@ -159,7 +159,7 @@ def decode_text(content: bytes) -> str:
     """
     if len(content) > LARGEST_FILE:
         raise NotRead(f"it has more than {LARGEST_FILE:,} bytes")
-    mark, encoding = next((each for each in _ENCODINGS if content.startswith(each[0])), (b"", "utf-8"))
+    mark, encoding = next((pair for pair in _ENCODINGS if content.startswith(pair[0])), (b"", "utf-8"))
     if b"\0" in content and encoding == "utf-8":
         raise NotRead("it is not text")
     text = content.removeprefix(mark).decode(encoding, "replace")
@@ -189,7 +189,8 @@ def _identifier(path: str) -> tuple[str, str]:
     name = unicodedata.normalize("NFC", path)
     if not any(map(_unwritable, name)):
         return name, ""
-    return "".join(ascii(each)[1:-1] if _unwritable(each) else each for each in name), "its name cannot be written"
+    escaped = "".join(ascii(character)[1:-1] if _unwritable(character) else character for character in name)
+    return escaped, "its name cannot be written"
 
 
 def _unwritable(character: str) -> bool:

@@ -63,7 +63,7 @@ def markdown_document(text: str, name: str) -> Document:
     lines = _lines(text)
     title, after = _front_matter(lines)
     headings = list(_headings(lines, after))
-    tops = [heading.words for heading in headings if heading.level == 1] or [each.words for each in headings]
+    tops = [heading.words for heading in headings if heading.level == 1] or [heading.words for heading in headings]
     return Document(title or next(iter(tops), "") or name, tuple(_sections(lines, headings)))
 
 
@@ -76,7 +76,7 @@ def parts(text: str, longest: int) -> list[str]:
     """Split a text into parts of at most `longest` characters, at paragraphs if possible, else at lines, else at
     words. The joined parts equal the text.
     """
-    found = []
+    pieces = []
     start = 0
     while len(text) - start > longest:
         end = start + longest
@@ -85,9 +85,9 @@ def parts(text: str, longest: int) -> list[str]:
             if at >= 0:
                 end = at + len(gap)
                 break
-        found.append(text[start:end])
+        pieces.append(text[start:end])
         start = end
-    return [*found, text[start:]]
+    return [*pieces, text[start:]]
 
 
 def below_headings(text: str) -> str:
@@ -182,7 +182,9 @@ def _front_matter(lines: Sequence[str]) -> tuple[str, int]:
         return "", 0
     for at, line in enumerate(lines[1:_LONGEST_FRONT_MATTER], 1):
         if line.rstrip() in ("---", "..."):
-            titles = (each.partition(":")[2].strip().strip("\"'") for each in lines[1:at] if each.startswith("title:"))
+            titles = (
+                entry.partition(":")[2].strip().strip("\"'") for entry in lines[1:at] if entry.startswith("title:")
+            )
             return _words(next(titles, "")), at + 1
     return "", 0
 

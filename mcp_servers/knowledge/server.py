@@ -151,10 +151,10 @@ def search_text(answer: SearchAnswer, wanted: Question | None) -> str:
     elif wanted is None:
         lines.append("There is no word to search for in this. Use list to see the documents.")
     else:
-        said = " ".join(wanted.terms)
-        said = said if len(said) <= _LONGEST_QUERY else said[:_LONGEST_QUERY] + "…"
+        shown = " ".join(wanted.terms)
+        shown = shown if len(shown) <= _LONGEST_QUERY else shown[:_LONGEST_QUERY] + "…"
         how = "these words side by side" if wanted.exactly and len(wanted.terms) > 1 else "any of these words"
-        lines.append(f"No document has {how}: {said}. Try others, or use list to see the documents.")
+        lines.append(f"No document has {how}: {shown}. Try others, or use list to see the documents.")
     return "\n".join(lines if answer.complete else [*lines, STILL_READING])
 
 
@@ -176,7 +176,7 @@ def list_text(answer: ListAnswer, after_id: str) -> str:
         lines.append(f"There are no documents after {after_id!r}, and {answer.total} in all.")
     if answer.more:
         lines.append(f"(There are {answer.total} in all: set after_id to {answer.documents[-1].id} to go on.)")
-    lines += [f"Left out: {each.file}, because {each.reason}." for each in answer.left_out]
+    lines += [f"Left out: {file.file}, because {file.reason}." for file in answer.left_out]
     if answer.left_out and answer.left_out_total > len(answer.left_out):
         lines.append(f"Left out: {answer.left_out_total - len(answer.left_out)} more files.")
     return "\n".join(lines if answer.complete else [*lines, STILL_READING])
@@ -231,11 +231,11 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         )
     if not os.access(folder, os.R_OK | os.X_OK):
         raise InvalidSetting(f"KNOWLEDGE_FOLDER is {named[:200]!r}, which may not be read; check its permissions.")
-    kept = environment.get("KNOWLEDGE_DATABASE", "").strip()
-    database = _path("KNOWLEDGE_DATABASE", kept) if kept else None
+    database_name = environment.get("KNOWLEDGE_DATABASE", "").strip()
+    database = _path("KNOWLEDGE_DATABASE", database_name) if database_name else None
     if database is not None and database.is_dir():
         raise InvalidSetting(
-            f"KNOWLEDGE_DATABASE is {kept[:200]!r}, which is a folder; "
+            f"KNOWLEDGE_DATABASE is {database_name[:200]!r}, which is a folder; "
             "name a file in it, such as knowledge.db, or unset it to keep the index in memory."
         )
     return Settings(folder, database, frozenset() if named else NO_GUIDES)

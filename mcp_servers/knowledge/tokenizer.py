@@ -120,13 +120,15 @@ def _significant(run: str) -> Sequence[str]:
         return [] if run in STOP_WORDS else [run]
     terms = [pair for pair in _pairs(run) if not _ends_words(pair[0])]
     for before, character, after in zip(" " + run, run, run[1:] + " ", strict=False):
-        if not _ends_words(character) and all(each == " " or _ends_words(each) for each in (before, after)):
+        if not _ends_words(character) and all(
+            neighbour == " " or _ends_words(neighbour) for neighbour in (before, after)
+        ):
             terms.append(character)
     return terms
 
 
 def _pairs(run: str) -> list[str]:
-    return [one + other for one, other in itertools.pairwise(run)]
+    return [first + second for first, second in itertools.pairwise(run)]
 
 
 def _ends_words(character: str) -> bool:

@@ -42,15 +42,15 @@ class Notebook:
 
     def note(self, note_id: int) -> Note:
         """Return the note with this id. Raises Refused if it is missing."""
-        found = next((note for note in self.notes if note.id == note_id), None)
-        if found is None:
+        note = next((candidate for candidate in self.notes if candidate.id == note_id), None)
+        if note is None:
             raise Refused(f"There is no note #{note_id}. Use list or search to see the ids of the notes there are.")
-        return found
+        return note
 
     def without(self, note_id: int) -> Notebook:
         """Return the notebook without the note with this id. Raises Refused if it is missing."""
-        gone = self.note(note_id)
-        return replace(self, notes=tuple(note for note in self.notes if note is not gone))
+        deleted = self.note(note_id)
+        return replace(self, notes=tuple(note for note in self.notes if note is not deleted))
 
     def search(self, words: str) -> Sequence[Note]:
         """Return the notes that contain every word, newest first. Case, width and accent composition are ignored."""
@@ -62,15 +62,17 @@ class Notebook:
 
 def note_text(text: str) -> str:
     """Return the text as it is stored: stripped and without control characters. Raises Refused."""
-    kept = "".join(each for each in text if each in "\n\t" or unicodedata.category(each) not in ("Cc", "Cs")).strip()
-    if not kept:
+    cleaned = "".join(
+        character for character in text if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cs")
+    ).strip()
+    if not cleaned:
         raise Refused("The note is empty, so nothing was saved. Give it a text.")
-    if len(kept) > LONGEST_NOTE:
+    if len(cleaned) > LONGEST_NOTE:
         raise Refused(
-            f"The note has {len(kept)} characters and was not saved; {LONGEST_NOTE} is the most. "
+            f"The note has {len(cleaned)} characters and was not saved; {LONGEST_NOTE} is the most. "
             "Shorten it, or make several notes of it."
         )
-    return kept
+    return cleaned
 
 
 def _casefold(text: str) -> str:

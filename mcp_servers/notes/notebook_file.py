@@ -129,7 +129,7 @@ def _notebook(content: bytes) -> Notebook:
     value = json.loads(content)
     if value["version"] != VERSION:
         raise ValueError("it has another version")
-    notes = tuple(_note(each) for each in value["notes"])
+    notes = tuple(_note(item) for item in value["notes"])
     ids = [note.id for note in notes]
     next_id = _whole_number(value["next_id"])
     if ids != sorted(set(ids)) or (ids and (ids[0] < 1 or ids[-1] >= next_id)):

@@ -61,11 +61,11 @@ async def find_area(source: Source, text: str) -> Areas:
         table = await source.question().read((AREA_PATH,), AreaTable.read)
     except ServiceProblem as problem:
         raise _no_data(problem) from problem
-    found = table.value.find(text, MOST_AREAS) or bundled_areas().find(text, MOST_AREAS)
-    if not found:
+    places = table.value.find(text, MOST_AREAS) or bundled_areas().find(text, MOST_AREAS)
+    if not places:
         raise _unknown(text, table.sample_reason)
     reason = table.sample_reason or None
-    return Areas(areas=[_area(place) for place in found], sample=reason is not None, sample_reason=reason)
+    return Areas(areas=[_area(place) for place in places], sample=reason is not None, sample_reason=reason)
 
 
 async def forecast(source: Source, area: str, days: int) -> Forecast:
@@ -77,15 +77,15 @@ async def forecast(source: Source, area: str, days: int) -> Forecast:
         reading = await question.read((path,), lambda value: read_forecast(value, place))
     except ServiceProblem as problem:
         raise _no_data(problem) from problem
-    found, reason = reading.value, reading.sample_reason or None
+    published, reason = reading.value, reading.sample_reason or None
     return Forecast(
         area=place.label,
         code=place.code,
-        part=found.area,
-        station=found.station or None,
-        office=found.office,
-        issued_at=found.issued_at,
-        days=[_day(day) for day in _from_today(found.days)[:days]],
+        part=published.area,
+        station=published.station or None,
+        office=published.office,
+        issued_at=published.issued_at,
+        days=[_day(day) for day in _from_today(published.days)[:days]],
         sample=reason is not None,
         sample_reason=reason,
     )
@@ -101,14 +101,14 @@ async def overview(source: Source, area: str) -> Overview:
         reading = await question.read([OVERVIEW_PATH.format(code=code) for code in codes], read_overview)
     except ServiceProblem as problem:
         raise _no_data(problem) from problem
-    found, reason = reading.value, reading.sample_reason or None
+    published, reason = reading.value, reading.sample_reason or None
     return Overview(
         area=place.label,
         code=place.code,
-        office=found.office,
-        issued_at=found.issued_at,
-        headline=found.headline or None,
-        text=found.text,
+        office=published.office,
+        issued_at=published.issued_at,
+        headline=published.headline or None,
+        text=published.text,
         sample=reason is not None,
         sample_reason=reason,
     )

@@ -171,7 +171,7 @@ def file_code(office: str) -> str:
 
 def read_forecast(value: object, place: Place) -> PlaceForecast:
     """Parse the forecast of a place. Raises Unreadable."""
-    publications = [_Publication(each) for each in sequence(value)[:2]]
+    publications = [_Publication(publication) for publication in sequence(value)[:2]]
     if not publications:
         raise Unreadable("the weather service sent a forecast file without a forecast")
     soon = publications[0]
@@ -185,7 +185,7 @@ def read_forecast(value: object, place: Place) -> PlaceForecast:
     if not days:
         raise Unreadable("the weather service sent a forecast file without a single day in it")
     return PlaceForecast(
-        _name(area), soon.office, soon.issued_at, _name(station), tuple(days[each] for each in sorted(days))
+        _name(area), soon.office, soon.issued_at, _name(station), tuple(days[day] for day in sorted(days))
     )
 
 
@@ -199,14 +199,14 @@ class _Publication:
             raise Unreadable("the weather service sent a forecast file without a date of issue")
         self.issued_at = moment
         self.office = line(data.get("publishingOffice"))
-        self._series = [mapping(each) for each in sequence(data.get("timeSeries"))[:5]]
+        self._series = [mapping(series) for series in sequence(data.get("timeSeries"))[:5]]
 
     def series(self, key: str) -> tuple[Sequence[datetime | None], Sequence[Mapping[str, Any]]]:
         """Return the times and the areas of the series that has `key`."""
-        for each in self._series:
-            areas = [mapping(area) for area in sequence(each.get("areas"))[:100]]
+        for entry in self._series:
+            areas = [mapping(area) for area in sequence(entry.get("areas"))[:100]]
             if areas and key in areas[0]:
-                return [_moment(time) for time in sequence(each.get("timeDefines"))[:50]], areas
+                return [_moment(time) for time in sequence(entry.get("timeDefines"))[:50]], areas
         return (), ()
 
     def area(self, key: str, code: str) -> tuple[int, Mapping[str, Any]]:
@@ -214,8 +214,8 @@ class _Publication:
         _, areas = self.series(key)
         if not areas:
             raise Unreadable("the weather service sent a forecast file without weather in it")
-        found = next((n for n, area in enumerate(areas) if code and _code(area) == code), 0)
-        return found, areas[found]
+        index = next((number for number, area in enumerate(areas) if code and _code(area) == code), 0)
+        return index, areas[index]
 
     def station(self, hints: Sequence[str], area_index: int) -> tuple[int | None, Mapping[str, Any]]:
         """Return the station of a place: by name, or by position if the place is the main part or each part has one

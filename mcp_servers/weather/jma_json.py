@@ -32,13 +32,16 @@ def line(value: object, limit: int = 100) -> str:
 
 def paragraphs(value: object, limit: int) -> str:
     """Return clean text of several lines, without empty ones, at most `limit` characters."""
-    lines = (" ".join(each.split()) for each in _printable(value).splitlines())
-    return _truncate("\n".join(each for each in lines if each), limit)
+    lines = (" ".join(part.split()) for part in _printable(value).splitlines())
+    return _truncate("\n".join(part for part in lines if part), limit)
 
 
 def _printable(value: object) -> str:
     text = value if isinstance(value, str) else ""
-    return "".join(" " if unicodedata.category(each) in ("Cc", "Cf", "Cs") and each != "\n" else each for each in text)
+    return "".join(
+        " " if unicodedata.category(character) in ("Cc", "Cf", "Cs") and character != "\n" else character
+        for character in text
+    )
 
 
 def _truncate(text: str, limit: int) -> str:

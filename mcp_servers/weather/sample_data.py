@@ -72,8 +72,12 @@ def _for_office(value: object, code: str) -> object:
     if isinstance(value, dict):
         first, _, rest = str(value["text"]).partition("\n")
         # The sentences name places of another district; keep the first one, which says "sample".
-        kept = [each for each in rest.split("\n") if each.startswith("　") and mapping(value)["targetArea"] not in each]
-        text = "\n\n".join((first, *(each for each in kept if "地方は" not in each)))
+        sentences = [
+            sentence
+            for sentence in rest.split("\n")
+            if sentence.startswith("　") and mapping(value)["targetArea"] not in sentence
+        ]
+        text = "\n\n".join((first, *(sentence for sentence in sentences if "地方は" not in sentence)))
         return {**value, "publishingOffice": publisher, "targetArea": name, "text": text}
     return [
         {

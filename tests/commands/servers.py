@@ -44,7 +44,7 @@ from bot.engine.policy.rules import Policies, RuleBook, Rules, ServerPolicy
 from bot.errors import NotFound, ServerTrouble
 from bot.mcp.config.catalog import Catalog
 from bot.mcp.hosts import read_hosts
-from bot.mcp.server_requests import request_tools
+from bot.mcp.resource_tools import request_tools
 from tests.commands.memory_stores import (
     NOW,
     MemoryArchive,

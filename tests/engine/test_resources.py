@@ -20,7 +20,7 @@ from bot.engine.builtin_tools.resources import LIST_RESOURCES, READ_RESOURCE
 from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.rules import Policies, RuleBook
 from bot.engine.turn_runner import NO_PROMPT
-from bot.mcp.server_requests import request_tools
+from bot.mcp.resource_tools import request_tools
 from bot.ports import CallContext
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import answers_ok, ask_for, call, message, returned, running, say, tool, words

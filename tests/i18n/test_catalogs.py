@@ -33,7 +33,7 @@ NOT_FOR_PEOPLE = {
     "bot/ports/__init__.py": "names of ports",
     "bot/mcp/results.py": "results for models",
     "bot/mcp/sdk.py": "texts of the library for MCP",
-    "bot/mcp/server_requests.py": "tools and results for models",
+    "bot/mcp/resource_tools.py": "tools and results for models",
     "bot/mcp/transports/json_rpc.py": "messages of the protocol",
     "bot/mcp/transports/messages.py": "messages of the protocol",
     "bot/mcp/transports/stdio.py": "messages of the protocol",

@@ -96,7 +96,7 @@ async def test_of_calls_of_several_people_or_turns_it_is_none_and_then_there_is_
     pipe.calls.end(first)
     await asyncio.wait({third}, timeout=0.05)
     assert not third.done()
-    assert pipe.calls.busy == "Server s is busy: a call to it is under way."
+    assert pipe.calls.busy_reason == "Server s is busy: a call to it is under way."
     pipe.calls.end(second)
     with (await third).accept_elicitations(SENT, long()):
         assert await pipe.ask() == "accept"
@@ -168,7 +168,7 @@ async def test_no_time_passes_while_a_person_is_asked() -> None:
                 await asyncio.sleep(0.15)
             left.restart_silence()
             await asyncio.sleep(0.15)
-    assert left.still > 0.299
+    assert left.paused_seconds > 0.299
     assert left.waited == pytest.approx(0.1, abs=0.001)
 
 

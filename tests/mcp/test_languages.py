@@ -10,7 +10,7 @@ from mcp import MCPError
 from mcp.types import CONNECTION_CLOSED
 
 from bot.domain.health import CheckStatus
-from bot.domain.servers import Protocol, ServerConfig
+from bot.domain.servers import DesiredServer, Protocol, ServerConfig, ServerEnablement
 from bot.errors import ServerTrouble
 from bot.i18n import english, use_language
 from bot.mcp.errors import InvalidDefinition, Problem, RequestContext, split_fix
@@ -96,6 +96,16 @@ async def test_the_doctor_speaks_the_language_of_who_asks(pseudo_language: str) 
             "attempts",
             "failed",
         }
+
+
+@pytest.mark.parametrize("enablement", [ServerEnablement.DISABLED, ServerEnablement.DISCONNECTED])
+async def test_the_checks_of_a_server_that_is_off_are_named_in_the_language_of_who_asks(
+    pseudo_language: str, enablement: ServerEnablement
+) -> None:
+    async with started(DesiredServer(PROGRAM, enablement)) as box:
+        with use_language(pseudo_language):
+            names = [str(check.name) for check in await all_of(box.diagnose("file:1"))]
+    assert not {word for name in names for word in untranslated(name)} - {"MCP"}
 
 
 def test_the_reason_of_a_failed_call_is_english_for_the_model_and_translated_for_people() -> None:

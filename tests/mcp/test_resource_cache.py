@@ -10,7 +10,7 @@ from bot.domain.servers import EVERYWHERE
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, result
 from tests.fakes.programs import listening
-from tests.mcp.test_server_requests import read, scripted
+from tests.mcp.test_resource_tools import read, scripted
 from tests.mcp.toolboxes import ANA, remote, started, text
 
 LIBRARY = Path(__file__).parents[1] / "fakes" / "mcp" / "library.py"

@@ -31,7 +31,7 @@ from bot.domain.servers import (
     SyncStatus,
     kind_of,
 )
-from bot.domain.tools import ToolOutcome
+from bot.domain.tools import CallNotSent, ToolOutcome
 from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.server.retry import BreakerSettings
 from bot.mcp.toolbox import McpToolbox
@@ -291,9 +291,9 @@ async def test_a_session_that_shows_another_definition_gets_no_call_of_the_tool_
         await turned.remember("tea")
         await turned.call("turn_coat")
         async with asyncio.timeout(LIMIT):
-            while "review" not in (reason := repr(await turned.call("remember", text="secret"))):
+            while not isinstance(outcome := await turned.call("remember", text="secret"), CallNotSent):
                 await asyncio.sleep(0.05)
-        assert "CallNotSent" in reason
+        assert "review" in outcome.reason
         assert await loyal.remember("coffee") == "kept"
         assert named(box, "remember") == approved, "the server's own session still shows the approved one"
 

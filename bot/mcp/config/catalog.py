@@ -56,9 +56,9 @@ class Catalog:
 
     async def find(self, name: str) -> CatalogServer | None:
         """Return the server of this name; one with a slash may be of the registry. Raises ServerTrouble."""
-        found = next((server for server in bundled_servers() if server.name == name.lower()), None)
-        if found is not None or self._search_registry is None or "/" not in name:
-            return found
+        bundled = next((server for server in bundled_servers() if server.name == name.lower()), None)
+        if bundled is not None or self._search_registry is None or "/" not in name:
+            return bundled
         return next((server for server in await self._search_registry(name) if server.name == name), None)
 
     async def search(self, words: str) -> CatalogResult:

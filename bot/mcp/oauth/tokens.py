@@ -53,13 +53,13 @@ class SignInCache:
         self._dependencies = dependencies
         self._sign_in: SignIn | None = None
         self._stored: SignIn | None = None
+        # Set before the write, so that a concurrent read does not replace it with the older row.
         self._unsaved: SignIn | None = None
         self._version = _UNREAD
         self._announced = _UNREAD
         # Doubts since the start, and how many of them the last complete read has settled.
         self._doubts, self._settled = 1, 0
         self._failed_reads = 0
-        # Set before the write, so that a concurrent read does not replace it with the older row.
         self._lock = asyncio.Lock()
 
     @property
@@ -330,7 +330,8 @@ class TokenProvider:
     """Token of one server.
 
     `challenge` is the server's last one, `problem` the reason for a missing token. `rejected_bot`: the server has
-    rejected the bot since the last connection. `out`: the server rejected the token although a sign-in exists.
+    rejected the bot since the last connection. `is_signed_out`: the server rejected the token although a sign-in
+    exists.
     """
 
     def __init__(self, config: ServerConfig, endpoint: HttpTransport, dependencies: OAuthDependencies) -> None:
@@ -341,7 +342,7 @@ class TokenProvider:
         self.challenge: Challenge | None = None
         self.problem = ""
         self.rejected_bot = False
-        self.out = False
+        self.is_signed_out = False
         self._config = config
         self._dependencies = dependencies
 
@@ -404,11 +405,11 @@ class TokenProvider:
 
     def reset_rejection(self) -> None:
         """Reset the rejection at the start of a connection."""
-        self.rejected_bot = self.out = False
+        self.rejected_bot = self.is_signed_out = False
 
     def record_acceptance(self) -> None:
         """Record that the server accepts the bot."""
-        self.rejected_bot = self.out = False
+        self.rejected_bot = self.is_signed_out = False
         self.problem = ""
 
     def record_rejection(self, challenge: Challenge) -> str:
@@ -418,7 +419,7 @@ class TokenProvider:
         self.challenge = challenge
         had = self.known is not None and bool(self.known.access_token or self.known.signed_in_by)
         self.rejected_bot = True
-        self.out = self.defined or had
+        self.is_signed_out = self.defined or had
         if self._is_client_credentials:
             self.problem = self._not_enough
         elif had:

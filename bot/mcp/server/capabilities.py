@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mcp import Client, MCPError, types
 from mcp.types import METHOD_NOT_FOUND
@@ -165,13 +165,16 @@ class CapabilityFetcher:
             listed = await client.list_resources(cursor=cursor, cache_mode="bypass")
             return listed.resources, listed.next_cursor
 
-        clean = self.clean
         return tuple(
             Resource(
-                item.uri, clean(item.name), clean(item.title), clean(item.description), clean(item.mime_type), item.size
+                item.uri,
+                _clean(item.name),
+                _clean(item.title),
+                _clean(item.description),
+                _clean(item.mime_type),
+                item.size,
             )
-            for item in (await _all_pages(page, MOST_RESOURCES))[0]
-            if not self._holds_secret(item)
+            for item in await self._items(page, MOST_RESOURCES)
         )
 
     async def _templates(self, client: Client) -> tuple[ResourceTemplate, ...]:
@@ -179,13 +182,15 @@ class CapabilityFetcher:
             listed = await client.list_resource_templates(cursor=cursor, cache_mode="bypass")
             return listed.resource_templates, listed.next_cursor
 
-        clean = self.clean
         return tuple(
             ResourceTemplate(
-                item.uri_template, clean(item.name), clean(item.title), clean(item.description), clean(item.mime_type)
+                item.uri_template,
+                _clean(item.name),
+                _clean(item.title),
+                _clean(item.description),
+                _clean(item.mime_type),
             )
-            for item in (await _all_pages(page))[0]
-            if not self._holds_secret(item)
+            for item in await self._items(page)
         )
 
     async def _prompts(self, client: Client) -> tuple[Prompt, ...]:
@@ -193,19 +198,23 @@ class CapabilityFetcher:
             listed = await client.list_prompts(cursor=cursor, cache_mode="bypass")
             return listed.prompts, listed.next_cursor
 
-        clean = self.clean
         return tuple(
             Prompt(
                 item.name,
-                clean(item.title),
-                clean(item.description),
+                _clean(item.title),
+                _clean(item.description),
                 tuple(
-                    PromptArgument(arg.name, clean(arg.description), bool(arg.required)) for arg in item.arguments or ()
+                    PromptArgument(arg.name, _clean(arg.description), bool(arg.required))
+                    for arg in item.arguments or ()
                 ),
             )
-            for item in (await _all_pages(page))[0]
-            if not self._holds_secret(item)
+            for item in await self._items(page)
         )
+
+    async def _items(self, page: Callable[[str | None], Awaitable[_Page[_Item]]], most: int = _MOST) -> list[_Item]:
+        """Return the items of all pages without those that contain a secret."""
+        items, _is_whole = await _all_pages(page, most)
+        return [item for item in items if not self._holds_secret(item)]
 
     def _holds_secret(self, item: BaseModel) -> bool:
         """Return True if any text of the item contains a strong secret of the server."""
@@ -218,10 +227,10 @@ class CapabilityFetcher:
             name="",
             server="",
             original_name=tool.name,
-            title=self.clean(tool.title or hints.title),
-            description=self.clean(tool.description),
-            input_schema=self._schema(tool.input_schema),
-            output_schema=None if tool.output_schema is None else self._schema(tool.output_schema),
+            title=_clean(tool.title or hints.title),
+            description=_clean(tool.description),
+            input_schema=clean_schema(tool.input_schema, visible),
+            output_schema=None if tool.output_schema is None else clean_schema(tool.output_schema, visible),
             annotations=Annotations(
                 read_only=hints.read_only_hint,
                 destructive=hints.destructive_hint,
@@ -232,13 +241,9 @@ class CapabilityFetcher:
         )
         return apply_definition(offered, self.config)
 
-    def _schema(self, schema: dict[str, Any]) -> Any:
-        """Return a schema without invisible characters in its texts."""
-        return clean_schema(schema, self.clean)
 
-    def clean(self, text: str | None) -> str:
-        """Return a text of the server without invisible characters."""
-        return visible(text or "")
+def _clean(text: str | None) -> str:
+    return visible(text or "")
 
 
 class ListingSchedule:

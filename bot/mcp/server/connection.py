@@ -43,6 +43,7 @@ from bot.mcp.active_calls import (
 )
 from bot.mcp.errors import Problem, cause_and_fix, error_message, record_request, with_lead
 from bot.mcp.redaction import Redaction
+from bot.mcp.resource_tools import list_resources
 from bot.mcp.review import ToolPinning
 from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.output import ServerLog, StrayLineCounter
@@ -59,11 +60,10 @@ from bot.mcp.server.status import (
     is_session_over,
     was_lost,
 )
-from bot.mcp.server_requests import list_resources
 from bot.ports import CallContext
 
 if TYPE_CHECKING:
-    from bot.mcp.failures import Ended
+    from bot.mcp.failures import SessionEnd
     from bot.mcp.server.session import ProtocolNegotiation, Session
 
 log = logging.getLogger(__name__)
@@ -276,7 +276,7 @@ class Connection:
             seconds = deadline.cut(self.config.read_timeout(tool.original_name))
             active_call = await self._calls.begin(context, seconds)
         except TimeoutError:
-            return CallNotSent(self._calls.busy)
+            return CallNotSent(self._calls.busy_reason)
         try:
             return await self._send(tool, call, active_call, deadline)
         finally:
@@ -305,7 +305,7 @@ class Connection:
                 return unknown or CallNotSent(objection)
             began = asyncio.get_running_loop().time()
             outcome = await session.send(tool, call, active_call, limits)
-            if self._token_provider is not None and self._token_provider.out:
+            if self._token_provider is not None and self._token_provider.is_signed_out:
                 session.report(Event.CONNECTION_LOST)
             match outcome:
                 case RequestNotSent(reason, connection_lost):
@@ -459,7 +459,7 @@ class Connection:
                 await self._wait_for_retry(pause)
                 is_retry = pause is not None
 
-    def _record_failure(self, ending: Ended, lifetime: float) -> float | None:
+    def _record_failure(self, ending: SessionEnd, lifetime: float) -> float | None:
         """Record the end of a session after `lifetime` seconds. Return the pause before the next attempt in seconds;
         None if the next use starts it.
         """
@@ -499,7 +499,7 @@ class Connection:
         if session is self._session:
             self.tracker.report(event)
 
-    async def _connect_and_serve(self, *, is_retry: bool) -> Ended | None:
+    async def _connect_and_serve(self, *, is_retry: bool) -> SessionEnd | None:
         """Run one session, in several attempts to connect if the server has `connect_retries` and there is time left to
         connect. Return the reason of its end, None if it was idle.
         """
@@ -516,13 +516,13 @@ class Connection:
             pause *= 2
         return ending
 
-    def _may_try_again(self, ending: Ended | None, before: float) -> bool:
+    def _may_try_again(self, ending: SessionEnd | None, before: float) -> bool:
         """Return True if an attempt to connect has failed in a way that another one at once may not."""
         if ending is None or ending.worked or ending.retry_after or ending.status is ServerStatus.AUTH_REQUIRED:
             return False
         return asyncio.get_running_loop().time() < before and not self._closing.is_set()
 
-    async def _run_session(self, connect_seconds: float, *, is_retry: bool) -> Ended | None:
+    async def _run_session(self, connect_seconds: float, *, is_retry: bool) -> SessionEnd | None:
         """Run one session that has to connect within these seconds. Return the reason of its end, None if it was
         idle.
         """

@@ -26,7 +26,7 @@ _MOST = 32
 _MOST_FAILURES = 3
 """Failures after which a session subscribes to nothing more."""
 _LARGEST = 1_000_000
-"""Bytes of one kept result."""
+"""Maximum number of bytes of a result."""
 _SETTLE_SECONDS = 0.3
 """Pause in which the addresses of a burst of reads are collected, because a newer server gets all of them at once."""
 
@@ -37,16 +37,16 @@ class ResourceCache:
     def __init__(self) -> None:
         self._wanted: OrderedDict[str, None] = OrderedDict()
         self._subscribed: set[str] = set()
-        self._kept: dict[str, ToolResult] = {}
+        self._contents: dict[str, ToolResult] = {}
         self._changes = 0
         self._wakeup = asyncio.Event()
         self._listening: anyio.CancelScope | None = None
 
     def get(self, uri: str) -> ToolResult | None:
         """Return the contents if they are current, else None."""
-        return self._kept.get(uri)
+        return self._contents.get(uri)
 
-    def reading(self, uri: str) -> Callable[[ToolResult], None]:
+    def start_read(self, uri: str) -> Callable[[ToolResult], None]:
         """Record that a read begins, and subscribe. Return the function to keep its result, which does nothing if the
         resource may have changed since.
         """
@@ -55,7 +55,7 @@ class ResourceCache:
             self._wanted[uri] = None
             while len(self._wanted) > _MOST:
                 dropped, _ = self._wanted.popitem(last=False)
-                self._kept.pop(dropped, None)
+                self._contents.pop(dropped, None)
             self._wakeup.set()
             if self._listening is not None:
                 self._listening.cancel()
@@ -64,15 +64,14 @@ class ResourceCache:
         def keep(result: ToolResult) -> None:
             current = was_subscribed and uri in self._subscribed and changes == self._changes
             if current and not result.is_error and _size(result) <= _LARGEST:
-                self._kept[uri] = result
+                self._contents[uri] = result
 
         return keep
 
-    def updated(self, uri: str) -> None:
+    def drop_changed(self, uri: str) -> None:
         """Drop changed entries. The address may be that of a part of the resource that was subscribed to."""
         self._changes += 1
-        for kept in [kept for kept in self._kept if uri.startswith(kept)]:
-            del self._kept[kept]
+        self._contents = {known: result for known, result in self._contents.items() if not uri.startswith(known)}
 
     async def run(self, client: Client) -> None:
         """Keep the subscriptions until cancelled."""
@@ -91,10 +90,10 @@ class ResourceCache:
                 log.debug("resources cannot be subscribed to: %s", type(error).__name__)
                 failures += 1
             finally:
-                self._forget_unwatched()
+                self._drop_unsubscribed()
 
     async def _subscribe(self, client: Client) -> None:
-        """Subscribe one by one, as before 2026. Changes come as notifications of the session (`updated`)."""
+        """Subscribe one by one, as before 2026. Changes come as notifications of the session (`drop_changed`)."""
         for uri in [uri for uri in self._subscribed if uri not in self._wanted]:
             self._subscribed.discard(uri)
             unsubscription = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
@@ -115,14 +114,14 @@ class ResourceCache:
                     self._subscribed = set(changes.honored.resource_subscriptions or ())
                     async for event in changes:
                         if isinstance(event, ResourceUpdated):
-                            self.updated(event.uri)
+                            self.drop_changed(event.uri)
         finally:
             self._listening = None
             self._subscribed.clear()
 
-    def _forget_unwatched(self) -> None:
+    def _drop_unsubscribed(self) -> None:
         self._changes += 1
-        self._kept = {uri: result for uri, result in self._kept.items() if uri in self._subscribed}
+        self._contents = {uri: result for uri, result in self._contents.items() if uri in self._subscribed}
 
 
 def _size(result: ToolResult) -> int:

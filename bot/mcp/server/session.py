@@ -61,15 +61,15 @@ from bot.mcp.config.checks import (
     endpoint_fingerprint,
 )
 from bot.mcp.errors import InvalidDefinition, RequestContext, error_message, record_request
-from bot.mcp.failures import DescribeFailure, failed_listing, failed_prompt, failed_resource, root_cause
+from bot.mcp.failures import failed_listing, failed_request, root_cause
 from bot.mcp.redaction import Redaction
+from bot.mcp.resource_tools import uri_of
 from bot.mcp.server.capabilities import CapabilityFetcher, ListingSchedule
 from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.output import LEVEL, StderrTail, StrayLine
 from bot.mcp.server.resource_cache import ResourceCache
 from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.server.status import Event, ServerStatusTracker, State, is_serving
-from bot.mcp.server_requests import uri_of
 from bot.mcp.transports.open import open_transport
 
 log = logging.getLogger(__name__)
@@ -372,7 +372,7 @@ class Session:
         if uri:
             if (known := self.resources.get(uri)) is not None:
                 return CallReturned(replace(known, call_id=call.id))
-            keep = self.resources.reading(uri)
+            keep = self.resources.start_read(uri)
         outcome = await self._send(tool, call, active_call, limits)
         if isinstance(outcome, RetryLater) and outcome.seconds < min(_LONGEST_WAIT, limits.whole):
             await asyncio.sleep(outcome.seconds)
@@ -395,11 +395,13 @@ class Session:
 
     async def read_resource(self, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises ServerTrouble."""
-        return await self._request(failed_resource, results.format_resource(self.client, uri, self._redact))
+        return await self._request(ToolKind.READ_RESOURCE, results.format_resource(self.client, uri, self._redact))
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Get a prompt. Raises ServerTrouble."""
-        return await self._request(failed_prompt, results.format_prompt(self.client, name, arguments, self._redact))
+        return await self._request(
+            ToolKind.GET_PROMPT, results.format_prompt(self.client, name, arguments, self._redact)
+        )
 
     async def complete(self, of: CompletionTarget, given: Mapping[str, str]) -> Sequence[str]:
         """Return the server's suggestions for a value; none if the request fails. Raises TimeoutError."""
@@ -410,7 +412,7 @@ class Session:
                 log.debug("MCP server %s: no suggestions for %s: %s", self._config.name, of.argument, error)
                 return ()
 
-    async def _request(self, describe: DescribeFailure, request: Awaitable[_Answer]) -> _Answer:
+    async def _request(self, kind: ToolKind, request: Awaitable[_Answer]) -> _Answer:
         try:
             with self._calls.other_request():
                 async with asyncio.timeout(self._config.tool_timeout):
@@ -418,13 +420,17 @@ class Session:
         except (*BROKEN, TimeoutError) as error:
             if self._sign_in_problem:
                 raise error_message(self._redact.clean(self._sign_in_problem)) from error
-            cause, fix = describe(self._config, error, self._redact)
+            cause, fix = failed_request(kind, self._config, error, self._redact)
             raise ServerTrouble(self._redact.clean(cause), fix) from error
 
     @property
     def _sign_in_problem(self) -> str:
         """Reason of a rejected sign-in, else empty."""
-        return self._token_provider.problem if self._token_provider is not None and self._token_provider.out else ""
+        return (
+            self._token_provider.problem
+            if self._token_provider is not None and self._token_provider.is_signed_out
+            else ""
+        )
 
     async def confirm(self, since: float) -> bool:
         """Make sure that the tools were fetched at `since` (clock seconds) or later, or are within the server's
@@ -486,7 +492,7 @@ class Session:
             if isinstance(message, _CHANGES):
                 self.listings.mark_changed()
             elif isinstance(message, types.ResourceUpdatedNotification):
-                self.resources.updated(message.params.uri)
+                self.resources.drop_changed(message.params.uri)
             elif isinstance(message, StrayLine):
                 self._tracker.stray_lines.add(message, self._redact.clean)
 

@@ -37,8 +37,8 @@ _FIX = gettext_lazy("check its url, and that its transport is the right one")
 async def sse_client(
     client: httpx2.AsyncClient, url: str, on_request_failed: Callable[[], None]
 ) -> AsyncIterator[TransportStreams]:
-    """Exchange messages with the server at `url`. `on_doubt` is called when a request fails, which ends only that
-    request. Raises InvalidDefinition if there is no such server, and HTTPStatusError.
+    """Exchange messages with the server at `url`. `on_request_failed` is called when a request fails, which ends only
+    that request. Raises InvalidDefinition if there is no such server, and HTTPStatusError.
     """
     incoming_writer, incoming = anyio.create_memory_object_stream[Incoming](0)
     async with incoming_writer, incoming, sse_within_origin(client, url, max_event_size=LARGEST_ANSWER) as events:

@@ -87,7 +87,7 @@ def _request_tool(config: ServerConfig, kind: ToolKind) -> Tool:
     title, description, schema = _DEFINITIONS[kind]
     flow = config.flows.flow_of(kind)
     if flow.sends is None and not config.trusted:
-        # The server learns the URI or the arguments, and nobody vouches for it.
+        # An untrusted server learns the URI or the arguments.
         flow = replace(flow, sends=Sends.WORLD)
     return Tool(
         offered_name(config.name, kind),

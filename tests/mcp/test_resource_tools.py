@@ -13,7 +13,7 @@ from bot.domain.messages import FilePart, ImagePart, ToolCall
 from bot.domain.servers import EVERYWHERE, Resource, ServerCapabilities, ServerConfig, StdioTransport
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolKind, ToolOutcome
 from bot.mcp.redaction import Redaction
-from bot.mcp.server_requests import PAGE, list_resources, request_tools
+from bot.mcp.resource_tools import PAGE, list_resources, request_tools
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, error, result
