@@ -10,8 +10,7 @@ from dataclasses import replace
 from bot.errors import SettingsError
 from bot.llm.models import ModelChoice
 from bot.llm.providers import PROVIDERS, Access, Provider
-from bot.setting_errors import format_value
-from bot.settings import Settings
+from bot.settings import Settings, format_value
 
 _BEHIND_A_BLANK = re.compile(r"[\s;|]+([A-Za-z-]+)(?::|$)")
 """Another model name after a blank, `;` or `|`: a missing comma."""
