@@ -20,7 +20,7 @@ from bot.app.setup.steps import (
     form_error,
     wrong_state,
 )
-from bot.app.setup.values import WORKSPACE, Progress, SetupOptions, SetupValues, env_file
+from bot.app.setup.values import Progress, SetupOptions, SetupValues, env_file, split_names
 from bot.errors import CountersignError, NotFound, SettingsError
 from bot.platforms.console.prompts import SetupTerminal
 from bot.platforms.discord.diagnostics import invite_link
@@ -382,18 +382,16 @@ class AdminsStep(PlatformAdminsStep[DiscordSetup]):
         ]
 
     async def apply(self) -> None:
-        """Save the users of --admin and --approver."""
-        if not (self._options.admin or self._options.approvers) or not self._setup.server:
-            return
-        if self._options.admin == WORKSPACE:
-            self._leave_to_platform()
-        named = [self._options.admin] if self._options.admin not in ("", WORKSPACE) else []
+        """Save the users of --admin and --approver, once there is a server to find them in."""
+        if self._setup.server:
+            await super().apply()
+
+    async def _find_principals(self, admins: Sequence[str], approvers: Sequence[str]) -> tuple[list[str], list[str]]:
         async with self._setup.rest() as rest:
-            admins = [f"discord:{(await _find_member(rest, self._setup.server, name)).id}" for name in named]
-            approvers = [
-                f"discord:{(await _find_member(rest, self._setup.server, name)).id}" for name in self._options.approvers
-            ]
-        self._save(admins, approvers)
+            return await self._principals(rest, admins), await self._principals(rest, approvers)
+
+    async def _principals(self, rest: Rest, names: Sequence[str]) -> list[str]:
+        return [f"discord:{(await _find_member(rest, self._setup.server, name)).id}" for name in names]
 
     async def ask(self, terminal: SetupTerminal) -> None:
         """Ask for an administrator, by default the owner of the application, and for further approvers."""
@@ -421,8 +419,7 @@ class AdminsStep(PlatformAdminsStep[DiscordSetup]):
             typed = await terminal.ask(
                 "Who else may approve calls? Names or ids, with commas", shown_default="nobody else"
             )
-            words = [word for word in (part.strip() for part in typed.split(",")) if word]
-            approvers = [f"discord:{(await _find_member(rest, self._setup.server, word)).id}" for word in words]
+            approvers = await self._principals(rest, split_names(typed))
         self._save([f"discord:{admin.id}"], approvers)
         terminal.report_done(f"{admin.name} ({admin.id}) administers. It is in {env_file()}.")
 

@@ -26,7 +26,7 @@ from bot.app.setup.steps import (
     StepStatus,
     done_state,
 )
-from bot.app.setup.values import WORKSPACE, Progress, SetupOptions, SetupValues, env_file
+from bot.app.setup.values import Progress, SetupOptions, SetupValues, env_file, split_names
 from bot.app.slack import serves_installations
 from bot.errors import CountersignError, NotFound, SettingsError
 from bot.platforms.console.prompts import SetupTerminal
@@ -64,18 +64,13 @@ class AdminsStep(PlatformAdminsStep[SlackSetup]):
             "--approver E-MAIL, NAME, ID or @GROUP.",
         ]
 
-    async def apply(self) -> None:
-        """Save the users of --admin and --approver."""
-        if not self._options.admin and not self._options.approvers:
-            return
-        if self._options.admin == WORKSPACE:
-            self._leave_to_platform()
-        named = self._options.admin if self._options.admin != WORKSPACE else ""
+    async def _find_principals(self, admins: Sequence[str], approvers: Sequence[str]) -> tuple[list[str], list[str]]:
         token = await self._setup.require_token()
         async with self._setup.api() as api:
-            admins = [self._principal(await _find_person(api, named), token)] if named else []
-            approvers = [await self._approver(api, name, token) for name in self._options.approvers]
-        self._save(admins, approvers)
+            return (
+                [self._principal(await _find_person(api, name), token) for name in admins],
+                [await self._approver(api, name, token) for name in approvers],
+            )
 
     async def ask(self, terminal: SetupTerminal) -> None:
         """Ask for an administrator and for further approvers."""
@@ -105,8 +100,7 @@ class AdminsStep(PlatformAdminsStep[SlackSetup]):
                 "Who else may approve calls? People or @groups, with commas", shown_default="nobody else"
             )
             try:
-                words = [word for word in (part.strip() for part in typed.split(",")) if word]
-                return [await self._approver(api, word, token) for word in words]
+                return [await self._approver(api, name, token) for name in split_names(typed)]
             except CountersignError as error:
                 terminal.report_error(str(error.detailed_cause), str(error.fix))
 

@@ -130,17 +130,6 @@ async def retry_until_done(terminal: SetupTerminal, action: Callable[[], Awaitab
             return
 
 
-@dataclass(frozen=True, slots=True)
-class PrintedStep:
-    """A step as it is printed."""
-
-    subject: str
-    name: str
-    title: str
-    state: StepState
-    guide: tuple[str, ...] = ()
-
-
 async def print_steps(
     out: TextIO, subject: str, steps: Sequence[Step], *, write: bool, as_json: bool
 ) -> Sequence[StepStatus]:
@@ -151,8 +140,8 @@ async def print_steps(
         if write and state.status is not StepStatus.WRONG:
             state = await _apply(step)
         guide = tuple(map(strip_control, await step.guide())) if state.status is not StepStatus.DONE else ()
-        printed = PrintedStep(subject, step.name, step.title, state, guide)
-        out.write(f"{_as_json(printed) if as_json else _as_text(printed, number, len(steps))}\n")
+        heading = f"[{number}/{len(steps)}] {step.title}"
+        out.write(f"{_as_json(subject, step, state, guide) if as_json else _as_text(heading, state, guide)}\n")
         out.flush()
         statuses.append(state.status)
     return statuses
@@ -173,32 +162,30 @@ async def _apply(step: Step) -> StepState:
         return error_state(error)
 
 
-def _as_json(step: PrintedStep) -> str:
-    return json.dumps(
-        {
-            "subject": step.subject,
-            "step": step.name,
-            "title": step.title,
-            "status": step.state.status.value,
-            "detail": single_line(step.state.detail, _LONGEST),
-            "fix": single_line(step.state.fix, _LONGEST),
-            "guide": [line for line in step.guide if line],
-        },
-        ensure_ascii=False,
-    )
+def _as_json(subject: str, step: Step, state: StepState, guide: Sequence[str]) -> str:
+    fields = {
+        "subject": subject,
+        "step": step.name,
+        "title": step.title,
+        "status": state.status.value,
+        "detail": single_line(state.detail, _LONGEST),
+        "fix": single_line(state.fix, _LONGEST),
+        "guide": [line for line in guide if line],
+    }
+    return json.dumps(fields, ensure_ascii=False)
 
 
-def _as_text(step: PrintedStep, number: int, count: int) -> str:
-    lines = [f"[{number}/{count}] {step.title}"]
-    detail, fix = single_line(step.state.detail, _LONGEST), single_line(step.state.fix, _LONGEST)
-    match step.state.status:
+def _as_text(heading: str, state: StepState, guide: Sequence[str]) -> str:
+    lines = [heading]
+    detail, fix = single_line(state.detail, _LONGEST), single_line(state.fix, _LONGEST)
+    match state.status:
         case StepStatus.DONE:
             lines.append(f"  ✓ {detail}")
         case StepStatus.WRONG:
             lines += [f"  ✗ {detail}", *([f"    Fix: {fix}"] if fix else [])]
         case StepStatus.OPEN:
             lines.append(f"  - {detail or 'To do.'}")
-    lines += [f"  {line}".rstrip() for line in step.guide]
+    lines += [f"  {line}".rstrip() for line in guide]
     return "\n".join([*lines, ""])
 
 
@@ -294,6 +281,20 @@ class PlatformAdminsStep(PlatformStep[Setup]):
         if self._progress.get("admins") == WORKSPACE:
             return done_state(self._default_text(settings.admins))
         return OPEN
+
+    async def apply(self) -> None:
+        """Save the users of --admin and --approver."""
+        admin, approvers = self._options.admin, self._options.approvers
+        if not (admin or approvers):
+            return
+        if admin == WORKSPACE:
+            self._leave_to_platform()
+        named = [] if admin in ("", WORKSPACE) else [admin]
+        self._save(*await self._find_principals(named, approvers))
+
+    @abstractmethod
+    async def _find_principals(self, admins: Sequence[str], approvers: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Return the principals of users that are named by id or otherwise. Raises CountersignError."""
 
     def _leave_to_platform(self) -> None:
         self._progress.save(admins=WORKSPACE)

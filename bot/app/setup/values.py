@@ -14,7 +14,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -58,11 +58,16 @@ class SetupOptions:
     server: str = ""
     channel: str = ""
     admin: str = ""
-    approvers: tuple[str, ...] = field(default=())
+    approvers: tuple[str, ...] = ()
     model: str = ""
     message: bool = True
     browser: bool = True
     wait: float = 180.0
+
+
+def split_names(text: str) -> list[str]:
+    """Return names with commas between."""
+    return [name for name in (part.strip() for part in text.split(",")) if name]
 
 
 def env_file() -> Path:
@@ -97,8 +102,7 @@ class SetupValues:
 
     def with_names(self, name: str, more: Sequence[str]) -> str:
         """Return a comma-separated setting with names added at its end."""
-        present = [word.strip() for word in self.get(name).split(",") if word.strip()]
-        return ",".join(dict.fromkeys([*present, *more]))
+        return ",".join(dict.fromkeys([*split_names(self.get(name)), *more]))
 
     def save(self, values: Mapping[str, str]) -> None:
         """Write values to `.env`. Raises SettingsError if the environment overrides one of them."""
