@@ -37,7 +37,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 async def workspace(request: pytest.FixtureRequest) -> AsyncIterator[Workspace]:
     async with open_workspace(request.param, listening=True) as opened:
         if request.param == "slack":
-            opened.fake.post.retries = (0.05, 0.1, 0.2)
+            opened.fake.post.within, opened.fake.post.retries = 0.5, (0.05, 0.1, 0.2)
         yield opened
 
 

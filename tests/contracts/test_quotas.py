@@ -113,7 +113,7 @@ async def test_many_connections_at_once_get_no_more_than_one_would(postgres: Ser
 async def test_on_the_servers_own_clock_many_connections_keep_the_quota(postgres: Server) -> None:
     address = await asyncio.to_thread(postgres.fresh)
     processes = [PostgresDatabase(PostgresServer(address)) for _ in range(4)]
-    quota, loop = Quota(at_once=10, interval=0.1), asyncio.get_running_loop()
+    quota, loop = Quota(at_once=10, interval=0.05), asyncio.get_running_loop()
     began, ended = list[float](), list[float]()
 
     async def go_on(quotas: Quotas) -> None:
@@ -123,14 +123,14 @@ async def test_on_the_servers_own_clock_many_connections_keep_the_quota(postgres
                 began.append(before)
                 ended.append(loop.time())
 
-    until = loop.time() + 2
+    until = loop.time() + 1
     try:
         async with asyncio.TaskGroup() as group:
             for process in processes * 4:
                 group.create_task(go_on(SqlQuotas(process)))
         # Whatever was granted between two moments was asked for and answered between them.
         for start in began:
-            inside = sum(before >= start and after <= start + 1 for before, after in zip(began, ended, strict=True))
+            inside = sum(before >= start and after <= start + 0.5 for before, after in zip(began, ended, strict=True))
             assert inside <= 10 + 10
         assert len(began) > 10
     finally:
