@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.postgres import Server
 from tests.stories.installation import PROJECT, Installation
 from tests.stories.test_approvals import card
@@ -24,6 +26,7 @@ def stop_what_was_open(database: Path) -> None:
     subprocess.run([sys.executable, "-", str(database)], input=unindented, text=True, check=True, timeout=30)
 
 
+@pytest.mark.timeout(300)  # eight programs, one after the other
 async def test_a_copy_made_beside_a_bot_that_answers_is_whole_and_another_bot_goes_on_with_it(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
