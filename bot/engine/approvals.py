@@ -472,7 +472,7 @@ class ApproverNotices:
         rules: Callable[[Turn], Rules],
         locales: LocaleResolver,
         *,
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        pause: Callable[[float], Awaitable[None]],
     ) -> None:
         self._log = turn_log
         self._surfaces = surfaces

@@ -76,9 +76,7 @@ def route_approval(
     return replace(terms, deliver=frozenset(channels | people)), note
 
 
-def named_people(
-    approvers: Iterable[frozenset[str]], asker: Author, excluded: frozenset[str] = frozenset()
-) -> list[str]:
+def named_people(approvers: Iterable[frozenset[str]], asker: Author, excluded: frozenset[str]) -> list[str]:
     """Return the users of the author's platform among the approvers, as principals, sorted."""
     return sorted(entry for entry in _of_platform(approvers, asker) - excluded if is_person(entry))
 

@@ -49,7 +49,7 @@ class Scheduler:
         turn_log: TurnRetention,
         jobs: Sequence[Job],
         *,
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        pause: Callable[[float], Awaitable[None]],
     ) -> None:
         self._log = turn_log
         self._jobs = jobs
@@ -119,7 +119,7 @@ class ContentDeletion:
     loses nothing of it: the next process looks for the rows again.
     """
 
-    def __init__(self, turn_log: TurnRetention, *, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    def __init__(self, turn_log: TurnRetention, *, pause: Callable[[float], Awaitable[None]]) -> None:
         self._log = turn_log
         self._pause = pause
         self._delivered = asyncio.Event()

@@ -388,12 +388,11 @@ class TurnRunner:
         await self._record_reply(completion, offered, last_round=last_round)
 
     async def _record_reply(self, completion: Completion, offered: ToolSet, *, last_round: bool) -> None:
-        n = self._record.next_n
         runs_tools = completion.stop is StopReason.TOOLS and not last_round
         message = completion.message if runs_tools else _without_calls(completion.message)
         sources = self._prompts.sources
         reply = ModelStep(
-            n,
+            self._record.next_n,
             message,
             completion.stop,
             completion.usage,
@@ -403,26 +402,29 @@ class TurnRunner:
             sources,
         )
         if message.tool_calls:
-            enabled = self._enable(offered)
-            author = self._record.turn.author
-            authorizer = await self._authorizer(self._taint(sources, offered))
-
-            def authorize(i: int, call: ToolCall) -> ToolStep:
-                if self._checked_call is not None and enabled.find(call.name) is None and offered.find(call.name):
-                    return reject_while_checking(i, call)
-                return authorizer.authorize(i, call, offered, author)
-
-            calls = [
-                self._toolbox.create_step(i, call, enabled, partial(authorize, i))
-                for i, call in enumerate(message.tool_calls, start=n + 1)
-            ]
-            resolved = await self._resolve_approvers(calls, authorizer.rules)
-            record = await self._log.append(self._claim, reply, resolved)
+            calls = await self._authorize(message.tool_calls, offered, sources)
+            record = await self._log.append(self._claim, reply, calls)
             self._streaming, self._activity = "", ""
             self._update(record)
         else:
             await self._finish(TurnStatus.DONE, reply)
         self._meter.drop_attempt()
+
+    async def _authorize(self, requested: Sequence[ToolCall], offered: ToolSet, sources: Sources) -> Sequence[ToolStep]:
+        """Return the steps of a reply's calls: ready, awaiting an approval, or ended with a reason."""
+        enabled, author = self._enable(offered), self._record.turn.author
+        authorizer = await self._authorizer(self._taint(sources, offered))
+
+        def authorize(n: int, call: ToolCall) -> ToolStep:
+            if self._checked_call is not None and enabled.find(call.name) is None and offered.find(call.name):
+                return reject_while_checking(n, call)
+            return authorizer.authorize(n, call, offered, author)
+
+        steps = [
+            self._toolbox.create_step(n, call, enabled, partial(authorize, n))
+            for n, call in enumerate(requested, start=self._record.next_n + 1)
+        ]
+        return await self._resolve_approvers(steps, authorizer.rules)
 
     def _notes(self, completion: Completion, *, last_round: bool) -> tuple[str, ...]:
         notes: list[str] = []

@@ -72,7 +72,7 @@ _LINE_ENDS = re.compile("[\x7f-\x9f\u2028\u2029]")
 """Line ends that JSON does not escape."""
 
 
-def search_definitions(tools: tuple[Tool, ...], names_tokens: float = TOOL_NAMES_TOKENS) -> tuple[Tool, ...]:
+def search_definitions(tools: tuple[Tool, ...], names_tokens: float) -> tuple[Tool, ...]:
     """Return the definitions of the two tools, for a search among `tools`. Their names are listed within about
     `names_tokens`.
     """

@@ -152,7 +152,7 @@ class CallAuthorizer:
     secrets in arguments.
     """
 
-    rules: Rules = Rules()
+    rules: Rules
     approval_seconds: float | None = 1800.0
     member: Member | None = None
     taint: Taint = UNTAINTED

@@ -163,7 +163,7 @@ class PolicyRequest:
 
     tool: Tool
     conversation: ConversationKey
-    arguments: Mapping[str, Any] | None = None
+    arguments: Mapping[str, Any] | None
     author: Author | None = None
     member: Member | None = None
     profile: Profile = DEFAULT
@@ -183,9 +183,9 @@ def match_rule(rule: Rule, request: PolicyRequest) -> RuleMatch:
     return min((matches for _, matches in _conditions(rule, request)), default=RuleMatch.YES)
 
 
-def first_mismatch(rule: Rule, request: PolicyRequest, than: RuleMatch = RuleMatch.YES) -> str:
-    """Return the first condition that matches less than `than`, in a few words; empty if there is none."""
-    return next((name for name, matches in _conditions(rule, request) if matches < than), "")
+def first_mismatch(rule: Rule, request: PolicyRequest) -> str:
+    """Return the first condition that does not certainly match, in a few words; empty if there is none."""
+    return next((name for name, matches in _conditions(rule, request) if matches is not RuleMatch.YES), "")
 
 
 def specificity(rule: Rule) -> Mapping[str, int]:

@@ -150,9 +150,9 @@ class HistoryTurn:
     seq: int
     messages: tuple[Message, ...]
     size: float
-    author: str = ""
-    question: str = ""
-    sources: Sources = ()
+    author: str
+    question: str
+    sources: Sources
 
 
 def history_turns(
@@ -460,7 +460,7 @@ class HistoryPrompt:
         meter: UsageMeter,
         *,
         on_activity: Callable[[str], None],
-        read_thread: ReadThread | None = None,
+        read_thread: ReadThread | None,
     ) -> None:
         self._claim = claim
         self._log = log

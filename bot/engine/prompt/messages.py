@@ -118,8 +118,8 @@ class PromptContext:
     `date_text` tells the author's date.
     """
 
-    prompt: str = ""
-    history: Sequence[Message] = ()
+    prompt: str
+    history: Sequence[Message]
     attached: Sequence[Message] = ()
     images: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
     excerpts: ResultTruncator = field(default_factory=ResultTruncator)
