@@ -242,38 +242,36 @@ Answers = AsyncIterator[Reply | Form]
 
 
 @dataclass(frozen=True, slots=True)
-class CommandContext:
-    """Input of a permitted verb, with parsed arguments. `words` are those behind the verb, as they were typed."""
+class VerbContext:
+    """Input of a permitted verb. `hidden_input` is that of the `Invocation`."""
 
     member: Member
     conversation: ConversationKey
-    arguments: Arguments
-    hidden_input: bool = False
-    words: tuple[str, ...] = ()
+    hidden_input: bool = field(default=False, kw_only=True)
 
     @property
     def author(self) -> Author:
-        """Author of the command."""
+        """Author of the command or the form."""
         return self.member.author
 
 
 @dataclass(frozen=True, slots=True)
-class SubmissionContext:
+class CommandContext(VerbContext):
+    """A command line with parsed arguments. `words` are those behind the verb, as they were typed."""
+
+    arguments: Arguments
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionContext(VerbContext):
     """A submitted form: the state in its id, the fields, and errors of fields that were emptied because their values
     look like tokens.
     """
 
-    member: Member
-    conversation: ConversationKey
     state: tuple[str, ...]
     fields: Mapping[str, str]
     errors: Mapping[str, str] = field(default_factory=dict)
-    hidden_input: bool = False
-
-    @property
-    def author(self) -> Author:
-        """Author of the submission."""
-        return self.member.author
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +334,11 @@ class Command:
             self._check_access(handler, invocation.member)
             arguments = self._parse(handler, words)
             context = CommandContext(
-                invocation.member, invocation.conversation, arguments, invocation.hidden_input, tuple(words)
+                invocation.member,
+                invocation.conversation,
+                arguments,
+                tuple(words),
+                hidden_input=invocation.hidden_input,
             )
             async for answer in handler.do(context):
                 yield answer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from bot.domain.servers import ServerConfig
 from bot.domain.tools import Tool
 from bot.domain.turns import TurnView
 from bot.domain.usage import LimitStatus, UsageOwner
+from bot.errors import DeliveryFailed
 from bot.i18n import gettext_lazy
 from bot.ports import (
     GrantStore,
@@ -38,6 +41,13 @@ from bot.ports import (
     SignIns,
     UsageStore,
 )
+
+log = logging.getLogger(__name__)
+
+MEMBER_SECONDS = 10.0
+"""Seconds that a page waits for a platform's answer about a user."""
+_MESSAGE_SECONDS = 3.0
+"""Seconds that a page waits for a message to be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +180,15 @@ class UserMessenger(Protocol):
 
     async def tell(self, author: Author, conversation: ConversationKey, text: str) -> None:
         """Send plain text to one user, in an ephemeral or direct message. Raises DeliveryFailed."""
+
+
+async def notify_user(messenger: UserMessenger, author: Author, conversation: ConversationKey, text: str) -> None:
+    """Send plain text to one user, if the platform takes it in time."""
+    try:
+        async with asyncio.timeout(_MESSAGE_SECONDS):
+            await messenger.tell(author, conversation, text)
+    except (DeliveryFailed, TimeoutError) as failure:
+        log.info("message to %s was not sent: %s", author.principal, failure or "no answer in time")
 
 
 @dataclass(frozen=True, slots=True)

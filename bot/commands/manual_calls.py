@@ -19,6 +19,7 @@ from bot.commands.command import (
     CommandRejected,
     NotFoundRejection,
     SubmissionContext,
+    VerbContext,
     VerbHandler,
 )
 from bot.commands.server_directory import ServerDirectory, VisibleServer, check_arguments
@@ -274,9 +275,7 @@ class ResourceCommands:
         step = next_form_step(self._steps(server, values.get("uri", "")), submission)
         yield await self._form(server, values, *step) if step else self._start(server, tool, values, submission)
 
-    def _start(
-        self, server: VisibleServer, tool: Tool, values: Mapping[str, str], context: CommandContext | SubmissionContext
-    ) -> Reply:
+    def _start(self, server: VisibleServer, tool: Tool, values: Mapping[str, str], context: VerbContext) -> Reply:
         variables = enumerate(self._variables(server, values["uri"]))
         filled = {name: value for n, name in variables if (value := values.get(f"value{n}", "").strip())}
         arguments: dict[str, Any] = {"uri": values["uri"], **({"values": filled} if filled else {})}
@@ -429,7 +428,7 @@ class PromptCommands:
         given = {argument: value for name, argument in names if (value := values.get(name, "").strip())}
         yield self._start(server, tool, prompt, given, submission)
 
-    async def _find_server(self, name: str, context: CommandContext | SubmissionContext) -> tuple[VisibleServer, Tool]:
+    async def _find_server(self, name: str, context: VerbContext) -> tuple[VisibleServer, Tool]:
         return await self._directory.find_with(ToolKind.GET_PROMPT, name, context.conversation)
 
     def _start(
@@ -438,7 +437,7 @@ class PromptCommands:
         tool: Tool,
         prompt: Prompt,
         given: Mapping[str, str],
-        context: CommandContext | SubmissionContext,
+        context: VerbContext,
     ) -> Reply:
         given_text = ", ".join(f"{name}: {value}" for name, value in given.items())
         text = _("Prompt {prompt} of {server}", prompt=prompt.name[:_LONGEST_NAME], server=server.name)

@@ -332,25 +332,25 @@ def parse_profile(
     cleared.
     """
     reader = _LineParser(servers, profile)
-    readers: Mapping[str, Callable[[str], Mapping[str, object]]] = {
-        "name": lambda text: {"name": _name(text)},
-        "persona": lambda text: {"persona": _persona(text)},
-        "model": lambda text: {"model": _model(text)},
-        "servers": lambda text: {"servers": reader.servers(text)},
-        "tools": lambda text: {"tools": reader.tools(text)},
-        "policies": lambda text: {"policies": reader.policies(text)},
-        "approvers": lambda text: {"approvers": _approvers(text)},
-        "prompts": lambda text: {"prompts": _prompts(text)},
-        "about": lambda text: {"about": _about(text)},
-        "language": lambda text: {"language": parse_language(text)},
-        "time_zone": lambda text: {"time_zone": parse_time_zone(text)},
+    readers: Mapping[str, Callable[[str], object]] = {
+        "name": lambda text: _line(text, LONGEST_NAME),
+        "persona": _persona,
+        "model": _model,
+        "servers": reader.servers,
+        "tools": reader.tools,
+        "policies": reader.policies,
+        "approvers": _approvers,
+        "prompts": _prompts,
+        "about": lambda text: _line(text, LONGEST_ABOUT),
+        "language": parse_language,
+        "time_zone": parse_time_zone,
     }
     changes: dict[str, object] = {}
     errors: dict[str, str] = {}
     for name, read in readers.items():
         if name in fields:
             try:
-                changes |= read(fields[name].strip())
+                changes[name] = read(fields[name].strip())
             except ValueError as error:
                 errors[name] = str(error)
     changed = replace(profile, **changes)  # type: ignore[arg-type]
@@ -473,9 +473,9 @@ def _lines(text: str) -> list[str]:
     return [line.strip() for line in re.split(r"[\n,]", text) if line.strip()]
 
 
-def _name(text: str) -> str:
-    if len(text) > LONGEST_NAME or not text.isprintable():
-        raise ValueError(_("At most {limit} characters on one line.", limit=LONGEST_NAME))
+def _line(text: str, limit: int) -> str:
+    if len(text) > limit or not text.isprintable():
+        raise ValueError(_("At most {limit} characters on one line.", limit=limit))
     return text
 
 
@@ -488,12 +488,6 @@ def _persona(text: str) -> str:
                 count=len(text),
             )
         )
-    return text
-
-
-def _about(text: str) -> str:
-    if len(text) > LONGEST_ABOUT or not text.isprintable():
-        raise ValueError(_("At most {limit} characters on one line.", limit=LONGEST_ABOUT))
     return text
 
 
@@ -599,8 +593,8 @@ class Profiles:
         rows = tuple(
             (
                 profile.name,
-                format_enumeration(bindings.get(profile.id, ())),
-                format_enumeration(named.get(profile.id, ())),
+                bindings.get(profile.id, ""),
+                named.get(profile.id, ""),
                 profile.model or _("the bot's own"),
                 _("all") if profile.servers is None else ngettext("{n} server", "{n} servers", len(profile.servers)),
                 ngettext("{n} rule", "{n} rules", len(profile.policies)),
@@ -631,8 +625,8 @@ class Profiles:
         change = format_change(profile.updated_at, profile.updated_by, self._dependencies.clock())
         facts = (
             (gettext_lazy("name"), profile.name),
-            (gettext_lazy("holds in"), format_enumeration(bindings.get(profile.id, ())) or _("no place yet")),
-            (gettext_lazy("asked by name in"), format_enumeration(named.get(profile.id, ()))),
+            (gettext_lazy("holds in"), bindings.get(profile.id, "") or _("no place yet")),
+            (gettext_lazy("asked by name in"), named.get(profile.id, "")),
             (gettext_lazy("persona"), profile.persona),
             (gettext_lazy("model"), profile.model or _("the bot's own")),
             (
@@ -745,8 +739,8 @@ class Profiles:
             bindings, named = await self._bindings(request.conversation)
             facts = (
                 (gettext_lazy("name"), profile.name),
-                (gettext_lazy("holds in"), format_enumeration(bindings.get(profile.id, ())) or _("no place")),
-                (gettext_lazy("asked by name in"), format_enumeration(named.get(profile.id, ()))),
+                (gettext_lazy("holds in"), bindings.get(profile.id, "") or _("no place")),
+                (gettext_lazy("asked by name in"), named.get(profile.id, "")),
             )
             yield Reply(
                 _(
@@ -853,7 +847,7 @@ class Profiles:
 
     # Finding
 
-    async def _bindings(self, conversation: ConversationKey) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    async def _bindings(self, conversation: ConversationKey) -> tuple[dict[str, str], dict[str, str]]:
         """Return the places where each profile holds, and where it is asked by name, as display text. Other channels
         are shown by id.
         """
@@ -865,7 +859,8 @@ class Profiles:
             if binding.place in scope_texts or binding.place.startswith(f"{workspace}:"):
                 places = (named if binding.by_name else bindings).setdefault(binding.profile, [])
                 places.append(scope_texts.get(binding.place, binding.place.split(":")[-1]))
-        return bindings, named
+        texts = [{id_: format_enumeration(listed) for id_, listed in found.items()} for found in (bindings, named)]
+        return texts[0], texts[1]
 
 
 def _given_fields(arguments: Arguments) -> dict[str, str]:

@@ -17,6 +17,7 @@ from bot.commands.command import (
     CommandContext,
     CommandRejected,
     SubmissionContext,
+    VerbContext,
     VerbHandler,
 )
 from bot.commands.dependencies import CommandDependencies
@@ -392,7 +393,7 @@ class ServerEdit:
         self,
         before: ServerRecord,
         draft: ParsedDefinition,
-        context: CommandContext | SubmissionContext,
+        context: VerbContext,
         *,
         verify: bool,
     ) -> AsyncIterator[Reply | Form]:
@@ -600,7 +601,7 @@ class ServerAdd:
         async for reply in self._saved_replies(outcome.record, context, verify=True):
             yield reply
 
-    def _secret_mode(self, context: CommandContext | SubmissionContext) -> SecretFieldMode:
+    def _secret_mode(self, context: VerbContext) -> SecretFieldMode:
         """Return the way to ask for a secret on this platform."""
         if context.hidden_input:
             return SecretFieldMode.PROMPT
@@ -644,9 +645,7 @@ class ServerAdd:
             instead=_INSTEAD,
         )
 
-    async def _saved_replies(
-        self, record: ServerRecord, context: CommandContext | SubmissionContext, *, verify: bool
-    ) -> AsyncIterator[Reply]:
+    async def _saved_replies(self, record: ServerRecord, context: VerbContext, *, verify: bool) -> AsyncIterator[Reply]:
         if record.missing:
             text = _(
                 "{server} is added, and waits for {secrets}.",

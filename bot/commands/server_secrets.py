@@ -8,13 +8,12 @@ identify the user.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from bot.commands.command import SECRET_FIELD, SERVER, CommandContext, CommandRejected, SubmissionContext, VerbHandler
-from bot.commands.dependencies import CommandDependencies, UserMessenger
+from bot.commands.dependencies import MEMBER_SECONDS, CommandDependencies, UserMessenger, notify_user
 from bot.commands.server_checks import ServerValidator
 from bot.commands.server_definition import (
     LONGEST_SECRET,
@@ -45,17 +44,12 @@ from bot.errors import Conflict, CountersignError, DatabaseError, DeliveryFailed
 from bot.i18n import _, gettext_lazy, ngettext
 from bot.ports import LinkStore
 
-log = logging.getLogger(__name__)
-
 PATH = "/secret/"
 """Path of the form; the token follows it."""
 SWITCH_ON = gettext_lazy(
     "The operator can have secrets entered on a page of the bot's own instead, by one-time links: `PUBLIC_URL` "
     "switches them on."
 )
-_MEMBER_SECONDS = 10.0
-_MESSAGE_SECONDS = 3.0
-"""Seconds that the page waits for the message to be sent."""
 _STORED = SecretReference(SecretSource.STORED)
 _WANTED_PAIR = gettext_lazy("User name and password, as USER:PASSWORD,")
 
@@ -179,25 +173,12 @@ class ServerSecrets:
         _server, record = await self._editable(request)
         await self._validator.check_allowed(record.config)
         slot = _slot(record, request.arguments.get("slot"))
-        text = request.arguments.get("reference")
-        if text:
-            async for reply in self._save_reference(record, slot, _reference(text), request.member):
-                yield reply
-        elif request.hidden_input:
-            check_use(record, slot)
-            yield secret_form(record, slot)
-        elif self._links.enabled:
-            yield await self._link(record, slot, request)
-        else:
-            raise CommandRejected(
-                sentences(
-                    _(
-                        "Where is the secret? Give `env:NAME` or `file:/path`. The secret itself can be typed only at "
-                        "the operator's own terminal."
-                    ),
-                    SWITCH_ON,
-                )
-            )
+        nowhere = _(
+            "Where is the secret? Give `env:NAME` or `file:/path`. The secret itself can be typed only at the "
+            "operator's own terminal."
+        )
+        async for answer in self._take(record, slot, request, nowhere):
+            yield answer
 
     async def _submit(self, context: SubmissionContext) -> AsyncIterator[Reply | Form]:
         server_id, version, *_rest = (*context.state, "", "")
@@ -250,41 +231,42 @@ class ServerSecrets:
         server, record = await self._editable(request)
         await self._validator.check_allowed(record.config)
         slot = _slot(record, request.arguments.get("slot") or AUTH_SECRET)
-        reference, text = record.secrets.get(slot), request.arguments.get("reference")
+        reference = record.secrets.get(slot)
         if reference is None:
             raise CommandRejected(
                 _("{server} has no such secret yet: `/mcp secret set` sets it.", server=server_label(server.config))
             )
-        if text:
-            async for reply in self._save_reference(record, slot, _reference(text), request.member):
-                yield reply
-        elif reference.source is SecretSource.STORED and request.hidden_input:
-            yield secret_form(record, slot)
-        elif reference.source is SecretSource.STORED and self._links.enabled:
-            yield await self._link(record, slot, request)
-        elif reference.source is SecretSource.STORED:
-            raise CommandRejected(
-                sentences(
-                    _(
-                        "This secret is kept by the bot. Type the new one at the operator's own terminal, or say where "
-                        "it is: `/mcp secret rotate NAME SLOT env:NAME`."
-                    ),
-                    SWITCH_ON,
-                )
-            )
-        else:
+        if reference.source is not SecretSource.STORED and not request.arguments.get("reference"):
             # References are read again whenever the record is.
             async for reply in self._save_reference(record, slot, reference, request.member):
                 yield reply
-
-    async def _link(self, record: ServerRecord, slot: str, request: CommandContext) -> Reply:
-        """Return a link to enter the secret."""
-        check_use(record, slot)
-        text = _(
-            "A secret of {server} is entered on a page of the bot's own, never in a chat.",
-            server=server_label(record.config),
+            return
+        nowhere = _(
+            "This secret is kept by the bot. Type the new one at the operator's own terminal, or say where it is: "
+            "`/mcp secret rotate NAME SLOT env:NAME`."
         )
-        return await self._links.link_reply(record, slot, request.member.author, request.conversation, text)
+        async for answer in self._take(record, slot, request, nowhere):
+            yield answer
+
+    async def _take(
+        self, record: ServerRecord, slot: str, request: CommandContext, nowhere: str
+    ) -> AsyncIterator[Reply | Form]:
+        """Save the given reference, or ask for the secret itself. Raises CommandRejected with `nowhere` if it cannot be
+        entered here.
+        """
+        if text := request.arguments.get("reference"):
+            async for reply in self._save_reference(record, slot, _reference(text), request.member):
+                yield reply
+            return
+        check_use(record, slot)
+        if request.hidden_input:
+            yield secret_form(record, slot)
+        elif self._links.enabled:
+            label = server_label(record.config)
+            text = _("A secret of {server} is entered on a page of the bot's own, never in a chat.", server=label)
+            yield await self._links.link_reply(record, slot, request.author, request.conversation, text)
+        else:
+            raise CommandRejected(sentences(nowhere, SWITCH_ON))
 
     async def _editable(self, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
         """Return a server, if the user may set its secrets: environment variables can change a program's behavior."""
@@ -573,11 +555,7 @@ class SecretEntry:
                 slot=link.slot,
                 server=prompt.server,
             )
-        try:
-            async with asyncio.timeout(_MESSAGE_SECONDS):
-                await self._messenger.tell(link.person, link.conversation, text)
-        except (DeliveryFailed, TimeoutError) as failure:
-            log.info("message about a saved secret was not sent: %s", failure or "no answer in time")
+        await notify_user(self._messenger, link.person, link.conversation, text)
 
     async def _prompt(self, link: SecretLink, record: ServerRecord) -> SecretPrompt:
         locale = await self._messenger.locale(link.person, link.conversation)
@@ -597,7 +575,7 @@ class SecretEntry:
     async def _check_access(self, link: SecretLink, record: ServerRecord) -> Member | Denied | AccessCheckFailed:
         """Return the user of the link if the rights still suffice."""
         try:
-            async with asyncio.timeout(_MEMBER_SECONDS):
+            async with asyncio.timeout(MEMBER_SECONDS):
                 member = await self._messenger.member(link.person, link.conversation)
         except DeliveryFailed as failure:
             return AccessCheckFailed(failure.cause)

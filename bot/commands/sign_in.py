@@ -7,13 +7,12 @@ browser does not identify the user. The user gets a message about the result in 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 from bot.commands.command import CommandContext, CommandRejected, ForbiddenRejection
-from bot.commands.dependencies import CommandDependencies, UserMessenger
+from bot.commands.dependencies import MEMBER_SECONDS, CommandDependencies, UserMessenger, notify_user
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.text_format import code, format_ago, sentences, server_label, status_word
 from bot.domain.commands import ActionStyle, Reply, ReplyAction
@@ -24,8 +23,6 @@ from bot.domain.sign_ins import SIGN_IN_SECONDS
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed, NotFound
 from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.ports import AuthorizationResponse, SignedIn, SignIns
-
-log = logging.getLogger(__name__)
 
 SIGN_IN = "sign-in"
 """Name of the sign-in among the slots of secrets."""
@@ -40,9 +37,6 @@ _MAY_WAIT = (ServerStatus.AUTH_REQUIRED, ServerStatus.PENDING, ServerStatus.IDLE
 """Statuses of a server that may wait for a sign-in. A failed one has another problem."""
 _UNESCAPED = "%/?#:@!$&*+,;=-._~"
 """Characters that need no escaping in a Markdown link besides letters and digits."""
-_MEMBER_SECONDS = 10.0
-_MESSAGE_SECONDS = 3.0
-"""Seconds that the page waits for the message to be sent."""
 
 
 class SignInSteps:
@@ -308,7 +302,7 @@ class OAuthCallback:
         if sign_in.by.platform == CONSOLE:
             return
         try:
-            async with asyncio.timeout(_MEMBER_SECONDS):
+            async with asyncio.timeout(MEMBER_SECONDS):
                 member = await self._messenger.member(sign_in.by, sign_in.conversation)
         except DeliveryFailed as failure:
             raise _NotAllowed(
@@ -355,11 +349,7 @@ class OAuthCallback:
                     _("The bot is signed in to {server}, and cannot use it yet.", server=completed.title),
                     completed.problem,
                 )
-        try:
-            async with asyncio.timeout(_MESSAGE_SECONDS):
-                await self._messenger.tell(sign_in.by, sign_in.conversation, text)
-        except (DeliveryFailed, TimeoutError) as failure:
-            log.info("message about a sign-in was not sent: %s", failure or "no answer in time")
+        await notify_user(self._messenger, sign_in.by, sign_in.conversation, text)
 
 
 class _NotAllowed(CountersignError):

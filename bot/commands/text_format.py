@@ -8,13 +8,13 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import PageInfo, Reply
-from bot.domain.servers import ServerConfig
+from bot.domain.servers import STATUS_LABELS, SYNC_LABELS, ServerConfig
 from bot.i18n import _, current_time_zone, format_date, gettext_lazy
 
 MOMENT = gettext_lazy("2026-08-31, 2026-08-31T14:30, 12h or 7d")
@@ -87,15 +87,9 @@ POLICY_SAID = {
     ApprovalPolicy.ALWAYS_DENY: "deny",
     ApprovalPolicy.AUTO: "auto",
 }
-_STATUS_WORDS = {
-    "pending": gettext_lazy("pending"),
-    "connecting": gettext_lazy("connecting"),
-    "connected": gettext_lazy("connected"),
-    "idle": gettext_lazy("idle"),
-    "failed": gettext_lazy("failed"),
-    "sign-in required": gettext_lazy("sign-in required"),
-    "disconnected": gettext_lazy("disconnected"),
-    "disabled": gettext_lazy("disabled"),
+_STATUS_WORDS: Mapping[str, str] = {
+    **STATUS_LABELS,
+    **SYNC_LABELS,
     "awaiting": gettext_lazy("awaiting"),
     "ready": gettext_lazy("ready"),
     "started": gettext_lazy("started"),
@@ -108,10 +102,6 @@ _STATUS_WORDS = {
     "queued": gettext_lazy("queued"),
     "running": gettext_lazy("running"),
     "waiting": gettext_lazy("waiting"),
-    "never synced": gettext_lazy("never synced"),
-    "syncing": gettext_lazy("syncing"),
-    "synced": gettext_lazy("synced"),
-    "sync failed": gettext_lazy("sync failed"),
     "CREATED": gettext_lazy("queued"),
     "STREAMING": gettext_lazy("running"),
     "COMPLETED": gettext_lazy("done"),

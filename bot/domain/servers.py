@@ -205,7 +205,7 @@ class ServerStatus(StrEnum):
     @property
     def label(self) -> str:
         """The status in the current language."""
-        return str(_STATUS_LABELS[self])
+        return str(STATUS_LABELS[self])
 
 
 class SyncStatus(StrEnum):
@@ -219,10 +219,10 @@ class SyncStatus(StrEnum):
     @property
     def label(self) -> str:
         """The status in the current language."""
-        return str(_SYNC_LABELS[self])
+        return str(SYNC_LABELS[self])
 
 
-_STATUS_LABELS = {
+STATUS_LABELS = {
     ServerStatus.PENDING: gettext_lazy("pending"),
     ServerStatus.CONNECTING: gettext_lazy("connecting"),
     ServerStatus.CONNECTED: gettext_lazy("connected"),
@@ -232,7 +232,7 @@ _STATUS_LABELS = {
     ServerStatus.DISCONNECTED: gettext_lazy("disconnected"),
     ServerStatus.DISABLED: gettext_lazy("disabled"),
 }
-_SYNC_LABELS = {
+SYNC_LABELS = {
     SyncStatus.NEVER_SYNCED: gettext_lazy("never synced"),
     SyncStatus.SYNCING: gettext_lazy("syncing"),
     SyncStatus.SYNCED: gettext_lazy("synced"),
