@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from bot.commands.command import Command, CommandContext, NotFoundRejection, SubmissionContext, VerbHandler
+from bot.commands.command import CommandContext, NotFoundRejection, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.text_format import page_of, page_rows
@@ -130,21 +130,6 @@ class AgentList:
                 ]
             },
         )
-
-
-def ask_command(dependencies: CommandDependencies) -> Command:
-    """Return `/ask`."""
-    return Command(
-        "ask", gettext_lazy("Ask an agent by name"), (AskAgent(dependencies).handler,), dependencies.rights, default=""
-    )
-
-
-def agents_command(dependencies: CommandDependencies, directory: ServerDirectory) -> Command:
-    """Return `/agents`."""
-    handlers = (AgentList(dependencies, directory).handler,)
-    return Command(
-        "agents", gettext_lazy("Agents that can be asked by name"), handlers, dependencies.rights, default=""
-    )
 
 
 def _read_words(agents: Agents, words: Sequence[str]) -> Addressed | None:

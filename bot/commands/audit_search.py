@@ -17,16 +17,7 @@ from datetime import UTC, datetime
 from bot.commands.command import A_SERVER, CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory, VisibleServer
-from bot.commands.text_format import (
-    MOMENT,
-    ROWS,
-    format_moment,
-    offset,
-    page_of,
-    sentences,
-    server_label,
-    shorten,
-)
+from bot.commands.text_format import MOMENT, ROWS, format_moment, offset, page_of, sentences, server_label, shorten
 from bot.domain.audit import KINDS, AuditEntry, AuditQuery, AuditScope
 from bot.domain.commands import Parameter, ParameterKind, Reply, ReplyAction, ReplyFile, Table, Verb
 from bot.domain.conversations import ConversationKey
@@ -163,10 +154,7 @@ class AuditSearch:
                 if server
                 else _("Audit: the last {rows}, times in UTC.", rows=rows_text)
             )
-            yield Reply(
-                sentences(head, cut),
-                document=ReplyFile("audit.csv", "\n".join((*lines, "")), "text/csv"),
-            )
+            yield Reply(sentences(head, cut), document=ReplyFile("audit.csv", "\n".join((*lines, "")), "text/csv"))
             return
         again = _command_words(request, server)
         values = {"count": format_number(count), "zone": format_time_zone()}

@@ -11,7 +11,15 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from dataclasses import dataclass, field
 
 from bot.commands.dependencies import Rights
-from bot.commands.text_format import MOMENT, POLICY_CHOICES, did_you_mean, error_reply, parse_time, sentences
+from bot.commands.text_format import (
+    MOMENT,
+    POLICY_CHOICES,
+    did_you_mean,
+    error_reply,
+    known_facts,
+    parse_time,
+    sentences,
+)
 from bot.commands.token_detection import WARNING, known_token, looks_like_token, plain_warning
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import (
@@ -482,8 +490,8 @@ def is_allowed(verb: Verb, member: Member, rights: Rights) -> bool:
 
 def failure_reply(error: CountersignError) -> Reply:
     """Return the reply to an error of a store or a server. Its text may hold anything, so it goes into the details."""
-    facts = [(gettext_lazy("cause"), error.cause), (gettext_lazy("fix"), error.fix)]
-    return Reply(_("That did not work."), details=tuple((name, text) for name, text in facts if text), failed=True)
+    facts = known_facts((gettext_lazy("cause"), error.cause), (gettext_lazy("fix"), error.fix))
+    return Reply(_("That did not work."), details=facts, failed=True)
 
 
 def _opaque_fields(verb: Verb) -> frozenset[str]:

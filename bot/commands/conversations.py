@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 
-from bot.commands.command import CONFIRM, Command, CommandContext, CommandRejected, VerbHandler
+from bot.commands.command import CONFIRM, CommandContext, CommandRejected, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.text_format import (
     ROWS,
@@ -363,17 +363,6 @@ class Conversations:
         if not (took_part or self._dependencies.rights.administers(request.member)):
             raise CommandRejected(_NONE)
         return key
-
-
-def conversations_command(dependencies: CommandDependencies) -> Command:
-    """Return the command with all its verbs."""
-    return Command(
-        "conversations",
-        gettext_lazy("Conversations"),
-        Conversations(dependencies).handlers,
-        dependencies.rights,
-        default="list",
-    )
 
 
 async def find_conversations(archive: ReportingStore, beginning: ConversationKey) -> Sequence[ConversationKey]:

@@ -432,12 +432,7 @@ class PromptCommands:
         return await self._directory.find_with(ToolKind.GET_PROMPT, name, context.conversation)
 
     def _start(
-        self,
-        server: VisibleServer,
-        tool: Tool,
-        prompt: Prompt,
-        given: Mapping[str, str],
-        context: VerbContext,
+        self, server: VisibleServer, tool: Tool, prompt: Prompt, given: Mapping[str, str], context: VerbContext
     ) -> Reply:
         given_text = ", ".join(f"{name}: {value}" for name, value in given.items())
         text = _("Prompt {prompt} of {server}", prompt=prompt.name[:_LONGEST_NAME], server=server.name)

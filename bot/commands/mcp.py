@@ -30,6 +30,7 @@ from bot.commands.text_format import (
     format_duration,
     format_expiry,
     format_moment,
+    known_facts,
     offset,
     page_of,
     page_rows,
@@ -38,16 +39,7 @@ from bot.commands.text_format import (
     status_word,
 )
 from bot.commands.tool_review import ServerReview
-from bot.domain.commands import (
-    ActionStyle,
-    Parameter,
-    ParameterKind,
-    Reply,
-    ReplyAction,
-    RequiredRole,
-    Table,
-    Verb,
-)
+from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, RequiredRole, Table, Verb
 from bot.domain.conversations import CONSOLE
 from bot.domain.grants import Grant
 from bot.domain.health import Health, HealthStatus, ListenerStatus
@@ -344,15 +336,12 @@ class ServerStatistics:
         servers = await self._directory.all(request.conversation)
         backlog = await self._dependencies.archive.backlog() if health.database else None
         trouble = [server for server in servers if server.status in _IN_TROUBLE]
+        rejection = self._dependencies.administration.files_rejection
         yield Reply(
             f"{_MARKS[health.condition]} {_CONDITIONS[health.condition]}",
             details=(
                 (gettext_lazy("database"), _database_state(health)),
-                *(
-                    ((gettext_lazy("older files in use"), self._dependencies.administration.files_rejection),)
-                    if health.files_are_older
-                    else ()
-                ),
+                *known_facts((gettext_lazy("older files in use"), rejection if health.files_are_older else "")),
                 *((name, str(_LISTENING[status])) for name, status in sorted(health.platforms.items())),
                 (gettext_lazy("servers"), _server_counts(servers)),
                 *((server.name, _problem(server)) for server in trouble),
@@ -382,29 +371,16 @@ def _activity_row(server: ServerActivity) -> tuple[str, ...]:
 
 def _activity_facts(activity: Activity, *, of_one: bool) -> tuple[tuple[str, str], ...]:
     """Return all counts except calls. Turns do not belong to a server."""
-    omitted = len(activity.servers) - _MOST_SERVERS
-    return (
-        *(((gettext_lazy("turns"), _turn_counts(activity.turns)),) if activity.turns and not of_one else ()),
-        *(
-            ((gettext_lazy("approvals requested"), _approval_counts(activity.approvals)),)
-            if activity.approvals.requested
-            else ()
-        ),
-        *(
-            (
-                (
-                    gettext_lazy("time to decide"),
-                    _("half within {duration}", duration=format_duration(activity.approvals.median)),
-                ),
-            )
-            if activity.approvals.median
-            else ()
-        ),
-        *(((gettext_lazy("left out"), ngettext("{n} server", "{n} servers", omitted)),) if omitted > 0 else ()),
-        *(
-            ()
-            if activity.whole
-            else ((gettext_lazy("counted"), _("only the latest: more has happened than is counted at once")),)
+    approvals, omitted = activity.approvals, len(activity.servers) - _MOST_SERVERS
+    duration = format_duration(approvals.median)
+    return known_facts(
+        (gettext_lazy("turns"), "" if of_one else _turn_counts(activity.turns)),
+        (gettext_lazy("approvals requested"), _approval_counts(approvals) if approvals.requested else ""),
+        (gettext_lazy("time to decide"), _("half within {duration}", duration=duration) if approvals.median else ""),
+        (gettext_lazy("left out"), ngettext("{n} server", "{n} servers", omitted) if omitted > 0 else ""),
+        (
+            gettext_lazy("counted"),
+            "" if activity.whole else _("only the latest: more has happened than is counted at once"),
         ),
     )
 

@@ -104,8 +104,6 @@ def given_rule(base: Rule, arguments: Arguments, conversation: ConversationKey) 
     invalid options.
     """
     table: dict[str, Any] = {**rule_to_table(base)}
-    if arguments.has("except"):
-        table["except"] = list(arguments.get_all("except"))
     if arguments.has("argument"):
         table["arguments"] = _pairs(arguments.get_all("argument"), "argument")
     if arguments.has("annotation"):
@@ -115,10 +113,8 @@ def given_rule(base: Rule, arguments: Arguments, conversation: ConversationKey) 
         }
     if arguments.has("in"):
         table["in"] = [_channel_key(channel, conversation) for channel in arguments.get_all("in")]
-    if arguments.has("asker"):
-        table["asker"] = list(arguments.get_all("asker"))
     try:
-        return replace(parse_rule({**table, **_given_terms(arguments, conversation)}), workspace=base.workspace)
+        return replace(parse_rule({**table, **_given_keys(arguments, conversation)}), workspace=base.workspace)
     except RuleError as error:
         option = _OPTIONS.get(error.key.partition(".")[0], error.key.partition(".")[0])
         raise CommandRejected(
@@ -147,6 +143,10 @@ def options_of(rule: Rule, slug: str) -> tuple[str, ...]:
     return tuple(words)
 
 
+_FLAGS = {"four-eyes": "four_eyes", "remind": "remind"}
+_LISTS = {"except": "except", "asker": "asker", "approver": "approvers"}
+_TEXTS = {"expires": "expires", "on-timeout": "on_timeout"}
+"""Keys of a rule by the options that give them."""
 _OPTIONS = {
     "arguments": "argument",
     "annotations": "annotation",
@@ -156,20 +156,13 @@ _OPTIONS = {
 }
 
 
-def _given_terms(arguments: Arguments, conversation: ConversationKey) -> Mapping[str, Any]:
-    terms: dict[str, Any] = {}
-    if arguments.has("approver"):
-        terms["approvers"] = list(arguments.get_all("approver"))
-    for option, key in (("four-eyes", "four_eyes"), ("remind", "remind")):
-        if arguments.has(option):
-            terms[key] = True
+def _given_keys(arguments: Arguments, conversation: ConversationKey) -> Mapping[str, Any]:
+    terms: dict[str, Any] = {key: True for option, key in _FLAGS.items() if arguments.has(option)}
+    terms |= {key: list(arguments.get_all(option)) for option, key in _LISTS.items() if arguments.has(option)}
+    terms |= {key: arguments.get(option) for option, key in _TEXTS.items() if arguments.has(option)}
     if arguments.has("quorum"):
         text = arguments.get("quorum")
         terms["quorum"] = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0
-    if arguments.has("expires"):
-        terms["expires"] = arguments.get("expires")
-    if arguments.has("on-timeout"):
-        terms["on_timeout"] = arguments.get("on-timeout")
     if arguments.has("deliver"):
         places = arguments.get_all("deliver")
         terms["deliver"] = [
@@ -444,8 +437,7 @@ class ServerPolicies:
             (
                 rule.id or _("a rule"),
                 sentences(
-                    describe_rule(rule, self._name(servers, rule)),
-                    self._idle(servers, rule, all_servers=all_servers),
+                    describe_rule(rule, self._name(servers, rule)), self._idle(servers, rule, all_servers=all_servers)
                 ),
             )
             for rule in rules[:MOST_RULES]

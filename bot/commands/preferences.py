@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
-from bot.commands.command import Command, CommandContext, CommandRejected, SubmissionContext, VerbHandler
+from bot.commands.command import CommandContext, CommandRejected, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.profiles import parse_language, parse_time_zone
 from bot.commands.text_format import error_reply, format_moment
@@ -23,14 +23,7 @@ from bot.domain.commands import (
 )
 from bot.domain.conversations import CONSOLE, Member
 from bot.domain.locales import Locale, UserLocale, use_locale
-from bot.i18n import (
-    _,
-    current_language,
-    format_time_zone,
-    gettext_lazy,
-    installed_languages,
-    language_name,
-)
+from bot.i18n import _, current_language, format_time_zone, gettext_lazy, installed_languages, language_name
 
 NOT_IN_A_TERMINAL = gettext_lazy("In a terminal, `LC_ALL` or `LANG` and `TZ` say your language and time zone.")
 _LANGUAGE = Parameter(
@@ -53,13 +46,7 @@ SET = Verb(
     RequiredRole.EVERYONE,
     ("edit",),
 )
-CLEAR = Verb(
-    "clear",
-    gettext_lazy("delete what you have chosen"),
-    (),
-    RequiredRole.EVERYONE,
-    ("delete", "reset"),
-)
+CLEAR = Verb("clear", gettext_lazy("delete what you have chosen"), (), RequiredRole.EVERYONE, ("delete", "reset"))
 
 
 class PreferenceVerbs:
@@ -144,13 +131,6 @@ class PreferenceVerbs:
                 "chosen": {"language": stored.chosen.language, "timeZone": stored.chosen.time_zone},
             },
         )
-
-
-def preferences_command(dependencies: CommandDependencies) -> Command:
-    """Return the command with all its verbs."""
-    handlers = PreferenceVerbs(dependencies).handlers
-    about = gettext_lazy("Your language and time zone")
-    return Command("preferences", about, handlers, dependencies.rights, default="show")
 
 
 def _check_platform(member: Member) -> None:

@@ -29,6 +29,7 @@ from bot.commands.text_format import (
     did_you_mean,
     error_reply,
     format_change,
+    known_facts,
     page_of,
     page_rows,
     parse_policy,
@@ -142,11 +143,7 @@ _BY_NAME = Parameter(
     "agent", gettext_lazy("only when it is asked by name, beside the one that holds"), ParameterKind.FLAG
 )
 _NAMED_AGENT = Parameter(
-    "agent",
-    gettext_lazy("one that is asked by name"),
-    _OPTION,
-    completes=CompletionSource.PROFILES,
-    metavar="NAME",
+    "agent", gettext_lazy("one that is asked by name"), _OPTION, completes=CompletionSource.PROFILES, metavar="NAME"
 )
 SET = Verb(
     "set",
@@ -481,13 +478,7 @@ def _line(text: str, limit: int) -> str:
 
 def _persona(text: str) -> str:
     if len(text) > LONGEST_PERSONA:
-        raise ValueError(
-            _(
-                "At most {limit} characters, and this has {count}.",
-                limit=LONGEST_PERSONA,
-                count=len(text),
-            )
-        )
+        raise ValueError(_("At most {limit} characters, and this has {count}.", limit=LONGEST_PERSONA, count=len(text)))
     return text
 
 
@@ -507,13 +498,7 @@ def _approvers(text: str) -> frozenset[str]:
 def _prompts(text: str) -> tuple[str, ...]:
     prompts = tuple(line.strip() for line in text.splitlines() if line.strip())
     if len(prompts) > MOST_PROMPTS or any(len(prompt) > LONGEST_PROMPT for prompt in prompts):
-        raise ValueError(
-            _(
-                "At most {count} lines of {limit} characters.",
-                count=MOST_PROMPTS,
-                limit=LONGEST_PROMPT,
-            )
-        )
+        raise ValueError(_("At most {count} lines of {limit} characters.", count=MOST_PROMPTS, limit=LONGEST_PROMPT))
     return prompts
 
 
@@ -646,7 +631,7 @@ class Profiles:
         )
         yield Reply(
             _("Profile"),
-            details=tuple((name, value) for name, value in facts if value),
+            details=known_facts(*facts),
             actions=(
                 ReplyAction(_("Edit"), ("profile", "set", profile.name)),
                 ReplyAction(_("Bind here"), ("profile", "bind", profile.name)),
@@ -747,7 +732,7 @@ class Profiles:
                     "Delete this profile? The places where it holds will have none. This cannot be undone. "
                     "Type its name to confirm."
                 ),
-                details=tuple((name, value) for name, value in facts if value),
+                details=known_facts(*facts),
                 actions=(
                     ReplyAction(
                         _("Delete"), ("profile", "delete", profile.name), ActionStyle.DANGER, confirm=profile.name

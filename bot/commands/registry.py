@@ -5,17 +5,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
-from bot.commands.agents import agents_command, ask_command
+from bot.commands.agents import AgentList, AskAgent
 from bot.commands.command import Command
-from bot.commands.conversations import conversations_command
+from bot.commands.conversations import Conversations
 from bot.commands.dependencies import Administration, CommandDependencies
 from bot.commands.mcp import mcp_command
-from bot.commands.preferences import preferences_command
+from bot.commands.preferences import PreferenceVerbs
 from bot.commands.profile_servers import ProfileServers
 from bot.commands.profiles import Profiles
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.text_format import did_you_mean, error_reply, sentences
-from bot.commands.usage import usage_command
+from bot.commands.usage import UsageVerbs
 from bot.domain.commands import (
     CompletionSource,
     Form,
@@ -151,20 +151,20 @@ class CommandRegistry:
     def __init__(self, dependencies: CommandDependencies) -> None:
         directory = ServerDirectory(dependencies)
         profiles = Profiles(dependencies, directory)
+        rights = dependencies.rights
+        profile_verbs = (*profiles.handlers, *ProfileServers(dependencies, directory).handlers)
+        ask, agents = AskAgent(dependencies).handler, AgentList(dependencies, directory).handler
+        conversations, preferences = Conversations(dependencies), PreferenceVerbs(dependencies)
         commands = (
             mcp_command(dependencies, directory),
+            Command("profile", gettext_lazy("Profiles"), profile_verbs, rights, default="list"),
+            Command("ask", gettext_lazy("Ask an agent by name"), (ask,), rights, default=""),
+            Command("agents", gettext_lazy("Agents that can be asked by name"), (agents,), rights, default=""),
+            Command("conversations", gettext_lazy("Conversations"), conversations.handlers, rights, default="list"),
+            Command("usage", gettext_lazy("Tokens and money"), UsageVerbs(dependencies).handlers, rights, default="me"),
             Command(
-                "profile",
-                gettext_lazy("Profiles"),
-                (*profiles.handlers, *ProfileServers(dependencies, directory).handlers),
-                dependencies.rights,
-                default="list",
+                "preferences", gettext_lazy("Your language and time zone"), preferences.handlers, rights, default="show"
             ),
-            ask_command(dependencies),
-            agents_command(dependencies, directory),
-            conversations_command(dependencies),
-            usage_command(dependencies),
-            preferences_command(dependencies),
         )
         self._commands: Mapping[str, Command] = {command.name: command for command in commands}
         self._completion = Completion(self._commands, directory, dependencies.administration, profiles.known_names)

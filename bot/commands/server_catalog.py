@@ -15,7 +15,7 @@ from bot.commands.server_checks import ServerRequest
 from bot.commands.server_definition import ParsedDefinition, command_line
 from bot.commands.server_fields import slug_of
 from bot.commands.server_templates import SLOT, TEMPLATE
-from bot.commands.text_format import code, page_of, page_rows
+from bot.commands.text_format import code, known_facts, page_of, page_rows
 from bot.domain.catalog import (
     CatalogInput,
     CatalogServer,
@@ -142,7 +142,7 @@ def _describe(server: CatalogServer) -> Reply:
         _("This server comes with this program.")
         if server.bundled
         else _("This server is one of the registry: whoever published it wrote this."),
-        details=tuple((name, text) for name, text in details if text),
+        details=known_facts(*details),
     )
 
 
@@ -330,10 +330,7 @@ class ProgramConsent:
             failed=True,
             actions=(
                 ReplyAction(
-                    _("Allow {program} and go on", program=program),
-                    words,
-                    ActionStyle.PRIMARY,
-                    question=question,
+                    _("Allow {program} and go on", program=program), words, ActionStyle.PRIMARY, question=question
                 ),
             ),
         )

@@ -22,7 +22,7 @@ from bot.commands.server_fields import is_slug, slug_of
 from bot.commands.server_listing import endpoint_facts
 from bot.commands.server_templates import SLOT, fill_template, launch_of, place_of_template
 from bot.commands.sign_in import SignInSteps
-from bot.commands.text_format import format_duration, sentences, server_label, shorten, status_word
+from bot.commands.text_format import format_duration, known_facts, sentences, server_label, shorten, status_word
 from bot.commands.tool_review import withheld_tools
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import ActionStyle, Reply, ReplyAction, Table, Verb
@@ -77,11 +77,7 @@ class ServerChecks:
     async def _verify(self, request: CommandContext) -> AsyncIterator[Reply]:
         server = await self._directory.find(request.arguments.get("server"), request.conversation)
         if server.status is ServerStatus.DISABLED:
-            yield Reply(
-                _("{server} is disabled. Enable it first.", server=server_label(server.config)),
-                failed=True,
-                actions=(ReplyAction(_("Enable"), ("mcp", "enable", server.name)),),
-            )
+            yield disabled_reply(server)
             return
         async for reply in verify_server(self._servers, self._sign_in_steps, server.config, ServerChange.VERIFIED):
             yield reply
@@ -134,6 +130,12 @@ class ServerChecks:
         tools = self._directory.capabilities(server).tools
         for check in checks_in_place(self._administration, server.config, tools, request.member, request.conversation):
             yield check
+
+
+def disabled_reply(server: VisibleServer) -> Reply:
+    """Return the reply to a verb that a disabled server cannot be used with."""
+    text = _("{server} is disabled. Enable it first.", server=server_label(server.config))
+    return Reply(text, failed=True, actions=(ReplyAction(_("Enable"), ("mcp", "enable", server.name)),))
 
 
 def checks_in_place(
@@ -263,7 +265,7 @@ async def verify_server(
         sentences(_change_text(change, config), _check_marks(checks), "✓" if connected else "✗", count_tools(tools)),
         details=(
             *_problems(checks),
-            *(((gettext_lazy("problem"), state.problem),) if state.problem else ()),
+            *known_facts((gettext_lazy("problem"), state.problem)),
             *waits_for_review(waiting),
         ),
         failed=not connected and change is ServerChange.VERIFIED,

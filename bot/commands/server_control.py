@@ -19,11 +19,11 @@ from bot.commands.command import (
     VerbHandler,
 )
 from bot.commands.dependencies import CommandDependencies, ConfigDiff
-from bot.commands.server_checks import count_tools, to_review, waits_for_review
+from bot.commands.server_checks import count_tools, disabled_reply, to_review, waits_for_review
 from bot.commands.server_definition import ParsedDefinition, differences
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps
-from bot.commands.text_format import format_ago, format_change, sentences, server_label, status_word
+from bot.commands.text_format import format_ago, format_change, known_facts, sentences, server_label, status_word
 from bot.commands.tool_review import withheld_tools
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Verb
@@ -268,11 +268,7 @@ class ServerControl:
     async def _connect(self, request: CommandContext) -> AsyncIterator[Reply]:
         server = await self._directory.find(request.arguments.get("server"), request.conversation)
         if not await self._service.let_connect(server, request.member):
-            yield Reply(
-                _("{server} is disabled. Enable it first.", server=server_label(server.config)),
-                failed=True,
-                actions=(ReplyAction(_("Enable"), ("mcp", "enable", server.name)),),
-            )
+            yield disabled_reply(server)
             return
         yield Reply(_("Connecting to {server}…", server=server_label(server.config)))
         state = await self._dependencies.servers.connect(server.id)
@@ -331,10 +327,7 @@ class ServerControl:
                 resources=ngettext("{n} resource", "{n} resources", resources),
                 prompts=ngettext("{n} prompt", "{n} prompts", len(capabilities.prompts)),
             ),
-            details=(
-                *((name, ", ".join(names)) for name, names in news if names),
-                *waits_for_review(waiting),
-            ),
+            details=(*((name, ", ".join(names)) for name, names in news if names), *waits_for_review(waiting)),
             actions=(*to_review(server.config, waiting), ReplyAction(_("Show tools"), ("mcp", "tools", server.name))),
         )
 
@@ -424,7 +417,7 @@ class ServerControl:
             details=(
                 (gettext_lazy("state"), status_word(state.status)),
                 (gettext_lazy("problem"), state.problem),
-                *(((gettext_lazy("by a browser"), hint),) if hint else ()),
+                *known_facts((gettext_lazy("by a browser"), hint)),
             ),
             failed=True,
             actions=(ReplyAction(_("Find out why"), ("mcp", "doctor", server.name)),),

@@ -390,12 +390,7 @@ class ServerEdit:
             yield reply
 
     async def _save(
-        self,
-        before: ServerRecord,
-        draft: ParsedDefinition,
-        context: VerbContext,
-        *,
-        verify: bool,
+        self, before: ServerRecord, draft: ParsedDefinition, context: VerbContext, *, verify: bool
     ) -> AsyncIterator[Reply | Form]:
         outcome = await self._service.change(before, draft, context.author)
         match outcome:
@@ -439,10 +434,7 @@ class ServerEdit:
         change = format_change(record.updated_at, record.updated_by, self._clock())
         return Reply(
             _("{server} has been changed since you opened it. Nothing was saved.", server=server_label(record.config)),
-            details=(
-                (gettext_lazy("changed"), change),
-                *self._validator.exact_definition(record),
-            ),
+            details=((gettext_lazy("changed"), change), *self._validator.exact_definition(record)),
             failed=True,
             actions=(ReplyAction(_("Edit again"), ("mcp", "edit", record.config.name)),),
         )
@@ -625,13 +617,7 @@ class ServerAdd:
         return self._form(fields, errors or {}, last, mode, intro=start_warning(record.config))
 
     def _form(
-        self,
-        fields: Mapping[str, str],
-        errors: Mapping[str, str],
-        step: int,
-        mode: SecretFieldMode,
-        *,
-        intro: str = "",
+        self, fields: Mapping[str, str], errors: Mapping[str, str], step: int, mode: SecretFieldMode, *, intro: str = ""
     ) -> Form:
         return form(
             "mcp add",

@@ -52,18 +52,10 @@ _TRANSPORT = Field(
     value=TRANSPORTS[0],
 )
 _REMOTE = Field(
-    "where",
-    gettext_lazy("Server address"),
-    hint="https://example.com/mcp",
-    required=True,
-    longest=LONGEST["url"],
+    "where", gettext_lazy("Server address"), hint="https://example.com/mcp", required=True, longest=LONGEST["url"]
 )
 _LOCAL = Field(
-    "where",
-    gettext_lazy("Command line"),
-    hint="python -m my_server",
-    required=True,
-    longest=LONGEST["command"],
+    "where", gettext_lazy("Command line"), hint="python -m my_server", required=True, longest=LONGEST["command"]
 )
 _EITHER = Field(
     "where",

@@ -16,6 +16,7 @@ from bot.commands.text_format import (
     POLICY_WORDS,
     format_ago,
     format_change,
+    known_facts,
     page_of,
     page_rows,
     sentences,
@@ -114,11 +115,7 @@ def connection_facts(config: ServerConfig) -> list[tuple[str, str]]:
     usual = ServerConfig(config.name, config.transport)
     retries = _("{count} within the time to connect", count=config.connect_retries) if config.connect_retries else ""
     group = (
-        _(
-            "{group}, place {number}",
-            group=config.fallback_group,
-            number=config.fallback_order,
-        )
+        _("{group}, place {number}", group=config.fallback_group, number=config.fallback_order)
         if config.fallback_group
         else ""
     )
@@ -395,13 +392,12 @@ class ServerListing:
         facts = self._facts(server, request)
         if not administers:
             facts.append((gettext_lazy("transport"), transport_word(server.config)))
-            details = tuple((name, value) for name, value in facts if value)
-            return Reply(_("MCP server {server}", server=server_label(server.config)), details=details)
+            return Reply(_("MCP server {server}", server=server_label(server.config)), details=known_facts(*facts))
         facts += [
             (gettext_lazy("by a browser"), self._sign_in_steps.hint(server)),
             *await self._sign_in_steps.details(server),
         ]
-        details = tuple((name, value) for name, value in (*facts, *self._inner_facts(server)) if value)
+        details = known_facts(*facts, *self._inner_facts(server))
         off = self._is_off_here(server, request.conversation)
         enable = (enable_action(server.name),) if off else ()
         steps = (*enable, *await self._sign_in_steps.steps(server.config), *_steps(server))

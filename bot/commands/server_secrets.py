@@ -286,12 +286,7 @@ class ServerSecrets:
             yield reply
 
     async def _save(
-        self,
-        record: ServerRecord,
-        slot: str,
-        reference: SecretReference,
-        values: Mapping[str, str],
-        by: Author,
+        self, record: ServerRecord, slot: str, reference: SecretReference, values: Mapping[str, str], by: Author
     ) -> AsyncIterator[Reply]:
         before = record.secrets.get(slot)
         check_use(record, slot)

@@ -13,14 +13,7 @@ from dataclasses import dataclass, replace
 from bot.commands.command import CommandRejected
 from bot.commands.server_definition import KEEP, ParsedDefinition, command_line
 from bot.commands.server_fields import REFERENCE, read_reference
-from bot.commands.server_forms import (
-    SecretFieldMode,
-    Step,
-    confirmation,
-    in_steps,
-    steps_of_adding,
-    steps_of_editing,
-)
+from bot.commands.server_forms import SecretFieldMode, Step, confirmation, in_steps, steps_of_adding, steps_of_editing
 from bot.commands.text_format import sentences
 from bot.domain.commands import Field, FieldKind
 from bot.domain.launch_templates import (

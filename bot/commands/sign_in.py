@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 from bot.commands.command import CommandContext, CommandRejected, ForbiddenRejection
 from bot.commands.dependencies import MEMBER_SECONDS, CommandDependencies, UserMessenger, notify_user
 from bot.commands.server_directory import ServerDirectory, VisibleServer
-from bot.commands.text_format import code, format_ago, sentences, server_label, status_word
+from bot.commands.text_format import code, format_ago, known_facts, sentences, server_label, status_word
 from bot.domain.commands import ActionStyle, Reply, ReplyAction
 from bot.domain.conversations import CONSOLE, Author, ConversationKey, Member
 from bot.domain.locales import use_locale
@@ -115,6 +115,7 @@ class SignInSteps:
         minutes = int(SIGN_IN_SECONDS // 60)
         shown_host = code(host, _("the address below"))
         looks_deceptive = not host.isascii() or any(part.startswith("xn--") for part in host.split("."))
+        careful = _("This domain is written in letters that can look like others.") if looks_deceptive else ""
         return Reply(
             sentences(
                 text,
@@ -132,11 +133,7 @@ class SignInSteps:
             ),
             details=(
                 (gettext_lazy("leads to"), urlsplit(address).netloc),
-                *(
-                    ((gettext_lazy("careful"), _("This domain is written in letters that can look like others.")),)
-                    if looks_deceptive
-                    else ()
-                ),
+                *known_facts((gettext_lazy("careful"), careful)),
                 (gettext_lazy("whole address"), address),
                 (gettext_lazy("comes back to"), self._sign_ins.redirect_uri(server.id)),
             ),

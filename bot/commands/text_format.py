@@ -207,6 +207,11 @@ def did_you_mean(text: str, known: Iterable[str], before: str = "") -> str:
     return _("Did you mean {name}?", name=f"`{before}{close[1:]}") if close else ""
 
 
+def known_facts(*facts: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the details of a reply that have a value."""
+    return tuple((name, value) for name, value in facts if value)
+
+
 def sentences(*parts: str) -> str:
     """Join whole sentences; empty ones are left out. A full-width stop needs no blank after it."""
     text = ""

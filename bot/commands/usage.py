@@ -11,9 +11,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.commands.command import Command, CommandContext, CommandRejected, VerbHandler
+from bot.commands.command import CommandContext, CommandRejected, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.text_format import MOMENT, format_expiry, format_moment
+from bot.commands.text_format import MOMENT, format_expiry, format_moment, known_facts
 from bot.domain.commands import Parameter, ParameterKind, Reply, RequiredRole, Table, Verb
 from bot.domain.usage import (
     MICRO,
@@ -139,11 +139,7 @@ class UsageVerbs:
         data = usage_report(query.since, by, sums, limits, questions)
         if not overall.requests:
             return Reply(
-                _(
-                    "{whose}: no model was asked since {time}.",
-                    whose=whose,
-                    time=_since_text(query.since),
-                ),
+                _("{whose}: no model was asked since {time}.", whose=whose, time=_since_text(query.since)),
                 details=limit_facts,
                 data=data,
             )
@@ -152,12 +148,7 @@ class UsageVerbs:
         asked = ngettext("{n} question", "{n} questions", questions)
         used = " · ".join(filter(None, (asked, _("{count} tokens", count=count), _money(overall))))
         return Reply(
-            _(
-                "{whose} · {used} · since {time}",
-                whose=whose,
-                used=used,
-                time=_since_text(query.since),
-            ),
+            _("{whose} · {used} · since {time}", whose=whose, used=used, time=_since_text(query.since)),
             Table(
                 (
                     _GROUPINGS[by],
@@ -176,13 +167,6 @@ class UsageVerbs:
     def _since(self, request: CommandContext) -> float:
         now = self._dependencies.clock()
         return request.arguments.since(now) or LimitPeriod.MONTH.start_of_period(now)
-
-
-def usage_command(dependencies: CommandDependencies) -> Command:
-    """Return the command with all its verbs."""
-    return Command(
-        "usage", gettext_lazy("Tokens and money"), UsageVerbs(dependencies).handlers, dependencies.rights, default="me"
-    )
 
 
 def _grouping(request: CommandContext, otherwise: UsageGrouping) -> UsageGrouping:
@@ -228,31 +212,26 @@ def _requests(count: int, total: int, note: str) -> str:
 
 
 def _facts(overall: UsageTotal, left_out: int) -> tuple[tuple[str, str], ...]:
-    facts: list[tuple[str, str]] = []
-    if overall.usage.cache_writes:
-        facts.append(
-            (
-                gettext_lazy("written to the cache"),
-                _("{count} tokens of those that went in", count=format_number(overall.usage.cache_writes)),
-            )
-        )
-    if overall.usage.reasoning_tokens:
-        facts.append(
-            (
-                gettext_lazy("reasoning"),
-                _(
-                    "{count} tokens of those that came out",
-                    count=format_number(overall.usage.reasoning_tokens),
-                ),
-            )
-        )
-    if overall.estimated:
-        facts.append((gettext_lazy("estimated"), _requests(overall.estimated, overall.requests, _UNCOUNTED)))
-    if overall.unpriced:
-        facts.append((gettext_lazy("without a price"), _requests(overall.unpriced, overall.requests, _PRICES)))
-    if left_out > 0:
-        facts.append((gettext_lazy("left out"), ngettext("{n} name", "{n} names", left_out)))
-    return tuple(facts)
+    written, reasoning = overall.usage.cache_writes, overall.usage.reasoning_tokens
+    return known_facts(
+        (
+            gettext_lazy("written to the cache"),
+            _("{count} tokens of those that went in", count=format_number(written)) if written else "",
+        ),
+        (
+            gettext_lazy("reasoning"),
+            _("{count} tokens of those that came out", count=format_number(reasoning)) if reasoning else "",
+        ),
+        (
+            gettext_lazy("estimated"),
+            _requests(overall.estimated, overall.requests, _UNCOUNTED) if overall.estimated else "",
+        ),
+        (
+            gettext_lazy("without a price"),
+            _requests(overall.unpriced, overall.requests, _PRICES) if overall.unpriced else "",
+        ),
+        (gettext_lazy("left out"), ngettext("{n} name", "{n} names", left_out) if left_out > 0 else ""),
+    )
 
 
 # -------------------- report

@@ -222,7 +222,7 @@ class SyncStatus(StrEnum):
         return str(SYNC_LABELS[self])
 
 
-STATUS_LABELS = {
+STATUS_LABELS: Mapping[str, str] = {
     ServerStatus.PENDING: gettext_lazy("pending"),
     ServerStatus.CONNECTING: gettext_lazy("connecting"),
     ServerStatus.CONNECTED: gettext_lazy("connected"),
@@ -232,7 +232,7 @@ STATUS_LABELS = {
     ServerStatus.DISCONNECTED: gettext_lazy("disconnected"),
     ServerStatus.DISABLED: gettext_lazy("disabled"),
 }
-SYNC_LABELS = {
+SYNC_LABELS: Mapping[str, str] = {
     SyncStatus.NEVER_SYNCED: gettext_lazy("never synced"),
     SyncStatus.SYNCING: gettext_lazy("syncing"),
     SyncStatus.SYNCED: gettext_lazy("synced"),
