@@ -82,7 +82,7 @@ def states(made: AppServices) -> dict[str, ServerSnapshot]:
 
 
 @pytest.mark.usefixtures("folder")
-async def test_a_change_by_another_process_is_followed_without_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_by_another_process_is_followed_without_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.app.config_reload.POLL_SECONDS", 0.1)
     async with office() as (here, there):
         task = asyncio.create_task(here.administration.run())
@@ -106,7 +106,7 @@ async def test_a_change_by_another_process_is_followed_without_being_told(monkey
     ("mode", "policy", "authors"),
     [("ask", "runs, except after words of others", "shared or strangers"), ("off", "runs", "nobody")],
 )
-async def test_an_explanation_of_an_allowed_call_says_after_whose_words_it_asks(
+async def test_an_explanation_of_an_allowed_call_names_the_sources_after_which_it_asks(
     mode: str, policy: str, authors: str
 ) -> None:
     async with office(taint_mode=mode) as (here, there):
@@ -122,7 +122,7 @@ async def test_an_explanation_of_an_allowed_call_says_after_whose_words_it_asks(
 
 
 @pytest.mark.usefixtures("folder")
-async def test_what_another_process_pins_is_followed() -> None:
+async def test_pins_of_another_process_are_followed() -> None:
     changed = replace(TOOL, description="Something else.")
     async with office() as (here, there):
         await there.servers.add(record(), {}, ANA)
@@ -219,7 +219,7 @@ async def test_a_file_that_cannot_be_read_again_changes_nothing(folder: Path) ->
         assert set(states(here)) == {"notes"}
 
 
-def test_what_an_admin_may_not_define_is_objected_to_with_the_fix(folder: Path) -> None:
+def test_a_definition_beyond_an_admins_rights_is_refused_with_the_fix(folder: Path) -> None:
     async def ask() -> list[str]:
         async with office(mcp_allowed_commands=frozenset({"npx"})) as (here, _):
             transports: list[Transport] = [

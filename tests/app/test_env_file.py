@@ -62,7 +62,7 @@ def test_a_value_that_the_file_cannot_hold_is_refused(path: Path, value: str) ->
     assert not path.exists()
 
 
-def test_a_new_file_is_private_whatever_the_umask_says(path: Path) -> None:
+def test_a_new_file_is_private_under_any_umask(path: Path) -> None:
     before = os.umask(0)
     try:
         update_env_file(path, {"TOKEN": "new"})
@@ -99,7 +99,7 @@ def test_a_link_to_nothing_or_to_no_file_is_refused(path: Path, tmp_path: Path) 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
-def test_a_link_to_a_file_of_somebody_else_gets_no_secret(path: Path, tmp_path: Path) -> None:
+def test_a_link_to_a_file_of_another_user_gets_no_secret(path: Path, tmp_path: Path) -> None:
     target = tmp_path / "theirs"
     target.write_text("")
     os.chown(target, 12345, 12345)

@@ -79,7 +79,7 @@ def test_a_file_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypatc
     assert watch.look() == first
 
 
-def test_what_is_no_file_that_can_be_read_has_a_state_and_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_path_that_is_no_readable_file_has_a_state_and_is_not_waited_for(tmp_path: Path) -> None:
     pipe, folder, circle = (tmp_path / name for name in ("pipe", "folder", "circle"))
     os.mkfifo(pipe)
     folder.mkdir()

@@ -132,7 +132,7 @@ async def test_a_saved_policy_counts_for_the_next_question_and_the_tools_it_chan
         ({"words": "own", "sends": "closed"}, ", except after words of strangers"),
     ],
 )
-async def test_the_notice_of_an_allowed_call_says_after_whose_words_it_asks(
+async def test_the_notice_of_an_allowed_call_names_the_sources_after_which_it_asks(
     folder: Path, flow: dict[str, str], exception: str
 ) -> None:
     async with following(folder) as here:
@@ -232,7 +232,7 @@ async def test_all_other_files_are_followed_too(folder: Path) -> None:
         assert here.services.command_parts.templates() == used.launches.templates
 
 
-async def test_a_variable_of_a_server_is_followed_and_neither_it_nor_its_fingerprint_is_kept(folder: Path) -> None:
+async def test_a_variable_of_a_server_is_followed_and_neither_it_nor_its_fingerprint_is_stored(folder: Path) -> None:
     (folder / ".env").write_text("TICKETS_TOKEN=7391\n")
     header = {"Authorization": "Bearer ${TICKETS_TOKEN}"}
     (folder / SERVERS).write_text(servers(tickets={"url": "https://tickets.example/mcp", "headers": header}))
@@ -411,7 +411,9 @@ async def test_a_file_that_everybody_may_write_to_is_not_followed(folder: Path) 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "endless", "huge"])
 @pytest.mark.parametrize("name", [POLICY, SERVERS, "config/limits.toml", "config/allowed_commands.txt"])
-async def test_what_is_no_file_to_be_read_is_told_and_not_waited_for(folder: Path, kind: str, name: str) -> None:
+async def test_a_path_that_is_no_readable_file_is_reported_and_not_waited_for(
+    folder: Path, kind: str, name: str
+) -> None:
     async with following(folder, MCP_ALLOWED_COMMANDS_FILE="config/allowed_commands.txt") as here:
         path = folder / name
         path.unlink(missing_ok=True)

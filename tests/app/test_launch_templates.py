@@ -92,7 +92,7 @@ async def test_an_admin_in_a_chat_starts_a_program_of_the_operators_and_no_other
 
 
 @pytest.mark.usefixtures("folder")
-async def test_who_started_what_by_which_template_is_in_the_audit() -> None:
+async def test_starts_by_templates_are_in_the_audit() -> None:
     async with office() as made:
         await added(made)
         reply = await said(made, "mcp audit docs")

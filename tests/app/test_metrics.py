@@ -34,7 +34,7 @@ def samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
     }
 
 
-def test_what_happens_to_servers_is_counted_by_server_and_handed_on() -> None:
+def test_events_of_servers_are_counted_by_server_and_handed_on() -> None:
     found: list[MetricEvent] = []
     tally = SessionCounters(found.append)
     measured: list[MetricEvent] = [

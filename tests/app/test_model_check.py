@@ -58,14 +58,14 @@ async def test_a_model_that_is_there_is_told_with_its_window() -> None:
         assert "no more than that" in larger.fix
 
 
-async def test_a_window_that_nobody_tells_is_named_as_what_it_is_taken_for() -> None:
+async def test_an_unknown_context_window_is_named_with_its_assumed_value() -> None:
     with FakeLanguageModel("openai", models=Models("litellm", {"house": 1})) as service:
         check = await of_service(service, "openai:house")
     assert check.finding is WELL
     assert check.detail.endswith("without CONTEXT_TOKENS it is taken for 128,000 tokens.")
 
 
-async def test_a_model_that_goes_away_and_one_that_has_gone_are_told() -> None:
+async def test_a_deprecated_model_and_a_removed_one_are_reported() -> None:
     models = Models("anthropic", {"old": 1_000, "older": 1_000}, retires={"old": "2027-02-01T00:00:00Z", "older": ""})
     with FakeLanguageModel("anthropic", models=models) as service:
         old, older = await of_service(service, "anthropic:old"), await of_service(service, "anthropic:older")
@@ -131,7 +131,7 @@ async def test_a_key_that_may_not_read_lists_is_no_failure() -> None:
     assert "may answer all the same" in check.fix
 
 
-async def test_a_server_that_is_ill_is_told_with_what_it_says() -> None:
+async def test_a_failing_model_service_is_reported_with_its_message() -> None:
     ill = Models("vllm", {}, instead=Status(503, "Loading the model."))
     with FakeLanguageModel("openai", models=ill) as service:
         check = await of_service(service, "openai:small")

@@ -132,7 +132,7 @@ async def test_several_models_stand_in_for_one_another_in_their_order() -> None:
     await models.close()
 
 
-def test_a_mistake_in_any_of_several_models_is_told() -> None:
+def test_a_mistake_in_any_of_several_models_is_reported() -> None:
     with pytest.raises(SettingsError, match="no model provider called 'olama'"):
         select_model(read_settings(), "demo, olama:small")
     with pytest.raises(SettingsError, match="anthropic:claude-sonnet-5-5 needs a key"):
@@ -163,7 +163,7 @@ def test_a_list_without_a_model_is_refused(wanted: str) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["ollama:a ollama:b", "ollama:a; demo", "demo, ollama:a | OpenAI:b"])
-def test_a_comma_that_was_forgotten_is_told(wanted: str) -> None:
+def test_a_forgotten_comma_is_reported(wanted: str) -> None:
     with pytest.raises(SettingsError, match="are several models") as caught:
         select_model(read_settings(), wanted)
     assert "comma" in caught.value.fix

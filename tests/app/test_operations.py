@@ -46,7 +46,7 @@ async def test_checkpoints_that_cannot_be_written_are_a_fault_at_once() -> None:
 
 
 @pytest.mark.parametrize(("second", "told"), [([MODEL], [MODEL.title]), ([], [])])
-async def test_a_model_that_fails_for_a_moment_is_not_told(second: list[Fault], told: list[str]) -> None:
+async def test_a_model_that_fails_for_a_moment_is_not_reported(second: list[Fault], told: list[str]) -> None:
     answers, pauses = [[MODEL], second], list[float]()
     finished = asyncio.Event()
 

@@ -61,7 +61,7 @@ async def test_a_server_is_never_taken_over_without_its_rules() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-async def test_a_place_whose_profile_is_just_being_made_is_never_without_one() -> None:
+async def test_a_channel_whose_profile_is_being_replaced_is_never_without_one() -> None:
     async with office() as (here, there):
 
         async def bound_meanwhile() -> None:

@@ -72,7 +72,7 @@ async def test_a_house_is_left_when_it_is_time_to() -> None:
     assert runtime.running.done()
 
 
-async def test_a_house_whose_engine_breaks_down_does_not_look_alive(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_program_whose_engine_breaks_down_is_not_ready(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(CountersignError, match=r"The engine broke down\. Fix: see the log"):
         async with asyncio.timeout(30), opened(watch_log=broken) as runtime:
             await runtime.run_until(asyncio.Event())
@@ -80,7 +80,7 @@ async def test_a_house_whose_engine_breaks_down_does_not_look_alive(caplog: pyte
 
 
 @pytest.mark.usefixtures("logging_as_it_was")
-async def test_a_chat_whose_engine_breaks_down_ends_and_says_so(folder: Path) -> None:
+async def test_a_chat_whose_engine_breaks_down_ends_with_an_error(folder: Path) -> None:
     with pytest.raises(CountersignError, match="The engine broke down"):
         async with asyncio.timeout(30):
             await chat(read_settings(), ChatOptions(message="hi"), watch_log=broken)

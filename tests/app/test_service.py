@@ -49,7 +49,7 @@ async def test_its_servers_are_gone_when_it_has_left(folder: Path) -> None:
         os.kill(int(pid_file.read_text()), 0)
 
 
-async def test_while_it_runs_nobody_else_drives_turns_or_changes_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_while_it_runs_no_other_process_runs_turns_or_changes_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock_file, "STARTING_SECONDS", 0.1)
     settings = read_settings()
     with lock_database(settings, "countersign run"):

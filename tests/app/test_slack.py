@@ -81,7 +81,7 @@ async def home_of(slack: FakeSlack, user: User) -> str:
     return str(home.drawn)
 
 
-async def test_an_opinion_is_in_the_database_and_home_shows_what_was_asked() -> None:
+async def test_feedback_is_in_the_database_and_home_shows_the_question() -> None:
     async with FakeSlack() as slack:
         slack.pace.strict = False
         priya, sam = slack.user("Priya"), slack.user("Sam")
@@ -158,7 +158,7 @@ async def test_the_doctor_looks_at_slack_where_it_is_configured(capsys: pytest.C
         assert "SLACK_APP_TOKEN" in found["way in"]["fix"]
 
 
-async def test_the_doctor_says_when_the_bots_token_is_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_doctor_names_a_missing_bot_token(capsys: pytest.CaptureFixture[str]) -> None:
     code, found = await looked_at(read_settings(slack_signing_secret="s3cret"), capsys)
     assert code == 1
     assert found["token"]["fix"] == "set SLACK_BOT_TOKEN (xoxb-…)"
@@ -176,7 +176,7 @@ async def test_the_doctor_says_when_the_bots_token_is_what_is_missing(capsys: py
         ({"ops_channel": "slack:C1"}, "OPS_CHANNEL does not say", "slack:T0123ABCD:C0123ABCD"),
     ],
 )
-def test_what_several_workspaces_cannot_tell_apart_is_refused_at_the_start(
+def test_settings_that_several_workspaces_cannot_share_are_refused_at_the_start(
     given: dict[str, str], cause: str, fix: str
 ) -> None:
     complete = {"slack_client_id": "1.2", "slack_client_secret": "s"}

@@ -126,7 +126,7 @@ async def waiting(workspace: Workspace, member: Member) -> list[str]:
     return [call.step.approval.id for call in home.waiting if call.step.approval]
 
 
-async def test_what_waits_is_shown_to_whoever_may_approve_it_where_it_was_asked(workspace: Workspace) -> None:
+async def test_a_waiting_call_is_shown_to_its_approvers_with_its_channel(workspace: Workspace) -> None:
     await workspace.asks(PRIYA, at("INC"), "card-1")
     await workspace.asks(PRIYA, at("OPS"), "card-2")
     await workspace.asks(PRIYA, at("INC", team="T2"), "card-3")
@@ -138,7 +138,7 @@ async def test_what_waits_is_shown_to_whoever_may_approve_it_where_it_was_asked(
     assert await waiting(workspace, Member(SAM, external=True)) == []
 
 
-async def test_a_call_that_all_members_may_approve_waits_for_its_asker_and_those_who_are_named(
+async def test_a_call_that_all_members_may_approve_waits_for_its_asker_and_the_named_users(
     workspace: Workspace,
 ) -> None:
     """It may come from a direct conversation or a private channel."""
@@ -150,7 +150,7 @@ async def test_a_call_that_all_members_may_approve_waits_for_its_asker_and_those
     assert await waiting(workspace, Member(OLGA, frozenset({OPS}))) == ["card-any"]
 
 
-async def test_what_was_decided_is_gone_and_many_are_counted(workspace: Workspace) -> None:
+async def test_decided_calls_are_gone_and_many_are_counted(workspace: Workspace) -> None:
     cards = [f"card-{n:02}" for n in range(SHOWN + 3)]
     await workspace.asks(PRIYA, at("INC"), *cards)
     await workspace.log.decide(Decision("card-00", 1, DecisionType.DENY, SAM))
@@ -165,7 +165,7 @@ async def test_a_call_that_cannot_be_read_hides_no_other(workspace: Workspace) -
     assert await waiting(workspace, Member(SAM)) == ["card-2"]
 
 
-async def test_what_a_server_wants_to_hear_waits_for_whoever_asked_and_nobody_else(workspace: Workspace) -> None:
+async def test_a_question_of_a_server_waits_for_the_asker_alone(workspace: Workspace) -> None:
     older = await workspace.is_asked(PRIYA, at("INC"), "how many")
     newer = await workspace.is_asked(PRIYA, at("INC", "2"), "which", "where")
     await workspace.is_asked(PRIYA, at("INC", team="T2"), "elsewhere")
@@ -180,7 +180,7 @@ async def test_what_a_server_wants_to_hear_waits_for_whoever_asked_and_nobody_el
     assert await asked() == older
 
 
-async def test_what_somebody_asked_is_theirs_alone(workspace: Workspace) -> None:
+async def test_questions_of_a_user_are_shown_to_that_user_alone(workspace: Workspace) -> None:
     older = await workspace.asks(PRIYA, at("INC"))
     await workspace.asks(SAM, at("INC", "2"))
     await workspace.asks(PRIYA, at("INC", "3", team="T2"))

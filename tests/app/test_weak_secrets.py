@@ -64,7 +64,7 @@ def test_keys_and_passwords_that_were_made_at_random_are_taken() -> None:
     check_operator_secrets(read_settings())
 
 
-def test_what_was_encrypted_with_a_weak_password_can_be_encrypted_anew_with_a_key() -> None:
+def test_secrets_of_a_weak_password_can_be_encrypted_anew_with_a_key() -> None:
     key, weak = generate_key(), "hunter2"
     sealed = secret_box(read_settings(encryption_master_password=weak, database_url="postgresql://h/d")).seal("x", "p")
     both = secret_box(

@@ -61,7 +61,7 @@ def test_the_operators_token_brings_the_api_and_one_made_beside_it_is_good_at_on
     assert not [line for line in running.lines if json.loads(line)["level"] in ("warning", "error")]
 
 
-def test_the_web_part_alone_answers_even_where_nobody_has_a_token_yet(folder: Path) -> None:
+def test_the_web_part_alone_answers_even_before_the_first_token(folder: Path) -> None:
     with service(folder, "--only", "web", PORT="0") as running:
         running.says("web running on model demo")
         port = port_of(running)

@@ -123,7 +123,7 @@ def test_so_many_actions_are_pending_and_the_oldest_go_first() -> None:
     assert pending.find(second, "7") == (RunCommand(("c1",)), HERE)
 
 
-def test_what_does_not_fit_or_stands_elsewhere_or_twice_in_a_message_becomes_a_token() -> None:
+def test_an_action_too_long_or_twice_in_a_message_becomes_a_token() -> None:
     pending = PendingActions(20)
     here, elsewhere = ActionEncoder(pending, "7", HERE), ActionEncoder(pending, "7", HERE, here=False)
     short, long = RunCommand(("mcp", "list")), RunCommand(("mcp", "list", "with blanks"))

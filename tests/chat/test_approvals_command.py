@@ -40,7 +40,7 @@ class Approvals:
 
 
 @pytest.mark.parametrize("words", [(), ("list",)])
-async def test_the_list_says_who_asked_for_what_until_when_and_where_the_card_is(words: Sequence[str]) -> None:
+async def test_the_list_has_asker_call_expiry_and_card(words: Sequence[str]) -> None:
     reply = await Approvals(CALL).ask(*words)
     assert reply.text.startswith("1 call waits for you, oldest first.")
     assert reply.table is not None

@@ -45,7 +45,7 @@ class Place:
         return answer
 
 
-async def test_what_is_no_form_of_a_call_is_left_to_the_commands() -> None:
+async def test_a_form_of_no_call_is_left_to_the_commands() -> None:
     place = Place()
     (answer,) = [each async for each in place.forms.handle(Invocation("mcp", ("list",), SAM, HERE))]
     assert answer == Reply("from the commands")
@@ -76,7 +76,7 @@ async def test_a_form_of_an_older_version_of_the_call_changes_nothing() -> None:
     assert place.engine.revisions == []
 
 
-async def test_fields_that_nobody_asked_for_are_ignored() -> None:
+async def test_unrequested_fields_are_ignored() -> None:
     place = Place()
     assert await place.send(f"{COMMAND}:{CARD.approval_id}:1:0", a0="Buy bread", a99="x", text="y") == Reply(DONE)
     ((_, _, arguments, _),) = place.engine.revisions
@@ -117,11 +117,11 @@ async def test_a_problem_with_all_of_it_stands_with_the_first_field() -> None:
     assert form.fields[0].error == "A policy forbids this call with these arguments."
 
 
-async def test_what_has_nothing_to_change_says_so() -> None:
+async def test_a_call_without_arguments_says_so() -> None:
     assert await Place({}, {}).open() == Reply(NOTHING_TO_EDIT, failed=True)
 
 
-async def test_what_has_no_field_is_named() -> None:
+async def test_arguments_without_a_field_are_named() -> None:
     form = await Place({"text": "x" * 9000, "n": 1}, {}).open()
     assert isinstance(form, Form)
     assert form.intro.endswith("stays as it is: text.")

@@ -133,7 +133,7 @@ async def test_messages_are_read_back_one_day_at_most() -> None:
     assert platform.read_since == [BEGAN - timedelta(hours=HOURS)]
 
 
-async def test_late_messages_become_turns_and_nobody_is_told_late(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_late_messages_become_turns_without_late_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_handler, "FIRST_PAUSE", 0.01)
     engine, platform = FakeEngine(), Platform()
     engine.troubles = [DatabaseUnavailable("The database is away.")]

@@ -12,7 +12,7 @@ from bot.platforms.slack.messages import PerUserRate
 from tests.fakes.parts import until
 
 
-async def test_a_user_over_the_limit_is_told_once_at_a_time_and_keeps_nobody_waiting() -> None:
+async def test_a_user_over_the_limit_gets_one_notice_at_a_time_and_holds_up_no_other() -> None:
     background_tasks, opened, said = BackgroundTasks(most_per_user=2), asyncio.Event(), list[str]()
 
     async def waits() -> None:
@@ -33,7 +33,7 @@ async def test_a_user_over_the_limit_is_told_once_at_a_time_and_keeps_nobody_wai
     await background_tasks.close()
 
 
-async def test_the_limit_of_all_counts_nothing_for_the_user_who_met_it() -> None:
+async def test_the_common_limit_counts_nothing_for_the_user_who_met_it() -> None:
     background_tasks, opened = BackgroundTasks(most=1, most_per_user=1), asyncio.Event()
 
     async def waits() -> None:
@@ -48,7 +48,7 @@ async def test_the_limit_of_all_counts_nothing_for_the_user_who_met_it() -> None
 
 
 @pytest.mark.parametrize("way", ["fails", "is cancelled before its first step"])
-async def test_what_ends_badly_is_released_all_the_same(way: str) -> None:
+async def test_a_failed_task_is_released_all_the_same(way: str) -> None:
     background_tasks = BackgroundTasks(most_per_user=1)
 
     async def fails() -> None:
@@ -109,7 +109,7 @@ class Name(str):
     __slots__ = ("__weakref__",)
 
 
-async def test_users_who_have_nothing_under_way_are_forgotten() -> None:
+async def test_users_without_running_tasks_are_forgotten() -> None:
     background_tasks, now = BackgroundTasks(notice_seconds=0.01), 0.0
     rate = PerUserRate(2, 60.0, lambda: now)
 

@@ -56,7 +56,7 @@ async def opened(place: Place) -> Form:
     return form
 
 
-async def test_what_is_no_question_is_left_to_the_commands() -> None:
+async def test_a_form_of_no_question_is_left_to_the_commands() -> None:
     place = Place(a_form())
     (answer,) = [each async for each in place.forms.handle(Invocation("mcp", ("list",), ANA, HERE))]
     assert answer == Reply("from the commands")
@@ -64,7 +64,7 @@ async def test_what_is_no_question_is_left_to_the_commands() -> None:
     assert place.forms.complete("mcp", HERE) == place.commands.complete("mcp", HERE)
 
 
-async def test_the_form_says_who_asks_what_and_where_the_answers_go() -> None:
+async def test_the_form_names_server_question_and_recipient_of_the_answers() -> None:
     place = Place(a_form(message="What is it called? " + "x" * 600))
     form = await opened(place)
     assert (form.title, form.submit, form.id) == ("Answer notes", "Send", "answer-server:eli-12345678:0")
@@ -75,7 +75,7 @@ async def test_the_form_says_who_asks_what_and_where_the_answers_go() -> None:
     assert place.answer == ElicitationResult(ElicitationAction.ACCEPT, {"title": "Buy milk"})
 
 
-async def test_what_a_server_says_cannot_be_taken_for_a_word_of_ours() -> None:
+async def test_texts_of_a_server_are_marked_as_such() -> None:
     forged = f"Go on?\n\n{ONLY_TO_IT} Type your password."
     form = await opened(Place(a_form(message=forged)))
     assert form.intro == f"notes asks:\n> Go on?\n> \n> {forged[8:]}\n\n⚠ {NO_SECRETS} {ONLY_TO_IT}"
@@ -94,7 +94,7 @@ async def test_a_long_form_comes_in_steps_and_goes_out_whole() -> None:
     assert place.answer.content == {name: name for name in MANY}
 
 
-async def test_what_cannot_be_read_is_said_at_its_field_with_what_was_typed() -> None:
+async def test_an_unreadable_answer_has_its_error_at_its_field_with_the_typed_text() -> None:
     place = Place(a_form(properties={"count": {"type": "integer"}}))
     again = await place.send((await opened(place)).id, a0="many")
     assert isinstance(again, Form)
@@ -102,7 +102,7 @@ async def test_what_cannot_be_read_is_said_at_its_field_with_what_was_typed() ->
     assert place.engine.replied == []
 
 
-async def test_what_does_not_fit_is_said_at_its_field_on_its_step() -> None:
+async def test_an_invalid_answer_has_its_error_at_its_field_on_its_step() -> None:
     place = Place(a_form(properties=MANY))
     place.engine.answerings = [
         InvalidAnswer((ArgumentError("field 5", "is too short"), ArgumentError("field 1", "is too long")))
@@ -140,7 +140,7 @@ async def test_declining_tells_the_server_so() -> None:
     assert place.answer == DECLINED
 
 
-async def test_a_link_is_shown_whole_to_the_one_who_asks_for_it() -> None:
+async def test_a_link_is_shown_whole_to_the_user_who_asks_for_it() -> None:
     url = "https://jira.example.com/consent?id=`7`&next=<x>"
     place = Place(a_link(url=url))
     way = await place.press(VISIT)
@@ -187,7 +187,7 @@ async def test_a_form_sent_for_a_link_answers_nothing() -> None:
 
 
 @pytest.mark.parametrize("word", [ANSWER, CONFIRM, DECLINE, VISIT, VISITED])
-async def test_whoever_may_not_answer_hears_why_and_sees_nothing(word: str) -> None:
+async def test_a_user_who_may_not_answer_reads_why_and_sees_nothing(word: str) -> None:
     place = Place(a_link())
     place.engine.inquiries[place.id] = NotAllowed("Only Priya can answer this: the call runs in their name.")
     why = "Only Priya can answer this: the call runs in their name."
@@ -219,7 +219,7 @@ async def test_a_step_beyond_the_last_is_the_last() -> None:
     assert await place.send(f"{ANSWER}:{place.id}:99", a0="x") == Reply(SENT)
 
 
-async def test_who_comes_too_late_hears_who_was_faster() -> None:
+async def test_a_late_user_reads_who_was_faster() -> None:
     place = Place(a_form())
     place.engine.answerings = [AlreadyDecided("Ana has answered it already.")]
     form = await opened(place)

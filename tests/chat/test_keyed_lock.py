@@ -7,7 +7,7 @@ import asyncio
 from bot.chat.message_handler import KeyedLock
 
 
-async def test_what_began_first_in_a_place_is_done_before_the_next_begins() -> None:
+async def test_the_first_holder_of_a_key_ends_before_the_next_begins() -> None:
     in_turn = KeyedLock()
     done: list[str] = []
 
@@ -37,7 +37,7 @@ async def test_other_places_do_not_wait() -> None:
             gate.set()
 
 
-async def test_whoever_stops_waiting_holds_up_nobody() -> None:
+async def test_a_cancelled_waiter_holds_up_no_other() -> None:
     in_turn, gate = KeyedLock(), asyncio.Event()
     done: list[str] = []
 

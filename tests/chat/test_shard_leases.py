@@ -30,7 +30,7 @@ def test_every_shard_is_in_one_share_and_shares_differ_by_one_at_most(
 
 
 @given(st.integers(1, 12), st.sets(st.sampled_from(NAMES), min_size=1))
-def test_what_is_shared_out_stays_with_its_holders(shards: int, processes: set[str]) -> None:
+def test_shards_stay_with_their_holders(shards: int, processes: set[str]) -> None:
     holders = {
         number: process for process in sorted(processes)[:shards] for number in share_of(process, shards, processes, {})
     }

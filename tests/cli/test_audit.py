@@ -129,7 +129,7 @@ async def _written(url: str, count: int) -> None:
         await database.close()
 
 
-def test_an_audit_that_nobody_has_touched_is_whole_and_its_head_is_known(long: Kept) -> None:
+def test_an_untouched_audit_is_whole_and_its_head_is_known(long: Kept) -> None:
     head = long.head
     assert head.startswith(f"{ROWS}:")
     for words in ((), ("--head", head)):
@@ -165,9 +165,7 @@ COPY = "seq, at, kind, conversation, turn_id, actor, body, previous, hash, subje
         (f"insert into audit ({COPY}) select 1101, {COPY[5:]} from audit where seq = 7", 1101, "Row 1101 was changed."),
     ],
 )
-def test_what_was_changed_taken_out_or_put_in_is_found_and_the_row_is_named(
-    long: Kept, statement: str, row: int, why: str
-) -> None:
+def test_changed_removed_and_inserted_rows_are_found_and_named(long: Kept, statement: str, row: int, why: str) -> None:
     long.attack(statement)
     ended = long.run("verify")
     assert ended.code == 1
@@ -178,7 +176,7 @@ def test_what_was_changed_taken_out_or_put_in_is_found_and_the_row_is_named(
     assert row in {finding["first"] for finding in told["findings"]}
 
 
-def test_a_row_whose_hash_was_made_anew_is_not_followed_by_the_next(long: Kept) -> None:
+def test_a_row_with_a_recomputed_hash_breaks_the_chain_at_the_next(long: Kept) -> None:
     long.rewrite(600, "slack:U2", upto=600)
     assert "✗ Row 601 does not follow row 600" in long.run("verify").out
 
@@ -202,7 +200,7 @@ def test_an_audit_that_was_written_anew_to_its_end_shows_by_a_head_that_is_known
     assert "✗ Row 1100 differs from the known one" in ended.out
 
 
-def test_json_lines_hold_all_rows_and_whatever_their_hashes_are_made_of(long: Kept) -> None:
+def test_json_lines_have_all_rows_and_all_parts_of_their_hashes(long: Kept) -> None:
     ended = long.run("export")
     rows = [json.loads(line) for line in ended.out.splitlines()]
     assert (ended.code, [row["seq"] for row in rows]) == (0, list(range(1, ROWS + 1)))
@@ -251,7 +249,7 @@ def test_a_spreadsheet_runs_nothing_of_an_export(kept: Kept) -> None:
         (("export", "--format", "xml"), "xml"),
     ],
 )
-def test_what_cannot_be_meant_is_a_mistake_of_usage(kept: Kept, words: tuple[str, ...], what: str) -> None:
+def test_invalid_arguments_are_a_usage_error(kept: Kept, words: tuple[str, ...], what: str) -> None:
     ended = kept.run(*words)
     assert ended.code == 2
     assert what in ended.complaint

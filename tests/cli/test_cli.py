@@ -210,9 +210,7 @@ def test_an_understood_error_has_a_traceback_only_with_debug(countersign: Counte
     assert debugged.err.splitlines()[-1] == f"countersign: {plain.complaint}"
 
 
-def test_an_error_that_nobody_foresaw_is_one_line_too(
-    countersign: Countersign, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unforeseen_error_is_one_line_too(countersign: Countersign, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(_settings: object) -> str:
         raise RuntimeError("two\nlines \x1b[2J")
 

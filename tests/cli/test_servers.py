@@ -27,7 +27,7 @@ def operator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "owner")
 
 
-def test_an_empty_place_says_what_to_do_and_that_is_no_failure(countersign: Countersign) -> None:
+def test_without_servers_it_says_how_to_add_one_and_succeeds(countersign: Countersign) -> None:
     for words in (("servers",), ("servers", "list")):
         ended = countersign(*words)
         assert (ended.code, ended.err) == (0, "")
@@ -61,7 +61,7 @@ def test_a_shell_cannot_have_a_bot_read_its_file_again(countersign: Countersign)
     assert "which follows its files, or use `/mcp reload` in a chat" in ended.complaint
 
 
-def test_json_is_one_object_whatever_comes_of_it(countersign: Countersign) -> None:
+def test_json_is_one_object_at_every_outcome(countersign: Countersign) -> None:
     assert countersign(*ADD, "--json").told["failed"] is False
     listed = countersign("servers", "list", "--json")
     assert listed.code == 0
@@ -74,7 +74,7 @@ def test_json_is_one_object_whatever_comes_of_it(countersign: Countersign) -> No
     assert [field["name"] for field in form.told["fields"]] == ["title", "transport", "where", "auth", "policy"]
 
 
-def test_what_is_wrong_is_said_all_at_once_on_standard_error(countersign: Countersign) -> None:
+def test_all_errors_are_printed_at_once_on_standard_error(countersign: Countersign) -> None:
     ended = countersign("servers", "add", "tickets", "--url", "nowhere", "--tool-timeout", "never")
     assert (ended.code, ended.out) == (1, "")
     assert "--url: That is no http or https address." in ended.err
@@ -136,7 +136,7 @@ def test_a_secret_is_read_from_a_pipe_kept_encrypted_and_encrypted_anew(
     assert "Fix: " in lost.err
 
 
-def test_a_secret_nobody_gave_is_refused(countersign: Countersign) -> None:
+def test_a_missing_secret_is_refused(countersign: Countersign) -> None:
     assert countersign(*ADD, *SIGNING_IN).code == 0
     ended = countersign("secrets", "set", "tickets", "auth", typed="")
     assert ended.code == 1
@@ -144,7 +144,7 @@ def test_a_secret_nobody_gave_is_refused(countersign: Countersign) -> None:
     assert countersign("secrets", "set", "tickets").code == 2
 
 
-def test_the_doctor_names_cause_and_fix_and_exits_by_what_it_found(countersign: Countersign, folder: Path) -> None:
+def test_the_doctor_names_cause_and_fix_and_exits_by_its_findings(countersign: Countersign, folder: Path) -> None:
     assert countersign("db", "upgrade").code == 0
     well = countersign("doctor")
     assert (well.code, well.err) == (0, "")
@@ -160,14 +160,14 @@ def test_the_doctor_names_cause_and_fix_and_exits_by_what_it_found(countersign: 
     assert any("no-such-program-anywhere" in check["detail"] for check in wrong)
 
 
-def test_the_doctor_says_if_the_user_who_asked_may_approve(countersign: Countersign, folder: Path) -> None:
+def test_the_doctor_says_if_the_asker_may_approve(countersign: Countersign, folder: Path) -> None:
     assert "approvals  The user who asked may approve a call that deletes nothing" in countersign("doctor").out
     (folder / "config").mkdir()
     (folder / "config/policy.toml").write_text('default = "ASK_USER"\nself_approval = false\n')
     assert "approvals  Only approvers approve: policy.toml has self_approval = false." in countersign("doctor").out
 
 
-def test_the_doctor_is_well_where_nobody_has_started_yet_and_makes_nothing_against_the_operators_will(
+def test_the_doctor_succeeds_before_the_first_start_and_creates_no_files(
     countersign: Countersign, folder: Path
 ) -> None:
     ill = countersign("doctor", AUTO_MIGRATE="false")

@@ -29,7 +29,7 @@ def test_a_token_is_printed_alone_to_standard_output_and_never_again(countersign
     assert made.out.strip().encode() not in database
 
 
-def test_tokens_are_listed_with_what_is_known_of_them(countersign: Countersign) -> None:
+def test_tokens_are_listed_with_their_facts(countersign: Countersign) -> None:
     assert "There are no tokens" in countersign("tokens", "list").err
     countersign("tokens", "create", "night", "--role", "member")
     countersign("tokens", "create", "ci", "--role", "admin", "--expires", "12h")
@@ -67,7 +67,7 @@ def test_a_name_is_free_again_when_its_token_is_revoked(countersign: Countersign
         (("ci",), "Missing option '--role'"),
     ],
 )
-def test_what_cannot_be_made_is_told_with_its_fix(
+def test_an_invalid_token_request_is_refused_with_its_fix(
     countersign: Countersign, words: tuple[str, ...], complaint: str
 ) -> None:
     ended = countersign("tokens", "create", *words)

@@ -24,7 +24,7 @@ async def run(held: CommandHarness, *words: str) -> Reply | Form:
     return (await held.answers(*words))[-1]
 
 
-async def test_the_list_says_who_is_here_and_what_each_does() -> None:
+async def test_the_list_has_the_agents_of_a_channel_with_their_purpose() -> None:
     held = harness()
     held.profiles.bound = {CHANNEL: "p-2"}
     reply = await held.ask("agents")
@@ -127,7 +127,7 @@ async def test_admins_bind_by_name_and_only_the_operator_everywhere() -> None:
     assert not (await held.ask("profile bind Support everywhere --agent", OPERATOR)).failed
 
 
-async def test_what_an_agent_does_is_one_line() -> None:
+async def test_the_purpose_of_an_agent_is_one_line() -> None:
     held = harness()
     assert not (await held.ask("profile set Support --about Orders")).failed
     assert held.profiles.kept["p-1"].about == "Orders"

@@ -43,7 +43,7 @@ def test_choices_are_read_in_any_spelling() -> None:
     assert parse_arguments(VERB, ["x", "--auth", "API-KEY"], "mcp").get("auth") == "api_key"
 
 
-def test_what_is_left_goes_to_the_last_place_options_of_others_included() -> None:
+def test_the_rest_of_a_line_is_the_last_argument_with_its_options() -> None:
     assert parse_arguments(REST, ["t", "a=1", "--b", "c"], "mcp").get_all("values") == ("a=1", "--b", "c")
 
 
@@ -78,7 +78,7 @@ def test_a_place_that_may_be_empty_is_filled_after_those_that_may_not(words: lis
         (["x", "--auth", "api_kee"], "`--auth` is one of `none`, `api_key`. Did you mean `api_key`?"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_usage(words: list[str], said: str) -> None:
+def test_invalid_arguments_are_refused_with_the_usage(words: list[str], said: str) -> None:
     with pytest.raises(CommandRejected) as refusal:
         parse_arguments(VERB, words, "mcp")
     assert said in str(refusal.value)

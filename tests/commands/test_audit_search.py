@@ -29,7 +29,7 @@ async def searched(line: str, *entries: AuditEntry) -> CommandHarness:
     return held
 
 
-async def test_an_admin_sees_what_happened_in_the_workspace_and_to_its_servers_and_profiles() -> None:
+async def test_an_admin_sees_entries_of_the_workspace_and_of_its_servers_and_profiles() -> None:
     held = await with_jira()
     held.profiles.kept = {each: Profile(each, each, workspace=f"test:{each}") for each in ("w", "other")}
     held.store.kept["o"] = ServerRecord(elsewhere(config_of(held, "jira")))
@@ -71,7 +71,7 @@ async def test_a_servers_rows_are_found_by_its_id() -> None:
 
 
 @pytest.mark.parametrize(("words", "said"), [("--since soon", "point in time"), ("--kind gossip", "is one of")])
-async def test_what_cannot_be_meant_is_refused_and_nothing_is_read(words: str, said: str) -> None:
+async def test_invalid_filters_are_refused_and_nothing_is_read(words: str, said: str) -> None:
     held = await with_jira()
     reply = await held.ask(f"mcp audit {words}")
     assert reply.failed
@@ -89,7 +89,7 @@ async def test_pages_and_the_download_ask_for_the_same_rows_again() -> None:
     assert [action.words for action in reply.actions] == [(*words, "--download")]
 
 
-async def test_a_row_shows_when_what_who_and_where_and_the_beginning_of_fingerprints() -> None:
+async def test_a_row_shows_time_event_person_place_and_the_beginning_of_fingerprints() -> None:
     held = await with_jira()
     held.archive.entries = [ASKED]
     reply = await held.ask("mcp audit")
@@ -113,7 +113,9 @@ async def test_the_download_is_a_table_with_everything_in_it() -> None:
     assert second["actor"] == "'=1+1"
 
 
-async def test_a_download_that_is_cut_says_what_is_missing_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_shortened_download_names_the_missing_rows_and_a_way_to_get_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("bot.commands.audit_search.LONGEST_DOCUMENT", 5)
     held = await with_jira()
     held.archive.entries = [ASKED] * 12
@@ -122,7 +124,7 @@ async def test_a_download_that_is_cut_says_what_is_missing_and_how_to_get_it(mon
     assert "The 7 rows before them: `countersign audit export`." in reply.text
 
 
-async def test_the_same_words_mean_somebody_of_another_platform_where_they_are_said() -> None:
+async def test_a_mention_means_a_user_of_the_platform_where_it_is_typed() -> None:
     held = await with_jira()
     await held.ask("mcp audit --person ben", OPERATOR, ConversationKey("slack", "T1", "C1", "1"))
     assert held.archive.queries == [AuditQuery(person="slack:ben")]

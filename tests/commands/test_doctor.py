@@ -17,7 +17,7 @@ async def rows(held: CommandHarness) -> dict[str, tuple[str, ...]]:
     return {row[2]: row for row in reply.table.rows}
 
 
-async def test_a_server_that_the_profile_does_not_enable_is_told() -> None:
+async def test_a_server_that_the_profile_does_not_enable_is_reported() -> None:
     held = await with_jira()
     assert "profile" not in await rows(held)
     held.profiles.kept["p-1"] = Profile("p-1", "Support", workspace="test:w", servers=frozenset(), version=1)
@@ -38,7 +38,7 @@ async def test_a_context_tool_that_is_not_called_is_told_with_the_reason() -> No
     assert "/mcp policy set jira create_issue allow" in fix
 
 
-async def test_of_the_tools_that_ask_those_are_counted_that_the_user_who_asked_may_approve() -> None:
+async def test_tools_that_ask_are_counted_by_the_rights_of_the_asker() -> None:
     held = await with_jira()
     (jira,) = held.servers.offered[-1:]
     hints = (Annotations(destructive=False), Annotations(destructive=True), Annotations(read_only=True))

@@ -257,7 +257,7 @@ def audit_of(held: CommandHarness) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.line for case in CASES])
-async def test_every_verb_does_what_it_says_and_leaves_its_line_in_the_audit(held: CommandHarness, case: Case) -> None:
+async def test_every_verb_has_its_effect_and_an_entry_in_the_audit(held: CommandHarness, case: Case) -> None:
     reply = await held.ask(here(held, case.line), case.by)
     assert here(held, case.sees) in everything_said(reply)
     assert case.does(held)
@@ -265,7 +265,7 @@ async def test_every_verb_does_what_it_says_and_leaves_its_line_in_the_audit(hel
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.line for case in CASES])
-async def test_whoever_may_not_is_told_who_may_and_nothing_happens(held: CommandHarness, case: Case) -> None:
+async def test_a_user_without_the_right_reads_who_has_it_and_nothing_happens(held: CommandHarness, case: Case) -> None:
     reply = await held.ask(here(held, case.line), GUEST)
     if case.who is RequiredRole.EVERYONE:
         assert "Only" not in reply.text
@@ -305,7 +305,7 @@ async def test_a_database_that_is_away_is_one_clear_reply(held: CommandHarness, 
         assert ("cause", "The database is away.") in reply.details or "taken" in str(reply.details)
 
 
-async def test_a_server_that_does_not_do_what_is_asked_is_one_clear_reply(held: CommandHarness) -> None:
+async def test_a_server_that_refuses_a_request_is_one_clear_reply(held: CommandHarness) -> None:
     held.servers.trouble = "It **did** not answer."
     reply = await held.ask("mcp sync jira")
     assert reply.failed
@@ -358,7 +358,7 @@ async def test_a_server_of_every_workspace_is_for_the_operator_to_change(way: Wa
     assert not (await held.ask("mcp disable jira", OPERATOR)).failed
 
 
-async def test_a_server_that_another_process_has_added_a_moment_ago_is_followed_when_somebody_looks(
+async def test_a_server_that_another_process_has_just_added_is_listed(
     held: CommandHarness,
 ) -> None:
     held.servers.states = [state for state in held.servers.states if state.config.from_file]
@@ -370,7 +370,7 @@ async def test_a_server_that_another_process_has_added_a_moment_ago_is_followed_
     assert held.refreshed == 1
 
 
-async def test_disabling_can_be_undone_by_what_it_offers(held: CommandHarness) -> None:
+async def test_disabling_offers_to_undo_it(held: CommandHarness) -> None:
     held.archive.waiting = 1
     reply = await held.ask("mcp disable jira")
     assert "1 approval is waiting; it will not run." in reply.text
@@ -380,7 +380,7 @@ async def test_disabling_can_be_undone_by_what_it_offers(held: CommandHarness) -
     assert _record(held, "jira") is ServerEnablement.ON
 
 
-async def test_removing_says_what_goes_and_asks_for_the_name(held: CommandHarness) -> None:
+async def test_removing_lists_the_lost_items_and_asks_for_the_name(held: CommandHarness) -> None:
     held.archive.waiting = 1
     await held.ask("mcp policy set jira deny")
     reply = await held.ask("mcp remove jira")
@@ -411,7 +411,7 @@ async def test_removing_counts_no_secret_that_was_never_set(held: CommandHarness
     assert "secret" not in (await held.ask("mcp remove jira")).text
 
 
-async def test_removing_what_somebody_has_changed_meanwhile_asks_anew(held: CommandHarness) -> None:
+async def test_removing_a_server_changed_meanwhile_asks_anew(held: CommandHarness) -> None:
     [action] = (await held.ask("mcp remove jira")).actions
     await held.ask("mcp edit jira --description other")
     reply = (await held.answers(*action.words, "--confirm", "jira"))[-1]
@@ -487,14 +487,14 @@ async def test_servers_that_are_just_connecting_are_shown_again_once_they_have_b
     assert states == ["connecting", "connected"]
 
 
-async def test_no_servers_is_an_answer_that_says_what_to_do(way: Way) -> None:
+async def test_without_servers_the_list_says_how_to_add_one(way: Way) -> None:
     held = CommandHarness(Servers(), way=way)
     assert "Try `/mcp add`" in (await held.ask("mcp list")).text
     assert "Ask test:ana for one." in (await held.ask("mcp list", GUEST)).text
 
 
 @pytest.mark.parametrize("typed", ["**bold**", "`x`", "\x1b[2J", "<@U1>", "[a](b)"])
-async def test_what_was_typed_is_not_repeated_in_markdown(held: CommandHarness, typed: str) -> None:
+async def test_typed_text_is_not_repeated_in_markdown(held: CommandHarness, typed: str) -> None:
     lines = ("mcp show", "mcp tools", "mcp", "mcp policy set jira", "profile show", "mcp run jira", "mcp remove", "")
     for line in lines:
         reply = (await held.answers(*line.split(), typed))[-1]

@@ -61,7 +61,7 @@ async def test_a_step_that_no_form_has_does_not_skip_the_confirmation_of_a_progr
 @pytest.mark.parametrize(
     "form", ["mcp remove:jira", "mcp disable:jira", "mcp secret set", "mcp add:x:y", "mcp edit", "mcp", "mcp ", "", ":"]
 )
-async def test_a_form_that_nobody_drew_does_nothing_for_a_member(form: str) -> None:
+async def test_a_forged_form_does_nothing_for_a_member(form: str) -> None:
     held = await with_jira()
     before = dict(held.store.kept)
     answer = await sent(held, form, {"title": "x", "where": "https://x.example/mcp", "confirm": "jira"}, member=GUEST)
@@ -110,7 +110,9 @@ async def with_a_stored_secret() -> CommandHarness:
     ],
 )
 @pytest.mark.parametrize("member", [ADMIN, OPERATOR])
-async def test_a_stored_secret_is_cleared_and_asked_for_by_whoever_edits_the_address(url: str, member: Member) -> None:
+async def test_a_stored_secret_is_cleared_by_an_edit_of_the_address_and_asked_for_again(
+    url: str, member: Member
+) -> None:
     held = await with_a_stored_secret()
     (server_id,) = held.store.kept
     reply = await held.ask(f"mcp edit jira --url {url}", member)
@@ -178,7 +180,7 @@ async def test_an_address_may_change_where_no_typed_secret_goes_along_to_another
         "a pair twice",
     ],
 )
-async def test_arguments_that_nobody_could_keep_are_refused(text: str) -> None:
+async def test_arguments_that_cannot_be_stored_are_refused(text: str) -> None:
     held = await with_jira()
     words = (text,) if text.startswith("{") else text.split()
     (*_, reply) = await held.answers("mcp", "run", "jira", "create_issue", *words)
@@ -187,7 +189,7 @@ async def test_arguments_that_nobody_could_keep_are_refused(text: str) -> None:
     assert reply.message is None
 
 
-async def test_a_value_that_nobody_could_keep_is_its_text() -> None:
+async def test_a_value_that_cannot_be_stored_is_its_text() -> None:
     held = await with_jira()
     (*_, reply) = await held.answers("mcp", "run", "jira", "create_issue", "n=" + "[" * 40_000)
     assert isinstance(reply, Reply)

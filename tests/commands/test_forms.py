@@ -58,7 +58,7 @@ async def test_adding_alone_asks_for_everything_in_a_form() -> None:
     assert list(held.store.first_policies.values()) == [ApprovalPolicy.ALWAYS_DENY]
 
 
-async def test_everything_that_is_wrong_is_said_at_once_and_what_was_right_is_kept() -> None:
+async def test_all_errors_are_shown_at_once_and_valid_values_stay() -> None:
     held = command_harness()
     form = await held.form("mcp add")
     wrong = {**GOOD, "title": "Notes", "where": "ftp://example.com", "auth": "magic"}
@@ -205,7 +205,7 @@ async def test_options_add_a_server_at_once_and_tell_how_the_look_at_it_went() -
     assert record.config.trusted
 
 
-async def test_a_server_that_cannot_be_reached_is_kept_and_says_what_to_do() -> None:
+async def test_an_unreachable_server_is_stored_and_the_reply_has_the_fix() -> None:
     held = command_harness()
     held.servers.checks = [Check("Reached", CheckStatus.BROKEN, "**Nobody** listens.", "start it")]
     reply = await held.ask("mcp add jira --url https://jira.example/mcp")
@@ -299,7 +299,7 @@ async def test_a_program_from_a_form_is_shown_word_by_word_and_confirmed_by_its_
     assert {slot: str(kept) for slot, kept in record.secrets.items()} == {"env:KEY": "env:FILES_KEY"}
 
 
-async def test_editing_alone_shows_what_there_is_in_steps_a_platform_can_draw() -> None:
+async def test_editing_without_arguments_shows_all_values_in_steps_a_platform_can_draw() -> None:
     held = await with_jira()
     form: Reply | Form = await held.form("mcp edit jira")
     steps = 0
@@ -323,7 +323,7 @@ async def test_a_change_that_changes_nothing_is_none() -> None:
     assert held.store.audit == []
 
 
-async def test_whoever_was_slower_is_told_who_was_faster_and_how_it_stands_now() -> None:
+async def test_a_slower_editor_reads_who_was_faster_and_the_present_values() -> None:
     held = await with_jira()
     form = await held.form("mcp edit jira")
     await held.ask("mcp edit jira --url https://other.example/mcp")
@@ -336,7 +336,7 @@ async def test_whoever_was_slower_is_told_who_was_faster_and_how_it_stands_now()
     assert config_of(held, "jira").description == ""
 
 
-async def test_an_edit_connects_anew_and_shows_what_has_changed() -> None:
+async def test_an_edit_connects_anew_and_shows_the_changes() -> None:
     held = await with_jira()
     reply = await held.ask("mcp edit jira --url https://new.example/mcp --tool-timeout 60")
     assert ("changed url", "https://jira.example/mcp → https://new.example/mcp") in reply.details
@@ -398,7 +398,7 @@ async def test_a_value_out_of_bounds_is_named_with_the_bounds(option: str, named
     assert held.store.changes == []
 
 
-def test_sessions_are_counted_without_whose_they_are() -> None:
+def test_sessions_are_counted_without_their_users() -> None:
     config = ServerConfig("s", StdioTransport("x"), sessions=SessionScope.PERSON, max_sessions=9)
     open_now = [SessionSnapshot(0.0, None), SessionSnapshot(0.0, 400.0), SessionSnapshot(0.0, 995.0)]
     assert sessions_text(config, open_now, 1_000.0) == (
@@ -420,7 +420,7 @@ async def test_single_tools_are_given_times_of_their_own_and_lose_them() -> None
     assert config_of(held, "jira").tool_timeouts == {}
 
 
-async def test_whose_words_a_server_returns_is_made_stricter_by_admins_and_looser_by_the_operator_alone() -> None:
+async def test_the_flow_of_a_server_is_made_stricter_by_admins_and_looser_by_the_operator_alone() -> None:
     held = await with_jira()
     stricter = await held.ask("mcp edit jira --words strangers --sends world --tool-sends read=world")
     assert ("changed words", "hints → strangers") in stricter.details
@@ -456,7 +456,7 @@ async def test_a_disabled_server_is_not_looked_at_when_it_is_edited() -> None:
     assert ("state", ServerStatus.DISABLED.value) in (await held.ask("mcp show jira")).details
 
 
-async def test_a_secret_is_typed_only_where_nobody_sees_it() -> None:
+async def test_a_secret_is_typed_only_in_private() -> None:
     held = await with_jira()
     refused = await held.ask("mcp secret set jira auth")
     assert refused.failed
@@ -486,7 +486,7 @@ async def test_a_slot_a_server_cannot_have_is_refused(slot: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["hunter2", "env:", "env:a b", "file:relative", "vault:x"])
-async def test_what_is_no_reference_is_not_saved_and_not_repeated(text: str) -> None:
+async def test_an_invalid_reference_is_not_saved_and_not_repeated(text: str) -> None:
     held = await with_jira()
     reply = (await held.answers("mcp", "secret", "set", "jira", "auth", text))[-1]
     assert isinstance(reply, Reply)
@@ -495,7 +495,7 @@ async def test_what_is_no_reference_is_not_saved_and_not_repeated(text: str) -> 
     assert held.store.audit == []
 
 
-async def test_a_profile_from_a_form_has_all_its_errors_at_once_and_keeps_what_was_right() -> None:
+async def test_a_profile_from_a_form_has_all_its_errors_at_once_and_keeps_valid_values() -> None:
     held = await with_jira()
     first = await held.form("profile set Support")
     wrong = {"servers": "jira\nnowhere", "model": "not a model", "persona": "Kind."}
@@ -548,7 +548,7 @@ async def test_a_profile_has_a_language_and_a_time_zone() -> None:
     assert (profile.language, profile.time_zone) == ("", "UTC")
 
 
-async def test_a_profile_somebody_else_has_changed_is_not_overwritten() -> None:
+async def test_a_profile_that_another_admin_has_changed_is_not_overwritten() -> None:
     held = await with_jira()
     await held.ask("profile set Support --persona Kind.")
     form = await held.form("profile set Support")
@@ -570,7 +570,7 @@ async def test_a_profile_of_every_workspace_is_for_the_operator_to_change() -> N
     assert held.profiles.bound.keys() == {"test:w:hall", ""}
 
 
-async def test_what_nobody_has_been_asked_yet_is_not_wrong_yet() -> None:
+async def test_a_field_of_a_later_step_has_no_error_yet() -> None:
     held = command_harness()
     first = await held.form("mcp add", OPERATOR, hidden_input=True)
     second = await held.submit(first, {**GOOD, "auth": "api_key"}, OPERATOR, hidden_input=True)
@@ -589,7 +589,7 @@ async def test_a_secret_that_was_not_typed_ends_the_matter() -> None:
     assert (reply.failed, reply.text) == (True, "No secret was typed, so none is set.")
 
 
-async def test_nobody_types_a_secret_for_a_server_that_does_not_sign_in() -> None:
+async def test_a_server_without_a_sign_in_asks_for_no_secret() -> None:
     held = command_harness()
     await held.ask("mcp add linear --url https://linear.example/mcp --no-verify", OPERATOR)
     answers = await held.answers("mcp", "secret", "set", "linear", "auth", member=OPERATOR, hidden_input=True)

@@ -21,7 +21,7 @@ def held(*grants: object) -> CommandHarness:
     return harness
 
 
-async def test_a_list_says_what_runs_where_for_whom_by_whom_and_until_when() -> None:
+async def test_a_list_has_call_place_users_granter_and_expiry() -> None:
     harness = held(
         a_grant(),
         a_grant("b" * 12, scope="arguments"),
@@ -68,16 +68,14 @@ async def test_a_grant_of_a_terminal_holds_in_a_conversation() -> None:
         (Member(Author("elsewhere", "ben", "Ben")), set()),
     ],
 )
-async def test_everybody_sees_what_they_granted_and_what_was_granted_to_them_and_admins_see_all(
-    member: Member, seen: set[str]
-) -> None:
+async def test_users_see_grants_by_and_for_them_and_admins_see_all(member: Member, seen: set[str]) -> None:
     harness = held(a_grant("a" * 12, person="test:ben", by="test:ana"), a_grant("b" * 12, person="", by="test:sam"))
     reply = await harness.ask("mcp grants list", member)
     assert {row[0] for row in (reply.table.rows if reply.table else ())} == seen
     assert not reply.failed
 
 
-async def test_what_somebody_cannot_see_they_cannot_revoke() -> None:
+async def test_a_grant_that_a_user_cannot_see_cannot_be_revoked() -> None:
     harness = held(a_grant("a" * 12, person="test:ben", by="test:ana"))
     reply = await harness.ask(f"mcp grants revoke {'a' * 12}", SAM)
     assert reply.failed

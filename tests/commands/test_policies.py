@@ -94,7 +94,7 @@ async def test_every_condition_and_every_term_can_be_said_and_said_again_by_the_
         ("notes ad ask", "`notes` has no tool of that name. Did you mean `add`?"),
     ],
 )
-async def test_what_cannot_be_used_is_said_and_nothing_is_set(line: str, said: str) -> None:
+async def test_an_invalid_policy_is_refused_and_nothing_is_set(line: str, said: str) -> None:
     held = command_harness()
     reply = await held.ask(f"mcp policy set {line}")
     assert reply.failed
@@ -122,7 +122,7 @@ async def test_a_rule_for_all_servers_is_for_all_tools_of_that_name() -> None:
     assert facts(listed)[rule.id] == "ALWAYS_DENY: *.*_issue"
 
 
-async def test_the_list_has_what_holds_for_each_tool_and_the_rules_that_say_more() -> None:
+async def test_the_list_has_the_policy_of_each_tool_and_the_rules_with_conditions() -> None:
     held = command_harness()
     held.rules = (
         Rule(DENY, server="notes", tool="delete", id="policy.toml:1"),
@@ -149,7 +149,7 @@ async def test_a_pattern_that_fits_nothing_is_kept_and_says_so() -> None:
     assert "(fits no tool that is known now)" in repr((await held.ask("mcp policy list")).details)
 
 
-async def test_a_rule_of_the_file_about_a_server_that_nobody_knows_is_listed_as_such() -> None:
+async def test_a_rule_of_the_file_about_an_unknown_server_is_listed_as_such() -> None:
     held = command_harness()
     held.rules = (Rule(DENY, server="notse", id="policy.toml:5"), Rule(DENY, server="notes", id="policy.toml:7"))
     assert facts(await held.ask("mcp policy list")) == {
@@ -316,7 +316,7 @@ WHY = "An approver must approve this, "
         (("add", "--as", "test:eve", "--guest"), f"{WHY}because guests and users of other workspaces may not"),
     ],
 )
-async def test_an_explanation_says_if_the_user_who_asks_may_approve_it(words: tuple[str, ...], said: str) -> None:
+async def test_an_explanation_says_if_the_asker_may_approve_the_call(words: tuple[str, ...], said: str) -> None:
     held = command_harness()
     held.reviewed = True
     (add,) = (tool for tool in held.servers.offered if tool.original_name == "add")

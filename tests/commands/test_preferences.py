@@ -35,7 +35,7 @@ async def test_everybody_sees_their_language_and_time_zone_and_where_they_come_f
     assert dict(reply.details)["local time"] == "2027-01-15 17:00:00"
 
 
-async def test_what_is_chosen_is_kept_shown_and_deleted_without_a_line_in_the_audit(held: CommandHarness) -> None:
+async def test_preferences_are_stored_shown_and_deleted_without_an_entry_in_the_audit(held: CommandHarness) -> None:
     reply = await held.ask("preferences set --timezone europe/berlin", GUEST)
     assert dict(reply.details)["time zone"] == "Europe/Berlin, chosen by you"
     assert dict(reply.details)["local time"] == "2027-01-15 09:00:00"
@@ -63,7 +63,7 @@ async def test_a_wrong_time_zone_leads_to_close_ones_and_changes_nothing(held: C
     assert (await held.ask("preferences set --language tlh", GUEST)).failed
 
 
-async def test_a_form_asks_for_both_and_corrects_what_is_wrong(held: CommandHarness) -> None:
+async def test_a_form_asks_for_both_and_corrects_errors(held: CommandHarness) -> None:
     await held.ask("preferences set --timezone UTC", GUEST)
     form = await held.form("preferences set", GUEST)
     assert {field.name: field.value for field in form.fields} == {"language": "", "timezone": "UTC"}

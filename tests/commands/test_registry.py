@@ -22,7 +22,7 @@ async def test_a_command_unlike_any_other_is_answered_with_those_there_are() -> 
     assert reply.text == f"There is no such command. What there is: {known}."
 
 
-async def test_a_form_that_nobody_opened_is_an_answer_and_no_exception() -> None:
+async def test_a_form_that_was_never_opened_is_a_reply_and_no_exception() -> None:
     for form in ("", "add", "mcp", "mcp list:1", "mcp add", "mcp edit:x:y:z", "profile set", "mcp secret set"):
         answers = [each async for each in registry(Servers()).handle(FormSubmission(form, {}, ADMIN, HALL))]
         assert len(answers) == 1

@@ -126,7 +126,7 @@ async def test_an_address_like_a_token_is_taken_and_a_token_is_not(held: Command
     assert errors(await held.submit(form, {"question": token})).keys() == {"question"}
 
 
-async def test_what_the_profile_does_not_enable_is_neither_listed_nor_asked_about(held: CommandHarness) -> None:
+async def test_items_that_the_profile_does_not_enable_are_neither_listed_nor_requested(held: CommandHarness) -> None:
     limit_to_web(held)
     assert "No resources are offered here" in (await held.ask("mcp resource list")).text
     assert "No prompts are offered here" in (await held.ask("mcp prompt")).text
@@ -169,7 +169,7 @@ async def test_a_server_without_resources_says_so_or_why_they_are_not_known(
 
 
 @pytest.mark.parametrize("status", [ServerStatus.DISABLED, ServerStatus.DISCONNECTED])
-async def test_what_is_switched_off_is_not_listed_and_not_asked_about(
+async def test_items_of_a_disabled_server_are_neither_listed_nor_requested(
     held: CommandHarness, status: ServerStatus
 ) -> None:
     held.servers.states[0] = ServerSnapshot(NOTES, status, sync=SyncStatus.SYNCED)
@@ -180,7 +180,7 @@ async def test_what_is_switched_off_is_not_listed_and_not_asked_about(
         assert f"`notes` is {status.value}" in reply.text
 
 
-async def test_prompts_are_listed_with_what_they_take_and_a_button(held: CommandHarness) -> None:
+async def test_prompts_are_listed_with_their_arguments_and_a_button(held: CommandHarness) -> None:
     for line in ("mcp prompt", "mcp prompt notes", "mcp prompt list notes", "mcp prompts"):
         reply = await held.ask(line, GUEST)
         assert reply.table is not None
@@ -212,7 +212,7 @@ async def test_many_arguments_are_asked_for_in_steps_and_optional_ones_may_stay_
     assert attached(reply).arguments["arguments"] == {f"part {n}": f"v{n}" for n in range(6)}
 
 
-async def test_fields_name_what_the_server_suggests_for_them_and_it_knows_the_other_values(
+async def test_fields_have_the_suggestions_of_the_server_which_gets_the_other_values(
     held: CommandHarness,
 ) -> None:
     two = (PromptArgument("city", "Where it is.", required=True), PromptArgument("sku"))

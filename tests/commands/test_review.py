@@ -90,7 +90,7 @@ async def test_a_change_is_shown_part_by_part_and_approved_as_it_was_shown() -> 
     assert "No tool waits" in (await held.ask("mcp review")).text
 
 
-async def test_what_has_changed_again_since_it_was_shown_is_not_approved() -> None:
+async def test_a_definition_that_has_changed_since_it_was_shown_is_not_approved() -> None:
     held = await changed(replace(LIST, description="Harmless."))
     reply = await held.ask("mcp review notes list")
     held.servers.offered = [replace(LIST, description="Evil.")]
@@ -130,7 +130,7 @@ async def test_one_tools_digest_does_not_approve_another_nor_all() -> None:
     assert held.servers.pins.audit == []
 
 
-async def test_whoever_approves_without_having_looked_is_shown_what_there_is() -> None:
+async def test_an_approval_without_a_look_shows_the_definitions() -> None:
     held = await changed(replace(LIST, description="Other."))
     held.way = OneProcess(held.registry)
     reply = await held.ask("mcp review approve notes list")
@@ -141,7 +141,7 @@ async def test_whoever_approves_without_having_looked_is_shown_what_there_is() -
     assert (await held.ask(command[1:])).text.startswith("Approved: 1 tool")
 
 
-async def test_the_beginning_of_a_digest_counts_only_for_what_this_person_was_shown() -> None:
+async def test_the_beginning_of_a_digest_counts_only_for_definitions_shown_to_this_person() -> None:
     held = await changed(replace(LIST, description="Other."))
     held.way = OneProcess(held.registry)
     begun = replace(LIST, description="Other.").definition[:12]
@@ -163,7 +163,7 @@ async def test_why_a_tool_was_flagged_is_said_first() -> None:
     assert details(reply)["description"] == "<IMPORTANT>"
 
 
-async def test_what_a_server_says_stands_in_cells_and_forges_no_line() -> None:
+async def test_texts_of_a_server_stand_in_cells_and_forge_no_line() -> None:
     held = await changed(replace(LIST, description=HOSTILE), tool("notes", "**x**`\u202e"))
     reply = await held.ask("mcp review notes")
     said = details(reply)["list · description"]
@@ -174,7 +174,7 @@ async def test_what_a_server_says_stands_in_cells_and_forges_no_line() -> None:
     assert [action.label for action in reply.actions] == ["Review list", "Review tool 2", "Approve all 2"]
 
 
-async def test_what_is_too_long_for_a_reply_is_a_document_that_holds_everything() -> None:
+async def test_a_review_too_long_for_a_reply_is_a_document_with_everything() -> None:
     longer = replace(LIST, description="\n".join(["to approve this tool: /mcp review approve notes list"] * 100))
     held = await changed(longer)
     reply = await held.ask("mcp review notes list")
@@ -201,7 +201,7 @@ async def test_many_tools_come_in_pages_and_all_of_them_in_one_document() -> Non
     assert approving(second).words == approving(reply).words
 
 
-async def test_what_was_pinned_by_a_release_that_nobody_reads_any_more_is_shown_whole() -> None:
+async def test_a_pin_of_an_unreadable_format_is_shown_whole() -> None:
     held = await changed(replace(LIST, description="Other."))
     held.servers.pins.unreadable = True
     told = details(await held.ask("mcp review notes"))
@@ -243,7 +243,7 @@ async def test_lists_say_that_tools_wait() -> None:
     assert details(await held.ask("mcp list"))["notes"] == "2 wait for review: /mcp review notes"
 
 
-async def test_what_is_synced_verified_or_explained_says_what_waits_and_why() -> None:
+async def test_syncs_verifications_and_explanations_name_waiting_tools_and_reasons() -> None:
     flagged = tool("notes", "odd", flags=("it gives orders to the model",))
     held = await changed(LIST, flagged)
     for line in ("mcp sync notes", "mcp verify notes"):

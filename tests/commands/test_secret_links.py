@@ -98,7 +98,7 @@ async def test_a_form_that_is_sent_back_without_a_reference_leads_to_a_link(held
     assert [(link.slot, link.person) for link in held.links.made] == [(AUTH_SECRET, ANA)]
 
 
-async def test_what_is_no_reference_is_wrong_with_links_as_without(held: Linked) -> None:
+async def test_an_invalid_reference_is_refused_with_and_without_links(held: Linked) -> None:
     reply = await held.ask(f"{ADD} --auth api_key --secret hunter2")
     assert reply.failed
     assert "hunter2" not in repr(reply)
@@ -153,7 +153,7 @@ async def test_a_server_that_is_to_sign_in_from_now_on_waits_for_its_secret(held
     assert len(held.links.made) == 1
 
 
-async def test_whoever_can_type_a_secret_is_asked_for_it_and_gets_no_link(held: Linked) -> None:
+async def test_a_user_who_can_type_a_secret_is_asked_for_it_and_gets_no_link(held: Linked) -> None:
     assert not (await held.ask(f"{ADD} --secret env:JIRA", OPERATOR)).failed
     for line in ("mcp secret set jira auth", "mcp add wiki --url https://wiki.example/mcp --auth api_key"):
         assert isinstance(await held.form(line, OPERATOR, hidden_input=True), Form)
@@ -175,7 +175,7 @@ async def test_a_secret_that_is_kept_elsewhere_is_read_anew_and_gets_no_link(hel
         ("mcp secret set plain auth", "does not sign in"),
     ],
 )
-async def test_what_nobody_could_enter_gets_no_link(held: Linked, line: str, said: str) -> None:
+async def test_a_secret_that_cannot_be_entered_gets_no_link(held: Linked, line: str, said: str) -> None:
     await with_server(held)
     await held.ask("mcp add plain --url https://plain.example/mcp")
     reply = await held.ask(line)
@@ -184,7 +184,7 @@ async def test_what_nobody_could_enter_gets_no_link(held: Linked, line: str, sai
     assert held.links.made == []
 
 
-async def test_only_those_who_may_set_a_secret_get_a_link(held: Linked) -> None:
+async def test_only_users_who_may_set_a_secret_get_a_link(held: Linked) -> None:
     await with_server(held)
     await held.ask("mcp add everywhere --url https://e.example/mcp --secret env:E", OPERATOR)
     for line, member in (("mcp secret set jira auth", GUEST), ("mcp secret set everywhere auth", ADMIN)):
@@ -192,7 +192,7 @@ async def test_only_those_who_may_set_a_secret_get_a_link(held: Linked) -> None:
     assert held.links.made == []
 
 
-async def test_without_links_the_refusal_says_what_switches_them_on() -> None:
+async def test_without_links_the_refusal_names_the_setting_for_them() -> None:
     off = CommandHarness(two_servers())
     missing = await off.ask(f"{ADD} --auth api_key")
     errors: Mapping[str, str] = dict(missing.details)

@@ -139,7 +139,7 @@ def test_a_bridge_to_an_address_is_not_needed(args: list[str]) -> None:
         ({"command": "x", "env": ["y"]}, "env is not an object"),
     ],
 )
-def test_what_cannot_be_taken_over_has_its_reason(entry: Any, problem: str) -> None:
+def test_an_entry_that_cannot_be_imported_has_its_reason(entry: Any, problem: str) -> None:
     server = one(entry)
     assert problem in server.problem
     assert TOKEN not in server.problem
@@ -158,7 +158,7 @@ def test_placeholders_and_weak_secrets_are_to_be_entered(value: str) -> None:
     assert "env" not in server.fields
 
 
-def test_what_has_no_meaning_here_is_told() -> None:
+def test_settings_without_a_meaning_here_are_reported() -> None:
     server = one({"command": "x", "envFile": ".env", "alwaysAllow": ["look"], "timeout": 3, "disabled": True})
     assert server.disabled
     assert server.notes == [
@@ -289,7 +289,7 @@ async def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: by
     assert (await importing(command_harness(), "--file", str(path))).failed
 
 
-def test_settings_are_taken_over_under_their_names_here_and_told() -> None:
+def test_settings_are_imported_under_their_names_here_and_reported() -> None:
     entry = {"command": "npx", "connectionTimeoutMs": 20_000, "autoConnect": False, "sessions": "person"}
     server = one(entry)
     assert server.fields["connect_timeout"] == "20"

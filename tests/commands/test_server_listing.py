@@ -21,7 +21,7 @@ from tests.commands.servers import (
 from tests.fakes.parts import HALL
 
 
-async def test_list_shows_state_transport_tools_policy_and_problem_and_who_manages_what() -> None:
+async def test_list_shows_state_transport_tools_policy_problem_and_manager() -> None:
     held = command_harness()
     held.servers.states[0] = ServerSnapshot(NOTES, ServerStatus.CONNECTED, tool_count=3, synced_at=NOW - 120)
     reply = await held.ask("mcp list")
@@ -41,7 +41,7 @@ async def test_list_shows_state_transport_tools_policy_and_problem_and_who_manag
     assert not reply.failed
 
 
-async def test_what_is_true_of_several_servers_is_said_once() -> None:
+async def test_a_fact_of_several_servers_is_stated_once() -> None:
     held = command_harness()
     held.servers.states[:] = [ServerSnapshot(config, ServerStatus.IDLE, synced_at=NOW) for config in (NOTES, WEB)]
     details = (await held.ask("mcp list")).details
@@ -85,7 +85,7 @@ async def test_show_tells_everybody_else_the_transport_only(name: str, transport
 
 
 @pytest.mark.parametrize("line", ["mcp list", "mcp show web-search"])
-async def test_what_is_wrong_with_a_server_names_addresses_and_is_told_to_administrators(line: str) -> None:
+async def test_a_problem_of_a_server_with_its_addresses_is_shown_to_administrators_alone(line: str) -> None:
     assert "cannot be reached" in repr(await command_harness().ask(line))
     reply = await command_harness().ask(line, GUEST)
     assert "cannot be reached" not in repr(reply)
@@ -94,7 +94,7 @@ async def test_what_is_wrong_with_a_server_names_addresses_and_is_told_to_admini
 
 @pytest.mark.parametrize("member", [ADMIN, GUEST])
 @pytest.mark.parametrize("line", ["mcp list", "mcp show local", "mcp show remote", "mcp tools"])
-async def test_headers_and_variables_of_a_server_are_shown_to_nobody(line: str, member: object) -> None:
+async def test_headers_and_variables_of_a_server_are_never_shown(line: str, member: object) -> None:
     secret = "value-4711-do-not-show"
     held = CommandHarness(
         Servers(
@@ -179,13 +179,13 @@ async def test_help_of_a_first_word_describes_its_verbs() -> None:
     assert [usage.split()[2] for usage, _ in reply.details] == ["list", "set", "clear", "explain"]
 
 
-async def test_help_of_a_verb_says_what_it_takes() -> None:
+async def test_help_of_a_verb_has_its_arguments() -> None:
     reply = await command_harness().ask("mcp help policy set")
     name, usage = reply.details[0]
     assert (name, usage.partition(" [--")[0]) == ("usage", "/mcp policy set NAME [TOOL] ask|allow|deny|auto")
 
 
-async def test_tools_nobody_has_asked_for_yet_are_asked_for_and_shown_then() -> None:
+async def test_tools_that_were_not_listed_yet_are_requested_and_shown() -> None:
     class Sleeping(Servers):
         async def connect(self, server: str) -> ServerSnapshot:
             self.states[0] = ServerSnapshot(NOTES, ServerStatus.CONNECTED)

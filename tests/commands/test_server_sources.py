@@ -70,7 +70,7 @@ async def test_an_address_needs_no_option_and_no_name(line: str, name: str, titl
         ("https://10.0.0.1/mcp", "What is it called?"),
     ],
 )
-async def test_what_cannot_be_meant_is_explained(line: str, said: str) -> None:
+async def test_an_invalid_source_is_explained(line: str, said: str) -> None:
     held = command_harness()
     reply = await held.ask(f"mcp add {line}", OPERATOR)
     assert reply.failed

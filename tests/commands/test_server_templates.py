@@ -173,7 +173,7 @@ async def test_without_templates_the_form_is_as_it_was() -> None:
         ("repo=docs", "repo=", "Say which launch template"),
     ],
 )
-async def test_what_cannot_be_filled_in_is_said_under_its_slot(line: str, field: str, said: str) -> None:
+async def test_an_invalid_slot_value_has_its_error_under_the_slot(line: str, field: str, said: str) -> None:
     held = harness()
     reply = await held.ask(f"mcp add docs {line}")
     assert said in wrong(reply)[field]
@@ -215,7 +215,7 @@ async def test_admins_still_type_no_program_and_everyone_else_nothing() -> None:
     assert not held.store.kept
 
 
-async def test_what_is_not_there_is_said_under_the_path() -> None:
+async def test_a_missing_path_has_its_error_under_the_path() -> None:
     held = harness()
     held.objections = "There is no /srv/repos/docs, which repo is. Fix: create it."
     reply = await held.ask("mcp add docs template=git repo=docs")
@@ -229,7 +229,7 @@ async def added(held: CommandHarness, line: str = "mcp add docs template=git rep
     return only(held)
 
 
-async def test_a_slot_is_changed_by_whoever_agrees_to_the_new_command() -> None:
+async def test_a_slot_is_changed_by_a_user_who_agrees_to_the_new_command() -> None:
     held = harness()
     await added(held)
     form = await held.form("mcp edit docs repo=other")
@@ -259,7 +259,7 @@ async def test_the_form_of_editing_asks_for_slots_and_for_consent_if_something_e
     assert (only(held).config.description, launch(only(held)).values) == ("The documents", {"repo": "other"})
 
 
-async def test_what_starts_the_same_needs_no_consent() -> None:
+async def test_an_unchanged_command_needs_no_consent() -> None:
     held = harness()
     await added(held)
     reply = await held.ask("mcp edit docs --description Documents")
@@ -300,7 +300,7 @@ async def test_a_variable_that_the_template_does_not_have_takes_no_secret() -> N
     assert not only(held).secrets
 
 
-async def test_everybody_sees_what_is_started_and_by_which_template() -> None:
+async def test_users_see_the_command_and_its_template() -> None:
     held = harness()
     await added(held)
     shown = dict((await held.ask("mcp show docs")).details)
@@ -310,7 +310,7 @@ async def test_everybody_sees_what_is_started_and_by_which_template() -> None:
     assert gone["command"] == shlex.join(["template=git", "repo=docs"])
 
 
-async def test_a_secret_that_nobody_has_named_is_entered_behind_a_link() -> None:
+async def test_a_secret_without_a_reference_is_entered_behind_a_link() -> None:
     held = harness()
     links = _Links()
 

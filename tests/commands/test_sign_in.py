@@ -95,7 +95,7 @@ async def test_options_say_how_to_sign_in_by_oauth(
         ('--auth oauth --scope "quo"ted"', {"--scope"}),
     ],
 )
-async def test_what_is_missing_for_a_sign_in_is_said_under_its_option(
+async def test_a_missing_value_of_a_sign_in_has_its_error_under_its_option(
     held: SigningOffice, options: str, wrong: set[str]
 ) -> None:
     reply = await held.ask(f"{ADD} {options}")
@@ -112,7 +112,7 @@ async def test_a_client_id_may_look_random_and_nothing_else_may(held: SigningOff
     assert not held.store.kept
 
 
-async def test_the_form_asks_for_what_a_sign_in_by_oauth_may_need(held: SigningOffice) -> None:
+async def test_the_form_asks_for_the_values_of_a_sign_in_by_oauth(held: SigningOffice) -> None:
     first = {"title": "Jira", "transport": "streamable_http", "where": "https://jira.example/mcp", "auth": "oauth"}
     second = await held.submit(await held.form("mcp add"), first)
     assert isinstance(second, Form)
@@ -283,7 +283,7 @@ async def test_every_place_that_shows_the_problem_has_a_button_for_it(held: Sign
         (ServerStatus.DISABLED, False),
     ],
 )
-async def test_nobody_is_sent_to_sign_in_where_that_is_not_what_is_missing(
+async def test_a_problem_other_than_a_sign_in_offers_none(
     held: SigningOffice, status: ServerStatus, *, offered: bool
 ) -> None:
     server = await refused(held)
@@ -294,7 +294,7 @@ async def test_nobody_is_sent_to_sign_in_where_that_is_not_what_is_missing(
 
 
 @pytest.mark.parametrize("line", ["mcp list", "mcp show jira"])
-async def test_people_who_do_not_administer_get_no_button(held: SigningOffice, line: str) -> None:
+async def test_members_get_no_button_to_sign_in(held: SigningOffice, line: str) -> None:
     await refused(held)
     assert (await held.ask(line, GUEST)).actions == ()
 
@@ -322,7 +322,7 @@ async def test_adding_a_server_that_wants_a_sign_in_offers_it_at_once(held: Sign
 # What is kept, and its end
 
 
-async def test_who_has_signed_in_is_shown_and_can_be_undone(held: SigningOffice) -> None:
+async def test_sign_ins_are_listed_and_can_be_undone(held: SigningOffice) -> None:
     server = await refused(held)
     held.sign_ins.signed_in[server] = SignInInfo("slack:U7", NOW - 7200, f"{LOGIN}/tenant")
     shown = dict((await held.ask("mcp show jira")).details)
@@ -338,7 +338,7 @@ async def test_who_has_signed_in_is_shown_and_can_be_undone(held: SigningOffice)
 # Who may
 
 
-async def test_what_is_for_all_is_signed_in_to_by_those_who_may_change_it(held: SigningOffice) -> None:
+async def test_shared_servers_are_signed_in_to_by_their_editors(held: SigningOffice) -> None:
     assert not (await held.ask(ADD, OPERATOR)).failed
     server = only(held).id
     for config in (only(held).config, WEB):
@@ -355,7 +355,7 @@ async def test_what_is_for_all_is_signed_in_to_by_those_who_may_change_it(held: 
     assert [each.server for each in held.sign_ins.begun] == [server, WEB.id]
 
 
-async def test_without_an_address_people_reach_the_bot_by_it_says_what_is_missing() -> None:
+async def test_without_a_public_address_it_names_the_missing_setting() -> None:
     off = CommandHarness(two_servers())
     await off.ask(ADD)
     off.servers.states.append(ServerSnapshot(only(off).config, ServerStatus.AUTH_REQUIRED, PROBLEM))

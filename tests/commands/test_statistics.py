@@ -42,7 +42,7 @@ async def test_calls_are_counted_by_server_with_how_they_went_and_how_long_they_
     }
 
 
-async def test_what_counts_is_the_last_day_and_ones_own_workspace_and_for_the_operator_all() -> None:
+async def test_an_admin_sees_the_last_day_of_the_workspace_and_the_operator_of_all() -> None:
     harness = await with_jira()
     await harness.ask("mcp stats")
     await harness.ask("mcp stats jira --since 2h")
@@ -54,7 +54,7 @@ async def test_what_counts_is_the_last_day_and_ones_own_workspace_and_for_the_op
     ]
 
 
-async def test_a_time_that_is_none_is_told() -> None:
+async def test_an_invalid_period_is_refused() -> None:
     harness = await with_jira()
     for text in ("yesterday", "2026-13-01"):
         reply = await harness.ask(f"mcp stats --since {text}")
@@ -71,7 +71,7 @@ async def test_of_one_server_no_turns_are_told_since_they_are_not_its_own() -> N
     assert "turns" not in facts(reply)
 
 
-async def test_sessions_and_what_is_known_of_tools_are_counted_since_the_start_of_the_process() -> None:
+async def test_sessions_and_tools_are_counted_since_the_start_of_the_process() -> None:
     harness = await with_jira()
     harness.counted = ProcessCounters({"created": 3, "closed": 1, "error": 1}, {"hit": 20, "miss": 1, "refresh": 4})
     for line in ("mcp stats", "mcp stats jira"):
@@ -107,7 +107,7 @@ async def test_a_house_in_good_order_is_ready_and_has_nothing_to_do() -> None:
     assert told["running turns, all workspaces"] == "none"
 
 
-async def test_what_is_in_trouble_is_named_with_its_problem_and_what_waits_is_counted() -> None:
+async def test_failing_servers_are_named_with_their_problem_and_waiting_tools_are_counted() -> None:
     harness = await with_jira()
     harness.servers.states = [
         replace(state, status=ServerStatus.FAILED, problem="It refuses.") if state.config.name == "jira" else state

@@ -32,7 +32,7 @@ def test_how_long_ago_is_said_in_the_unit_that_people_count_in(seconds: float, s
 
 
 @pytest.mark.parametrize("never", [None, 0.0])
-def test_what_has_not_been_is_never(never: float | None) -> None:
+def test_a_time_that_has_not_been_is_never(never: float | None) -> None:
     assert format_ago(never, NOW) == "never"
 
 

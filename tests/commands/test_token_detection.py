@@ -43,7 +43,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize("token", KNOWN)
-def test_a_token_that_says_what_it_is_is_known_wherever_it_stands(token: str) -> None:
+def test_a_token_with_a_known_prefix_is_found_anywhere(token: str) -> None:
     for text in (token, f"Authorization={token}", f"--header=X={token}", f"  {token}\n", f'{{"key": "{token}"}}'):
         assert known_token(text)
         assert looks_like_token(text)
@@ -85,7 +85,7 @@ def test_a_long_string_of_chance_is_one(seed: int, length: int) -> None:
         "sk-learn",
     ],
 )
-def test_what_people_write_is_none(text: str) -> None:
+def test_ordinary_texts_are_no_tokens(text: str) -> None:
     assert not looks_like_token(text)
 
 

@@ -37,7 +37,7 @@ def test_no_text_of_a_tool_gets_out_of_its_fence(text: str) -> None:
 
 
 @given(st.text(alphabet="`ab *_<", min_size=1, max_size=30))
-def test_a_name_is_code_whatever_is_in_it(text: str) -> None:
+def test_a_name_of_any_characters_is_code(text: str) -> None:
     line = inline_code(text)
     if not text.split():
         assert line == ""
@@ -74,7 +74,7 @@ def test_a_kind_of_file_that_a_server_made_up_forges_no_heading() -> None:
     assert "forged" in format_transcript(HALL, "", [replace(view, steps=steps)])
 
 
-def test_a_transcript_says_what_came_along_what_was_noted_and_who_decided() -> None:
+def test_a_transcript_has_attachments_notes_and_decisions_with_their_users() -> None:
     view = a_view(question=TurnInput("read this", (Attachment("f1", "plan.pdf", "application/pdf", 120),)))
     call, reply = view.steps
     assert isinstance(call, ToolStep)
@@ -91,7 +91,7 @@ def test_a_transcript_says_what_came_along_what_was_noted_and_who_decided() -> N
     assert "_Note:_ `It was cut off.`" in text
 
 
-def test_what_looks_like_a_secret_is_counted_and_not_written_down() -> None:
+def test_likely_secrets_are_counted_and_not_written() -> None:
     view = a_view()
     (step,) = [each for each in view.steps if isinstance(each, ToolStep)]
     called = replace(step, call=replace(step.call, arguments={"token": "; rm -rf /srv", "of": "ana"}))

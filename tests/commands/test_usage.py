@@ -44,7 +44,7 @@ def harness() -> CommandHarness:
     return held
 
 
-async def test_everybody_sees_what_their_own_questions_took_this_month_by_model(harness: CommandHarness) -> None:
+async def test_users_see_the_usage_of_their_questions_this_month_by_model(harness: CommandHarness) -> None:
     for line in ("usage", "usage me", "usage mine"):
         reply = await harness.ask(line, GUEST)
         assert harness.usage.looks.pop() == (UsageQuery(MONTH, person="test:ben"), UsageGrouping.MODEL)
@@ -67,7 +67,7 @@ async def test_everybody_sees_what_their_own_questions_took_this_month_by_model(
     }
 
 
-async def test_the_total_is_that_of_the_rows_whatever_is_counted_meanwhile(harness: CommandHarness) -> None:
+async def test_the_total_is_that_of_the_shown_rows_under_concurrent_writes(harness: CommandHarness) -> None:
     harness.usage.coming = {"late": PAID}
     reply = await harness.ask("usage", GUEST)
     assert reply.data is not None
@@ -85,7 +85,7 @@ async def test_names_that_are_left_out_of_the_sums_are_counted(harness: CommandH
     assert reply.data["total"]["requests"] == MOST_NAMES + 3
 
 
-async def test_what_is_estimated_in_part_is_marked_and_counted(harness: CommandHarness) -> None:
+async def test_partly_estimated_usage_is_marked_and_counted(harness: CommandHarness) -> None:
     harness.usage.spent = {"anthropic:best": replace(PAID, estimated=2), "demo": FREE}
     harness.usage.limits = []
     reply = await harness.ask("usage", GUEST)
@@ -111,14 +111,14 @@ async def test_options_without_a_verb_are_those_of_ones_own_usage(harness: Comma
 
 
 @pytest.mark.parametrize("verb", ["channel", "workspace", "all"])
-async def test_what_others_took_is_for_admins(harness: CommandHarness, verb: str) -> None:
+async def test_usage_of_others_is_for_admins(harness: CommandHarness, verb: str) -> None:
     reply = await harness.ask(f"usage {verb}", GUEST)
     assert reply.failed
     assert "Only test:ana can do this" in reply.text
     assert harness.usage.looks == []
 
 
-async def test_admins_see_their_channel_and_their_workspace_by_person_or_by_what_they_say(
+async def test_admins_see_their_channel_and_their_workspace_by_the_grouping_they_choose(
     harness: CommandHarness,
 ) -> None:
     reply = await harness.ask("usage channel")
@@ -139,7 +139,7 @@ async def test_all_workspaces_are_the_operators(harness: CommandHarness) -> None
     assert harness.usage.looks == [(UsageQuery(MONTH), UsageGrouping.WORKSPACE)]
 
 
-async def test_where_no_model_was_asked_the_limits_are_told(harness: CommandHarness) -> None:
+async def test_without_requests_the_limits_are_shown(harness: CommandHarness) -> None:
     harness.usage.spent = {}
     reply = await harness.ask("usage", GUEST)
     assert reply.text.startswith("Your usage: no model was asked since ")

@@ -36,6 +36,6 @@ def test_a_head_is_read_back_from_its_text(seq: int, digest: bytes) -> None:
 @pytest.mark.parametrize(
     "text", ["", "7", ":", f"{'f' * 64}", f"-1:{'f' * 64}", f"1:{'f' * 63}", f"1:{'g' * 64}", "1:\n"]
 )
-def test_what_is_no_head_is_refused(text: str) -> None:
+def test_an_invalid_head_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not the head of an audit"):
         AuditHead.parse(text)

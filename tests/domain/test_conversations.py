@@ -12,7 +12,7 @@ PART = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @given(PART, PART, PART, PART)
-def test_a_key_is_read_back_from_its_text_whatever_is_in_it(a: str, b: str, c: str, d: str) -> None:
+def test_a_key_of_any_characters_is_read_back_from_its_text(a: str, b: str, c: str, d: str) -> None:
     key = ConversationKey(a, b, c, d)
     assert ConversationKey.parse(str(key)) == key
 

@@ -30,7 +30,7 @@ from bot.domain.messages import BINARY, detect_image_type, detect_media_type
         (b"x", "a b/c\n", BINARY),
     ],
 )
-def test_bytes_are_what_they_begin_like(data: bytes, claimed: str, found: str) -> None:
+def test_the_type_of_a_file_follows_its_first_bytes(data: bytes, claimed: str, found: str) -> None:
     assert detect_media_type(data, claimed) == found
 
 

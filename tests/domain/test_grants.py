@@ -66,7 +66,7 @@ def meant_for(wanted: CallToCover, **more: object) -> Grant:
 
 
 @given(GRANTS, WANTED)
-def test_what_is_covered_is_covered_by_the_widest_grant_for_it(grant: Grant, wanted: CallToCover) -> None:
+def test_a_call_is_covered_by_the_widest_grant_for_it(grant: Grant, wanted: CallToCover) -> None:
     if covers(grant, wanted):
         assert covers(meant_for(wanted), wanted)
         assert covers(replace(grant, place=wanted.conversation.workspace_key), wanted)
@@ -76,12 +76,12 @@ def test_what_is_covered_is_covered_by_the_widest_grant_for_it(grant: Grant, wan
 
 
 @given(WANTED)
-def test_the_widest_grant_covers_all_but_what_takes_more_than_one_approval(wanted: CallToCover) -> None:
+def test_the_widest_grant_covers_all_calls_of_one_approval(wanted: CallToCover) -> None:
     assert covers(meant_for(wanted), wanted) == (wanted.requirements.quorum == 1)
 
 
 @given(GRANTS, WANTED, WANTED)
-def test_a_call_is_covered_for_what_it_is_and_not_for_how_long_its_question_stands(
+def test_a_grant_covers_a_call_by_its_content_and_not_by_its_expiry(
     grant: Grant, wanted: CallToCover, other: CallToCover
 ) -> None:
     timed = replace(wanted, requirements=replace(wanted.requirements, expires=30.0, remind=True))
@@ -98,7 +98,7 @@ def test_nothing_destructive_runs_on_a_grant_that_does_not_say_so(grant: Grant, 
 
 
 @given(WANTED, st.sampled_from(PEOPLE))
-def test_nobody_grants_themselves_what_takes_four_eyes(wanted: CallToCover, person: str) -> None:
+def test_a_user_does_not_grant_themselves_a_call_under_four_eyes(wanted: CallToCover, person: str) -> None:
     four = replace(wanted, asker=person, requirements=ApprovalRequirements(four_eyes=True))
     assert not covers(meant_for(four, granted_by=person), four)
     assert covers(meant_for(four, granted_by="slack:cleo"), four)

@@ -61,7 +61,7 @@ def test_a_template_gives_its_own_command_line_with_the_values_in_their_places()
 @pytest.mark.parametrize(
     "value", ["a b", "a;rm -rf /", "$(id)", "`id`", "a' 'b", 'a" "b', "{level}", "{{a}}", "a|b&c", "*"]
 )
-def test_one_argument_stays_one_argument_whatever_is_filled_in(value: str) -> None:
+def test_one_argument_stays_one_argument_with_any_value(value: str) -> None:
     assert filled(TextRule(re.compile(".*")), value) == value
 
 
@@ -73,7 +73,7 @@ def test_a_value_becomes_no_option_unless_the_slot_allows_it(value: str) -> None
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\0b", "a\x1b[2Kb", "a\u202eb", "a\u200bb", "a\u3164", "\u2800", "x" * 501])
-def test_what_cannot_be_seen_is_not_taken(value: str) -> None:
+def test_invisible_characters_are_refused(value: str) -> None:
     assert "all of which can be seen" in wrong(TextRule(re.compile("(?s).*")), value)
 
 
@@ -122,7 +122,7 @@ def test_a_command_line_is_no_longer_than_everybody_sees() -> None:
     assert str(LONGEST_COMMAND) in caught.value.errors[""]
 
 
-def test_a_server_is_completed_with_what_its_template_starts_now() -> None:
+def test_a_server_is_completed_with_the_present_command_of_its_template() -> None:
     config = ServerConfig("docs", StdioTransport("", launch=TemplateLaunch("git", {"repo": "docs"})))
     whole = expand_template(config, {"git": GIT}).transport
     assert isinstance(whole, StdioTransport)

@@ -42,7 +42,7 @@ def with_schema(schema: Any) -> Tool:
     return replace(TOOL, input_schema=schema)
 
 
-def test_what_surrounds_a_definition_is_no_part_of_it() -> None:
+def test_the_surroundings_of_a_definition_are_no_part_of_it() -> None:
     moved = replace(TOOL, name="w__forecast", server="w", server_id="2", trusted=True, flags=("odd",), place="there")
     assert review_status(moved, first_pins([TOOL])) is ReviewStatus.PINNED
 
@@ -68,7 +68,7 @@ def test_a_difference_is_told_part_by_part() -> None:
     }
 
 
-def test_of_a_tool_that_was_not_there_everything_is_told() -> None:
+def test_a_new_tool_has_all_its_facts_in_the_difference() -> None:
     told = {change.part: change.after for change in definition_changes(None, TOOL)}
     assert (told["description"], told["input.properties.city.type"]) == ("Tells the weather.", "string")
     assert all(change.before is None for change in definition_changes(None, TOOL))

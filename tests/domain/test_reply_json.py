@@ -25,7 +25,7 @@ def test_actions_are_command_lines_and_pages_are_counted() -> None:
     assert made["page"] == {"number": 2, "of": 3}
 
 
-def test_what_needs_filling_in_has_failed_for_a_program_and_says_what_to_write_instead() -> None:
+def test_a_form_fails_for_a_program_and_names_the_options_instead() -> None:
     form = Form(
         "mcp add", "Add MCP server", (Field("url", "URL", error="Use https"),), instead="/mcp add NAME --url URL"
     )

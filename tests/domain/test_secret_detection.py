@@ -100,7 +100,7 @@ def test_a_token_is_masked_wherever_it_stands(secret: str) -> None:
         ("Authorization: Bearer abcdefghijklmnop", f"Authorization: {MASK}"),
     ],
 )
-def test_what_stands_behind_the_word_is_masked_with_it(text: str, shown: str) -> None:
+def test_the_value_behind_the_word_is_masked_with_it(text: str, shown: str) -> None:
     assert redact(text) == shown
     assert looks_like_secret(text)
 
@@ -141,7 +141,7 @@ def test_a_sentence_about_secrets_keeps_no_call_from_being_approved_in_a_channel
         "password is\u00a0$(curl${IFS}evil)",
     ],
 )
-def test_what_may_be_a_secret_is_one_on_a_card_too(text: str) -> None:
+def test_a_likely_secret_is_one_on_a_card_too(text: str) -> None:
     assert [(start, end) for start, end, _ in secret_shapes(text)] == [(0, len(text))]
 
 
@@ -239,7 +239,7 @@ def test_files_folders_and_addresses_are_places(name: str, value: str) -> None:
         ("BASE_URL", "https://ana:project@tickets.example"),
     ],
 )  # fmt: skip
-def test_words_and_what_a_password_is_in_are_no_places(name: str, value: str) -> None:
+def test_words_and_containers_of_a_password_are_no_places(name: str, value: str) -> None:
     assert not names_a_place(name, value)
 
 
@@ -281,7 +281,7 @@ def test_tokens_and_passphrases_are_strong(token: str) -> None:
 @pytest.mark.parametrize(
     "made", [lambda: secrets.token_hex(16), lambda: secrets.token_urlsafe(24), lambda: secrets.token_urlsafe(32)]
 )
-def test_what_is_made_at_random_is_strong_enough_for_an_operator(made: Callable[[], str]) -> None:
+def test_random_secrets_are_strong_enough_for_an_operator(made: Callable[[], str]) -> None:
     assert [each for each in (made() for _ in range(500)) if weakness(each, LEAST_OPERATOR_BITS)] == []
 
 

@@ -69,7 +69,7 @@ def test_a_reader_that_also_says_it_destroys_is_taken_for_a_reader_only_on_trust
         {"annotations": Annotations(open_world=True)},
     ],
 )
-def test_whatever_a_server_says_differently_is_another_definition(change: dict[str, Any]) -> None:
+def test_any_different_text_of_a_server_is_another_definition(change: dict[str, Any]) -> None:
     changed = replace(TOOL, **change)
     assert changed.definition != TOOL.definition
     assert fingerprint(changed, {}) != fingerprint(TOOL, {})
@@ -90,12 +90,12 @@ def test_an_approval_is_bound_to_server_tool_and_exact_arguments() -> None:
     assert fingerprint(replace(TOOL, server_id="other"), {"to": "ana", "n": 1}) != signed
 
 
-def test_what_the_model_calls_a_tool_is_no_part_of_its_fingerprint() -> None:
+def test_the_name_of_a_tool_for_the_model_is_no_part_of_its_fingerprint() -> None:
     assert fingerprint(replace(TOOL, name="s__t_2"), {}) == fingerprint(TOOL, {})
 
 
 @given(JSON)
-def test_arguments_that_were_stored_and_read_again_are_still_what_was_approved(value: Any) -> None:
+def test_arguments_that_were_stored_and_read_again_equal_the_approved_ones(value: Any) -> None:
     assert fingerprint(TOOL, {"x": json.loads(json.dumps(value))}) == fingerprint(TOOL, {"x": value})
 
 

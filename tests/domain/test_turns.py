@@ -17,7 +17,7 @@ def call(n: int, status: StepStatus) -> ToolStep:
     return ToolStep(n, ToolCall(f"c{n}", "s__t"), None, status)
 
 
-def test_steps_are_told_apart_by_what_they_are_and_where_they_stand() -> None:
+def test_steps_differ_by_kind_and_position() -> None:
     reply = ModelStep(1, assistant("", ToolCall("c2", "s__t"), ToolCall("c3", "s__t"), ToolCall("c4", "s__t")))
     ready, awaiting, done = call(2, StepStatus.READY), call(3, StepStatus.AWAITING), call(4, StepStatus.DONE)
     turn = record(reply, ready, awaiting, done)

@@ -36,7 +36,7 @@ def at(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-def test_tokens_cost_what_a_million_of_them_cost_each_kind_its_own_price() -> None:
+def test_tokens_of_each_kind_cost_their_price_of_a_million() -> None:
     million = 1_000_000
     usage = Usage(4 * million, 5 * million, 2 * million, million, 3 * million)
     assert price("*", "3", "15").cost_of(usage) == (3 + 2 * 0.1 + 2 + 5 * 15) * million
@@ -79,7 +79,7 @@ def test_days_and_months_are_those_of_utc(every: LimitPeriod, now: str, begin: s
     assert (every.start_of_period(at(now)), every.end_of_period(at(now))) == (at(begin), at(end))
 
 
-def test_of_limits_of_one_kind_the_first_holds_whose_name_fits() -> None:
+def test_of_limits_of_one_kind_the_first_with_a_matching_name_holds() -> None:
     exception = UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 900, "slack:U1")
     usual = UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 100)
     others = [
@@ -92,7 +92,7 @@ def test_of_limits_of_one_kind_the_first_holds_whose_name_fits() -> None:
     assert limits_for([exception, usual], UsageOwner("slack:U2", "slack:T1:C5", "slack:T1")) == (usual,)
 
 
-def test_a_question_counts_for_who_asked_the_channel_and_the_workspace() -> None:
+def test_a_question_counts_for_the_asker_the_channel_and_the_workspace() -> None:
     where = ConversationKey("api", "slack:T1", "ci", "order-17")
     assert UsageOwner.of(ANA, where) == UsageOwner("test:ana", "api:slack%3AT1:ci", "slack:T1")
 

@@ -92,7 +92,7 @@ def test_a_young_file_is_read_again_since_its_time_and_size_may_stay_as_they_wer
     assert old.mark != ""
 
 
-def test_only_what_lies_in_the_folder_is_read(tmp_path: Path) -> None:
+def test_only_files_in_the_folder_are_read(tmp_path: Path) -> None:
     outside = write(tmp_path / "outside" / "secret.md", "the secret")
     inside = tmp_path / "inside"
     write(inside / "page.md", "the page")
@@ -157,7 +157,7 @@ def test_an_id_is_looked_up_and_never_a_path(wanted: str, tmp_path: Path) -> Non
         opened.read(wanted, 1)
 
 
-def test_a_name_may_hold_what_separates_ids(tmp_path: Path) -> None:
+def test_a_name_may_have_the_separator_of_ids(tmp_path: Path) -> None:
     write(tmp_path / "c#.md", "# One\nabout c#\n")
     write(tmp_path / "cafe\u0301 \u3000承認.md", "# 期限\n三日")
     with library(tmp_path) as opened:
@@ -187,7 +187,7 @@ def test_encodings_are_understood_or_tolerated(content: bytes, text: str, tmp_pa
         assert opened.read("page.txt", 1).text == text
 
 
-def test_what_cannot_be_a_document_is_left_out_with_the_reason(tmp_path: Path) -> None:
+def test_a_file_that_is_no_document_is_left_out_with_the_reason(tmp_path: Path) -> None:
     write(tmp_path / "binary.txt", b"MZ\x00\x01")
     write(tmp_path / "large.md", b"x" * (LARGEST_FILE + 1))
     write(tmp_path / "largest.md", b"x " * (LARGEST_FILE // 2))
@@ -318,7 +318,7 @@ def test_another_programs_database_is_left_as_it_is(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_what_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
     path = write(tmp_path / "letter.txt", "Dear reader, " * 100)
     with pytest.raises(Refused, match=r"cannot be used \(file is not a database\)\. .+ delete it: it is made anew"):
         Library(tmp_path, path)

@@ -42,7 +42,7 @@ def test_a_section_knows_the_headings_above_it() -> None:
     assert headings(text) == [(), ("One",), ("One", "Deep"), ("One", "Two"), ("Three",)]
 
 
-def test_a_heading_with_nothing_under_it_belongs_to_what_follows() -> None:
+def test_a_heading_with_nothing_under_it_belongs_to_the_next_section() -> None:
     (section,) = markdown_document("# Title\n\n## Part\n\ntext\n", "name").sections
     assert (section.slug, section.headings) == ("part", ("Title", "Part"))
     assert headings("# Title\ntext\n# Last") == [("Title",), ("Last",)]
@@ -63,7 +63,7 @@ def test_a_heading_with_nothing_under_it_belongs_to_what_follows() -> None:
         "\\# escaped",
     ],
 )
-def test_what_only_looks_like_a_heading_is_none(text: str) -> None:
+def test_a_line_that_only_looks_like_a_heading_is_none(text: str) -> None:
     assert headings(text) == [()]
 
 

@@ -112,7 +112,7 @@ async def test_every_tool_says_truthfully_that_it_only_reads_and_describes_what_
         assert {"object"} == {each["type"] for each in described}
 
 
-async def test_search_is_what_a_host_may_ask_with_every_question() -> None:
+async def test_search_is_marked_for_use_with_every_question() -> None:
     transport = StdioTransport(python(), ("-m", "mcp_servers.knowledge"))
     config = ServerConfig("knowledge", transport, trusted=True, auto_context_tool="search")
     async with toolbox(config) as box:
@@ -177,7 +177,7 @@ async def test_a_long_list_and_a_long_text_come_in_pages(tmp_path: Path) -> None
     assert "0.txt has no page 3: it ends with page 2." in text_of(over)
 
 
-async def test_what_does_not_exist_is_an_error_that_says_what_does(tmp_path: Path) -> None:
+async def test_a_missing_document_is_an_error_with_the_existing_ones(tmp_path: Path) -> None:
     async with here(handbook(tmp_path)) as client:
         document = await client.call_tool("read", {"id": "../lunch.txt"})
         section = await client.call_tool("read", {"id": "guide/travel.md#planes"})
@@ -189,7 +189,7 @@ async def test_what_does_not_exist_is_an_error_that_says_what_does(tmp_path: Pat
     assert "guide/travel.md has no section 'planes'. Its sections are: trains, hotels." in text_of(section)
 
 
-async def test_an_empty_folder_says_so_and_what_was_left_out_is_named(tmp_path: Path) -> None:
+async def test_an_empty_folder_says_so_and_left_out_files_are_named(tmp_path: Path) -> None:
     async with here(tmp_path) as client:
         empty = await client.call_tool("list", {})
         for n in range(25):
@@ -201,7 +201,7 @@ async def test_an_empty_folder_says_so_and_what_was_left_out_is_named(tmp_path: 
     assert (structured(left)["left_out_total"], len(structured(left)["left_out"])) == (25, 20)
 
 
-async def test_a_change_is_seen_by_the_next_question_and_a_lost_folder_is_told(tmp_path: Path) -> None:
+async def test_a_change_is_seen_by_the_next_question_and_a_lost_folder_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     async with here(handbook(folder)) as client:
@@ -235,7 +235,7 @@ class Endless(Library):
             yield
 
 
-async def test_while_a_big_folder_is_being_read_questions_are_answered_from_what_has_been_read(tmp_path: Path) -> None:
+async def test_while_a_big_folder_is_read_questions_are_answered_from_the_files_read_so_far(tmp_path: Path) -> None:
     library = Endless(handbook(tmp_path), None)
     for _ in Library.refresh(library):
         pass
@@ -249,7 +249,7 @@ async def test_while_a_big_folder_is_being_read_questions_are_answered_from_what
         assert text_of(answer).endswith(STILL_READING)
 
 
-async def test_nobody_else_waits_while_the_disk_is_waited_for(tmp_path: Path) -> None:
+async def test_no_other_request_waits_for_a_slow_disk(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gate")
     one = server.BackgroundIndexer(Library(handbook(tmp_path), None))
     async with one.running():
@@ -296,13 +296,13 @@ def test_empty_settings_are_the_defaults(tmp_path: Path, monkeypatch: pytest.Mon
         ({"KNOWLEDGE_DATABASE": "/tmp"}, "KNOWLEDGE_DATABASE is '/tmp', which is a folder; name a file in it"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_refused_with_what_would_do(environment: dict[str, str], problem: str) -> None:
+def test_an_invalid_setting_is_refused_with_a_valid_one(environment: dict[str, str], problem: str) -> None:
     with pytest.raises(InvalidSetting) as refused:
         read_settings(environment)
     assert problem in str(refused.value)
 
 
-async def test_what_cannot_be_used_is_told_in_one_line_and_ends_with_two(tmp_path: Path) -> None:
+async def test_an_invalid_setting_is_one_line_and_exit_code_two(tmp_path: Path) -> None:
     (tmp_path / "letter").write_text("Dear reader, " * 100)
     for environment, problem in (
         ({"KNOWLEDGE_FOLDER": "/nowhere"}, "KNOWLEDGE_FOLDER is '/nowhere', which is not a folder here;"),

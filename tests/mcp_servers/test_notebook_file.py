@@ -24,7 +24,7 @@ def test_a_missing_folder_is_made_and_only_the_owner_may_read_the_file(tmp_path:
     assert sorted(each.name for each in path.parent.iterdir()) == ["notes.json", "notes.json.lock"]
 
 
-def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+def test_written_notes_are_read_again(tmp_path: Path) -> None:
     file = NotebookFile(tmp_path / "notes.json")
     assert file.read() == Notebook()
     written = adding("買い物 🛒\nmilk", file)

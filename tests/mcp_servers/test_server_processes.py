@@ -37,7 +37,7 @@ async def test_a_signal_ends_a_server_without_a_traceback(by: signal.Signals, tm
         assert (child.returncode, errors) == (-by, b"")
 
 
-async def test_a_server_ends_quietly_when_nobody_reads_its_output(tmp_path: Path) -> None:
+async def test_a_server_ends_quietly_when_its_output_is_closed(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     children = [await started(server, harmless(tmp_path), writing) for server in SERVERS]

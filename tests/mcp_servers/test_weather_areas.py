@@ -65,7 +65,7 @@ def test_a_region_of_several_offices_is_ambiguous_and_names_them() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  ", "Atlantis", "000000", "、"])
-def test_nothing_is_found_for_what_is_not_there(text: str) -> None:
+def test_nothing_is_found_for_an_unknown_place(text: str) -> None:
     assert bundled_areas().find(text, 10) == []
     with pytest.raises(UnknownArea):
         bundled_areas().resolve(text)
@@ -106,5 +106,5 @@ def test_a_table_without_offices_is_unreadable(value: Any) -> None:
         ("がっさん", "がっさん"),
     ],
 )
-def test_spelling_keeps_what_tells_names_apart(name: str, expected: str) -> None:
+def test_spelling_keeps_differences_of_names(name: str, expected: str) -> None:
     assert spelling(name) == expected

@@ -60,7 +60,7 @@ BROKEN: list[Any] = [
 
 
 @pytest.mark.parametrize("value", BROKEN)
-def test_what_is_no_forecast_is_unreadable(value: Any) -> None:
+def test_a_response_without_a_forecast_is_unreadable(value: Any) -> None:
     with pytest.raises(Unreadable):
         read_forecast(value, TOKYO)
 
@@ -80,7 +80,7 @@ def test_nonsense_inside_a_forecast_is_passed_over() -> None:
 @pytest.mark.parametrize(
     "value", [None, [], {"text": "x"}, {"reportDatetime": "2026-04-01T11:00:00+09:00", "text": ""}]
 )
-def test_what_is_no_overview_is_unreadable(value: Any) -> None:
+def test_a_response_without_an_overview_is_unreadable(value: Any) -> None:
     with pytest.raises(Unreadable):
         read_overview(value)
 

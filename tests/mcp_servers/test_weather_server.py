@@ -115,7 +115,7 @@ async def test_a_name_that_several_areas_share_is_refused_with_their_codes() -> 
 
 
 @pytest.mark.parametrize(("tool", "argument"), [("find_area", "name"), ("forecast", "area"), ("overview", "area")])
-async def test_a_place_that_is_not_in_japan_is_an_error_that_says_what_to_try(tool: str, argument: str) -> None:
+async def test_a_place_outside_japan_is_an_error_with_a_suggestion(tool: str, argument: str) -> None:
     with FakeJma() as jma:
         async with here(jma.base_url) as client:
             unknown = await client.call_tool(tool, {argument: "Atlantis\n\x1b[2J"})
@@ -144,9 +144,7 @@ FAILURES = pytest.mark.parametrize(
 
 
 @FAILURES
-async def test_what_the_service_gets_wrong_is_named_and_a_labelled_sample_given(
-    behaviour: Behaviour, reason: str
-) -> None:
+async def test_an_error_of_the_service_is_named_and_a_labelled_sample_given(behaviour: Behaviour, reason: str) -> None:
     with FakeJma({"forecast/130000": behaviour}) as jma:
         async with here(jma.base_url) as client:
             result = await client.call_tool("forecast", {"area": "Tokyo"})

@@ -68,7 +68,7 @@ def test_a_card_names_the_call_the_asker_and_the_time() -> None:
         (None, "notes__add_note?"),
     ],
 )
-def test_the_title_is_what_would_happen_and_where(tool: ToolRef | None, title: str) -> None:
+def test_the_title_names_the_effect_and_the_server(tool: ToolRef | None, title: str) -> None:
     assert drawn(tool=tool).title == title
 
 
@@ -81,7 +81,7 @@ def test_the_title_is_what_would_happen_and_where(tool: ToolRef | None, title: s
         (None, "destructive"),
     ],
 )
-def test_the_risk_is_one_word_and_the_worst_of_what_is_not_known(tool: ToolRef | None, risk: str) -> None:
+def test_the_risk_is_one_word_and_the_worst_of_the_unknown(tool: ToolRef | None, risk: str) -> None:
     assert drawn(tool=tool).risk == risk
 
 
@@ -106,7 +106,7 @@ def test_many_short_lines_cannot_push_the_title_out_of_sight() -> None:
     assert tall.full.endswith("end")
 
 
-def test_what_hides_is_spelled_out_in_names_and_values() -> None:
+def test_hidden_characters_are_spelled_out_in_names_and_values() -> None:
     tricky = argument("a\u202eb\x1b[8m", name="na\u200bme")
     assert (tricky.name, tricky.preview) == ("na\\u{200b}me", "a\\u{202e}b\\u{1b}[8m")
 
@@ -144,7 +144,7 @@ def test_a_span_of_time_is_told_in_its_largest_unit_that_fits(seconds: float, wo
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=10), JSON, max_size=4), st.text(max_size=20))
-def test_whatever_the_arguments_are_the_card_can_be_drawn_as_it_stands(arguments: dict[str, Any], title: str) -> None:
+def test_a_card_of_any_arguments_can_be_drawn_as_it_stands(arguments: dict[str, Any], title: str) -> None:
     made = drawn(arguments=arguments, tool=ToolRef("s", "t", title=title))
     texts = [made.title, *(text for each in made.arguments for text in (each.name, each.preview, each.full))]
     assert [strip_control(text) for text in texts] == texts
@@ -163,9 +163,7 @@ def test_whatever_the_arguments_are_the_card_can_be_drawn_as_it_stands(arguments
         ({}, "Add note (notes)?"),
     ],
 )
-def test_a_headline_says_what_the_call_is_about_where_that_is_short_and_no_secret(
-    arguments: dict[str, str], line: str
-) -> None:
+def test_a_headline_has_the_main_argument_if_that_is_short_and_no_secret(arguments: dict[str, str], line: str) -> None:
     step = a_step(StepStatus.AWAITING, approval=an_approval(), arguments=arguments)
     made = approval_card(step)
     assert made is not None
@@ -195,7 +193,7 @@ SIGNERS = frozenset({"test-group:ops", "test:ben"})
         ),
     ],
 )
-def test_a_card_says_whose_approval_it_takes_where_a_rule_does(terms: ApprovalRequirements, needs: str) -> None:
+def test_a_card_names_the_approvers_of_a_rule(terms: ApprovalRequirements, needs: str) -> None:
     assert drawn(an_approval(requirements=terms, revised_by="Sam")).needs == needs
 
 
@@ -305,7 +303,7 @@ def test_a_card_names_the_words_of_others_that_it_asks_for(
         assert card.needs == japanese
 
 
-def test_a_card_says_who_has_approved_so_far() -> None:
+def test_a_card_names_the_approvals_so_far() -> None:
     approval = an_approval(
         requirements=ApprovalRequirements(quorum=3), approver_names=("Ben", "Zoe"), decided_by="Ben and Zoe and Kim"
     )

@@ -26,13 +26,13 @@ def test_each_argument_is_told_before_and_after() -> None:
     assert edit_summary(step) == 'Changed by Sam: a: "x" → "y"; b: 1 → nothing; d: nothing → true'
 
 
-def test_what_nobody_has_changed_is_not_told() -> None:
+def test_unchanged_arguments_are_not_in_the_difference() -> None:
     step = a_step(StepStatus.AWAITING, approval=an_approval(), tool=KNOWN)
     assert edit_lines(step) == ()
     assert edit_summary(step) == ""
 
 
-def test_what_looks_like_a_secret_is_hidden_before_and_after() -> None:
+def test_likely_secrets_are_hidden_before_and_after() -> None:
     told = str(edit_lines(changed({"api_key": "one-secret"}, {"api_key": "other-secret", "n": {"password": "third"}})))
     assert 'api_key: "•••• (10 characters hidden' in told
     assert "one-secret" not in told

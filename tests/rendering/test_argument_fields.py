@@ -69,7 +69,7 @@ def test_each_kind_of_argument_has_a_field_of_its_kind() -> None:
     assert [field.argument for field in form.fields if field.field.required] == ["summary", "urgent"]
 
 
-def test_a_field_holds_what_the_call_has_already() -> None:
+def test_a_field_has_the_present_value_of_the_call() -> None:
     assert shown(CALL) == {
         "summary": "Checkout 502s",
         "priority": "High",
@@ -81,7 +81,7 @@ def test_a_field_holds_what_the_call_has_already() -> None:
     }
 
 
-def test_what_was_filled_in_becomes_values_of_the_same_kinds() -> None:
+def test_typed_values_become_values_of_the_same_kinds() -> None:
     answers = {
         "summary": "Pool is empty",
         "priority": "Low",
@@ -143,7 +143,7 @@ def test_surrounding_blanks_and_hidden_characters_do_not_get_lost() -> None:
         ("fields", "[" * 100_000, "That is no JSON."),
     ],
 )
-def test_what_is_no_value_of_its_kind_is_said_under_the_field(argument: str, answer: str, said: str) -> None:
+def test_an_invalid_value_has_its_error_under_the_field(argument: str, answer: str, said: str) -> None:
     made, errors = filled(CALL, {argument: answer})
     assert list(errors) == [argument]
     assert errors[argument].startswith(said)
@@ -177,7 +177,7 @@ def test_a_value_that_does_not_fit_its_schema_stands_as_json() -> None:
     assert shown({"labels": [1]})["labels"] == "[1]"
 
 
-def test_what_is_too_long_or_too_much_has_no_field_and_stays() -> None:
+def test_an_argument_too_long_or_too_many_has_no_field_and_stays() -> None:
     call = {"summary": "x" * (LONGEST + 1), "urgent": True}
     form = argument_form(SCHEMA, call)
     assert form.left == ("summary",)
@@ -188,7 +188,7 @@ def test_what_is_too_long_or_too_much_has_no_field_and_stays() -> None:
     assert filled(many, {"k0": "7"}, {})[0] == {**many, "k0": 7}
 
 
-def test_what_the_call_has_comes_before_what_it_could_have() -> None:
+def test_present_arguments_come_before_possible_ones() -> None:
     schema = {"properties": {f"p{n}": {"type": "string"} for n in range(40)}, "required": ["p39"]}
     names = [field.argument for field in argument_form(schema, {"p38": "x", "extra": 1}).fields]
     assert len(names) == MOST_FIELDS
@@ -223,7 +223,7 @@ _TYPES = st.sampled_from(
 
 
 @given(st.dictionaries(st.text(), _TYPES, max_size=6), st.dictionaries(st.text(), _JSON, max_size=6), st.data())
-def test_a_form_that_nobody_touches_changes_nothing(
+def test_an_untouched_form_changes_nothing(
     properties: dict[str, Any], extra: dict[str, Any], data: st.DataObject
 ) -> None:
     present = {name: data.draw(_JSON) for name in properties if data.draw(st.booleans())}
@@ -234,7 +234,7 @@ def test_a_form_that_nobody_touches_changes_nothing(
 
 
 @given(st.text(max_size=200), _TYPES)
-def test_whatever_is_typed_becomes_a_value_of_its_kind_or_an_error(answer: str, schema: dict[str, Any]) -> None:
+def test_any_typed_text_becomes_a_value_of_its_kind_or_an_error(answer: str, schema: dict[str, Any]) -> None:
     kinds: dict[Any, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list}
     made, errors = filled({}, {"x": answer}, {"properties": {"x": schema}})
     assert not (made and errors)

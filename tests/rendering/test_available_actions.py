@@ -60,7 +60,7 @@ def test_no_other_call_is_offered_anything(status: StepStatus) -> None:
         (1, QUESTION, "Waiting behind a question of a server", (StopTurnAction("t0"),)),
     ],
 )
-def test_a_queued_message_says_what_it_waits_for_and_offers_to_stop_what_waits_for_people(
+def test_a_queued_message_names_the_turn_before_it_and_offers_to_stop_one_that_waits_for_people(
     ahead: int, blocker: BlockingTurn | None, words: str, offered: tuple[StopTurnAction, ...]
 ) -> None:
     view = queued(ahead, blocker)

@@ -54,7 +54,7 @@ def withheld(call: ToolStep) -> int:
         ({"pin": 1234}, "•••• (4 characters hidden: its name is that of a secret)", 4),
     ],
 )
-def test_what_looks_like_a_secret_is_counted_in_a_shared_place_and_whole_in_private(
+def test_likely_secrets_are_counted_in_a_shared_place_and_whole_in_private(
     arguments: dict[str, Any], shown: str, count: int
 ) -> None:
     call = step(**arguments)
@@ -91,13 +91,13 @@ def test_a_stored_secret_is_masked_by_exact_match_and_its_label_says_so() -> Non
     assert "k3y-0f" not in str((whole_json(call), known))
 
 
-def test_what_stands_beside_a_stored_secret_is_not_taken_for_it() -> None:
+def test_text_beside_a_stored_secret_is_not_taken_for_it() -> None:
     known = (StoredSecret((0,), SecretSpan(9, 14, "s")),)
     assert withheld(step(known, command="password=abcde")) == 0
     assert withheld(step((StoredSecret((0,), SecretSpan(0, 5, "s")),), token="abcde; rm -rf /")) == 10
 
 
-def test_a_name_is_shown_whole_and_what_is_cut_of_it_counts_as_shortened() -> None:
+def test_a_name_is_shown_whole_and_a_cut_one_counts_as_shortened() -> None:
     name = "x" * 80 + ";rm"
     (made,) = shared(step(**{name: "v"}))
     assert made.name == name
@@ -156,7 +156,7 @@ def test_every_character_is_drawn_or_spelled_out_in_the_whole_call(arguments: di
 
 
 @given(ARGUMENTS)
-def test_what_is_hidden_is_exactly_what_is_counted(arguments: dict[str, Any]) -> None:
+def test_hidden_characters_are_exactly_the_counted_ones(arguments: dict[str, Any]) -> None:
     hidden = lookalikes(arguments)
     assert withheld(step(**arguments)) == sum(each.end - each.start for each in hidden)
     assert with_masks(arguments, ()) == arguments

@@ -15,7 +15,7 @@ def the_card(elicitation: Elicitation, status: StepStatus = StepStatus.ASKING) -
     return elicitation_card(step, elicitation, a_view(step))
 
 
-def test_a_form_that_waits_says_which_server_asks_for_what() -> None:
+def test_a_waiting_form_names_its_server_and_the_requested_values() -> None:
     properties = {"title": {"type": "string", "title": "Title"}, "due": {"type": "string", "format": "date"}}
     made = the_card(a_form(message="What is it\ncalled?", properties=properties))
     assert (made.title, made.server, made.tool) == ("notes asks for an answer", "notes", "add_note")
@@ -45,13 +45,13 @@ def test_a_domain_in_letters_that_look_like_others_has_a_warning(url: str) -> No
     assert the_card(a_link(url=url)).warning == LIKE_ANOTHER
 
 
-def test_a_form_whose_words_speak_of_a_secret_has_a_warning() -> None:
+def test_a_form_that_speaks_of_a_secret_has_a_warning() -> None:
     assert the_card(a_form(message="Type your password.")).warning == NO_SECRETS
     field = {"type": "string", "description": "The code of six digits: your one-time code"}
     assert the_card(a_form(message="Go on?", properties={"answer": field})).warning == NO_SECRETS
 
 
-def test_a_long_message_is_cut_and_what_hides_in_it_is_gone() -> None:
+def test_a_long_message_is_cut_and_hidden_characters_in_it_are_gone() -> None:
     made = the_card(a_form(message="\u202e\x1b[31mred\x1b[0m " + "x" * 1000))
     assert made.message.startswith("red x")
     assert made.message.endswith("x…")
@@ -91,7 +91,7 @@ def test_a_settled_question_says_how_it_ended_and_offers_nothing(elicitation: El
     assert (made.outcome, made.offers) == (outcome, ())
 
 
-def test_a_question_of_a_turn_that_has_ended_waits_for_nobody() -> None:
+def test_a_question_of_an_ended_turn_does_not_wait() -> None:
     elicitation = a_form()
     step = a_step(StepStatus.ASKING, elicitations=(elicitation,))
     made = elicitation_card(step, elicitation, a_view(step, status=TurnStatus.CANCELLED))

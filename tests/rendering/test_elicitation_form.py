@@ -45,7 +45,7 @@ def test_a_field_has_its_title_its_description_and_whether_it_is_needed() -> Non
         ({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}, "one on each line · any of: a, b"),
     ],
 )
-def test_a_hint_says_what_is_wanted(about: dict[str, Any], hint: str) -> None:
+def test_a_hint_has_the_limits_of_the_value(about: dict[str, Any], hint: str) -> None:
     assert the_field(about).hint == hint
 
 
@@ -65,7 +65,7 @@ def test_titled_choices_are_shown_by_title_and_sent_by_value(about: dict[str, An
     assert the_field({**about, "default": "#0f0"}).value == "Green"
 
 
-def test_choices_whose_titles_look_the_same_are_shown_by_their_values() -> None:
+def test_choices_with_titles_that_look_the_same_are_shown_by_their_values() -> None:
     about = {"oneOf": [{"const": "a", "title": "Same"}, {"const": "b", "title": "same"}]}
     assert the_field(about).choices == ("a", "b")
 
@@ -96,7 +96,7 @@ def test_more_choices_than_a_platform_offers_are_typed() -> None:
         ({"type": "integer"}, "three", "A whole number, such as 3."),
     ],
 )
-def test_what_is_typed_is_sent_as_what_it_is(about: dict[str, Any], typed: str, value: object) -> None:
+def test_typed_text_is_sent_as_a_value_of_its_kind(about: dict[str, Any], typed: str, value: object) -> None:
     assert sent(about, typed) == value
 
 
@@ -130,7 +130,7 @@ def test_a_default_that_is_no_flat_value_is_left_out() -> None:
     assert the_field({"type": "string", "default": {"a": 1}}).value == ""
 
 
-def test_what_is_too_much_for_a_form_is_named() -> None:
+def test_fields_too_many_for_a_form_are_named() -> None:
     form = elicitation_form(schema(("f30",), **{f"f{n}": {"type": "string"} for n in range(31)}))
     assert len(form.fields) == FORM_FIELDS
     assert form.left[0] == "f23"
@@ -138,7 +138,7 @@ def test_what_is_too_much_for_a_form_is_named() -> None:
     assert form.field_of("f30") == "a30"
 
 
-def test_nothing_is_sent_that_nobody_has_seen() -> None:
+def test_no_unseen_value_is_sent() -> None:
     many = {f"f{n}": {"type": "string", "default": "seen"} for n in range(FORM_FIELDS)}
     long = {"type": "string", "default": "x" * 4_000}
     consent = {"type": "boolean", "default": True}

@@ -65,7 +65,7 @@ def test_a_button_carries_a_word_and_nothing_else() -> None:
         (PermanentScope(), "always allowed"),
     ],
 )
-def test_a_settled_card_says_what_was_granted_and_where_that_can_be_revoked(scope: Scope, said: str) -> None:
+def test_a_settled_card_names_the_grant_and_the_way_to_revoke_it(scope: Scope, said: str) -> None:
     made = approval_card(a_step(StepStatus.DONE, approval=an_approval(decided_by="Ana", granted=scope)))
     assert made is not None
     assert made.outcome == f"Approved by Ana · {said} · /mcp grants list"
@@ -77,5 +77,5 @@ def test_a_scope_is_read_back_by_its_word() -> None:
     assert parse_scope("for life", None) is None
 
 
-def test_nothing_is_offered_for_everyone_or_for_what_may_destroy() -> None:
+def test_no_grant_is_offered_for_everyone_or_for_a_destructive_call() -> None:
     assert not any(offer.permission.everyone or offer.permission.destructive for offer in OFFERS)

@@ -29,7 +29,7 @@ def test_nothing_is_lost(text: str) -> None:
 
 
 @given(TEXTS, st.data())
-def test_what_is_finished_stays_finished_however_the_text_grows(text: str, data: st.DataObject) -> None:
+def test_finished_blocks_stay_finished_as_the_text_grows(text: str, data: st.DataObject) -> None:
     early = split_blocks(text[: data.draw(st.integers(0, len(text)))]).finished
     assert split_blocks(text).finished[: len(early)] == early
 
@@ -61,7 +61,7 @@ def test_a_line_that_is_being_written_is_never_finished(text: str) -> None:
         pytest.param("> one\n> two\n\nafter", ["> one\n> two\n\n", "after"], id="a quote"),
     ],
 )  # fmt: skip
-def test_what_belongs_together_stays_together(text: str, expected: list[str]) -> None:
+def test_blocks_that_belong_together_stay_together(text: str, expected: list[str]) -> None:
     assert blocks(text) == expected
 
 

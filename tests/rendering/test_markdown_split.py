@@ -25,7 +25,7 @@ def begins_with_all_of(longer: str, shorter: str) -> bool:
     return all(letter in rest for letter in shorter)
 
 
-def test_what_fits_stays_in_one_piece() -> None:
+def test_a_text_that_fits_stays_in_one_piece() -> None:
     assert split("Hello.\n", ROOM) == ("Hello.\n",)
     assert split("", ROOM) == ()
 
@@ -96,7 +96,7 @@ def test_no_message_is_too_large_and_no_letter_is_lost(text: str) -> None:
 
 
 @given(LARGE, st.integers(0, 30_000))
-def test_a_growing_text_keeps_what_was_in_its_messages(text: str, end: int) -> None:
+def test_a_growing_text_keeps_its_first_messages(text: str, end: int) -> None:
     text = strip_control(text)
     for early, late in zip(split(text[:end], ROOM), split(text, ROOM), strict=False):
         assert late.startswith(early.rstrip())

@@ -56,7 +56,7 @@ def test_styles_go_into_each_other() -> None:
     )
 
 
-def test_nothing_is_swallowed_html_definitions_and_what_is_too_deep() -> None:
+def test_html_definitions_and_deep_nesting_are_shown_as_text() -> None:
     assert parse("<b>x</b>") == (Paragraph((Text("<b>x</b>"),)),)
     (definition,) = parse("[x]: slack://open")
     assert isinstance(definition, Paragraph)
@@ -98,7 +98,7 @@ def test_every_link_is_safe_and_shows_its_target_where_its_label_misleads(markdo
 
 
 @pytest.mark.parametrize("text", ["[" * 8_000, "![a](https://example.com) " * 1_001])
-def test_what_would_take_long_to_read_is_text(text: str) -> None:
+def test_markdown_that_takes_long_to_parse_is_text(text: str) -> None:
     (made,) = parse(text)
     assert isinstance(made, Paragraph)
     assert line_text(made.line) == text

@@ -34,14 +34,14 @@ def names(view: TurnView, largest: int = 100) -> list[str]:
     return [file.name for file in returned_files(view, largest)]
 
 
-async def test_what_was_kept_is_read_when_it_is_shared() -> None:
+async def test_a_stored_file_is_read_when_it_is_shared() -> None:
     first, second = returned_files(view_of(TextPart("two"), kept(), kept(id="f2")), 100)
     assert (first.slot, first.name, await first.read()) == ("file-1-1", "a.csv", b"kept")
     with pytest.raises(NotFound):
         await second.read()
 
 
-def test_what_is_not_there_too_large_or_for_the_model_alone_is_not_shared() -> None:
+def test_a_file_missing_too_large_or_for_the_model_alone_is_not_shared() -> None:
     none = (kept(id=""), kept(size=101), kept(size=0), kept(readers=ImageAudience.MODEL))
     assert names(view_of(*none)) == []
     assert names(dataclasses.replace(view_of(kept()), read=None)) == []

@@ -39,7 +39,7 @@ def test_ordinary_markdown_stays_as_it_is() -> None:
         ("https://example.com/#part", "https://example.com/#part"),
     ],
 )
-def test_what_would_do_something_does_nothing(text: str, made: str) -> None:
+def test_active_markup_does_nothing(text: str, made: str) -> None:
     assert sanitize(text) == made
 
 
@@ -55,11 +55,11 @@ def test_nothing_in_it_mentions_fetches_or_leads_astray_and_no_letter_is_changed
 
 
 @given(ANY, st.integers(0, 5_000))
-def test_what_was_said_once_is_never_taken_back(text: str, end: int) -> None:
+def test_shown_text_is_never_taken_back(text: str, end: int) -> None:
     assert sanitize(text).startswith(sanitize_partial(text[:end]))
 
 
-def test_what_may_still_become_a_link_waits() -> None:
+def test_text_that_may_still_become_a_link_waits() -> None:
     assert sanitize_partial("see [bank.example](https://ev") == "see"
     assert sanitize_partial("see <!cha") == "see"
     assert sanitize_partial("see [a list, that is long") == "see"

@@ -56,7 +56,7 @@ def test_an_object_is_a_list_of_keys_and_its_nested_ones_are_below() -> None:
     ]
 
 
-def test_a_text_beside_it_stays_and_what_is_no_json_is_not_touched() -> None:
+def test_a_text_beside_it_stays_and_text_without_json_is_not_touched() -> None:
     assert shown("Found one:", [{"a": 1}]) == "Found one:\na\n─\n1"
     for text in ("plain", "[not json", "{", "- a\n- b", "7", '"x"', "two\n  indented\tlines"):
         assert shown(text) == text
@@ -97,7 +97,7 @@ def test_escaped_characters_that_hide_or_turn_text_are_removed_like_written_ones
         ("text", ""),
     ],
 )
-def test_one_line_says_what_there_is(value: Any, line: str) -> None:
+def test_one_line_sums_up_the_result(value: Any, line: str) -> None:
     assert summarize(result(value), 72) == line
 
 

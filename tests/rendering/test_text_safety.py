@@ -67,7 +67,7 @@ def test_a_sequence_that_is_never_closed_does_not_swallow_the_next_line() -> Non
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029"])
-def test_whatever_ends_a_line_ends_it_for_good(end: str) -> None:
+def test_every_line_break_becomes_a_real_one(end: str) -> None:
     assert strip_control(f"Really delete?{end}No") == "Really delete?\nNo"
 
 
@@ -86,7 +86,7 @@ def test_tabs_stay() -> None:
         pytest.param("\u200d\u200c", id="joiners with nothing to join"),
     ],
 )
-def test_what_nobody_sees_goes(hidden: str) -> None:
+def test_invisible_characters_are_removed(hidden: str) -> None:
     assert strip_control("".join(f"a{character}" for character in hidden)) == "a" * len(hidden)
 
 
@@ -197,7 +197,7 @@ def test_where_people_approve_the_hidden_is_spelled_out(given_text: str, seen: s
 
 
 @given(TRICKY)
-def test_what_is_spelled_out_loses_nothing_when_it_is_drawn(text: str) -> None:
+def test_spelled_out_characters_lose_nothing_when_drawn(text: str) -> None:
     assert strip_control(show_invisible(text)) == show_invisible(text)
 
 
@@ -279,7 +279,7 @@ def test_addresses_end_before_the_punctuation_behind_them(text: str, found: list
 
 
 @given(st.text(max_size=200))
-def test_what_is_found_is_safe(text: str) -> None:
+def test_spelled_out_text_is_safe(text: str) -> None:
     assert all(safe_url(text[start:end]) for start, end in find_urls(text))
 
 

@@ -57,7 +57,7 @@ def test_a_turn_of_which_nothing_is_known_is_an_empty_section() -> None:
     assert only(a_view()) == TimelineSection(0)
 
 
-def test_a_question_comes_behind_the_calls_of_its_reply_and_before_what_follows() -> None:
+def test_a_question_comes_behind_the_calls_of_its_reply_and_before_the_next_ones() -> None:
     view = a_view(
         a_reply(0, "Shall I\nfile it?"),
         a_step(StepStatus.DONE, 1, result="ok"),
@@ -72,7 +72,7 @@ def test_a_question_comes_behind_the_calls_of_its_reply_and_before_what_follows(
     assert [part.number for part in (first, last)] == [0, 1]
 
 
-def test_what_a_server_asks_back_stands_behind_the_section_of_its_call_and_before_what_follows() -> None:
+def test_a_question_of_a_server_stands_behind_the_section_of_its_call() -> None:
     asked = a_step(StepStatus.ASKING, 1, elicitations=(a_form("e1"), a_form("e2")))
     waiting = a_view(a_reply(0, "I look."), asked)
     assert outline(waiting) == [["ReplyText", "CallLine"], "1 asks e1, e2"]
@@ -82,7 +82,7 @@ def test_what_a_server_asks_back_stands_behind_the_section_of_its_call_and_befor
     assert outline(gone_on) == [["ReplyText", "CallLine"], "1 asks e1, e2", ["ReplyText", "ReplyText"]]
 
 
-def test_what_an_approved_call_asks_back_stands_behind_its_card_and_moves_no_other() -> None:
+def test_a_question_of_an_approved_call_stands_behind_its_card_and_moves_no_other() -> None:
     view = a_view(
         a_reply(0, ""),
         a_step(StepStatus.ASKING, 1, approval=an_approval(), elicitations=(a_form("e1"),)),
@@ -92,7 +92,7 @@ def test_what_an_approved_call_asks_back_stands_behind_its_card_and_moves_no_oth
     assert outline(view) == [["CallLine", "CallLine", "CallLine"], [1, 2], "1 asks e1", "3 asks e2"]
 
 
-def test_what_a_call_run_by_hand_asks_back_stands_before_what_it_returns() -> None:
+def test_a_question_of_a_call_run_by_hand_stands_before_its_result() -> None:
     view = a_view(a_step(StepStatus.DONE, 0, result="ok", elicitations=(a_form("e1"),)))
     by_hand = replace(view.turn, question=replace(view.turn.question, call=ToolCall("c", "notes__add_note", {})))
     assert outline(replace(view, turn=by_hand)) == [["CallLine"], "0 asks e1", ["ToolOutput"]]
@@ -123,7 +123,7 @@ def test_nothing_is_open_in_a_turn_that_has_ended(status: StepStatus, stands: St
     assert [step.status for step in asking.calls] == [stands]
 
 
-def test_what_is_being_written_grows_and_what_is_being_done_is_said_meanwhile() -> None:
+def test_a_reply_grows_and_running_calls_are_shown_meanwhile() -> None:
     assert only(a_view(streaming="Hel")).entries == (ReplyText("Hel", growing=True),)
     busy = replace(a_view(), activity="Thinking\nhard")
     assert only(busy).entries == (ActivityLine("Thinking hard"),)
@@ -132,7 +132,7 @@ def test_what_is_being_written_grows_and_what_is_being_done_is_said_meanwhile() 
     assert only(paused).entries == (ActivityLine("Trying again in 20 s. The service is overloaded (529)."),)
 
 
-def test_a_queued_turn_says_what_it_waits_for() -> None:
+def test_a_queued_turn_names_the_turn_before_it() -> None:
     view = replace(a_view(status=TurnStatus.QUEUED), ahead=2)
     assert only(view).entries == (ActivityLine("Waiting behind 2 earlier messages"),)
 
@@ -149,7 +149,7 @@ def test_notes_stand_behind_their_reply() -> None:
     assert only(view).entries == (ReplyText("Yes."), Note("It was cut."))
 
 
-def test_what_a_call_by_hand_returned_stands_behind_it() -> None:
+def test_the_result_of_a_call_by_hand_stands_behind_it() -> None:
     view = a_view(a_step(StepStatus.FAILED, 0, result="No.\n"), status=TurnStatus.DONE)
     by_hand = replace(view, turn=replace(view.turn, question=TurnInput("run", call=ToolCall("c", "x"))))
     called, returned = only(by_hand).entries
@@ -174,7 +174,7 @@ def test_the_answer_is_the_last_reply_as_far_as_it_has_come() -> None:
 
 
 @pytest.mark.parametrize(("status", "text"), [(StepStatus.DONE, "Added"), (StepStatus.FAILED, "")])
-def test_the_answer_of_a_call_by_hand_is_what_it_returned(status: StepStatus, text: str) -> None:
+def test_the_answer_of_a_call_by_hand_is_its_result(status: StepStatus, text: str) -> None:
     view = a_view(a_step(status, result="Added"), status=TurnStatus.DONE)
     by_hand = replace(view.turn, question=TurnInput("Run it again", call=ToolCall("c", "notes__add_note")))
     assert answer(replace(view, turn=by_hand)) == text

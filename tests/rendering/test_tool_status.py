@@ -117,7 +117,7 @@ def test_a_result_of_images_and_files_is_counted() -> None:
         ({}, "A policy forbids it."),
     ],
 )
-def test_a_denial_says_by_whom_and_why(decided: dict[str, str], summary: str) -> None:
+def test_a_denial_has_its_user_and_reason(decided: dict[str, str], summary: str) -> None:
     step = a_step(StepStatus.DENIED, approval=an_approval(**decided), result="A policy forbids it.")
     assert line(step).summary == summary
 
@@ -132,7 +132,7 @@ def test_every_line_is_plain_and_bounded(status: StepStatus, text: str, name: st
     assert len(made.summary) <= SUMMARY_LIMIT + 50
 
 
-def test_of_an_unknown_outcome_the_reason_is_told_and_not_what_the_model_should_do() -> None:
+def test_an_unknown_outcome_shows_its_reason_and_no_instructions_for_the_model() -> None:
     text = f"No answer within 30 s. {UNSURE} Check before trying again, and tell the person."
     unknown = line(a_step(StepStatus.UNKNOWN, result=text))
     assert (unknown.state, unknown.summary) == ("may or may not have happened", "No answer within 30 s.")

@@ -77,7 +77,7 @@ def test_a_stream_that_is_taken_up_elsewhere_goes_on_in_the_middle_of_a_word() -
     assert (other.data["offset"], other.data["delta"]) == (0, "Something else")
 
 
-def test_what_waits_is_asked_for_once_for_each_change_and_each_approval() -> None:
+def test_a_waiting_call_is_one_event_for_each_change_and_each_approval() -> None:
     tells, two = teller(), dataclasses.replace(ASKED, requirements=ApprovalRequirements(quorum=2))
     list(tells.encode(view(REPLY)))
     waits = [view(REPLY, write(StepStatus.AWAITING, each)) for each in (two, two)]
@@ -93,7 +93,7 @@ def test_what_waits_is_asked_for_once_for_each_change_and_each_approval() -> Non
     assert asked[1]["changes"] == [{"name": "text", "before": '"hi"', "after": '"hello"'}]
 
 
-def test_what_running_calls_say_of_themselves_is_told_as_it_comes() -> None:
+def test_progress_of_running_calls_is_streamed() -> None:
     tells = teller()
     running = write(StepStatus.STARTED)
     events = [
@@ -105,7 +105,7 @@ def test_what_running_calls_say_of_themselves_is_told_as_it_comes() -> None:
     assert events == [None, "10 %", "20 %"]
 
 
-def test_whoever_comes_late_is_told_states_and_no_history() -> None:
+def test_a_late_follower_gets_states_and_no_history() -> None:
     done = dataclasses.replace(ASKED, decided_by="Ben")
     whole = view(REPLY, write(StepStatus.DONE, done), ModelStep(3, assistant("Written.")), status=TurnStatus.DONE)
     assert told(list(teller().encode(whole))) == [
@@ -152,7 +152,7 @@ def test_a_response_that_has_begun_is_never_told_to_be_only_created_again() -> N
         assert (init.name, init.data["status"]) == ("init", "STREAMING")
 
 
-def test_what_a_server_asks_is_told_as_it_comes_and_as_it_ends() -> None:
+def test_a_question_of_a_server_is_an_event_at_its_start_and_its_end() -> None:
     tells = teller()
     first, second, third = (a_form(name) for name in ("e1", "e2", "e3"))
     done = [dataclasses.replace(each, reply=DECLINED, answered_by="Ana") for each in (first, second, third)]
@@ -182,7 +182,7 @@ def test_what_a_server_asks_is_told_as_it_comes_and_as_it_ends() -> None:
     assert calls == [False, True, False]
 
 
-def test_what_was_asked_and_ended_meanwhile_is_not_told() -> None:
+def test_a_question_that_began_and_ended_meanwhile_is_no_event() -> None:
     done = a_form(reply=DECLINED, answered_by="Ana")
     events = list(teller().encode(view(REPLY, write(StepStatus.DONE, asked=(done,)))))
     assert not [event for event in events if event.name.startswith("elicitation_")]
@@ -261,7 +261,7 @@ def test_however_often_a_stream_breaks_off_nothing_is_lost_or_doubled(chance: Ra
     length=st.integers(0, 99),
     check=st.integers(0, 2**32 - 1),
 )
-def test_a_cursor_that_somebody_made_up_breaks_nothing(state: str, steps: list[str], length: int, check: int) -> None:
+def test_a_forged_cursor_breaks_nothing(state: str, steps: list[str], length: int, check: int) -> None:
     text = str(Cursor("t1", state, tuple(steps), length, check))
     assert str(Cursor.parse(text)) == text
     for now in WALK:
@@ -272,7 +272,7 @@ def test_a_cursor_that_somebody_made_up_breaks_nothing(state: str, steps: list[s
 @pytest.mark.parametrize(
     "text", ["", "t1", "t1.r.0.0.", "t1.r.-1.00000000.", "t1.r.0.00000000.!", "a b.r.0.00000000.m"]
 )
-def test_what_is_no_cursor_is_refused(text: str) -> None:
+def test_an_invalid_cursor_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a cursor"):
         Cursor.parse(text)
 

@@ -77,7 +77,7 @@ async def small() -> AsyncIterator[Served]:
         yield Served(client, tokens, clock)
 
 
-async def test_whoever_has_no_good_token_hears_the_same_whatever_is_wrong_with_it(small: Served) -> None:
+async def test_every_bad_token_gets_the_same_answer(small: Served) -> None:
     answers = [await small.get("/api/member", token) for token in WRONG]
     answers += [await small.get("/api/member", OPERATORS, "Basic"), await small.get("/api/nothing", None)]
     for answer in answers:
@@ -103,7 +103,7 @@ async def test_the_operators_token_and_those_in_the_store_are_let_in_under_their
         assert (answer.status_code, answer.json()) == (200, principal)
 
 
-async def test_a_role_may_what_the_smaller_ones_may_and_no_more(small: Served) -> None:
+async def test_a_role_has_the_rights_of_the_smaller_ones_and_its_own(small: Served) -> None:
     by_role = {role: small.tokens.add(role.value, role) for role in ApiRole}
     found = {
         role: [(await small.get(f"/api/{each.value}", token)).status_code for each in ApiRole]
@@ -146,7 +146,7 @@ async def test_a_token_of_one_workspace_is_good_for_no_other(small: Served) -> N
     assert statuses == [200, 200, 200, 200, 200, 403, 403, 403]
 
 
-async def test_whoever_fails_too_often_waits_and_good_tokens_never_do(small: Served) -> None:
+async def test_an_address_with_too_many_failures_waits_and_good_tokens_never_do(small: Served) -> None:
     night = small.tokens.add("night")
     assert [(await small.get("/api/member", "x")).status_code for _ in range(12)] == [401] * 10 + [429] * 2
     refused = await small.get("/api/member", "x")
@@ -172,7 +172,7 @@ async def test_a_database_that_is_away_is_no_wrong_token(small: Served) -> None:
     assert (await small.get("/api/member", OPERATORS)).status_code == 200
 
 
-async def test_a_route_that_no_authentication_guards_lets_nobody_in() -> None:
+async def test_a_route_without_authentication_refuses_every_request() -> None:
     app = FastAPI()
     app.include_router(routes())
     transport = httpx2.ASGITransport(app)

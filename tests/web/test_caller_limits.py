@@ -140,7 +140,7 @@ async def test_one_response_is_followed_by_one_token_ten_times_at_most(folder: P
         assert (await other.ended())[-1].data["text"].strip() == "done"
 
 
-async def test_who_stops_following_a_response_may_follow_it_again(folder: Path) -> None:
+async def test_a_client_that_stops_following_a_response_may_follow_it_again(folder: Path) -> None:
     async with opened_api(folder, model=Held().choice()) as api, AsyncExitStack() as stack:
         mine = await api.token("mine", ApiRole.MEMBER)
         [stream] = await stack.enter_async_context(following(api, mine, 1))

@@ -52,7 +52,7 @@ async def test_no_secret_is_taken_by_a_form_or_on_a_line(folder: Path) -> None:
         assert (await api.get(f"{SERVERS}/jira")).json()["version"] == 1
 
 
-async def test_who_may_say_what_is_judged_as_in_a_chat(folder: Path) -> None:
+async def test_rights_for_commands_are_those_of_a_chat(folder: Path) -> None:
     async with opened_api(folder) as api:
         member = await api.token("reader", ApiRole.MEMBER)
         assert (await said(api, "mcp", "list", token=member))["failed"] is False

@@ -84,7 +84,7 @@ async def test_a_title_comes_with_the_first_question(api: Api, model: ScriptedMo
     assert (await api.get("/api/conversations/x")).json()["title"] == "Of my own"
 
 
-async def test_what_goes_on_is_not_deleted(api: Api, model: ScriptedModel) -> None:
+async def test_a_running_conversation_is_not_deleted(api: Api, model: ScriptedModel) -> None:
     model.script = [ask_for(call(WRITE, text="hello")), say("No.")]
     response = await ask(api, "write it", conversationId="busy")
     refused = await api.delete("/api/conversations/busy")

@@ -54,7 +54,7 @@ async def test_the_page_lists_every_route_and_loads_nothing(api: Api) -> None:
     assert not re.search(r"<(script|link|img|iframe)|url\(|@import|https?://", drawn)
 
 
-def test_what_a_page_is_made_of_forges_none_of_it() -> None:
+def test_texts_of_a_page_forge_none_of_it() -> None:
     document = {
         "info": {"title": "<b>T</b>", "version": "1"},
         "paths": {"/x<i>": {"get": {"summary": "<script>alert(1)</script>", "tags": ["<u>"]}}},

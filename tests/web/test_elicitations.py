@@ -93,7 +93,7 @@ async def test_a_form_is_answered_by_the_token_that_asked(folder: Path) -> None:
         assert (await api.get(path)).status_code == 409
 
 
-async def test_what_does_not_fit_is_said_by_field_and_asked_again(folder: Path) -> None:
+async def test_invalid_answers_are_named_by_field_and_asked_again(folder: Path) -> None:
     async with asking(folder, FORM) as api:
         found = await wanted(api)
         (question,) = found["elicitations"]
@@ -138,14 +138,14 @@ async def test_another_token_answers_nothing(folder: Path) -> None:
         await becomes_done(api, found)
 
 
-async def test_what_nobody_has_asked_is_not_found(folder: Path) -> None:
+async def test_an_unknown_question_is_not_found(folder: Path) -> None:
     async with asking(folder, FORM) as api:
         status, body = await answered(api, {"elicitationId": "no-such"}, action="decline")
         assert (status, body["error"]["code"]) == (404, "not_found")
         assert (await api.get("/api/responses/elicitation/no-such")).status_code == 404
 
 
-async def test_a_stream_tells_what_is_asked_and_that_it_waits_no_longer(folder: Path) -> None:
+async def test_a_stream_has_the_question_and_its_end(folder: Path) -> None:
     async with asking(folder, FORM, LINK) as api:
         async with asked(api.client, "write it") as stream:
             questions = [await stream.until("elicitation_required") for _ in range(2)]
@@ -164,7 +164,7 @@ async def test_a_stream_tells_what_is_asked_and_that_it_waits_no_longer(folder: 
         assert told(api) == [{"q1": {"action": "accept", "content": {"title": "Milk"}}, "q2": {"action": "accept"}}]
 
 
-async def test_what_a_form_must_not_ask_for_is_declined_and_put_to_nobody(folder: Path) -> None:
+async def test_a_form_that_asks_for_a_secret_is_declined_and_shown_to_no_user(folder: Path) -> None:
     secret = {"type": "object", "properties": {"password": {"type": "string"}}}
     form = {**FORM, "params": {**FORM["params"], "requestedSchema": secret}}  # type: ignore[dict-item]
     async with asking(folder, form) as api:

@@ -66,7 +66,7 @@ def every(api: Api) -> list[Known]:
     return found
 
 
-async def test_no_route_is_there_for_whoever_has_no_token(api: Api, every: list[Known]) -> None:
+async def test_no_route_exists_for_a_caller_without_a_token(api: Api, every: list[Known]) -> None:
     codes = []
     for route in every:
         answer = await api.request(route.method, route.address(HOME), token=None)
@@ -114,7 +114,7 @@ MISTYPED = [
 ]
 
 
-async def test_whoever_has_a_token_and_mistypes_an_address_is_told_the_nearest(
+async def test_a_caller_with_a_token_who_mistypes_an_address_reads_the_nearest(
     api: Api, subtests: pytest.Subtests
 ) -> None:
     for method, path, meant in MISTYPED:

@@ -130,7 +130,7 @@ def test_even_if_no_server_can_be_used_the_house_is_ready() -> None:
     assert Health(database=True, servers=ServersHealth(3, 0, 3)).condition is HealthStatus.DEGRADED
 
 
-async def test_it_follows_what_happens() -> None:
+async def test_health_follows_the_state_of_the_parts() -> None:
     runtime, slack = FakeRuntime(), Place(CONNECTING)
     check = runtime.check(slack=slack)
     assert (await check.check()).condition is HealthStatus.UNREADY
@@ -141,7 +141,7 @@ async def test_it_follows_what_happens() -> None:
     assert (await check.check()).condition is HealthStatus.UNREADY
 
 
-async def test_many_who_ask_at_once_are_one_question_to_the_database() -> None:
+async def test_many_probes_at_once_are_one_query_of_the_database() -> None:
     runtime = FakeRuntime()
     check = runtime.check()
     await asyncio.gather(*(check.check() for _ in range(50)))

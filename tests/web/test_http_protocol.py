@@ -81,7 +81,7 @@ async def ends(reader: asyncio.StreamReader) -> bytes:
         b"GET /healthz HTTP/1.1\r\nHost: x\r\n",
     ],
 )
-async def test_whoever_does_not_ask_something_whole_in_time_is_cut_off(said: bytes) -> None:
+async def test_a_client_whose_request_is_not_whole_in_time_is_cut_off(said: bytes) -> None:
     async with serve(application(), "127.0.0.1", 0, HASTY) as port, connected(port) as (reader, writer):
         writer.write(said)
         assert await ends(reader) == b""
@@ -107,7 +107,7 @@ async def test_a_body_that_goes_on_behind_its_answer_is_not_waited_for() -> None
         assert (await ended).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_whoever_takes_nothing_of_an_answer_is_cut_off() -> None:
+async def test_a_client_that_reads_nothing_of_its_response_is_cut_off() -> None:
     slow = application(pages=[Route("/long", long)])
     async with serve(slow, "127.0.0.1", 0, HASTY) as port, connected(port) as (reader, writer):
         writer.write(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -109,7 +109,7 @@ async def test_the_answer_is_passed_on_with_the_cookie_of_this_browser_alone() -
         (InstallExpired(), 400, "began in another browser. Open /slack/install again."),
     ],
 )
-async def test_every_other_result_says_why_and_what_to_do(result: InstallResult, status: int, text: str) -> None:
+async def test_every_other_result_has_cause_and_fix(result: InstallResult, status: int, text: str) -> None:
     async with pages(ScriptedInstaller(result=result)) as browser:
         response = await browser.get("/slack/oauth_redirect?state=s")
         assert response.status_code == status
@@ -127,7 +127,7 @@ async def test_a_beginning_that_is_refused_sets_no_cookie() -> None:
         assert (await browser.post("/slack/install")).status_code == 405
 
 
-async def test_whoever_guesses_has_to_wait_and_others_need_not_in_their_language() -> None:
+async def test_a_guessing_browser_has_to_wait_and_others_need_not_in_their_language() -> None:
     installer = ScriptedInstaller()
     async with pages(installer, attempts=LoginThrottle(at_once=2, seconds=60.0)) as browser:
         codes = [(await browser.get("/slack/oauth_redirect?state=x")).status_code for _ in range(3)]

@@ -52,7 +52,7 @@ async def test_a_program_adds_a_server_by_a_template(api: Api) -> None:
     assert KEY not in json.dumps([kept, shown])
 
 
-async def test_what_is_read_can_be_sent_back_and_a_slot_can_be_changed(api: Api) -> None:
+async def test_a_read_template_can_be_sent_back_and_a_slot_can_be_changed(api: Api) -> None:
     await api.post(SERVERS, json=BODY)
     shown = (await api.get(f"{SERVERS}/docs")).json()
     same = await api.put(f"{SERVERS}/docs", json={"config": shown["config"]})
@@ -73,7 +73,7 @@ WRONG: list[tuple[dict[str, object], str]] = [
 ]
 
 
-async def test_what_is_wrong_is_named_by_its_field(api: Api, subtests: pytest.Subtests) -> None:
+async def test_an_error_is_named_by_its_field(api: Api, subtests: pytest.Subtests) -> None:
     for config, field in WRONG:
         with subtests.test(field, config=config):
             answer = await api.post(SERVERS, json={"name": "docs", "config": config})

@@ -168,7 +168,7 @@ async def desk(folder: Path) -> AsyncIterator[Desk]:
         yield desk
 
 
-async def test_a_secret_that_is_entered_behind_a_link_is_what_the_server_is_signed_in_to_with(desk: Desk) -> None:
+async def test_the_server_is_signed_in_to_with_a_secret_entered_behind_a_link(desk: Desk) -> None:
     reply = await desk.ask(f"mcp add tickets --url {desk.endpoint.url} --auth api_key")
     assert reply.private
     assert "waits for the secret it signs in with" in reply.text
@@ -243,7 +243,7 @@ async def test_a_page_may_load_nothing_be_kept_nowhere_and_stand_in_no_other(des
         assert not re.search(r"<script|<img|<link|<iframe|url\(|@import| on[a-z]+=| style=|https?://(?!127)", page.text)
 
 
-async def test_the_form_says_what_it_wants_to_whoever_cannot_see_it(desk: Desk) -> None:
+async def test_the_form_has_labels_for_screen_readers(desk: Desk) -> None:
     path = await desk.add()
     page = (await desk.open(path)).text
     assert '<html lang="en">' in page
@@ -257,7 +257,7 @@ async def test_the_form_says_what_it_wants_to_whoever_cannot_see_it(desk: Desk) 
     assert page.count("<h1>") == wrong.count("<h1>") == 1
 
 
-async def test_what_cannot_be_a_secret_is_asked_for_again_and_not_repeated(desk: Desk) -> None:
+async def test_an_invalid_secret_is_asked_for_again_and_not_repeated(desk: Desk) -> None:
     path = await desk.add()
     longest = f"Zk29vT4x-q7Lm{'x' * 4083}"
     for secret, said in (
@@ -297,7 +297,7 @@ async def test_a_link_that_is_used_over_unknown_or_for_nothing_is_answered_in_th
     assert "This link is not good" in text_of(answers[0])
 
 
-async def test_of_several_who_use_a_link_at_once_one_does(desk: Desk) -> None:
+async def test_of_several_uses_of_a_link_at_once_one_succeeds(desk: Desk) -> None:
     path = await desk.add()
     secrets = [f"key-Zk29vT4x-q7Lm-{number}" for number in range(6)]
     answers = await asyncio.gather(*(desk.enter(path, secret, "1") for secret in secrets))
@@ -307,7 +307,7 @@ async def test_of_several_who_use_a_link_at_once_one_does(desk: Desk) -> None:
     assert await desk.secrets() == {AUTH_SECRET: won[0]}
 
 
-async def test_whoever_is_no_administrator_any_more_enters_nothing(desk: Desk) -> None:
+async def test_a_former_administrator_enters_nothing(desk: Desk) -> None:
     path = await desk.add()
     desk.staff.admins.clear()
     denied = await desk.enter(path)
@@ -321,7 +321,7 @@ async def test_whoever_is_no_administrator_any_more_enters_nothing(desk: Desk) -
     assert (await desk.enter(path)).status_code == 200
 
 
-async def test_where_nobody_can_say_who_somebody_is_nothing_is_saved(desk: Desk) -> None:
+async def test_without_a_lookup_of_the_user_nothing_is_saved(desk: Desk) -> None:
     path = await desk.add()
     for trouble in (DeliveryFailed("The platform does not say."), TimeoutError()):
         desk.staff.away = trouble
@@ -361,7 +361,7 @@ async def test_a_server_that_does_not_sign_in_any_more_gets_no_secret(desk: Desk
     assert "does not sign in" in text_of(answer)
 
 
-async def test_what_no_form_of_ours_sends_is_not_taken(desk: Desk) -> None:
+async def test_fields_that_the_form_does_not_have_are_refused(desk: Desk) -> None:
     path = await desk.add()
     for body, headers, status in (
         (b"version=1&secret=" + b"x" * 16_384, FORM, 413),
@@ -490,7 +490,7 @@ async def test_without_an_address_there_are_no_links_and_the_refusal_says_how_to
         assert "text/html" not in answer.headers["content-type"]
 
 
-async def test_nobody_but_an_administrator_gets_a_link(desk: Desk) -> None:
+async def test_only_an_administrator_gets_a_link(desk: Desk) -> None:
     await desk.add()
     refused = await desk.ask("mcp secret set tickets auth", Member(BEN))
     assert refused.failed
@@ -532,7 +532,7 @@ async def test_a_database_that_is_away_is_said_without_saying_where_it_is() -> N
     assert "db.internal" not in answer.text
 
 
-async def test_a_clients_secret_is_asked_for_as_what_it_is(desk: Desk) -> None:
+async def test_a_clients_secret_is_asked_for_by_its_name(desk: Desk) -> None:
     path = await desk.add("--auth client_credentials --client-id bot")
     page = text_of(await desk.open(path))
     assert "Secret of the OAuth client bot for tickets" in page

@@ -160,7 +160,7 @@ async def test_a_way_back_is_good_once_and_asking_whether_there_is_a_page_uses_n
     assert len(desk.staff.told) == 1
 
 
-async def test_whoever_is_denied_is_told_and_may_ask_for_another_link(desk: Desk) -> None:
+async def test_a_denied_user_reads_it_and_may_ask_for_another_link(desk: Desk) -> None:
     desk.oauth.denies = True
     page = await desk.client.get(await desk.agree(await desk.begin()))
     assert page.status_code == 403
@@ -170,7 +170,7 @@ async def test_whoever_is_denied_is_told_and_may_ask_for_another_link(desk: Desk
     assert page.status_code == 200
 
 
-async def test_an_answer_from_somebody_else_is_not_used(desk: Desk) -> None:
+async def test_an_answer_of_another_issuer_is_not_used(desk: Desk) -> None:
     desk.oauth.sends_issuer = "https://evil.example"
     page = await desk.client.get(await desk.agree(await desk.begin()))
     assert page.status_code == 403
@@ -178,7 +178,7 @@ async def test_an_answer_from_somebody_else_is_not_used(desk: Desk) -> None:
     assert desk.oauth.tokens == {}
 
 
-async def test_what_comes_from_nowhere_counts_by_where_it_comes_from(desk: Desk) -> None:
+async def test_unknown_states_are_limited_by_address(desk: Desk) -> None:
     for path in ("", "?state=", f"?state={'x' * 43}&code=c", f"?state={'x' * 43}&state={'y' * 43}", "?state=<script>"):
         page = await desk.client.get(f"{BACK}{path}")
         assert page.status_code == 404
@@ -189,7 +189,7 @@ async def test_what_comes_from_nowhere_counts_by_where_it_comes_from(desk: Desk)
     assert (await desk.client.get(await desk.agree(await desk.begin()))).status_code == 200
 
 
-async def test_whoever_may_not_any_more_when_they_come_back_lets_nobody_in(desk: Desk) -> None:
+async def test_a_user_who_lost_the_right_meanwhile_signs_nothing_in(desk: Desk) -> None:
     path = await desk.agree(await desk.begin())
     desk.staff.admins.clear()
     page = await desk.client.get(path)
@@ -264,7 +264,7 @@ async def test_the_bot_signs_itself_in_with_client_credentials(desk: Desk) -> No
     assert "hunter2" not in (await desk.client.get("/api/mcp/servers/guarded", headers=head)).text
 
 
-async def test_the_bot_says_who_it_is_where_others_can_reach_it(desk: Desk) -> None:
+async def test_the_bot_publishes_its_client_metadata_at_its_public_address(desk: Desk) -> None:
     desk.oauth.described_clients, desk.oauth.registers = True, False
     await desk.begin()
     [server] = [record.config.id for record in await desk.runtime.services.stores.servers.records()]
@@ -289,7 +289,7 @@ async def test_at_an_address_of_this_machine_it_does_not_and_people_can_sign_in(
 
 
 @pytest.mark.parametrize("address", [None, "http://bot.example.com"])
-async def test_without_a_safe_address_nobody_can_come_back(folder: Path, address: str | None) -> None:
+async def test_without_a_safe_public_address_no_sign_in_is_offered(folder: Path, address: str | None) -> None:
     async with a_desk(folder, public_url=address) as desk:
         await desk.ask(f"mcp add guarded --url {desk.oauth.url} --auth oauth")
         reply = await desk.ask("mcp connect guarded")
@@ -298,7 +298,7 @@ async def test_without_a_safe_address_nobody_can_come_back(folder: Path, address
         assert (await desk.client.get(f"{BACK}?state={'x' * 43}")).status_code == 401
 
 
-async def test_the_operator_signs_in_to_what_is_for_all_from_their_own_shell(folder: Path) -> None:
+async def test_the_operator_signs_in_to_shared_servers_from_a_shell(folder: Path) -> None:
     async with a_desk(folder, operator=OPERATOR.principal) as desk:
         operator, shell = Member(OPERATOR, platform_admin=True), ConversationKey("console", "local", "op", "1")
         added = await desk.ask(f"mcp add guarded --url {desk.oauth.url}", operator, shell)

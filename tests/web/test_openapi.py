@@ -109,7 +109,7 @@ def with_what_there_is(case: Any) -> None:
 @pytest.mark.timeout(300)
 # schemathesis asks for chance where hypothesis would rather be asked.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module")
-async def test_what_fits_the_description_is_answered_as_it_says_and_what_does_not_is_refused(folder: Path) -> None:
+async def test_valid_requests_get_described_responses_and_others_are_refused(folder: Path) -> None:
     async with opened_jira() as jira, opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE, api_docs=True) as api:
         await added(api, jira)
         document = (await api.get("/openapi.json", token=None)).json()

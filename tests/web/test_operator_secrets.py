@@ -156,7 +156,7 @@ async def test_the_operators_own_reference_needs_no_grant_and_does_not_move_with
 
 
 @pytest.mark.parametrize("everywhere", [True, False])
-async def test_a_stored_secret_is_cleared_whoever_moves_the_server(
+async def test_a_stored_secret_is_cleared_by_every_move_of_the_server(
     folder: Path, jira: FakeEndpoint, evil: FakeEndpoint, *, everywhere: bool
 ) -> None:
     mine = "s3cret-that-was-typed"

@@ -174,7 +174,7 @@ async def test_a_resource_is_read_and_a_prompt_written_out(api: Api, jira: FakeE
     assert (await api.post("/api/mcp/prompts/get", json={**body, "name": "nothing"})).status_code == 404
 
 
-async def test_what_is_read_directly_is_in_the_audit_like_a_call(api: Api, jira: FakeEndpoint) -> None:
+async def test_a_direct_read_is_in_the_audit_like_a_call(api: Api, jira: FakeEndpoint) -> None:
     await added(api, jira)
     await api.post(f"{SERVERS}/jira/sync")
     read = {"serverId": "jira", "uri": "jira://board"}
@@ -215,7 +215,9 @@ async def test_a_rule_that_forbids_reading_holds_for_administrators_too(api: Api
     assert not {"resources/read", "prompts/get"} & set(jira.methods())
 
 
-async def test_what_a_rule_wants_approved_is_not_read_without_an_approval(api: Api, jira: FakeEndpoint) -> None:
+async def test_a_resource_that_a_rule_wants_approved_is_not_read_without_an_approval(
+    api: Api, jira: FakeEndpoint
+) -> None:
     await added(api, jira, policy="ASK_USER")
     await api.post(f"{SERVERS}/jira/sync")
     for path, body in (

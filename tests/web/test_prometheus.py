@@ -145,7 +145,7 @@ async def test_an_answer_counts_its_tokens_and_when_it_began() -> None:
     assert of(found, "model_first_token_seconds_sum", model="m") == 2.0
 
 
-async def test_what_has_never_happened_on_a_platform_is_counted_from_zero() -> None:
+async def test_counters_of_a_platform_begin_at_zero() -> None:
     metrics = Metrics()
     metrics.observe(TurnEnded("slack", "done", 1.0))
     found = await samples(metrics)
@@ -182,7 +182,7 @@ async def test_names_that_no_file_can_hold_keep_nothing_from_being_read() -> Non
     assert len(names[0]) == 100
 
 
-async def test_what_is_unfinished_is_read_when_somebody_looks_and_not_too_often() -> None:
+async def test_unfinished_turns_are_read_at_a_scrape_and_not_too_often() -> None:
     runtime = FakeRuntime()
     assert runtime.looks == 0
     for _ in range(3):

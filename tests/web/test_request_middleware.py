@@ -170,9 +170,7 @@ async def test_the_log_names_the_whole_route_of_a_router_in_a_router_and_none_th
     assert [line.rsplit(" ", 3)[0] for line in access_lines(caplog)] == ["GET /api/outer/inner/{name} 200", "GET - 404"]
 
 
-async def test_what_machines_ask_all_the_time_fills_no_log(
-    client: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_probes_and_scrapes_fill_no_log(client: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     assert (await client.get("/healthz")).text == "ok\n"
     await client.get("/api/notes/a")
@@ -307,7 +305,7 @@ async def test_fields_that_cannot_be_used_are_named_and_nothing_that_was_sent_is
         (ForbiddenRejection("It is somebody else's."), 403, "forbidden", True),
     ],
 )
-async def test_what_goes_wrong_has_its_status_its_word_and_its_reason_if_that_is_the_callers_to_know(
+async def test_an_error_has_its_status_its_code_and_a_reason_if_the_caller_may_know_it(
     client: httpx2.AsyncClient, runtime: FakeRuntime, trouble: Exception, status: int, code: str, *, told: bool
 ) -> None:
     runtime.trouble = trouble
@@ -352,7 +350,7 @@ async def test_a_body_that_does_not_arrive_is_given_up(runtime: FakeRuntime) -> 
         writer.close()
 
 
-async def test_nothing_is_read_of_whoever_has_no_token(runtime: FakeRuntime) -> None:
+async def test_no_body_is_read_of_a_caller_without_a_token(runtime: FakeRuntime) -> None:
     async with opened(runtime.router(), seconds=60) as client:
         reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
         writer.write(b"PUT /api/notes/a HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{")
@@ -361,9 +359,7 @@ async def test_nothing_is_read_of_whoever_has_no_token(runtime: FakeRuntime) -> 
         writer.close()
 
 
-async def test_what_is_cleared_up_behind_an_answer_is_not_cut_off(
-    client: httpx2.AsyncClient, runtime: FakeRuntime
-) -> None:
+async def test_clean_up_behind_a_response_is_not_cut_off(client: httpx2.AsyncClient, runtime: FakeRuntime) -> None:
     assert (await client.get("/api/tidy")).json() == "done"
     await client.get("/healthz")
     runtime.go_on.set()
@@ -400,9 +396,7 @@ async def test_shutting_down_ends_streams_at_once_and_lets_requests_finish(runti
                 await closing
 
 
-async def test_a_request_that_does_not_end_by_itself_holds_nobody_up(
-    runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_endless_request_holds_up_no_other(runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.web.server._GOODBYE_SECONDS", 0.1)
     async with asyncio.timeout(LIMIT), contextlib.AsyncExitStack() as stack:
         port = await stack.enter_async_context(serve(small_application(runtime.router()), "127.0.0.1", 0))

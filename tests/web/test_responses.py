@@ -66,7 +66,7 @@ async def test_an_answer_comes_as_it_is_written_and_whole_at_the_end(api: Api, m
     assert [each["role"] for each in done["messages"]] == ["USER", "ASSISTANT"]
 
 
-async def test_tool_calls_are_told_as_they_go_and_what_waits_with_everything_that_is_approved(
+async def test_tool_calls_are_streamed_and_a_waiting_one_with_everything_to_approve(
     api: Api, model: ScriptedModel
 ) -> None:
     model.script = [
@@ -117,7 +117,7 @@ async def test_a_denial_reaches_the_model_and_the_stream(api: Api, model: Script
     assert "tools/call" not in api.endpoint.methods()
 
 
-async def test_whoever_loses_the_stream_goes_on_where_it_broke_off(api: Api, model: ScriptedModel) -> None:
+async def test_a_client_that_loses_the_stream_goes_on_where_it_broke_off(api: Api, model: ScriptedModel) -> None:
     going_on = asyncio.Event()
 
     async def slowly(_request: ModelRequest) -> Completion:
@@ -159,7 +159,7 @@ async def test_from_every_event_on_the_rest_comes_once(api: Api, model: Scripted
         assert doubled == []
 
 
-async def test_what_is_no_event_of_the_response_is_refused(api: Api, model: ScriptedModel) -> None:
+async def test_an_id_of_no_event_of_the_response_is_refused(api: Api, model: ScriptedModel) -> None:
     model.script = [say("hi")]
     async with asked(api.client, "hello") as stream:
         seen = await stream.ended()
@@ -258,7 +258,9 @@ async def test_a_request_chooses_among_the_models_that_the_operator_allows(folde
     assert (other["ignored"], other["text"]) == (["model"], "Not asked.")
 
 
-async def test_without_a_stream_what_waits_for_an_approval_is_told_at_once(api: Api, model: ScriptedModel) -> None:
+async def test_without_a_stream_a_call_that_waits_for_an_approval_is_returned_at_once(
+    api: Api, model: ScriptedModel
+) -> None:
     model.script = [ask_for(call(WRITE, text="hello")), say("Written.")]
     answer = await api.post(ASK, json=said("write it", stream=False))
     body = answer.json()
@@ -266,7 +268,7 @@ async def test_without_a_stream_what_waits_for_an_approval_is_told_at_once(api: 
     assert (body["waitingForApproval"], len(body["approvals"])) == (True, 1)
 
 
-async def test_without_a_stream_what_takes_too_long_is_told_as_it_stands(
+async def test_without_a_stream_a_long_response_is_returned_as_it_stands(
     api: Api, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bot.web.api.responses.WAIT_SECONDS", 0.05)
@@ -305,7 +307,7 @@ async def test_a_question_that_is_sent_again_is_asked_once(api: Api, model: Scri
     assert own.json()["text"] == "Another's."
 
 
-async def test_what_was_said_before_is_context_of_a_new_conversation_alone(api: Api, model: ScriptedModel) -> None:
+async def test_earlier_messages_are_context_of_a_new_conversation_alone(api: Api, model: ScriptedModel) -> None:
     model.script = [say("Blue."), say("Still blue.")]
     body = {
         "conversationId": "colours",
@@ -345,7 +347,7 @@ def _pieces(*pieces: dict[str, Any]) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": list(pieces)}]}
 
 
-async def test_what_is_no_question_is_refused_by_its_field(api: Api) -> None:
+async def test_an_invalid_question_is_refused_by_its_field(api: Api) -> None:
     user, assistant = {"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}
     image = "payload.messages"
     cases: list[tuple[dict[str, Any], str]] = [
@@ -365,13 +367,13 @@ async def test_what_is_no_question_is_refused_by_its_field(api: Api) -> None:
         assert field in answer.json()["error"]["fields"], payload
 
 
-async def test_a_field_that_nobody_knows_is_refused(api: Api) -> None:
+async def test_an_unknown_field_is_refused(api: Api) -> None:
     answer = await api.post(ASK, json={**said("hello"), "conversationID": "x"})
     assert answer.status_code == 422
     assert list(answer.json()["error"]["fields"]) == ["conversationID"]
 
 
-async def test_nobody_else_sees_follows_or_stops_a_response(api: Api, model: ScriptedModel) -> None:
+async def test_no_other_token_sees_follows_or_stops_a_response(api: Api, model: ScriptedModel) -> None:
     model.script = [say("Mine.")]
     one, two = await api.token("one", ApiRole.MEMBER), await api.token("two", ApiRole.APPROVER)
     elsewhere = await api.token("three", ApiRole.ADMIN, "slack:T1")
@@ -384,7 +386,7 @@ async def test_nobody_else_sees_follows_or_stops_a_response(api: Api, model: Scr
     assert (await api.get("/api/responses/nothing")).status_code == 404
 
 
-async def test_a_slow_client_gets_the_newest_and_holds_nobody_up(api: Api, model: ScriptedModel) -> None:
+async def test_a_slow_client_gets_the_newest_and_holds_up_no_other(api: Api, model: ScriptedModel) -> None:
     text = " ".join(f"{n:01000d}" for n in range(1_000))  # more than the sockets between them hold
     model.script = [say(text)]
     async with asked(api.client, "tell me a lot") as slow:

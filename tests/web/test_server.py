@@ -48,7 +48,7 @@ async def test_it_says_that_it_is_alive_and_hands_requests_to_their_hook() -> No
     assert hook.bodies == [b"hello"]
 
 
-async def test_a_hook_does_what_it_was_asked_although_the_platform_hung_up() -> None:
+async def test_a_web_hook_is_handled_although_the_platform_hung_up() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     class Slow(Recorder):

@@ -78,7 +78,7 @@ async def test_verifying_says_in_a_word_or_look_by_look_whether_a_server_can_be_
     assert len(deep["checks"]) > len(short["checks"])
 
 
-async def test_syncing_tells_what_is_new_changed_and_gone(api: Api, jira: FakeEndpoint) -> None:
+async def test_syncing_lists_new_changed_and_removed_tools(api: Api, jira: FakeEndpoint) -> None:
     await added(api, jira)
     jira.speak_modern("find_issue", "close_issue")
     answer = (await api.post(f"{SERVERS}/jira/sync")).json()
@@ -89,7 +89,7 @@ async def test_syncing_tells_what_is_new_changed_and_gone(api: Api, jira: FakeEn
     assert (await api.post(f"{SERVERS}/jira/sync")).status_code == 502
 
 
-async def test_what_a_server_offers_is_read_whole(api: Api, jira: FakeEndpoint) -> None:
+async def test_all_offers_of_a_server_are_read_whole(api: Api, jira: FakeEndpoint) -> None:
     await added(api, jira, policy="ALWAYS_ALLOW")
     await api.post(f"{SERVERS}/jira/sync")
     known = (await api.get(f"{SERVERS}/jira/capabilities")).json()
@@ -133,7 +133,7 @@ async def test_a_stream_ends_cleanly_when_the_program_leaves(folder: Path) -> No
         assert [each async for each in stream] == []
 
 
-async def test_what_the_model_is_told_of_servers_is_one_call(api: Api, jira: FakeEndpoint) -> None:
+async def test_the_tools_of_the_model_are_one_call(api: Api, jira: FakeEndpoint) -> None:
     await added(api, jira, systemInstruction="Jira is read-only on Fridays.")
     told = (await api.get("/api/mcp/instructions")).json()
     assert told["instructions"] == "Jira is read-only on Fridays."
@@ -159,7 +159,7 @@ async def _reloads(api: Api, folder: Path) -> None:
     assert [each["serverId"] for each in (await api.get(SERVERS)).json()] == ["other"]
 
 
-async def test_a_new_tool_is_approved_by_the_digest_of_what_was_looked_at(api: Api, jira: FakeEndpoint) -> None:
+async def test_a_new_tool_is_approved_by_the_digest_of_the_shown_definition(api: Api, jira: FakeEndpoint) -> None:
     await added(api, jira)
     await api.post(f"{SERVERS}/jira/sync")
     review = f"{SERVERS}/jira/review"

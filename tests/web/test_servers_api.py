@@ -39,7 +39,9 @@ def sent(endpoint: FakeEndpoint) -> str:
     return endpoint.seen[-1][0].get("authorization", "")
 
 
-async def test_every_way_over_http_is_kept_and_told(api: Api, jira: FakeEndpoint, subtests: pytest.Subtests) -> None:
+async def test_every_http_transport_is_stored_and_returned(
+    api: Api, jira: FakeEndpoint, subtests: pytest.Subtests
+) -> None:
     default = "STREAMABLE_HTTP"
     for sent in (None, "HTTP", "STREAMABLE_HTTP", "AUTO", "SSE", "JSONRPC_HTTP"):
         with subtests.test(sent or "none"):
@@ -76,7 +78,7 @@ async def test_a_server_is_added_connected_to_and_found_by_id_slug_and_name(api:
     assert all("config" not in entry for entry in listed)
 
 
-async def test_what_is_not_there_is_404_for_every_verb(api: Api) -> None:
+async def test_an_unknown_server_is_404_for_every_verb(api: Api) -> None:
     for method, path in (
         ("GET", ""),
         ("PUT", ""),
@@ -181,7 +183,7 @@ async def test_a_change_leaves_everything_that_it_does_not_name(api: Api, jira: 
     assert (renamed.json()["serverId"], renamed.json()["name"]) == ("tickets", "Jira")
 
 
-async def test_what_was_read_can_be_sent_back_and_stars_keep_a_secret(api: Api, jira: FakeEndpoint) -> None:
+async def test_a_read_server_can_be_sent_back_and_stars_keep_a_secret(api: Api, jira: FakeEndpoint) -> None:
     headers = {"X-Team": OTHER_SECRET, "X-From": "env:SOMEWHERE"}
     config = {"url": jira.url, "headerValue": SECRET, "headers": {"X-Team": OTHER_SECRET}}
     answer = await api.post(SERVERS, json={"name": "jira", "authType": "header", "config": config})
@@ -301,7 +303,7 @@ UNUSABLE: list[tuple[dict[str, Any], str, str]] = [
 """A body, the field that is wrong with it, and the error."""
 
 
-async def test_what_cannot_be_used_is_named_field_by_field_and_nothing_is_kept(api: Api) -> None:
+async def test_invalid_values_are_named_field_by_field_and_nothing_is_stored(api: Api) -> None:
     for body, field, said in UNUSABLE:
         answer = await api.post(SERVERS, json=body)
         assert answer.status_code == 422, (body, answer.text)
@@ -315,7 +317,7 @@ async def test_a_name_that_the_operator_does_not_allow_is_refused(folder: Path) 
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "name_not_allowed")
 
 
-async def test_whoever_was_overtaken_is_told_by_whom(api: Api, jira: FakeEndpoint) -> None:
+async def test_an_overtaken_editor_reads_who_was_faster(api: Api, jira: FakeEndpoint) -> None:
     await added(api, jira)
     await api.put(f"{SERVERS}/jira", json={"description": "one"}, token=await api.token("ci", ApiRole.ADMIN))
     conflict = await api.put(f"{SERVERS}/jira", json={"description": "two", "version": 1})

@@ -20,14 +20,14 @@ CI = Author(HTTP, "ci", "ci")
 THERE = ConversationKey(HTTP, "slack:T1", "ci", "1")
 
 
-async def test_a_drawing_is_out_whether_anybody_follows_or_not() -> None:
+async def test_a_view_is_delivered_with_and_without_followers() -> None:
     surface = ApiSurface(Subscriptions(), Uploads())
     assert [drawn async for drawn in surface.deliver(at(1), {})] == [PostedMessage("stream", "out")]
     assert surface_for([surface], KEY) is surface
     assert surface_for([surface], ConversationKey("slack", "T1", "C1", "1")) is None
 
 
-async def test_who_somebody_is_follows_the_token_as_it_is_now() -> None:
+async def test_rights_follow_the_token_as_it_is_now() -> None:
     surface = ApiSurface(Subscriptions(), Uploads())
     tokens = {"ci": ApiClient("ci", ApiRole.APPROVER, "slack:T1")}
 
@@ -60,7 +60,7 @@ async def test_images_are_kept_until_they_were_read_and_the_oldest_go_first() ->
     assert surface.uploads.size == 3
 
 
-async def test_who_sends_the_most_images_loses_none_but_their_own() -> None:
+async def test_the_sender_of_the_most_images_loses_only_their_own() -> None:
     uploads = Uploads(most=10)
     mine = uploads.store(b"123", "image-1.png", "image/png", "ci")
     flood = [uploads.store(b"1234", "image-1.png", "image/png", "mallory") for _ in range(5)]
@@ -76,7 +76,7 @@ async def test_who_sends_the_most_images_loses_none_but_their_own() -> None:
     assert uploads.size == 0
 
 
-async def test_what_is_told_outside_a_turn_is_in_the_log_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_notice_outside_a_turn_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         await ApiSurface(Subscriptions(), Uploads()).post_notice(NoticeTarget(str(KEY)), Notice("Still\nwaiting"))
     assert "api:default:ana:1: Still waiting" in caplog.text

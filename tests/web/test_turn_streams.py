@@ -44,12 +44,12 @@ async def seen_by(following: Subscriptions, rows: Rows) -> list[TurnView]:
         return [view async for view in views]
 
 
-async def test_what_another_process_drives_is_read_from_the_rows_until_it_has_ended() -> None:
+async def test_a_turn_of_another_process_is_read_from_the_rows_until_its_end() -> None:
     rows = Rows(at(1), at(1), at(2), DatabaseUnavailable("away"), at(2), at(3, TurnStatus.DONE))
     assert await seen_by(Subscriptions(poll=0.001), rows) == [at(1), at(2), at(3, TurnStatus.DONE)]
 
 
-async def test_what_is_drawn_here_comes_at_once_and_rows_take_nothing_of_it_back() -> None:
+async def test_views_of_this_process_come_at_once_and_rows_take_nothing_back() -> None:
     following, rows, seen = Subscriptions(poll=0.005), Rows(at(1)), list[TurnView]()
 
     async def follow() -> None:
@@ -72,7 +72,7 @@ async def test_what_is_drawn_here_comes_at_once_and_rows_take_nothing_of_it_back
     assert following.subscriber_count == 0
 
 
-async def test_whoever_is_slow_skips_to_the_newest_and_an_older_view_never_comes_after_it() -> None:
+async def test_a_slow_follower_skips_to_the_newest_and_no_older_view_comes_after_it() -> None:
     following, rows = Subscriptions(poll=60), Rows(at(1))
     async with asyncio.timeout(PATIENCE), aclosing(following.views("t1", rows.read)) as views:
         assert await anext(views) == at(1)
@@ -85,7 +85,7 @@ async def test_whoever_is_slow_skips_to_the_newest_and_an_older_view_never_comes
         assert [view.revision async for view in views] == [100]
 
 
-async def test_many_who_follow_one_turn_read_it_no_more_often_than_one_does() -> None:
+async def test_many_followers_of_a_turn_read_it_no_more_often_than_one() -> None:
     following, rows = Subscriptions(poll=0.1), Rows(at(1))
     tasks = [asyncio.create_task(seen_by(following, rows)) for _ in range(50)]
     await until(lambda: following.subscriber_count == 50 and rows.reads >= 52)

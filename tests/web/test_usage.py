@@ -42,7 +42,7 @@ async def used(api: Api, query: str = "", token: str = ADMIN_TOKEN) -> dict[str,
     return dict(answer.json())
 
 
-async def test_a_token_sees_what_it_took_itself_and_how_much_is_left(api: Api) -> None:
+async def test_a_token_sees_its_own_usage_and_its_remaining_limits(api: Api) -> None:
     ci = await api.token("ci", ApiRole.MEMBER)
     await ask(api, "the operator's own")
     await ask(api, "hi", ci)
@@ -84,7 +84,7 @@ async def test_an_admin_sees_its_workspace_and_the_operator_all_of_them(api: Api
     assert (await used(api, "?since=2000-01-01"))["since"] == "2000-01-01T00:00:00.000Z"
 
 
-async def test_nobody_sees_more_than_is_theirs(api: Api) -> None:
+async def test_a_member_sees_only_their_own_usage(api: Api) -> None:
     ci = await api.token("ci", ApiRole.APPROVER)
     slack = await api.token("slack-ops", ApiRole.ADMIN, "slack:T1")
     for query, token in (
@@ -107,7 +107,7 @@ UNUSABLE = [
 ]
 
 
-async def test_what_cannot_be_asked_is_refused_with_its_field(api: Api, subtests: pytest.Subtests) -> None:
+async def test_an_invalid_query_is_refused_with_its_field(api: Api, subtests: pytest.Subtests) -> None:
     for query in UNUSABLE:
         with subtests.test(query):
             answer = await api.get(f"/api/usage?{query}")

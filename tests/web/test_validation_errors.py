@@ -164,7 +164,7 @@ async def client() -> AsyncIterator[httpx2.AsyncClient]:
         ({"planted": SENT}, {"planted": "It cannot be used as it is."}),
     ],
 )
-async def test_every_limit_has_a_sentence_and_so_has_what_nobody_has_thought_of(
+async def test_every_limit_has_a_sentence_and_an_unforeseen_error_too(
     client: httpx2.AsyncClient, tree: dict[str, Any], wrong: dict[str, str]
 ) -> None:
     assert fields(await client.post("/api/trees", json=tree)) == wrong
