@@ -214,21 +214,11 @@ class ApprovalsCommand:
         self._commands = commands
         self._read = read
         handlers = (
-            VerbHandler(
-                Verb("list", gettext_lazy("the calls that wait for you, oldest first"), (), RequiredRole.EVERYONE),
-                self._list,
-            ),
-            VerbHandler(
-                Verb("approve", gettext_lazy("approve one of them"), (_ID, CONFIRM), RequiredRole.EVERYONE),
-                self._approve,
-            ),
-            VerbHandler(
-                Verb("deny", gettext_lazy("deny one of them"), (_ID, _REASON), RequiredRole.EVERYONE), self._deny
-            ),
+            VerbHandler(_LIST, self._list),
+            VerbHandler(_APPROVE, self._approve),
+            VerbHandler(_DENY, self._deny),
         )
-        self._command = Command(
-            COMMAND, gettext_lazy("Calls that wait for your approval"), handlers, _NO_RIGHTS, default="list"
-        )
+        self._command = Command(COMMAND, _SUMMARY, handlers, _NO_RIGHTS, default="list")
 
     @property
     def verbs(self) -> Mapping[str, Sequence[Verb]]:

@@ -11,18 +11,7 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 
 from bot.chat.delivery import ChannelMessages, NoticeOwner
-from bot.chat.message_model import (
-    Block,
-    Footer,
-    Heading,
-    Message,
-    Paragraph,
-    Spans,
-    Text,
-    Tone,
-    clock_time,
-    fill_spans,
-)
+from bot.chat.message_model import Block, Footer, Heading, Message, Paragraph, Spans, Text, Tone, clock_time, fill_spans
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import FaultKind, FaultRecord
 from bot.domain.locales import use_locale

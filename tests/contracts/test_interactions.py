@@ -22,6 +22,7 @@ from bot.chat.actions import (
     UNEXPECTED_ERROR,
     ApprovalRef,
     Approve,
+    ApproveWithGrant,
     Edit,
     OpenConfirmation,
     OpenDenyForm,
@@ -42,10 +43,12 @@ from bot.domain.approvals import (
     DecisionType,
     NotAllowed,
     StaleRevision,
+    ThreadScope,
 )
 from bot.domain.commands import Field, Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.elicitations import DECLINED, ElicitationAction, ElicitationResult
+from bot.domain.grants import GrantRequest
 from bot.domain.locales import UNKNOWN
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
@@ -152,6 +155,9 @@ async def test_a_late_press_of_a_button_that_is_gone_is_answered(listening: Work
         "approve:3a7f3c2e9b:-1",
         "approve:3a7f3c2e9b:\N{ARABIC-INDIC DIGIT TWO}",
         "approve:3a7f3c2e9b:99999999999999999999",
+        "allow:3a7f3c2e9b:1:everything",
+        "allow:3a7f3c2e9b:1",
+        "allow:3a7f3c2e9b:b:thread",
     ],
 )
 async def test_a_forged_button_decides_nothing_and_is_answered(listening: Workspace, text: str) -> None:
@@ -163,6 +169,30 @@ async def test_a_forged_button_decides_nothing_and_is_answered(listening: Worksp
     await listening.fake.until(lambda: listening.engine.decisions)
     ((decision, _),) = listening.engine.decisions
     assert decision.revision == 1
+
+
+# Grants
+
+GRANT = ApproveWithGrant(CARD, "thread")
+
+
+async def test_an_approval_with_a_grant_reaches_the_engine_as_both(listening: Workspace) -> None:
+    _, card = await delivered(listening, asking())
+    await listening.press(listening.priya, card, GRANT)
+    await listening.fake.until(lambda: listening.engine.decisions)
+    assert listening.engine.granted == [GrantRequest(ThreadScope())]
+    ((decision, member),) = listening.engine.decisions
+    assert ApprovalRef(decision.approval_id, decision.revision) == CARD
+    assert decision.type is DecisionType.APPROVE
+    assert member.author.id == listening.priya.id
+
+
+async def test_a_rejected_grant_is_told_to_the_user_alone(listening: Workspace) -> None:
+    view, card = await delivered(listening, asking())
+    listening.engine.settlements = [NotAllowed("Only an admin can allow that.")]
+    await listening.press(listening.priya, card, GRANT)
+    assert await heard(listening, listening.priya, view) == ["Only an admin can allow that."]
+    assert listening.posted(view.turn.conversation)[-1] == card
 
 
 async def test_outsiders_are_marked_as_such_in_a_decision(listening: Workspace) -> None:

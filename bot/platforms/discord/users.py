@@ -27,7 +27,6 @@ from bot.ports.platform import DirectoryEntry
 from bot.rendering.text_safety import single_line
 
 NAME_LIMIT = 80
-SERVERS_A_PAGE = 200
 MEMBERS_A_PAGE = 1_000
 MOST_MEMBERS = 10_000
 """Members of a guild that are listed to find those of a role."""

@@ -15,11 +15,7 @@ from itertools import accumulate
 from typing import Any
 
 from bot.chat import actions
-from bot.chat.actions import (
-    Action,
-    FeedbackValue,
-    SendFeedback,
-)
+from bot.chat.actions import Action, FeedbackValue, SendFeedback
 from bot.i18n import _, ngettext
 from bot.rendering.markdown import (
     Code,
@@ -519,13 +515,6 @@ class RichTextBuilder:
         if self._elements:
             self.blocks.append({"type": "rich_text", "elements": self._elements})
         self._elements = []
-
-
-def rich_blocks(markdown: str) -> list[Block]:
-    """Return the blocks of Markdown that is a whole message or a part of a modal."""
-    prose = RichTextBuilder()
-    prose.markdown(markdown)
-    return prose.blocks
 
 
 def _leading(nodes: Sequence[Node]) -> tuple[Line, Sequence[Node]]:

@@ -34,12 +34,7 @@ from bot.domain.installations import (
 )
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed
 from bot.i18n import _
-from bot.platforms.slack.web_api import (
-    PLATFORM,
-    SlackWebApiError,
-    WebApi,
-    object_in,
-)
+from bot.platforms.slack.web_api import PLATFORM, SlackWebApiError, WebApi, object_in
 from bot.platforms.slack.workspaces import AppCredentials, SlackWorkspaces, read_token, request_token
 from bot.ports import InstallationStore
 

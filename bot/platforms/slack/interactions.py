@@ -75,15 +75,7 @@ from bot.platforms.slack.responders import (
     text_message,
 )
 from bot.platforms.slack.users import UserDirectory, resolve_mentions, resolve_reply_mentions
-from bot.platforms.slack.web_api import (
-    PLATFORM,
-    ChannelRef,
-    WebApi,
-    conversation,
-    direct_channel,
-    is_member,
-    object_in,
-)
+from bot.platforms.slack.web_api import PLATFORM, ChannelRef, WebApi, conversation, direct_channel, is_member, object_in
 from bot.rendering.text_safety import single_line
 
 log = logging.getLogger(__name__)
@@ -343,17 +335,13 @@ class SlackInteraction:
 
     async def show(self, message: Message) -> None:
         """Post an ephemeral message with buttons."""
-        blocks = message_blocks(message.blocks)
-        reply = CommandReply(tuple(blocks), fallback(fallback_text(blocks)))
         await self._ref()
-        await send_private(self._platform.api, self._target, reply)
+        await send_private(self._platform.api, self._target, _private_reply(message))
 
     async def show_in_place(self, message: Message) -> None:
         """Show a message to the user alone, in place of the ephemeral message with the button, if any."""
         await self._ref()
-        blocks = message_blocks(message.blocks)
-        reply = CommandReply(tuple(blocks), fallback(fallback_text(blocks)))
-        await display_for(self._platform.api, self._target).finish(reply)
+        await display_for(self._platform.api, self._target).finish(_private_reply(message))
 
     async def open_modal(self, action: ModalAction, about: ConversationKey | None) -> bool:  # noqa: ARG002 - one target
         """Open a modal, on top of the one that contains the button."""
@@ -552,6 +540,11 @@ class SlackQuestion:
         user, text = self._about
         name = (await self._platform.people.person(user)).name if user else "somebody"
         return name, to_plain_text(text, MentionResolver())
+
+
+def _private_reply(message: Message) -> CommandReply:
+    blocks = message_blocks(message.blocks)
+    return CommandReply(tuple(blocks), fallback(fallback_text(blocks)))
 
 
 def _differs(form: Form, values: Mapping[str, str]) -> bool:

@@ -3,10 +3,6 @@ no process received.
 
 A message is acknowledged after its insert (`EngineApi.receive`). Without an acknowledgement, for example because the
 insert failed, Slack sends it again. Interactions are handled after their acknowledgement.
-
-Slack sends an event again for some minutes, and those of a longer downtime never. A message that comes both ways is one
-turn. Missed messages are in threads with a recent turn, and in the channels and direct conversations of those threads:
-there, mentions and direct messages begin new ones. Mentions in other threads are not found.
 """
 
 from __future__ import annotations
@@ -15,9 +11,8 @@ import asyncio
 import functools
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from time import time
 from typing import Any, Self
 
@@ -29,13 +24,12 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 from slack_sdk.signature import SignatureVerifier
 
-from bot.chat.backfill import MOST_MESSAGES, Backfill, MissedPeriod
+from bot.chat.backfill import Backfill
 from bot.chat.background_tasks import BackgroundTasks, retry_until_available
 from bot.chat.context import Lookups, with_card_forms
 from bot.chat.listener_leases import ListenerLease
 from bot.chat.message_handler import MessageHandler
 from bot.chat.users import AudiencePolicy
-from bot.domain.conversations import ConversationKey
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError, DeliveryFailed, SettingsError
 from bot.i18n import gettext_lazy
@@ -45,16 +39,14 @@ from bot.platforms.slack.interactions import PlatformContext, SlackInteractions
 from bot.platforms.slack.messages import (
     SlackMessage,
     SlackMessagePlatform,
+    SlackMissedMessages,
     mentioned_people,
     parse_edit,
     parse_event,
-    parse_message,
 )
 from bot.platforms.slack.web_api import (
-    LOCKED_OUT,
     NO_TEAM_ACCESS,
     PLATFORM,
-    ChannelRef,
     Identity,
     SlackWebApiError,
     WebApi,
@@ -62,13 +54,15 @@ from bot.platforms.slack.web_api import (
     object_in,
     objects_in,
 )
-from bot.platforms.slack.workspaces import INSTALL_AGAIN, SlackWorkspace, SlackWorkspaces, retry_until_stored
+from bot.platforms.slack.workspaces import (
+    INSTALL_AGAIN,
+    RevocationWatcher,
+    SlackWorkspace,
+    SlackWorkspaces,
+    retry_until_stored,
+)
 from bot.ports import Commands, EngineApi
 
-MOST_CHANNELS = 30
-PAUSE_SECONDS = 2.0
-MOST_PAUSES = 60
-"""Pauses before one call, while its rate limit has no room for optional calls."""
 log = logging.getLogger(__name__)
 PATH = "/slack/events"
 LARGEST_BODY = 1024 * 1024
@@ -83,54 +77,6 @@ FAILED_CHECKS = 3
 """Consecutive checks without a connection before the URL is replaced."""
 _ANY = re.compile(".*", re.DOTALL)
 _MESSAGES = frozenset({"message", "app_mention"})
-
-
-class SlackMissedMessages:
-    """Loads messages that no process has received. Calls leave room in the rate limits for current conversations."""
-
-    def __init__(self, api: WebApi) -> None:
-        self._api = api
-
-    async def messages_since(self, conversation: ConversationKey, since: datetime) -> Sequence[SlackMessage]:
-        """Return the messages of a thread; none of another workspace. Raises DeliveryFailed."""
-        identity = await self._api.identity()
-        if conversation.workspace != identity.team or not conversation.thread:
-            return ()
-        messages = await self._read("conversations.replies", conversation.channel, since, ts=conversation.thread)
-        # The first message of a thread comes with every answer.
-        return [message for message in messages if message.sent_at >= since.timestamp()]
-
-    async def mentions(self, period: MissedPeriod) -> AsyncGenerator[SlackMessage, None]:
-        """Yield mentions outside of threads, and the first messages of direct conversations."""
-        channels = dict.fromkeys(conversation.channel for conversation in period.known)
-        for channel in [*channels][:MOST_CHANNELS]:
-            try:
-                messages = await self._read("conversations.history", channel, period.since)
-            except DeliveryFailed as failure:
-                log.info("missed messages of channel %s not loaded: %s", channel, failure)
-                continue
-            for message in messages:
-                if message.addresses_bot:
-                    yield message
-
-    async def _read(self, method: str, channel: str, since: datetime, **arguments: str) -> list[SlackMessage]:
-        """Return the users' messages of a thread or channel, oldest first. Raises DeliveryFailed."""
-        for _ in range(MOST_PAUSES):
-            if self._api.pacing.has_headroom(method):
-                break
-            await asyncio.sleep(PAUSE_SECONDS)
-        oldest = f"{since.timestamp():.6f}"
-        answer = await self._api.read(method, channel=channel, oldest=oldest, limit=MOST_MESSAGES, **arguments)
-        identity = await self._api.identity()
-        parsed = [
-            parse_message({"type": "message", **message, "channel": channel, **_channel_type(channel)}, identity)
-            for message in objects_in(answer, "messages")
-        ]
-        return sorted((message for message in parsed if message is not None), key=lambda message: message.sent_at)
-
-
-def _channel_type(channel: str) -> Mapping[str, Any]:
-    return {"channel_type": "im"} if ChannelRef(channel, "").direct else {}
 
 
 # -------------------- Socket Mode
@@ -297,52 +243,6 @@ class EventsEndpoint:
         if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) < 13 and signature.isascii()):
             return False
         return self._verifier.is_valid(body, timestamp, signature)
-
-
-# -------------------- token revocation
-# An event only triggers a check of the token, because the app may have been installed again at the same moment.
-
-
-class RevocationWatcher:
-    """Watches for a revoked token or a removed app in one workspace. `fix` says what to do then, instead of Slack's
-    general advice.
-    """
-
-    def __init__(self, api: WebApi, fix: str = "") -> None:
-        self._api = api
-        self._fix = fix
-        self._suspected = asyncio.Event()
-
-    def event(self, event: Mapping[str, Any]) -> None:
-        """Handle an event other than a message."""
-        if event.get("type") in ("app_uninstalled", "tokens_revoked"):
-            self.suspect()
-
-    def note_error(self, error: Exception) -> None:
-        """Check the token after an error, because Slack may not have reported its revocation."""
-        if isinstance(error, SlackWebApiError) and error.code in (*LOCKED_OUT, NO_TEAM_ACCESS):
-            self.suspect()
-
-    def suspect(self) -> None:
-        """Check the token."""
-        self._suspected.set()
-
-    async def wait_revoked(self) -> None:
-        """Wait until the token is revoked. Never returns; raises DeliveryFailed then."""
-        while True:
-            await self._suspected.wait()
-            self._suspected.clear()
-            try:
-                await retry_until_available(self._api.check_access, "Slack")
-            except DeliveryFailed as failure:
-                raise DeliveryFailed(
-                    gettext_lazy(
-                        "The app was removed from Slack, or its token was revoked. {cause}", cause=failure.cause
-                    ),
-                    self._fix or failure.fix,
-                    permanent=True,
-                ) from failure
-            log.warning("Slack says that tokens of the app were revoked; the bot's own is still good")
 
 
 # -------------------- workspaces

@@ -1,25 +1,31 @@
 """Slack messages for the shared message handler: parsing of events and Slack's markup, threads and names, notices,
-commands.
+commands, and messages that no process received.
 
 Markup becomes plain text: mentions, channels and links by name, entities unescaped. The syntax is "formatting text for
 app surfaces" at docs.slack.dev. The result is untrusted data.
 
 Slack sends an event again unless it is acknowledged after its handler returned. It waits for the acknowledgement
 meanwhile, so reading the context has a time limit.
+
+Slack sends an event again for some minutes, and those of a longer downtime never. A message that comes both ways is one
+turn. Missed messages are in threads with a recent turn, and in the channels and direct conversations of those threads:
+there, mentions and direct messages begin new ones. Mentions in other threads are not found.
 """
 
 from __future__ import annotations
 
 import asyncio
 import html
+import logging
 import re
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from time import monotonic
 from typing import Any
 
-from bot.chat.backfill import conversation_texts
+from bot.chat.backfill import MOST_MESSAGES, MissedPeriod, conversation_texts
 from bot.chat.message_handler import EarlierMessages, IncomingMessage, Location, PlatformFacts, ThreadMessage
 from bot.chat.message_model import Message
 from bot.chat.turn_messages import split_mark
@@ -43,6 +49,8 @@ from bot.platforms.slack.web_api import (
 from bot.ports.platform import PostedText
 from bot.rendering.text_safety import single_line
 
+log = logging.getLogger(__name__)
+
 _TOKEN = re.compile(r"<([@#!][^<>\n\s][^<>\n]*|[a-z][a-z0-9+.-]*:[^<>\n]+)>")
 _USER = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
 _GROUP = re.compile(r"<!subteam\^(S[A-Z0-9]+)(?:\|[^<>]*)?>")
@@ -60,6 +68,10 @@ READS_A_MINUTE = 10
 """Calls of conversations.replies for one user: about a fifth of those that all users have (`rate_limits.py`)."""
 MOST_NAMES = 20
 MOST_CHANNELS = 2_000
+MOST_MISSED_CHANNELS = 30
+PAUSE_SECONDS = 2.0
+MOST_PAUSES = 60
+"""Pauses before one call, while its rate limit has no room for optional calls."""
 _USER_SUBTYPES = frozenset({"", "file_share", "thread_broadcast"})
 MOST_FILES = 10
 
@@ -465,3 +477,54 @@ def _attachment(file: Mapping[str, Any], team: str) -> Attachment:
         mime_type=single_line(str(file.get("mimetype") or "application/octet-stream"), 100),
         size=size if isinstance(size, int) else 0,
     )
+
+
+# -------------------- missed messages
+
+
+class SlackMissedMessages:
+    """Loads messages that no process has received. Calls leave room in the rate limits for current conversations."""
+
+    def __init__(self, api: WebApi) -> None:
+        self._api = api
+
+    async def messages_since(self, conversation: ConversationKey, since: datetime) -> Sequence[SlackMessage]:
+        """Return the messages of a thread; none of another workspace. Raises DeliveryFailed."""
+        identity = await self._api.identity()
+        if conversation.workspace != identity.team or not conversation.thread:
+            return ()
+        messages = await self._read("conversations.replies", conversation.channel, since, ts=conversation.thread)
+        # The first message of a thread comes with every answer.
+        return [message for message in messages if message.sent_at >= since.timestamp()]
+
+    async def mentions(self, period: MissedPeriod) -> AsyncGenerator[SlackMessage, None]:
+        """Yield mentions outside of threads, and the first messages of direct conversations."""
+        channels = dict.fromkeys(conversation.channel for conversation in period.known)
+        for channel in [*channels][:MOST_MISSED_CHANNELS]:
+            try:
+                messages = await self._read("conversations.history", channel, period.since)
+            except DeliveryFailed as failure:
+                log.info("missed messages of channel %s not loaded: %s", channel, failure)
+                continue
+            for message in messages:
+                if message.addresses_bot:
+                    yield message
+
+    async def _read(self, method: str, channel: str, since: datetime, **arguments: str) -> list[SlackMessage]:
+        """Return the users' messages of a thread or channel, oldest first. Raises DeliveryFailed."""
+        for _ in range(MOST_PAUSES):
+            if self._api.pacing.has_headroom(method):
+                break
+            await asyncio.sleep(PAUSE_SECONDS)
+        oldest = f"{since.timestamp():.6f}"
+        answer = await self._api.read(method, channel=channel, oldest=oldest, limit=MOST_MESSAGES, **arguments)
+        identity = await self._api.identity()
+        parsed = [
+            parse_message({"type": "message", **message, "channel": channel, **_channel_type(channel)}, identity)
+            for message in objects_in(answer, "messages")
+        ]
+        return sorted((message for message in parsed if message is not None), key=lambda message: message.sent_at)
+
+
+def _channel_type(channel: str) -> Mapping[str, Any]:
+    return {"channel_type": "im"} if ChannelRef(channel, "").direct else {}

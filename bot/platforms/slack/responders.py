@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Protocol, Self
-from urllib.parse import urlsplit
 
 import aiohttp
 
 from bot.chat.actions import RunCommand
 from bot.chat.command_runner import form_offer, thread_title
+from bot.chat.http import is_trusted_url
 from bot.chat.message_model import Message
 from bot.domain.commands import Form, ReplyFile
 from bot.domain.conversations import InboundMessage
@@ -60,7 +60,7 @@ async def send_private(api: WebApi, target: ResponseTarget, reply: CommandReply)
     try:
         await send_ephemeral(api, target.ref, reply)
     except DeliveryFailed as error:
-        if not (error.permanent and target.url and _is_trusted(target.url, api.url)):
+        if not (error.permanent and target.url and is_trusted_url(target.url, _HOSTS, api.url)):
             raise
         content = {"response_type": "ephemeral", "replace_original": False, "text": reply.text}
         await post_response(api, target.url, {**content, "blocks": list(reply.blocks)} if reply.blocks else content)
@@ -169,7 +169,7 @@ class Display(Protocol):
 
 def display_for(api: WebApi, target: ResponseTarget, *, clock: Callable[[], float] = monotonic) -> Display:
     """Return the display at a target."""
-    if target.url and _is_trusted(target.url, api.url):
+    if target.url and is_trusted_url(target.url, _HOSTS, api.url):
         return _ByResponseUrl(api, target, clock)
     return _EditedMessage(api, target.ref) if target.ref.direct else _EphemeralMessage(api, target.ref)
 
@@ -271,10 +271,3 @@ class _EphemeralMessage:
 
     async def finish(self, reply: CommandReply) -> None:
         await send_ephemeral(self._api, self._ref, reply)
-
-
-def _is_trusted(url: str, api_url: str) -> bool:
-    target, api = urlsplit(url), urlsplit(api_url)
-    if (target.scheme, target.netloc) == (api.scheme, api.netloc):
-        return True
-    return target.scheme == "https" and target.hostname in _HOSTS

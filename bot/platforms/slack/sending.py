@@ -15,12 +15,7 @@ import json
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import (
-    Callable,
-    Collection,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum

@@ -25,14 +25,7 @@ from bot.domain.commands import Reply
 from bot.domain.conversations import Member
 from bot.domain.locales import UNKNOWN, Locale, language_tag, time_zone_name
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.web_api import (
-    PLATFORM,
-    Identity,
-    SlackWebApiError,
-    WebApi,
-    object_in,
-    objects_in,
-)
+from bot.platforms.slack.web_api import PLATFORM, Identity, SlackWebApiError, WebApi, object_in, objects_in
 from bot.ports.platform import DirectoryEntry
 from bot.rendering.text_safety import single_line
 
@@ -271,16 +264,9 @@ _PRINCIPALS = r"slack:(?:[TE][A-Z0-9]{1,20}:)?[UW][A-Z0-9]{1,20}|slack-group:(?:
 
 async def resolve_mentions(people: UserDirectory, sentence: str) -> str:
     """Replace the principals of a sentence by names."""
-    return await users.resolve_mentions(_names(people), sentence)
+    return await users.resolve_mentions(users.PrincipalNames(_PRINCIPALS, people.name_of), sentence)
 
 
 async def resolve_reply_mentions(people: UserDirectory, reply: Reply) -> Reply:
     """Replace the principals of a reply's Markdown by names. Code stays, because it is copied."""
-    return await users.resolve_reply_mentions(_names(people), reply)
-
-
-def _names(people: UserDirectory) -> users.PrincipalNames:
-    async def name(principal: str) -> str:
-        return await people.name_of(principal)
-
-    return users.PrincipalNames(_PRINCIPALS, name)
+    return await users.resolve_reply_mentions(users.PrincipalNames(_PRINCIPALS, people.name_of), reply)

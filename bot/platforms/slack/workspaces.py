@@ -1,4 +1,5 @@
-"""The workspaces that the app serves, each with a client of the Web API and its users, and the renewal of their tokens.
+"""The workspaces that the app serves, each with a client of the Web API and its users, and the renewal and
+revocation of their tokens.
 
 One of them is that of SLACK_BOT_TOKEN, the others are those of installations. Everything that calls Slack looks up the
 workspace of its conversation or event here. An installation in an organization (Enterprise Grid) has one token for all
@@ -25,7 +26,7 @@ from bot.domain.installations import Installation
 from bot.errors import CountersignError, DatabaseError, DatabaseUnavailable, DeliveryFailed
 from bot.i18n import gettext_lazy
 from bot.platforms.slack.users import UserDirectory
-from bot.platforms.slack.web_api import PLATFORM, SlackWebApiError, WebApi, map_errors
+from bot.platforms.slack.web_api import LOCKED_OUT, NO_TEAM_ACCESS, PLATFORM, SlackWebApiError, WebApi, map_errors
 from bot.ports import InstallationStore, Leases
 
 log = logging.getLogger(__name__)
@@ -455,3 +456,49 @@ def read_token(answer: Mapping[str, Any], now: float) -> BotToken | None:
         return None
     expires_at = now + expires_in if isinstance(expires_in, int) else None
     return BotToken(token, str(answer.get("refresh_token") or ""), expires_at)
+
+
+# -------------------- token revocation
+# An event only triggers a check of the token, because the app may have been installed again at the same moment.
+
+
+class RevocationWatcher:
+    """Watches for a revoked token or a removed app in one workspace. `fix` says what to do then, instead of Slack's
+    general advice.
+    """
+
+    def __init__(self, api: WebApi, fix: str = "") -> None:
+        self._api = api
+        self._fix = fix
+        self._suspected = asyncio.Event()
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """Handle an event other than a message."""
+        if event.get("type") in ("app_uninstalled", "tokens_revoked"):
+            self.suspect()
+
+    def note_error(self, error: Exception) -> None:
+        """Check the token after an error, because Slack may not have reported its revocation."""
+        if isinstance(error, SlackWebApiError) and error.code in (*LOCKED_OUT, NO_TEAM_ACCESS):
+            self.suspect()
+
+    def suspect(self) -> None:
+        """Check the token."""
+        self._suspected.set()
+
+    async def wait_revoked(self) -> None:
+        """Wait until the token is revoked. Never returns; raises DeliveryFailed then."""
+        while True:
+            await self._suspected.wait()
+            self._suspected.clear()
+            try:
+                await retry_until_available(self._api.check_access, "Slack")
+            except DeliveryFailed as failure:
+                raise DeliveryFailed(
+                    gettext_lazy(
+                        "The app was removed from Slack, or its token was revoked. {cause}", cause=failure.cause
+                    ),
+                    self._fix or failure.fix,
+                    permanent=True,
+                ) from failure
+            log.warning("Slack says that tokens of the app were revoked; the bot's own is still good")

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from bot.chat.actions import BUTTON_EXPIRED, Action, ApprovalRef, ApproveWithGrant, Edit
-from bot.domain.approvals import ArgumentsScope, DecisionType, HoursScope, NotAllowed, PermanentScope, ThreadScope
+from bot.chat.actions import Action, ApprovalRef, ApproveWithGrant, Edit
+from bot.domain.approvals import ArgumentsScope, HoursScope, PermanentScope
 from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.platforms.discord.components import MENU, decode, decode_choice, encode
@@ -68,17 +68,6 @@ def test_a_full_card_with_everything_that_is_offered_is_taken() -> None:
     assert labels(slot.components).count("Allow in this thread") == CALLS_A_CARD
 
 
-async def test_the_button_approves_and_allows_in_this_thread() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting())
-        await place.discord.press(place.priya, card, named(card, "allow"))
-        await place.discord.until(lambda: place.engine.decisions)
-        assert place.engine.granted == [GrantRequest(ThreadScope())]
-        ((decision, member),) = place.engine.decisions
-        assert (decision.approval_id, decision.revision, decision.type) == ("apr-12345678", 1, DecisionType.APPROVE)
-        assert member.author.id == place.priya.id
-
-
 async def test_what_else_can_be_allowed_is_chosen_where_all_of_the_call_is_shown() -> None:
     async with connected_bot() as place:
         card = await drawn(place, waiting())
@@ -102,24 +91,3 @@ async def test_nothing_is_offered_for_what_may_destroy_something() -> None:
         viewed = await place.discord.press(place.priya, card, named(card, "view"))
         shown = await whole(place, viewed)
         assert not any(node["type"] == 3 for node in walk(shown.components))
-
-
-async def test_who_may_not_grant_hears_why_alone() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting())
-        place.engine.settlements = [NotAllowed("Only an admin can allow that.")]
-        pressed = await place.discord.press(place.priya, card, named(card, "allow"))
-        await place.discord.until(lambda: pressed.messages)
-        assert pressed.text == "Only an admin can allow that."
-
-
-async def test_a_word_that_offers_nothing_approves_nothing() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting())
-        for node in walk(card.components):
-            if str(node.get("custom_id")).startswith("cs:allow:"):
-                node["custom_id"] = "cs:allow:apr-12345678:1:everything"
-        pressed = await place.discord.press(place.priya, card, named(card, "allow"))
-        await place.discord.until(lambda: pressed.messages)
-        assert pressed.text == BUTTON_EXPIRED
-        assert place.engine.decisions == []

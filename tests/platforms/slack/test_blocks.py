@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.chat.actions import (
-    GONE,
-    OUT_OF_DATE,
-    RunCommand,
-    rejection_message,
-)
+from bot.chat.actions import GONE, OUT_OF_DATE, RunCommand, rejection_message
 from bot.domain.approvals import (
     AlreadyDecided,
     ApprovalNotFound,

@@ -8,12 +8,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from bot.platforms.slack.blocks import MESSAGE_WEIGHT, Block, RichTextBuilder, fallback_text, rich_blocks
+from bot.platforms.slack.blocks import MESSAGE_WEIGHT, Block, RichTextBuilder, fallback_text
 from bot.rendering.markdown import SizeLimit, split
 from bot.rendering.text_safety import strip_control
 from tests.platforms.slack.payload_checks import check_harmless, check_message
 from tests.platforms.slack.payload_checks import parts as objects
 from tests.rendering.markdown_texts import ANY
+
+
+def rich_blocks(markdown: str) -> list[Block]:
+    """The blocks of Markdown alone."""
+    builder = RichTextBuilder()
+    builder.markdown(markdown)
+    return builder.blocks
 
 
 def elements(markdown: str) -> list[dict[str, Any]]:
