@@ -7,21 +7,32 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.app.database import checkpoint_file, current, open_database_read_only, open_migrated_database
 from bot.commands.audit_search import csv_head, csv_line, json_line
 from bot.commands.text_format import MOMENT, parse_time, pluralize
-from bot.domain.audit import SEALED, AuditHead, AuditQuery
-from bot.domain.health import Check
-from bot.domain.health import CheckStatus as Verdict
+from bot.domain.audit import (
+    SEALED,
+    AuditFinding,
+    AuditHead,
+    AuditQuery,
+    AuditReport,
+    CheckpointPlace,
+    KeyUse,
+    format_utc,
+)
+from bot.domain.health import Check, CheckStatus
 from bot.errors import DatabaseError, SettingsError
 from bot.platforms.console.local_user import LocalUser, login_name
+from bot.rendering.text_safety import single_line
 from bot.settings import Settings
 from bot.storage.address import read_address
 
@@ -29,14 +40,6 @@ if TYPE_CHECKING:
     from bot.storage.audit_verification import ExternalRecords, SqlAuditTrail
     from bot.storage.checkpoints import CheckpointLines
     from bot.storage.database import Database
-
-
-import json
-from collections.abc import Iterator
-from dataclasses import asdict
-
-from bot.domain.audit import AuditFinding, AuditReport, CheckpointPlace, KeyUse, format_utc
-from bot.rendering.text_safety import single_line
 
 # -------------------- audit report
 
@@ -177,17 +180,17 @@ async def examine_audit(settings: Settings, database: Database) -> Check:
             report = await trail.verify(external, quick=True)
     except TimeoutError:
         detail = f"It took more than {DOCTOR_SECONDS:g} s to look at the latest rows."
-        return Check("whole", Verdict.SKIPPED, detail, "run `countersign audit verify`")
+        return Check("whole", CheckStatus.SKIPPED, detail, "run `countersign audit verify`")
     seconds = time.monotonic() - began_at
     rows = pluralize(report.rows, "row") if report.whole else f"The latest {pluralize(report.rows, 'row')}"
-    for certain, verdict in ((True, Verdict.BROKEN), (False, Verdict.DOUBTFUL)):
+    for certain, verdict in ((True, CheckStatus.BROKEN), (False, CheckStatus.DOUBTFUL)):
         for finding in report.findings:
             if finding.certain is certain:
                 return Check("whole", verdict, finding.what, f"run `countersign audit verify`; {_RESTORE}", seconds)
     if not database.audit_keys.ids and report.rows:
         detail = f"{rows}, each follows the one before. They have no MACs, because there is no key."
-        return Check("whole", Verdict.DOUBTFUL, detail, "set AUDIT_KEY", seconds)
-    return Check("whole", Verdict.WELL, f"{rows}, each follows the one before and fits what is known.", "", seconds)
+        return Check("whole", CheckStatus.DOUBTFUL, detail, "set AUDIT_KEY", seconds)
+    return Check("whole", CheckStatus.WELL, f"{rows}, each follows the one before and fits what is known.", "", seconds)
 
 
 @asynccontextmanager

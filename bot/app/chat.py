@@ -273,7 +273,7 @@ class _Session:
         a new one each.
         """
         turn_log, reach, elsewhere = runtime.turn_log, self.person.reach, ""
-        saved = _SavedConversations(self.person, runtime.services.stores.archive, turn_log)
+        saved = _SavedConversations(self.person, runtime.services.stores.reporting, turn_log)
         conversation = await self._named_conversation(saved)
         if not self._interactive:
             return await saved.start(conversation)
@@ -362,7 +362,7 @@ async def _pending_calls(runtime: Runtime) -> ReadPendingCalls:
     pending_calls = await asyncio.to_thread(importlib.import_module, "bot.chat.approval_inbox")
     services = runtime.services
     read: ReadPendingCalls = pending_calls.PendingCallReader(
-        services.stores.archive, runtime.turn_log, services.rules
+        services.stores.reporting, runtime.turn_log, services.rules
     ).read
     return read
 

@@ -84,14 +84,14 @@ def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) -> Dis
     from bot.chat.context import Lookups  # noqa: PLC0415 - loaded with the app
 
     stores = runtime.services.stores
-    reader = PendingCallReader(stores.archive, runtime.turn_log, runtime.services.rules, app.surface)
+    reader = PendingCallReader(stores.reporting, runtime.turn_log, runtime.services.rules, app.surface)
     return app.listener(
         audience=AudiencePolicy(settings.discord_follow_threads),
         records=Lookups(
-            opinion=stores.opinions.save,
+            opinion=stores.feedback.save,
             approval=runtime.turn_log.get_approval,
             pending_calls=reader.read,
-            active_conversations=stores.archive.active_conversations,
+            active_conversations=stores.reporting.active_conversations,
             locales=runtime.services.locales,
         ),
         leases=stores.leases,

@@ -10,20 +10,22 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, aclosing, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 from uuid import uuid4
 
 from bot.app.database import use_database
 from bot.app.discord import is_configured as discord_is_configured
 from bot.app.live_bot import LiveBot, run_bot
+from bot.app.service import Platforms, open_platforms
 from bot.app.slack import is_configured as slack_is_configured
 from bot.chat.live_check import LivePlatform, MessageChecks, run_check
 from bot.domain.conversations import ConversationKey
@@ -34,12 +36,6 @@ from bot.logs import log_to_file
 from bot.rendering.text_safety import single_line
 from bot.settings import Settings
 from bot.storage.address import read_address
-
-if TYPE_CHECKING:
-    from bot.app.runtime import Platforms
-import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 log = logging.getLogger(__name__)
 
@@ -176,8 +172,6 @@ class LiveTest:
 
     async def run(self) -> None:
         """Run all steps, and delete what was posted however they end. Raises CountersignError."""
-        from bot.app.runtime import open_platforms  # noqa: PLC0415 - the options are checked before it loads
-
         count = 9 if self._name == "slack" else 8
         name = _NAMES[self._name]
         self._terminal.screen(

@@ -1,51 +1,37 @@
-"""The composition root: builds all components in order, runs them, and closes them in reverse order.
+"""The engine with all of its components, built in order, run, and closed in reverse order.
 
     `open_services`  turn log and stores → secrets → toolbox → rules → commands, without an engine
     `open_runtime`   database → services → models → engine → background loops
-    `open_program`   metrics → platforms' surfaces → runtime → listeners → web, for `countersign run`
 
-`countersign chat` opens a runtime with the terminal as its surface. Components get plain values and each other. This
-module loads the libraries of the database and of MCP: a process that has something to show at once imports it in a
-thread.
+`bot.app.service` adds platforms and the web to a runtime, for `countersign run`; `countersign chat` opens one with the
+terminal as its surface. Components get plain values and each other. This module loads the libraries of the database and
+of MCP: a process that has something to show at once imports it in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import importlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bot.app.config_reload import ConfigReloader
 from bot.app.database import open_checkpointed_database
-from bot.app.discord import build_listener as discord_listener_of
-from bot.app.discord import is_configured as discord_is_configured
-from bot.app.discord import open_discord
 from bot.app.models import select_model
 from bot.app.operations import operations_tasks
 from bot.app.operator_files import OperatorFiles, read_operator_files, watch_files
 from bot.app.process import HealthCheck, SessionCounters, name_of_this_process
 from bot.app.secrets import UsableSecrets, secret_box
-from bot.app.slack import build_listener as slack_listener_of
-from bot.app.slack import (
-    build_lookups,
-    install_pages,
-    look_up_groups,
-    open_slack,
-    serves_installations,
-    share_limits,
-    use_installations,
-)
-from bot.app.slack import is_configured as slack_is_configured
 from bot.app.slack import is_named_in as is_slack_name_in
-from bot.app.web import attach_surface, build_link_service, build_web_dependencies, link_pages, open_surface, serve_web
-from bot.app.web import is_located as web_is_located
+from bot.app.slack import (
+    serves_installations,
+)
+from bot.app.web import build_link_service
 from bot.chat.delivery import ChannelMessages
 from bot.commands.dependencies import CommandDependencies, Rights
 from bot.commands.registry import CommandRegistry
@@ -83,7 +69,7 @@ from bot.mcp.resource_tools import fill_address
 from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.toolbox import McpToolbox
 from bot.mcp.transports.http import GuardedTransport
-from bot.ports import Listener, Surface, TurnLog
+from bot.ports import Surface, TurnLog
 from bot.ports.models import TextEmbedder
 from bot.settings import Settings, read_environment
 from bot.storage.address import PostgresServer, SqliteFile, read_address
@@ -107,16 +93,11 @@ from bot.storage.user_data import SqlFeedbackStore, SqlLocaleStore
 
 if TYPE_CHECKING:
     from bot.mcp.oauth.sign_ins import OAuthSignIns
-    from bot.platforms.discord.app import DiscordApp
-    from bot.platforms.slack.app import SlackApp
-    from bot.web.application import Hook, Page
-    from bot.web.prometheus import Metrics
 
 log = logging.getLogger(__name__)
 
 KEPT_LANGUAGE_DAYS = 90.0
 """Days for which the language of a user's client is kept without a use."""
-NO_PLATFORM = "; no chat platform is configured"
 
 WatchLog = Callable[[TurnLog], TurnLog]
 Notify = Callable[[str], None]
@@ -155,9 +136,9 @@ class Stores:
     servers: SqlServerStore
     policies: SqlPolicyStore
     profiles: SqlProfileStore
-    archive: SqlReporting
+    reporting: SqlReporting
     grants: SqlGrantStore
-    opinions: SqlFeedbackStore
+    feedback: SqlFeedbackStore
     quotas: SqlQuotas
     leases: SqlLeases
     pins: SqlPinStore
@@ -180,12 +161,12 @@ class AppServices:
     rules: RuleBook
     administration: ConfigReloader
     commands: CommandRegistry
-    command_parts: CommandDependencies
+    command_dependencies: CommandDependencies
     stores: Stores
     rights: Rights
     health: HealthCheck
     refused: RefusedTools
-    spending: UsageLimiter
+    usage_limiter: UsageLimiter
     faults: FaultReporter
     takes_writes: Callable[[], bool]
     locales: LocaleResolver
@@ -278,22 +259,22 @@ async def open_services(
         limiter.replace_limits(files.limits, files.prices.currency)
 
     reloader = ConfigReloader(
-        stores.servers,
-        stores.pins,
-        stores.policies,
-        stores.profiles,
-        toolbox,
-        rules,
-        files,
-        lambda: read_operator_files(settings),
-        targets,
-        programs,
-        settings,
-        watch_files(settings),
-        stores.policies.record_files,
-        use_files,
-        notify,
-        stores.sign_ins,
+        servers=stores.servers,
+        pins=stores.pins,
+        policies=stores.policies,
+        profiles=stores.profiles,
+        sign_ins=stores.sign_ins,
+        toolbox=toolbox,
+        rules=rules,
+        allowances=targets,
+        programs=programs,
+        settings=settings,
+        files=files,
+        read_files=lambda: read_operator_files(settings),
+        watch=watch_files(settings),
+        record=stores.policies.record_files,
+        on_files=use_files,
+        notify=notify,
     )
     health.watch_files(lambda: reloader.rejected is not None)
     rights = _rights(approvers, operator, settings)
@@ -306,7 +287,7 @@ async def open_services(
         pins=stores.pins,
         policies=stores.policies,
         profiles=stores.profiles,
-        archive=stores.archive,
+        archive=stores.reporting,
         grants=stores.grants,
         recent_turns=turn_log.recent_turns,
         health=health.check,
@@ -330,20 +311,20 @@ async def open_services(
         await toolbox.start()
         stack.push_async_callback(toolbox.close)
         yield AppServices(
-            turn_log,
-            toolbox,
-            rules,
-            reloader,
-            CommandRegistry(dependencies),
-            dependencies,
-            stores,
-            rights,
-            health,
-            refused,
-            limiter,
-            faults,
-            lambda: database.takes_writes,
-            locales,
+            turn_log=turn_log,
+            toolbox=toolbox,
+            rules=rules,
+            administration=reloader,
+            commands=CommandRegistry(dependencies),
+            command_dependencies=dependencies,
+            stores=stores,
+            rights=rights,
+            health=health,
+            refused=refused,
+            usage_limiter=limiter,
+            faults=faults,
+            takes_writes=lambda: database.takes_writes,
+            locales=locales,
         )
 
 
@@ -429,7 +410,7 @@ async def open_runtime(
             jobs=jobs,
             on_change=services.administration.wake,
             observe=observe,
-            allow=services.spending.check,
+            allow=services.usage_limiter.check,
             prepare=services.administration.follow,
             keeps_content=settings.keeps_content,
             locales=services.locales,
@@ -441,56 +422,6 @@ async def open_runtime(
                 await stack.enter_async_context(_run_in_background(work, name))
         running = await stack.enter_async_context(_run_in_background(engine.run(), "engine"))
         yield Runtime(engine, services.commands, turn_log, services, running)
-
-
-@asynccontextmanager
-async def open_program(
-    settings: Settings,
-    files: OperatorFiles,
-    choice: ModelChoice,
-    parts: frozenset[str],
-    use: FileUse | None = None,
-    *,
-    on_listener_end: Callable[[], None],
-) -> AsyncIterator[Runtime]:
-    """Build the components of `countersign run` named in `parts`, and run them while the block runs. `use` is as in
-    `open_runtime`. A listener that ends by itself calls `on_listener_end`. Raises CountersignError.
-    """
-    async with AsyncExitStack() as stack:
-        metrics = await open_metrics()
-        platforms = await stack.enter_async_context(open_platforms(settings, metrics.observe))
-        api = await open_surface()
-        # Only a worker delivers to chats, so a process without surfaces runs no turns. Turns of the
-        # HTTP API run where they are written, because clients follow them there.
-        surfaces = platforms.surfaces if "worker" in parts else []
-        surfaces += [api] if "web" in parts else []
-        runtime = await stack.enter_async_context(
-            open_runtime(
-                settings, files, choice, surfaces, use=use, observe=metrics.observe, channels=platforms.channel_messages
-            )
-        )
-        attach_surface(api, settings, runtime)
-        platforms.attach(runtime, settings)
-        no_surface = "" if platforms.surfaces or "web" in parts else NO_PLATFORM
-        log.info("%s running on model %s%s", ", ".join(sorted(parts)), choice.label, no_surface)
-        listeners = platforms.build_listeners(parts, runtime, settings)
-        for name, listener in listeners.by_component.items():
-            runtime.services.health.watch(name, listener)
-        if listeners.hooks or "web" in parts or web_is_located(settings):
-            probes = await stack.enter_async_context(probe_routes(metrics, runtime))
-            dependencies, pages = None, probes
-            if "web" in parts:
-                dependencies = build_web_dependencies(settings, runtime, api)
-                pages = [
-                    *probes,
-                    *link_pages(runtime.services.command_parts, [*platforms.surfaces, api], runtime.services.locales),
-                ]
-            if platforms.slack is not None and not parts.isdisjoint({"slack", "web"}):
-                pages = [*pages, *install_pages(platforms.slack, runtime, settings)]
-            await stack.enter_async_context(serve_web(settings, hooks=listeners.hooks, parts=dependencies, pages=pages))
-        for name, listener in listeners.by_component.items():
-            await stack.enter_async_context(_listening(name, listener, runtime, on_listener_end))
-        yield runtime
 
 
 # -------------------- details of the services and the runtime
@@ -606,112 +537,3 @@ async def _run_in_background(work: Coroutine[Any, Any, None], name: str) -> Asyn
         (error,) = await asyncio.gather(task, return_exceptions=True)
         if isinstance(error, Exception):
             log.error("the %s failed", name, exc_info=error)
-
-
-# -------------------- details of the program
-
-
-@dataclass(slots=True)
-class Listeners:
-    """Listeners by the name of their component, and hooks for requests of platforms."""
-
-    by_component: dict[str, Listener] = field(default_factory=dict)
-    hooks: list[Hook] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Platforms:
-    """Configured platforms; None for one that is not configured."""
-
-    slack: SlackApp | None
-    discord: DiscordApp | None
-
-    @property
-    def surfaces(self) -> list[Surface]:
-        """Surfaces of the configured platforms."""
-        return [app.surface for app in (self.slack, self.discord) if app is not None]
-
-    @property
-    def channel_messages(self) -> Mapping[str, ChannelMessages]:
-        """Messages that the bot posts by itself, by platform."""
-        apps = {"slack": self.slack, "discord": self.discord}
-        return {name: app.surface.channel_messages for name, app in apps.items() if app is not None}
-
-    def attach(self, runtime: Runtime, settings: Settings) -> None:
-        """Attach the platforms to the runtime. Call this before turns are run."""
-        if self.slack is not None:
-            share_limits(self.slack, runtime, settings)
-            use_installations(self.slack, runtime, settings)
-            look_up_groups(self.slack, runtime)
-            self.slack.surface.resolve_locales(runtime.services.locales)
-        if self.discord is not None:
-            self.discord.surface.resolve_locales(runtime.services.locales)
-
-    def build_listeners(self, parts: frozenset[str], runtime: Runtime, settings: Settings) -> Listeners:
-        """Return the listeners and hooks of the wanted components. Raises SettingsError."""
-        listeners = Listeners()
-        if self.slack is not None and "slack" in parts:
-            slack = slack_listener_of(self.slack, runtime, settings, build_lookups(self.slack, runtime))
-            listeners.by_component["slack"] = slack
-            listeners.hooks += [slack.hook] if slack.hook is not None else []
-        if self.discord is not None and "discord" in parts:
-            listeners.by_component["discord"] = discord_listener_of(self.discord, runtime, settings)
-        return listeners
-
-
-@asynccontextmanager
-async def open_platforms(settings: Settings, observe: MetricSink) -> AsyncIterator[Platforms]:
-    """Open the configured platforms while the block runs."""
-    async with AsyncExitStack() as stack:
-        slack = discord = None
-        if slack_is_configured(settings):
-            slack = await stack.enter_async_context(open_slack(settings, observe))
-        if discord_is_configured(settings):
-            discord = await stack.enter_async_context(open_discord(settings, observe))
-        yield Platforms(slack, discord)
-
-
-async def open_metrics() -> Metrics:
-    """Create the metrics of this process. Nothing is collected on demand before `probe_routes`."""
-    module = await asyncio.to_thread(importlib.import_module, "bot.web.prometheus")
-    metrics: Metrics = module.Metrics()
-    return metrics
-
-
-@asynccontextmanager
-async def probe_routes(metrics: Metrics, runtime: Runtime) -> AsyncIterator[list[Page]]:
-    """Yield the routes of health and metrics, which take no token. The event loop's lag is measured while the block
-    runs.
-    """
-    application, prometheus = await asyncio.gather(
-        *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("application", "prometheus"))
-    )
-    services = runtime.services
-    metrics.set_sources(
-        services.stores.archive.backlog,
-        services.toolbox.servers,
-        services.takes_writes,
-        lambda: services.administration.rejected is None,
-    )
-    watching = asyncio.create_task(prometheus.watch_loop(metrics.observe), name="loop lag")
-    try:
-        yield [*application.ready_routes(services.health.check), metrics.route()]
-    finally:
-        watching.cancel()
-        await asyncio.wait({watching})
-
-
-@asynccontextmanager
-async def _listening(
-    name: str, listener: Listener, runtime: Runtime, on_end: Callable[[], None]
-) -> AsyncIterator[None]:
-    """Receive while the block runs. A listener that ends by itself calls `on_end`. Raises the listener's error."""
-    listening = asyncio.create_task(listener.run(runtime.engine, runtime.commands), name=name)
-    listening.add_done_callback(lambda _: on_end())
-    try:
-        yield
-    finally:
-        listening.cancel()
-        (ending,) = await asyncio.gather(listening, return_exceptions=True)
-    if isinstance(ending, Exception):
-        raise ending

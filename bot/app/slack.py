@@ -283,7 +283,7 @@ def install_pages(workspace: SlackApp, runtime: Runtime, settings: Settings) -> 
     """Return the pages for installing the app in a browser; none if it serves no installations, or has no public
     address. Loads the web libraries.
     """
-    links = runtime.services.command_parts.links
+    links = runtime.services.command_dependencies.links
     if not serves_installations(settings):
         return ()
     if links is None:
@@ -328,24 +328,24 @@ def build_lookups(workspace: SlackApp, runtime: Runtime) -> Lookups:
 
     services = runtime.services
     reader = PendingCallReader(
-        services.stores.archive,
+        services.stores.reporting,
         runtime.turn_log,
         services.rules,
         workspace.surface,
         lambda conversation: conversation.channel.startswith("D"),
     )
     builder = HomeTabBuilder(
-        services.stores.archive,
+        services.stores.reporting,
         reader.read,
         runtime.turn_log.get_elicitation,
         services.rights,
         services.toolbox,
     )
     return Lookups(
-        opinion=services.stores.opinions.save,
+        opinion=services.stores.feedback.save,
         approval=runtime.turn_log.get_approval,
         pending_calls=reader.read,
-        active_conversations=services.stores.archive.active_conversations,
+        active_conversations=services.stores.reporting.active_conversations,
         build_home=builder.home,
         prompts=lambda conversation: services.rules.rules(conversation).profile.prompts,
         locales=services.locales,

@@ -93,11 +93,11 @@ def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSur
     return WebDependencies(
         engine=runtime.engine,
         commands=runtime.commands,
-        command_dependencies=services.command_parts,
+        command_dependencies=services.command_dependencies,
         tokens=services.stores.tokens,
         subscriptions=surface.subscriptions,
         uploads=surface.uploads,
-        user_activity=services.stores.archive,
+        user_activity=services.stores.reporting,
         find_approval=runtime.turn_log.get_approval,
         may_approve=partial(can_approve, services.rules),
         call_audit=services.stores.call_audit,

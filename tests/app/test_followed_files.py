@@ -71,7 +71,7 @@ class Followed:
         return self.services.administration.policy_of(DICE, HALL)
 
     async def audited(self) -> list[dict[str, Any]]:
-        entries, _ = await self.services.stores.archive.audit(AuditQuery(kinds=("changed files",)), 10, 0)
+        entries, _ = await self.services.stores.reporting.audit(AuditQuery(kinds=("changed files",)), 10, 0)
         assert all(entry.actor == "operator" for entry in entries)
         return [dict(entry.facts) for entry in entries]
 
@@ -227,9 +227,9 @@ async def test_all_other_files_are_followed_too(folder: Path) -> None:
         assert (used.system_prompt, used.prices.currency, len(used.limits)) == ("Be brief.", "EUR", 1)
         assert here.services.administration.allows_program("npx")
         assert here.services.turn_log._prices == used.prices
-        assert here.services.spending._limits == used.limits
+        assert here.services.usage_limiter._limits == used.limits
         assert "git" in used.launches.templates
-        assert here.services.command_parts.templates() == used.launches.templates
+        assert here.services.command_dependencies.templates() == used.launches.templates
 
 
 async def test_a_variable_of_a_server_is_followed_and_neither_it_nor_its_fingerprint_is_stored(folder: Path) -> None:

@@ -56,7 +56,7 @@ def test_every_module_that_is_imported_by_name_exists() -> None:
         for module in _modules(expression, names)
     }
     # Names in loops are read, too.
-    assert {("app/slack.py", "bot.platforms.slack.sending"), ("app/runtime.py", "bot.web.application")} <= imports
+    assert {("app/slack.py", "bot.platforms.slack.sending"), ("app/service.py", "bot.web.application")} <= imports
     assert {(path, module) for path, module in imports if importlib.util.find_spec(module) is None} == set()
 
 

@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bot.app.operator_files import read_operator_files
 from bot.app.process import SessionCounters
-from bot.app.runtime import open_metrics, open_runtime, probe_routes
+from bot.app.runtime import open_runtime
+from bot.app.service import open_metrics, probe_routes
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.metrics import CacheUsed, LoopLagged, MetricEvent, ProcessCounters, SessionChanged
 from bot.domain.turns import TurnStatus

@@ -87,8 +87,8 @@ async def test_feedback_is_in_the_database_and_home_shows_the_question() -> None
         priya, sam = slack.user("Priya"), slack.user("Sam")
         async with at_work(slack, admins=frozenset({f"slack:{sam.id}"})) as runtime:
             message = await answer_to(slack, priya, "hello there")
-            (turn,) = await runtime.services.stores.archive.recent_turns(f"slack:{priya.id}", "slack:", 10)
-            opinions = runtime.services.stores.opinions
+            (turn,) = await runtime.services.stores.reporting.recent_turns(f"slack:{priya.id}", "slack:", 10)
+            opinions = runtime.services.stores.feedback
             for label, good in (("Good answer", True), ("Bad answer", False)):
                 await thanked(slack, priya, message, label)
                 assert [(each.person, each.good) for each in await opinions.for_turn(turn.id)] == [

@@ -115,7 +115,7 @@ class Desk:
         return found
 
     async def audit(self) -> list[tuple[str, str, dict[str, Any]]]:
-        page, _ = await self.stores.archive.audit(AuditQuery(), 100, 0)
+        page, _ = await self.stores.reporting.audit(AuditQuery(), 100, 0)
         return [(entry.kind, entry.actor, dict(entry.facts)) for entry in page]
 
 
@@ -154,7 +154,7 @@ async def a_desk(folder: Path, **settings: Any) -> AsyncIterator[Desk]:
         read, staff, programs = read_settings(**given), Staff(), await open_surface()
         async with open_runtime(read, read_operator_files(read), DEMO, [staff, programs]) as runtime:
             attach_surface(programs, read, runtime)
-            pages = link_pages(runtime.services.command_parts, [staff, programs], runtime.services.locales)
+            pages = link_pages(runtime.services.command_dependencies, [staff, programs], runtime.services.locales)
             async with (
                 serve_web(read, pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
@@ -467,7 +467,7 @@ async def test_a_secret_that_cannot_be_kept_is_told_of_and_the_link_is_used_up(d
     ):
         path = path_of(await desk.ask("mcp secret set tickets auth")) if office.toolbox.servers() else await desk.add()
         token = path.rpartition("/")[2]
-        parts = replace(office.command_parts, server_store=Failing(error))  # type: ignore[arg-type]
+        parts = replace(office.command_dependencies, server_store=Failing(error))  # type: ignore[arg-type]
         entry = SecretEntry(parts, desk.stores.links, PlatformUserMessenger([desk.staff], LocaleResolver()))
         version = version_of(await desk.open(path))
         outcome = await entry.save_secret(token, version, SECRET)

@@ -84,7 +84,7 @@ class Desk:
         return f"{brought.pop('to')}?{urlencode(brought)}"
 
     async def audit(self) -> list[tuple[str, str]]:
-        page, _ = await self.runtime.services.stores.archive.audit(AuditQuery(), 100, 0)
+        page, _ = await self.runtime.services.stores.reporting.audit(AuditQuery(), 100, 0)
         return [(entry.kind, entry.actor) for entry in page]
 
 
@@ -110,7 +110,7 @@ async def a_desk(folder: Path, *, operator: str = "", **settings: Any) -> AsyncI
         files = read_operator_files(read)
         async with open_runtime(read, files, DEMO, [staff, programs], operator=operator) as runtime:
             attach_surface(programs, read, runtime)
-            pages = link_pages(runtime.services.command_parts, [staff, programs], runtime.services.locales)
+            pages = link_pages(runtime.services.command_dependencies, [staff, programs], runtime.services.locales)
             async with (
                 serve_web(read, parts=build_web_dependencies(read, runtime, programs), pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
