@@ -87,7 +87,7 @@ class NotFound(CountersignError):
 
 
 class ContentDeleted(NotFound):
-    """The turn exists, but what was asked, answered and returned in it was deleted."""
+    """The turn exists, but its question, answers and results were deleted."""
 
     def __init__(self) -> None:
         super().__init__(

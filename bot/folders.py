@@ -121,9 +121,9 @@ def in_shell(text: str) -> str:
     return _COMMAND.sub(lambda command: shell_command(command[1]), str(text))
 
 
-def _program(environment: str, working_folder: Path, found: str | None) -> str:
+def _program(environment: str, working_folder: Path, on_path: str | None) -> str:
     own = Path(environment, "bin", "countersign")
-    is_found = found is not None and Path(found).absolute() == own
+    is_found = on_path is not None and Path(on_path).absolute() == own
     if is_found or not own.is_relative_to(working_folder) or not own.is_file():
         return "countersign"
     return str(own.relative_to(working_folder))

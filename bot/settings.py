@@ -305,7 +305,7 @@ def _data_folder() -> Path:
 
 
 def _operator_file(name: str) -> Any:
-    """Return a field whose default is a file in the configuration folder of this process."""
+    """Return a field with a file in the configuration folder of this process as its default."""
     return Field(default_factory=lambda: find_folders().operator_file(name))
 
 

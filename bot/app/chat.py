@@ -278,16 +278,16 @@ class _Session:
         if not self._interactive:
             return await saved.start(conversation)
         others = await asyncio.to_thread(self.use.others) if self.use is not None else ()
-        taken = {key for process in others for key in process.conversations}
+        open_elsewhere = {key for process in others for key in process.conversations}
         if not conversation and not self.options.fresh:
             latest = await turn_log.latest_conversation(reach, SCRIPT_PREFIX)
             thread = latest.thread if latest else ""
-            conversation, elsewhere = ("", thread) if str(latest) in taken else (thread, "")
+            conversation, elsewhere = ("", thread) if str(latest) in open_elsewhere else (thread, "")
         unanswered = await turn_log.unanswered_conversations(reach, MOST_CONVERSATIONS)
-        left = [key for key in unanswered if str(key) not in taken]
-        waiting = await self._waiting([key for key in left if key.thread != conversation], read_pending)
+        unfinished = [key for key in unanswered if str(key) not in open_elsewhere]
+        waiting = await self._waiting([key for key in unfinished if key.thread != conversation], read_pending)
         start = await saved.start(conversation)
-        names = [key.thread for key in left] if self.use is not None else []
+        names = [key.thread for key in unfinished] if self.use is not None else []
         return replace(start, left=names, elsewhere=elsewhere, waiting=waiting)
 
     async def _waiting(

@@ -2,7 +2,7 @@
 
 A text for people is written in English where it is used and marked for the catalogues:
 
-    _("Approved by {name}", name=who)                        translated now, into the current language
+    _("Approved by {name}", name=author.name)                translated now, into the current language
     ngettext("{n} call", "{n} calls", n)                     by the plural rules of the language; `n` is a value
     pgettext("policy", "ask")                                a short word that needs a context
     gettext_lazy("The server {name} is off.", name=slug)     translated when it is shown
@@ -61,7 +61,7 @@ def ngettext(singular: str, plural: str, n: int, /, **values: object) -> str:
 
 
 def pgettext(context: str, message: str, /, **values: object) -> str:
-    """Translate a text whose meaning needs a context, such as a single word."""
+    """Translate a text that needs a context, such as a single word."""
     text = translations(current_language()).pgettext(context, message)
     return text.format(**values) if values else text
 
@@ -143,7 +143,7 @@ def ngettext_lazy(singular: str, plural: str, n: int, /, **values: object) -> La
 
 
 def pgettext_lazy(context: str, message: str, /, **values: object) -> LazyText:
-    """Mark a text whose meaning needs a context, to be translated when it is shown."""
+    """Mark a text that needs a context, to be translated when it is shown."""
     return LazyText(message, "", values, context)
 
 

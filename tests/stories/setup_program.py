@@ -25,7 +25,7 @@ class SetupFolder:
         self.env = folder / ".env"
 
     def note(self, subject: str, **values: str) -> None:
-        """Begin where somebody has stopped."""
+        """Begin where an earlier setup has stopped."""
         path = self.folder / "data" / "setup.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps({subject: values}))
@@ -41,12 +41,12 @@ class SetupFolder:
 
     @property
     def values(self) -> dict[str, str | None]:
-        """What `.env` says."""
+        """Variables in `.env`."""
         return dotenv_values(self.env)
 
     @property
     def mode(self) -> int:
-        """Who may read `.env`."""
+        """Permissions of `.env`."""
         return stat.S_IMODE(self.env.stat().st_mode)
 
 
@@ -60,7 +60,7 @@ async def refused(terminal: ProgramOnTerminal, question: str, typed: str, cause:
 
 
 def _flat(terminal: ProgramOnTerminal, start: int) -> str:
-    """What was printed since then, in one line without colors."""
+    """Return the output since then, in one line without colors."""
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.raw[start:].decode(errors="replace"))
     return " ".join(text.split())
 

@@ -52,7 +52,7 @@ def done_state(detail: str) -> StepState:
 
 
 def wrong_state(cause: str, fix: str = "") -> StepState:
-    """Return the state of a step whose values do not work."""
+    """Return the state of a step with values that do not work."""
     return StepState(StepStatus.WRONG, cause, fix)
 
 

@@ -342,7 +342,7 @@ class ElicitationKeys:
         keys = [_KEYS[offer[0]] for offer in self._offers]
         return [
             card_line(
-                "  ".join(f"{self._theme.bold(f'[{key}]')} {self._theme.own_text(does)}" for key, does in keys),
+                "  ".join(f"{self._theme.bold(f'[{key}]')} {self._theme.own_text(effect)}" for key, effect in keys),
                 self._theme,
             )
         ]
@@ -511,7 +511,7 @@ class CardKeys:
         """Return the keys and their actions, on as many lines as needed."""
         prompt = self._queue.current
         keys = self._choices(prompt) if prompt is not None else []
-        words = [(f"[{key}] {self._theme.own_text(does)}", f"[{key}]") for key, does in keys]
+        words = [(f"[{key}] {self._theme.own_text(effect)}", f"[{key}]") for key, effect in keys]
         if self._queue.place:
             words.append((f"({self._queue.place})", ""))
         lines: list[list[tuple[str, str]]] = [[]]

@@ -361,12 +361,12 @@ class HeadlessChat:
         """Handle a line. Return its exit code, or None to leave."""
         code: int | None = 0
         match parse(text):
-            case Say() | LocalCommand.CHECK | LocalCommand.AGAIN | LocalCommand.STOP | OpenConversation() as wanted:
-                code = await self._do(wanted)
+            case Say() | LocalCommand.CHECK | LocalCommand.AGAIN | LocalCommand.STOP | OpenConversation() as action:
+                code = await self._do(action)
             case Invoke(command, words):
                 code = await self._invoke(command, words)
             case LocalCommand.HELP:
-                self._print("\n".join(f"{name:<16}{what}" for name, what in COMMANDS.items()))
+                self._print("\n".join(f"{name:<16}{summary}" for name, summary in COMMANDS.items()))
             case LocalCommand.NEW:
                 self._tracker.open(fresh_conversation())
             case LocalCommand.QUIT:
@@ -376,10 +376,10 @@ class HeadlessChat:
                 code = 1
         return code
 
-    async def _do(self, wanted: Say | RepeatCall | Literal[LocalCommand.STOP] | OpenConversation) -> int:
+    async def _do(self, action: Say | RepeatCall | Literal[LocalCommand.STOP] | OpenConversation) -> int:
         engine = await await_ready(self._engine)
         try:
-            match wanted:
+            match action:
                 case Say(text):
                     agents = engine.agents(self._conversation)
                     message = self._questions.read(text, self._tracker.conversation, agents)

@@ -351,8 +351,8 @@ class InteractiveChat:
             return
         try:
             match parse(text):
-                case Say() | LocalCommand.CHECK | LocalCommand.AGAIN as wanted:
-                    await self._ask(wanted)
+                case Say() | LocalCommand.CHECK | LocalCommand.AGAIN as action:
+                    await self._ask(action)
                 case Invoke(command, words):
                     await self._invoke(command, words)
                 case LocalCommand.NEW:
@@ -375,7 +375,7 @@ class InteractiveChat:
         finally:
             self._nothing_sent = False
 
-    async def _ask(self, wanted: Say | RepeatCall | InboundMessage) -> None:
+    async def _ask(self, action: Say | RepeatCall | InboundMessage) -> None:
         self._nothing_sent = True
         try:
             engine = await await_ready(self._engine)
@@ -384,13 +384,13 @@ class InteractiveChat:
             return
         self._nothing_sent = False
         self._transcript.busy = _("Thinking…")
-        receipt = await self._tracker.submit(self._submit(engine, wanted))
+        receipt = await self._tracker.submit(self._submit(engine, action))
         await self._follow(receipt.turn_id)
 
-    async def _submit(self, engine: EngineApi, wanted: Say | RepeatCall | InboundMessage) -> Receipt:
-        match wanted:
+    async def _submit(self, engine: EngineApi, action: Say | RepeatCall | InboundMessage) -> Receipt:
+        match action:
             case InboundMessage():
-                return await engine.receive(self._user.sends(wanted))
+                return await engine.receive(self._user.sends(action))
             case Say(message):
                 agents = engine.agents(self._conversation)
                 return await engine.receive(self._questions.read(message, self._tracker.conversation, agents))

@@ -67,7 +67,7 @@ class MarkdownRenderer:
             parts.append(self._table(_without_empty_columns(reply.table), width))
         if reply.details:
             parts.append(self._details(reply.details, width))
-        parts.append("\n".join(self._step(mark, line, does) for mark, line, does in next_steps(reply)))
+        parts.append("\n".join(self._step(mark, line, effect) for mark, line, effect in next_steps(reply)))
         if reply.document is not None:
             parts.append(safe_lines(reply.document.text).rstrip())
         return "\n\n".join(part for part in parts if part)
@@ -94,12 +94,12 @@ class MarkdownRenderer:
             lines.append(remark(self._theme.own_text(safe_lines(value)), width, str))
         return "\n".join(lines)
 
-    def _step(self, mark: str, line: str, does: str) -> str:
+    def _step(self, mark: str, line: str, effect: str) -> str:
         theme = self._theme
-        marked, typed, effect = (theme.own_text(text) for text in (mark, line, does))
-        return f"{theme.dim(marked)} {theme.accent(typed)}   {theme.dim(effect)}"
+        mark, line, effect = map(theme.own_text, (mark, line, effect))
+        return f"{theme.dim(mark)} {theme.accent(line)}   {theme.dim(effect)}"
 
-    def _render(self, what: RenderableType, width: int) -> str:
+    def _render(self, renderable: RenderableType, width: int) -> str:
         paper = io.StringIO() if self._theme.unicode else _AsciiPaper()
         console = Console(
             file=paper,
@@ -112,7 +112,7 @@ class MarkdownRenderer:
             legacy_windows=False,
             _environ={},
         )
-        console.print(what)
+        console.print(renderable)
         lines = [line.rstrip() for line in paper.getvalue().split("\n")]
         return self._theme.own_text("\n".join(lines).strip("\n"))
 

@@ -103,7 +103,7 @@ def reply_text(reply: Reply | Form) -> str:
     if reply.table is not None:
         parts.append(_columns(reply.table))
     parts.append("\n".join(f"{single_line(name, 60)}: {safe_lines(value)}" for name, value in reply.details))
-    parts.append("\n".join(f"{mark} {line}   {does}" for mark, line, does in next_steps(reply)))
+    parts.append("\n".join(f"{mark} {line}   {effect}" for mark, line, effect in next_steps(reply)))
     return "\n\n".join(part for part in parts if part)
 
 

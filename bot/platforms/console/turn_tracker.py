@@ -29,7 +29,7 @@ NOTHING_UNKNOWN = gettext_lazy("There is no call here whose outcome is unknown."
 NOTHING_RUNS = gettext_lazy("Nothing runs or waits in this conversation.")
 POLL_SECONDS = 1.0
 MOST_CONVERSATIONS = 20
-"""Number of conversations whose turns one terminal runs and shows."""
+"""Number of conversations with turns that one terminal runs and shows."""
 
 ANSWERED, FAILED, MISUSED, UNAPPROVED, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes. UNAPPROVED: a call or its tool lacks an approval, even if the model has answered since."""
@@ -106,7 +106,7 @@ class TurnTracker:
 
     def __init__(self) -> None:
         self.conversations: tuple[str, ...] = ()
-        """Conversations whose turns belong to this terminal: the open one is the last."""
+        """Conversations of this terminal: the open one is the last."""
         self.on_open: Callable[[Sequence[str]], None] = lambda _conversations: None
         """Called with `conversations` when they change, before anything is asked there."""
         self.saved: SavedConversations | None = None

@@ -1,4 +1,4 @@
-"""An engine that plays a script: what the terminal asks is recorded, what it shows is decided by the test."""
+"""An engine that plays a script: it records questions of the terminal, and the test decides the views."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class ScriptedTurn:
         await self.show()
 
     async def ask(self, approval: Approval, **changes: Any) -> tuple[int, Decision]:
-        """Ask for an approval, and apply what was decided."""
+        """Ask for an approval, and apply the decision."""
         n = await self.call(StepStatus.AWAITING, approval=approval, **changes)
         return n, await self.apply(n, approval)
 
@@ -140,7 +140,7 @@ async def echo(turn: ScriptedTurn) -> None:
 
 
 class ScriptedEngine(CallScript):
-    """A front door; `scripts` says what happens for which text."""
+    """An engine with a script for each text."""
 
     surface: ConsoleSurface
 
@@ -277,7 +277,7 @@ class Saved:
 
 
 class ScriptedCommands:
-    """Commands that answer with what they are given."""
+    """Commands that answer with given replies."""
 
     def __init__(self, *replies: Reply | Form, lines: Sequence[str] = ()) -> None:
         self.replies = replies

@@ -22,7 +22,7 @@ ERASE = "\x15"
 
 
 def asks(elicitation: Elicitation, **changes: Any) -> Any:
-    """A turn whose call asks this back, and goes on once somebody has answered."""
+    """A turn whose call asks this back, and goes on once it is answered."""
 
     async def script(turn: ScriptedTurn) -> None:
         n = await turn.call(StepStatus.ASKING, elicitations=(elicitation,), **changes)

@@ -27,7 +27,7 @@ FIELDS = {
 
 
 def asks(elicitation: Elicitation) -> Script:
-    """A turn whose call asks this back, and goes on once somebody has answered."""
+    """A turn whose call asks this back, and goes on once it is answered."""
 
     async def script(turn: ScriptedTurn) -> None:
         n = await turn.call(StepStatus.ASKING, elicitations=(elicitation,))

@@ -1,5 +1,5 @@
-"""Several terminals on one database: each serves the conversation that is open in it, and nobody waits for an answer
-that stands in somebody else's window.
+"""Several terminals on one database: each serves the conversation that is open in it, and no window waits for an
+answer that is given in another one.
 """
 
 from __future__ import annotations
