@@ -24,7 +24,7 @@ from bot.domain.tools import ServerGuidance, Tool, ToolSearch, ToolSet
 from bot.domain.vocabulary import terms
 from bot.engine.builtin_tools.search_tools import format_search_result
 from bot.engine.builtin_tools.tool_index import ToolIndex
-from bot.engine.prompt.tool_selection import RefusedTools, select_builtin_tools, select_tools, within_limit
+from bot.engine.prompt.builder import RefusedTools, select_builtin_tools, select_tools, within_limit
 from bot.engine.usage import estimate_text, estimate_tools
 from bot.llm.static_embeddings import load_embedder
 from bot.ports.models import TextEmbedder

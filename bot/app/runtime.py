@@ -49,9 +49,9 @@ from bot.engine.faults import FaultReporter
 from bot.engine.locales import LocaleResolver
 from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.rules import RuleBook
-from bot.engine.prompt.builder import PlatformHint, SystemPrompt, today_in
+from bot.engine.prompt.builder import RefusedTools
 from bot.engine.prompt.history import HistoryBudget
-from bot.engine.prompt.tool_selection import RefusedTools
+from bot.engine.prompt.messages import PlatformHint, SystemPrompt, today_in
 from bot.engine.scheduler import WITHOUT_CONTENT_DAYS, Job, locale_retention, quota_cleanup, retention, usage_retention
 from bot.engine.usage import UsageLimiter
 from bot.errors import CountersignError

@@ -36,9 +36,9 @@ from bot.engine.elicitation import ElicitationService
 from bot.engine.locales import LocaleResolver
 from bot.engine.policy.rules import RuleBook
 from bot.engine.possible_approvers import ApproverResolver
-from bot.engine.prompt.builder import NO_INSTRUCTIONS, PromptDependencies, SystemPrompt
+from bot.engine.prompt.builder import PromptDependencies, RefusedTools
 from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget
-from bot.engine.prompt.tool_selection import RefusedTools
+from bot.engine.prompt.messages import NO_INSTRUCTIONS, SystemPrompt
 from bot.engine.scheduler import ContentDeletion, Job, Scheduler
 from bot.engine.turn_runner import EARLY_SECONDS, TurnDependencies, TurnRunner
 from bot.engine.usage import Estimates, UsageMeters, no_limits

@@ -4,7 +4,7 @@ The bot's own tools are called here, too. A built-in call needs no approval and 
 be repeated. `call_tool`, `list_resources` and `read_resource` are not executed: their calls become calls of a server's
 tool.
 
-To add a built-in tool, write a `BuiltinTool`, name it in `prompt.tool_selection.select_builtin_tools` and pass it to
+To add a built-in tool, write a `BuiltinTool`, name it in `prompt.builder.select_builtin_tools` and pass it to
 the turn's `TurnToolbox`.
 """
 

@@ -37,9 +37,8 @@ from bot.engine.elicitation import PendingElicitations
 from bot.engine.policy.authorization import CallAuthorizer, reject_while_checking
 from bot.engine.policy.information_flow import UNTAINTED, ResultVisibility, Taint, taint_sources
 from bot.engine.policy.rules import Rules
-from bot.engine.prompt.builder import PromptBuilder, PromptDependencies
+from bot.engine.prompt.builder import SOMETHING_MISSING, PromptBuilder, PromptDependencies, select_tools
 from bot.engine.prompt.messages import is_prompt
-from bot.engine.prompt.tool_selection import SOMETHING_MISSING, select_tools
 from bot.engine.tool_execution import ToolExecutor, TurnToolbox
 from bot.engine.usage import UsageMeter
 from bot.i18n import _, gettext_lazy

@@ -6,7 +6,7 @@ import pytest
 
 from bot.app.runtime import PLATFORM_HINTS
 from bot.domain.conversations import ConversationKey
-from bot.engine.prompt.builder import SystemPrompt
+from bot.engine.prompt.messages import SystemPrompt
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from bot.domain.tools import ToolOutcome
 from bot.domain.turns import ModelStep, ToolReplay, TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Policies, RuleBook
-from bot.engine.prompt.builder import SystemPrompt
 from bot.engine.prompt.history import HistoryBudget
+from bot.engine.prompt.messages import SystemPrompt
 from bot.llm.anthropic import request_body
 from bot.llm.hosted_model import HostedModel
 from bot.ports import CallContext, LanguageModel

@@ -13,7 +13,7 @@ from bot.domain.turns import Claim, Receipt
 from bot.engine.engine import Engine
 from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.rules import Policies, RuleBook, ServerPolicy
-from bot.engine.prompt.builder import SystemPrompt
+from bot.engine.prompt.messages import SystemPrompt
 from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog

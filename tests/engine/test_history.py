@@ -18,8 +18,9 @@ from bot.domain.tools import ToolOutcome
 from bot.domain.turns import HistorySummary, ModelStep, ToolReplay, TurnStatus, TurnView
 from bot.engine.engine import Engine
 from bot.engine.prompt import history
-from bot.engine.prompt.builder import NO_TOOLS, PlatformHint, SystemPrompt
+from bot.engine.prompt.builder import NO_TOOLS
 from bot.engine.prompt.history import HISTORY_OMITTED, HistoryBudget
+from bot.engine.prompt.messages import PlatformHint, SystemPrompt
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, returned, running, say, tool, words

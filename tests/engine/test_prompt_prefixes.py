@@ -12,8 +12,8 @@ from bot.domain.conversations import Attachment, InboundMessage
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import CallReturned, ServerGuidance, ToolOutcome
 from bot.domain.turns import ToolReplay
-from bot.engine.prompt.builder import PlatformHint, SystemPrompt
 from bot.engine.prompt.history import HistoryBudget
+from bot.engine.prompt.messages import PlatformHint, SystemPrompt
 from bot.errors import ModelRejected
 from tests.engine.conftest import EngineHarness
 from tests.engine.test_history import LONG, SHORT, is_summary, numbered, talk

@@ -16,7 +16,7 @@ from bot.domain.messages import (
     ToolResult,
 )
 from bot.domain.tools import CallReturned, ToolOutcome
-from bot.engine.prompt.attachments import MAX_IMAGES
+from bot.engine.prompt.builder import MAX_IMAGES
 from bot.errors import NotFound
 from bot.ports import CallContext
 from tests.engine.conftest import EngineHarness

@@ -23,8 +23,8 @@ from bot.engine.builtin_tools.tool_index import ToolIndexes
 from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.authorization import away_text, barred_reason, withheld_reason
 from bot.engine.policy.rules import Policies, RuleBook
+from bot.engine.prompt.builder import FEW_TOOLS, RefusedTools, select_tools
 from bot.engine.prompt.history import HistoryBudget
-from bot.engine.prompt.tool_selection import FEW_TOOLS, RefusedTools, select_tools
 from bot.errors import ModelRejected
 from bot.ports.platform import RevisionAccepted
 from bot.storage.reporting import SqlReporting

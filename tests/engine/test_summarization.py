@@ -13,8 +13,8 @@ from bot.domain.messages import TextPart, ToolCall, assistant
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import TurnStatus
 from bot.engine.prompt import history
-from bot.engine.prompt.builder import SystemPrompt
 from bot.engine.prompt.history import HISTORY_EXCLUDED, HISTORY_OMITTED
+from bot.engine.prompt.messages import SystemPrompt
 from bot.engine.usage import estimate_messages, estimate_text, estimate_tools
 from bot.errors import ContextTooLong
 from tests.engine.conftest import EngineHarness

@@ -10,8 +10,8 @@ from bot.domain.flows import PersonSource, ToolSource
 from bot.domain.messages import Message, MessageRole, ToolCall
 from bot.domain.turns import MessageRefs, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnRecord, TurnStatus
 from bot.engine.policy.information_flow import sources_of_turn
-from bot.engine.prompt.builder import PlatformHint, SystemPrompt
 from bot.engine.prompt.history import HISTORY_OMITTED, UNREAD_THREAD, HistoryBudget
+from bot.engine.prompt.messages import PlatformHint, SystemPrompt
 from bot.errors import DeliveryFailed
 from bot.ports.platform import PostedText
 from tests.engine.conftest import EngineHarness

@@ -9,8 +9,8 @@ import pytest
 from bot.domain.messages import ToolCall
 from bot.domain.tools import ToolOutcome, ToolSearch, ToolSet
 from bot.domain.turns import ModelStep, TurnStatus, TurnView
+from bot.engine.prompt.builder import MOST_TOOLS, RefusedTools, within_limit
 from bot.engine.prompt.messages import READ_RESULT
-from bot.engine.prompt.tool_selection import MOST_TOOLS, RefusedTools, within_limit
 from bot.errors import ModelRejected
 from bot.ports import CallContext
 from tests.engine.conftest import EngineHarness
@@ -38,7 +38,7 @@ async def test_a_tool_that_the_service_refuses_is_dropped_and_the_answer_says_so
     harness.toolbox.add(tool("s__bad"))
     harness.allow("s__good")
     harness.model.script = [refuses("s__bad"), ask_for(call("s__good")), say("Done.")]
-    with caplog.at_level(logging.WARNING, "bot.engine.prompt.tool_selection"):
+    with caplog.at_level(logging.WARNING, "bot.engine.prompt.builder"):
         view = await answered(harness)
     assert view.turn.status is TurnStatus.DONE
     offered = [[each.name for each in request.tools] for request in harness.model.requests]

@@ -10,7 +10,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall, assistant, enclose
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, ServerGuidance, ToolOutcome
 from bot.domain.turns import ModelRetry, StepStatus, ToolStep, TurnStatus, TurnView
-from bot.engine.prompt.tool_selection import SOMETHING_MISSING
+from bot.engine.prompt.builder import SOMETHING_MISSING
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.ports import CallContext
 from tests.engine.conftest import EngineHarness

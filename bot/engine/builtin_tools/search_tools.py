@@ -1,4 +1,4 @@
-"""Built-in tools `search_tools` and `call_tool`, for models with too many tools. `tool_selection` decides when they are
+"""Built-in tools `search_tools` and `call_tool`, for models with too many tools. `prompt.builder` decides when they are
 used.
 
 The first lists the names of the tools as far as they fit, finds tools by a few words, and returns those of exact names.

@@ -1,5 +1,4 @@
-"""Files in a model request: attached images and PDFs in binary, text files as text, notes for the rest; and the newest
-images that tools have returned.
+"""Attachments in a model request: images and PDFs in binary, text files as text, notes for the rest.
 
 Files are fetched while the turn runs and stay in memory. Their kind follows from the platform's MIME type, the name and
 the first bytes. Their content is data: it is part of a user message, under the file's name, never of a system message.
@@ -10,28 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from bot.domain.completions import Capabilities, ModelLimits
 from bot.domain.conversations import Attachment
-from bot.domain.messages import (
-    FilePart,
-    ImageAudience,
-    ImagePart,
-    Message,
-    MessageRole,
-    StoredFile,
-    TextPart,
-    detect_image_type,
-    enclose,
-    user,
-)
-from bot.domain.turns import TurnRecord
+from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextPart, detect_image_type, enclose, user
 from bot.engine.prompt.messages import single_line
 from bot.engine.usage import reply_limits
-from bot.errors import CountersignError, NotFound
+from bot.errors import CountersignError
 from bot.i18n import _, format_list, gettext_lazy
 
 log = logging.getLogger(__name__)
@@ -75,8 +62,6 @@ LARGEST = {FileKind.IMAGE: 5 * 2**20, FileKind.TEXT: 200 * 2**10, FileKind.DOCUM
 MOST_IMAGE_BYTES = 20 * 2**20
 """Bytes of all images together. Encoded, this is near the services' limit for one request."""
 MOST_DOCUMENT_BYTES = 15 * 2**20
-MAX_IMAGES = 5
-"""Most images in one request, the newest ones. Each costs 1,000 tokens or more."""
 _PDF = b"%PDF-"
 _BYTES_PER_TOKEN = 2
 """Bytes of text files for each token of the window less the reply: at most half of it in any language."""
@@ -302,38 +287,3 @@ def _name(attachment: Attachment) -> str:
 
 def _line(text: str, limit: int = _NAME_LENGTH) -> str:
     return single_line(text, limit)
-
-
-class ReturnedImages:
-    """Cache of result images by file id. `read` returns the bytes of a file."""
-
-    def __init__(self, read: Callable[[str], Awaitable[bytes]]) -> None:
-        self._read = read
-        self._cached: dict[str, bytes] = {}
-
-    async def select(
-        self, record: TurnRecord, capabilities: Capabilities, most: int = MAX_IMAGES
-    ) -> Mapping[str, bytes]:
-        """Return the newest result images that the model accepts, within the limits."""
-        if not capabilities.images:
-            return {}
-        wanted = dict.fromkeys(_newest(record, most, min(LARGEST[FileKind.IMAGE], capabilities.image_bytes)))
-        for file_id in wanted:
-            if file_id not in self._cached:
-                try:
-                    self._cached[file_id] = await self._read(file_id)
-                except NotFound:
-                    continue
-        return {file_id: self._cached[file_id] for file_id in wanted if file_id in self._cached}
-
-
-def _newest(record: TurnRecord, most: int, largest: int) -> Iterator[str]:
-    count, room = most, MOST_IMAGE_BYTES
-    for step in reversed(record.calls):
-        for part in reversed(step.result.parts if step.result else ()):
-            if isinstance(part, StoredFile) and part.is_image and part.readers is not ImageAudience.PEOPLE and part.id:
-                if count == 0 or part.size > room:
-                    return
-                if part.size <= largest:
-                    count, room = count - 1, room - part.size
-                    yield part.id

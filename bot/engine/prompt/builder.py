@@ -1,20 +1,25 @@
-"""Prompt builder: the model requests of a turn, which are repeated if the service fails and shortened if they are too
-long, with the system prompt. Use one `PromptBuilder` while a turn runs here. Its state is in memory only.
+"""Prompt builder: the model requests of a turn. Their tools are selected; they are repeated if the service fails, and
+shortened if they are too long. Use one `PromptBuilder` while a turn runs here. Its state is in memory only.
 
 Order: the system prompt with every server's `system_instruction`; the history; results of `auto_context_tool`s with
 their servers' `response_instruction`; the question; the rounds, in which each further server's `response_instruction`
 comes once. Stable parts come first, because services cache prefixes. For the same reason the system prompt is constant
 for a day: it holds no time of day and no names. Text of servers, tools and other users is data: it is never part of a
 system message.
+
+If there are many tools, models get search tools instead (`search_tools`), or a limited number; never a tool that their
+service has rejected. Users can still run omitted tools by hand, and a model that has a name can call it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
-from datetime import date, datetime, tzinfo
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, zip_longest
 
 from bot.domain.completions import (
     Capabilities,
@@ -27,27 +32,29 @@ from bot.domain.completions import (
     ToolChoice,
     UsageReported,
 )
-from bot.domain.conversations import Attachment, Author, ConversationKey
+from bot.domain.conversations import Attachment, Author
 from bot.domain.flows import Sources
-from bot.domain.locales import zone_info
-from bot.domain.messages import system
+from bot.domain.messages import ImageAudience, StoredFile, system
 from bot.domain.profiles import Profile
-from bot.domain.tools import Tool, ToolSet
+from bot.domain.tools import Tool, ToolSearch, ToolSet
 from bot.domain.turns import Claim, ModelRetry, TurnRecord
 from bot.domain.usage import UsageKind
+from bot.engine.builtin_tools.read_result import TOOL as READ_RESULT_TOOL
+from bot.engine.builtin_tools.resources import resource_definitions
+from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS, search_definitions
+from bot.engine.builtin_tools.tool_index import MOST_HITS
 from bot.engine.policy.information_flow import ResultVisibility, sources_of_prompt
-from bot.engine.prompt.attachments import Attached, ReturnedImages, read_attachments
+from bot.engine.prompt.attachments import LARGEST, MOST_IMAGE_BYTES, Attached, FileKind, read_attachments
 from bot.engine.prompt.history import HistoryBudget, HistoryPrompt, ReadThread, max_length
 from bot.engine.prompt.messages import (
     HEAD,
-    RULE,
     SHORT_HEAD,
     PromptContext,
+    SystemPrompt,
     large_results,
     older_results,
     turn_messages,
 )
-from bot.engine.prompt.tool_selection import RefusedTools, add_builtin_tools, refused_note
 from bot.engine.usage import (
     Estimates,
     RequestAttempt,
@@ -59,10 +66,11 @@ from bot.engine.usage import (
     is_text,
     reply_limits,
 )
-from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, SmallerWindow
-from bot.i18n import _, current_time_zone, gettext_lazy
+from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, NotFound, SmallerWindow
+from bot.i18n import _, gettext_lazy
 from bot.ports import LanguageModel, TurnHistory
 
+log = logging.getLogger(__name__)
 LAST_ROUND = (
     "The limit of tool calls for this question is reached: no further tool can be used. "
     "Answer now with what you have and say what is missing."
@@ -71,73 +79,179 @@ ATTEMPTS = 4
 LONGEST_WAIT_SECONDS = 60.0
 MAX_REFUSED = 8
 """Most tools to drop from one request. More rejections have another cause."""
+MAX_IMAGES = 5
+"""Most images in one request, the newest ones. Each costs 1,000 tokens or more."""
+MOST_TOOLS = 128
+"""OpenAI's limit; far more than any model chooses well among."""
+FEW_TOOLS = 30
+"""Models choose worse beyond 30 to 50 tools (Anthropic's documentation of its tool search)."""
+SHARE_OF_WINDOW = 0.05
+"""Share of a model's window for tool definitions, above which models search."""
+A_SEARCH = 1_000
+"""Estimated tokens of the search tools and one result: below that, a search saves nothing."""
 NO_TOOLS = gettext_lazy("This model does not support tools, so it answers without them.")
+SOMETHING_MISSING = gettext_lazy(
+    "A server is missing now, and its tools with it. Fix: ask an administrator; /mcp list names it."
+)
+"""Note for users who are not admins."""
 _MAX_MODEL_CHANGES = 3
 """Changes to models of other capabilities in one request, so that a loop over unavailable models ends."""
+_MAX_REMEMBERED = 1000
 Offer = Callable[[str, Capabilities], ToolSet]
-"""Select the tools for a model, by its name and capabilities (`tool_selection.select_tools`)."""
+"""Select the tools for a model, by its name and capabilities (`select_tools`)."""
 _NO_FILES = Attached()
 _THINKING = gettext_lazy("Asking the model")
 _SHORTENING = gettext_lazy("That was too long for the model: asking again with a shorter request")
 
 
-@dataclass(frozen=True, slots=True)
-class PlatformHint:
-    """Hint about a platform: the supported formatting, as text for the model. `shared` is True if several users write
-    in a conversation, except in direct conversations: ids of their channels begin with `direct_prefix`, if set.
+def select_tools(
+    enabled: ToolSet,
+    search: ToolSearch,
+    refused: RefusedTools,
+    model: str,
+    capabilities: Capabilities,
+    *,
+    names_tokens: int = TOOL_NAMES_TOKENS,
+) -> ToolSet:
+    """Return the tools for the model of this name and these capabilities. `names_tokens` is the budget for the list of
+    names in the search, of which a small window takes less.
     """
-
-    formatting: str = ""
-    shared: bool = False
-    direct_prefix: str = ""
-
-    def is_shared(self, conversation: ConversationKey) -> bool:
-        """Return True if several users write in this conversation."""
-        return self.shared and not (self.direct_prefix and conversation.channel.startswith(self.direct_prefix))
-
-
-_NO_HINT = PlatformHint()
-
-
-def today_in(zone: tzinfo) -> date:
-    """Return the date in a time zone."""
-    return datetime.now(zone).date()
+    resources = resource_definitions(enabled) if enabled.requests else ()
+    if search is ToolSearch.AUTO and capabilities.searches and needs_search(enabled.tools, capabilities):
+        # Tools that the service rejects are found by searching and are in no request.
+        budget = min(names_tokens, capabilities.context_tokens * SHARE_OF_WINDOW)
+        builtin_tools = select_builtin_tools(enabled.tools, searches=True, names_tokens=budget)
+        search_tools = replace(enabled, tools=(*builtin_tools, *resources))
+        if refused.remove_refused(model, search_tools) is search_tools:
+            return search_tools
+    offered = within_limit(refused.remove_refused(model, enabled), MOST_TOOLS - len(resources))
+    return replace(offered, tools=(*offered.tools, *resources)) if resources else offered
 
 
-@dataclass(frozen=True, slots=True)
-class SystemPrompt:
-    """Parts of the system prompt, with the hints by platform. Without `today` no date is included. The date is the
-    asker's: where users of different time zones may ask, it comes after the history, so that they share a prefix. A
-    `prompt` that may change is a function.
+def select_builtin_tools(
+    server_tools: tuple[Tool, ...],
+    *,
+    searches: bool = False,
+    has_excerpts: bool = False,
+    names_tokens: float = TOOL_NAMES_TOKENS,
+) -> tuple[Tool, ...]:
+    """Return the built-in tools of a model request. `searches` is True if they replace `server_tools`, `has_excerpts`
+    if the request holds truncated results, `names_tokens` is the budget for the names of `server_tools`.
+
+    A model that searches has the same tools in each round, because services cache prefixes: so recently used tools are
+    not included, and `read_result` is from the first round.
     """
-
-    prompt: str | Callable[[], str] = ""
-    hints: Mapping[str, PlatformHint] = field(default_factory=dict)
-    today: Callable[[tzinfo], date] | None = None
-
-    def text(self, conversation: ConversationKey, persona: str, time_zone: str = "") -> str:
-        """Return the system prompt of a conversation, for a user in this time zone."""
-        hint = self.hints.get(conversation.platform, _NO_HINT)
-        parts = [
-            self.prompt() if callable(self.prompt) else self.prompt,
-            persona,
-            "" if self.is_shared(conversation) else self.date_text(time_zone),
-            hint.formatting,
-            RULE if self.is_shared(conversation) else "",
-        ]
-        return "\n\n".join(part.strip() for part in parts if part.strip())
-
-    def date_text(self, time_zone: str) -> str:
-        """Return the date of a user in this time zone; empty without `today`."""
-        zone = zone_info(time_zone) if time_zone else current_time_zone()
-        return f"Today is {self.today(zone):%A, %Y-%m-%d} ({zone})." if self.today else ""
-
-    def is_shared(self, conversation: ConversationKey) -> bool:
-        """Return True if several users write in this conversation."""
-        return self.hints.get(conversation.platform, _NO_HINT).is_shared(conversation)
+    search = search_definitions(server_tools, names_tokens) if searches else ()
+    return (*search, READ_RESULT_TOOL) if searches or has_excerpts else ()
 
 
-NO_INSTRUCTIONS = SystemPrompt()
+def add_builtin_tools(tools: tuple[Tool, ...], *, has_excerpts: bool) -> tuple[Tool, ...]:
+    """Return the tools of a request with the missing built-in ones at the end, so that the prefix stays the same. At
+    MOST_TOOLS they replace the last tools.
+    """
+    added = tuple(tool for tool in select_builtin_tools(tools, has_excerpts=has_excerpts) if tool not in tools)
+    return (*tools[: MOST_TOOLS - len(added)], *added) if added else tools
+
+
+def needs_search(tools: tuple[Tool, ...], capabilities: Capabilities) -> bool:
+    """Return True if these tools are too many for one request to this model. Depends on the arguments only, so that the
+    tools stay the same from request to request.
+    """
+    if len(tools) <= MOST_HITS:
+        return False
+    return len(tools) > FEW_TOOLS or estimate_tools(tools) >= max(
+        A_SEARCH, capabilities.context_tokens * SHARE_OF_WINDOW
+    )
+
+
+def within_limit(offered: ToolSet, most: int = MOST_TOOLS) -> ToolSet:
+    """Return at most `most` tools, the same ones for the same offer. Servers take turns, by name, so that a large one
+    does not displace the others. `absent` gets the number of omitted tools.
+    """
+    if len(offered.tools) <= most:
+        return offered
+    servers: dict[str, list[Tool]] = {}
+    for tool in sorted(offered.tools, key=lambda tool: (tool.server, tool.name)):
+        servers.setdefault(tool.server, []).append(tool)
+    by_turns = (tool for tool in chain.from_iterable(zip_longest(*servers.values())) if tool is not None)
+    selected = {tool.name for tool, _ in zip(by_turns, range(most), strict=False)}
+    omitted = _omission_notes(servers, selected, most)
+    return replace(
+        offered,
+        tools=tuple(tool for tool in offered.tools if tool.name in selected),
+        absent=(*offered.absent, *omitted),
+    )
+
+
+def _omission_notes(servers: dict[str, list[Tool]], selected: set[str], most: int) -> Iterable[str]:
+    for server, tools in servers.items():
+        count = sum(tool.name not in selected for tool in tools)
+        if count:
+            yield _(
+                "{count} of the {all} tools of server {server} are left out, because a model takes {most}. "
+                "Fix: enable fewer of them in the profile.",
+                count=count,
+                all=len(tools),
+                server=server,
+                most=most,
+            )
+
+
+class RefusedTools:
+    """Tools that model services have rejected since the start of this process. A changed definition is tried again."""
+
+    def __init__(self) -> None:
+        self._reasons: OrderedDict[tuple[str, str, str], str] = OrderedDict()
+
+    def add(self, model: str, tool: Tool, error: ModelRejected) -> None:
+        """Record that the service of this model rejected the tool."""
+        log.warning("tool %s rejected by %s, omitted from now on: %s", tool.name, model or "the model", error.cause)
+        self._reasons[_key(model, tool)] = error.cause
+        while len(self._reasons) > _MAX_REMEMBERED:
+            self._reasons.popitem(last=False)
+
+    def reasons(self, tool: Tool) -> Mapping[str, str]:
+        """Return the reasons for rejecting this definition, by model."""
+        return {
+            model: cause
+            for (model, name, definition), cause in self._reasons.items()
+            if (name, definition) == (tool.name, tool.definition)
+        }
+
+    def remove_refused(self, model: str, offered: ToolSet) -> ToolSet:
+        """Return the tools without those that this model's service has rejected; `absent` names them."""
+        names = {name for _, name, _ in self._reasons}
+        refused = {
+            tool.name: refused_note(tool)
+            for tool in offered.tools
+            if tool.name in names and _key(model, tool) in self._reasons
+        }
+        if not refused:
+            return offered
+        return replace(
+            offered,
+            tools=tuple(tool for tool in offered.tools if tool.name not in refused),
+            absent=(*offered.absent, *refused.values()),
+        )
+
+
+def refused_note(tool: Tool) -> str:
+    """Return the note for users on a rejected tool."""
+    if tool.is_builtin:
+        return _(
+            "The model's service does not accept the definition of {tool}, so the model answers without it. "
+            "Fix: set TOOL_SEARCH=off, or use another model.",
+            tool=tool.name,
+        )
+    return _(
+        "The model's service does not accept the definition of {tool}, so the model answers without it. "
+        "Fix: have its server corrected, or leave the tool out of the profile.",
+        tool=tool.name,
+    )
+
+
+def _key(model: str, tool: Tool) -> tuple[str, str, str]:
+    return model, tool.name, tool.definition
 
 
 async def complete_with_retry(
@@ -199,6 +313,41 @@ async def _attempt(
                 case Completion():
                     return event
     raise ModelUnavailable(_("The model's answer broke off."))
+
+
+class ReturnedImages:
+    """Cache of result images by file id. `read` returns the bytes of a file."""
+
+    def __init__(self, read: Callable[[str], Awaitable[bytes]]) -> None:
+        self._read = read
+        self._cached: dict[str, bytes] = {}
+
+    async def select(
+        self, record: TurnRecord, capabilities: Capabilities, most: int = MAX_IMAGES
+    ) -> Mapping[str, bytes]:
+        """Return the newest result images that the model accepts, within the limits."""
+        if not capabilities.images:
+            return {}
+        wanted = dict.fromkeys(_newest(record, most, min(LARGEST[FileKind.IMAGE], capabilities.image_bytes)))
+        for file_id in wanted:
+            if file_id not in self._cached:
+                try:
+                    self._cached[file_id] = await self._read(file_id)
+                except NotFound:
+                    continue
+        return {file_id: self._cached[file_id] for file_id in wanted if file_id in self._cached}
+
+
+def _newest(record: TurnRecord, most: int, largest: int) -> Iterator[str]:
+    count, room = most, MOST_IMAGE_BYTES
+    for step in reversed(record.calls):
+        for part in reversed(step.result.parts if step.result else ()):
+            if isinstance(part, StoredFile) and part.is_image and part.readers is not ImageAudience.PEOPLE and part.id:
+                if count == 0 or part.size > room:
+                    return
+                if part.size <= largest:
+                    count, room = count - 1, room - part.size
+                    yield part.id
 
 
 @dataclass(frozen=True, slots=True)

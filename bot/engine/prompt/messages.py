@@ -1,5 +1,5 @@
-"""Messages of a model request: of the turn's question, its attached resources and prompts, its rounds; and how author
-labels and tool results are written in them.
+"""Messages of a model request: the system prompt, the turn's question, its attached resources and prompts, its rounds;
+and how author labels and tool results are written in them.
 
 The label is the first line of a question in a conversation of several users. Only that line is the bot's; the system
 prompt says so. Users choose their names, so a name is cleaned and followed by the platform's id, which is unique and
@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime, tzinfo
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
-from bot.domain.conversations import Author
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.locales import zone_info
 from bot.domain.messages import (
     ImageAudience,
     ImagePart,
@@ -38,7 +40,17 @@ from bot.domain.messages import (
     user,
 )
 from bot.domain.tools import ToolKind, ToolSet
-from bot.domain.turns import BEGINNING, CallOrigin, ModelStep, StepStatus, ToolStep, Turn, TurnRecord, argument_changes
+from bot.domain.turns import (
+    BEGINNING,
+    CallOrigin,
+    ModelStep,
+    StepStatus,
+    ToolStep,
+    Turn,
+    TurnRecord,
+    argument_changes,
+)
+from bot.i18n import current_time_zone
 
 WHOLE_CHARACTERS = 24_000
 """Characters of large results from older rounds that each round holds in full. Earlier results are truncated."""
@@ -109,6 +121,65 @@ class ResultTruncator:
         if not address:
             return f"[{length - offset} more characters are left out.]"
         return f'[{length - offset} more characters: {READ_RESULT} with id "{address}" and offset {offset} reads on.]'
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformHint:
+    """Hint about a platform: the supported formatting, as text for the model. `shared` is True if several users write
+    in a conversation, except in direct conversations: ids of their channels begin with `direct_prefix`, if set.
+    """
+
+    formatting: str = ""
+    shared: bool = False
+    direct_prefix: str = ""
+
+    def is_shared(self, conversation: ConversationKey) -> bool:
+        """Return True if several users write in this conversation."""
+        return self.shared and not (self.direct_prefix and conversation.channel.startswith(self.direct_prefix))
+
+
+_NO_HINT = PlatformHint()
+
+
+def today_in(zone: tzinfo) -> date:
+    """Return the date in a time zone."""
+    return datetime.now(zone).date()
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPrompt:
+    """Parts of the system prompt, with the hints by platform. Without `today` no date is included. The date is the
+    asker's: where users of different time zones may ask, it comes after the history, so that they share a prefix. A
+    `prompt` that may change is a function.
+    """
+
+    prompt: str | Callable[[], str] = ""
+    hints: Mapping[str, PlatformHint] = field(default_factory=dict)
+    today: Callable[[tzinfo], date] | None = None
+
+    def text(self, conversation: ConversationKey, persona: str, time_zone: str = "") -> str:
+        """Return the system prompt of a conversation, for a user in this time zone."""
+        hint = self.hints.get(conversation.platform, _NO_HINT)
+        parts = [
+            self.prompt() if callable(self.prompt) else self.prompt,
+            persona,
+            "" if self.is_shared(conversation) else self.date_text(time_zone),
+            hint.formatting,
+            RULE if self.is_shared(conversation) else "",
+        ]
+        return "\n\n".join(part.strip() for part in parts if part.strip())
+
+    def date_text(self, time_zone: str) -> str:
+        """Return the date of a user in this time zone; empty without `today`."""
+        zone = zone_info(time_zone) if time_zone else current_time_zone()
+        return f"Today is {self.today(zone):%A, %Y-%m-%d} ({zone})." if self.today else ""
+
+    def is_shared(self, conversation: ConversationKey) -> bool:
+        """Return True if several users write in this conversation."""
+        return self.hints.get(conversation.platform, _NO_HINT).is_shared(conversation)
+
+
+NO_INSTRUCTIONS = SystemPrompt()
 
 
 @dataclass(frozen=True, slots=True)
