@@ -34,6 +34,7 @@ from bot.domain.tools import CheckedCall, Tool, parse_check_question
 from bot.i18n import _, gettext_lazy, ngettext
 from bot.llm.demo.language import HOW_TO, PHRASES, VERBS, plain_name, terms
 from bot.llm.demo.planning import Call, Parameter, Plan, Planner, Shown, Step, parameters, sought_text
+from bot.llm.wire_format import single_line
 
 _CALL_ID = re.compile(r"demo_(\d{1,9})")
 _DATE = re.compile(r"^Today is [A-Z][a-z]+, ([0-9]{4}-[0-9]{2}-[0-9]{2}) \(", re.MULTILINE)
@@ -509,7 +510,7 @@ def _data_text(data: Any) -> str:
 def _scalar(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return "-" if value is None else _("yes") if value else _("no")
-    return _cut(" ".join(str(value).split()), 300)
+    return single_line(str(value), 300)
 
 
 def _truncate(text: str) -> str:
@@ -546,11 +547,7 @@ def _first(lines: Sequence[str], most: int) -> list[str]:
 
 def _line(text: str, longest: int = _LONGEST_CELL) -> str:
     """Return the text on one line, bounded, without Markdown's marks."""
-    return _cut(" ".join(re.sub(r"[*_`|<>\[\]~#]+", " ", text).split()), longest)
-
-
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+    return single_line(re.sub(r"[*_`|<>\[\]~#]+", " ", text), longest)
 
 
 def _title(tool: Tool) -> str:

@@ -43,7 +43,7 @@ _TIME_STEMS = frozenset(map(stem, _TIMES))
 _PLACE_PREPOSITIONS = frozenset(PHRASES["place_prepositions"].split())
 _PREPOSITIONS = _PLACE_PREPOSITIONS | frozenset(PHRASES["prepositions"].split())
 
-HOW_TO, QUESTION, INVENTORY, PROHIBITION = map(pattern, ("how_to", "question", "inventory", "prohibition"))
+HOW_TO, QUESTION, PROHIBITION = map(pattern, ("how_to", "question", "prohibition"))
 ASKS, PERSONAL, WANTS, ORDERS = map(pattern, ("asks", "personal", "wants", "orders"))
 _CUT = pattern("cut")
 _FOLLOWS, _POLITE = PHRASES["patterns"]["follows"], PHRASES["patterns"]["polite"]

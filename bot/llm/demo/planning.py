@@ -162,8 +162,6 @@ class _Filling:
             return int(match[1] or match[2])
         if "day" not in names:
             return None
-        if self._request.take(pattern("week")):
-            return 7
         day = self._request.day(self._today)
         count = (day[1] - self._today).days + 1 if day else 0
         usual = parameter.schema.get("default")
@@ -537,8 +535,6 @@ class _Wish:
         self._verb = next(iter(clear or [term for term in verbs if term != "what"] or verbs), "")
         unspoken = frozenset({"list", "get"}) if head.strip() == text.strip() else frozenset({"add"})
         self._actions = VERBS.get(self._verb, unspoken)
-        if language.INVENTORY.match(text) and not self._actions & READING:
-            self._verb, self._actions = "", unspoken
 
     def scores(self, candidates: Sequence[_Candidate]) -> list[float]:
         """Return the scores of tools for the wish. A feature of many tools counts little."""
