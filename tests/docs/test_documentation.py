@@ -151,6 +151,36 @@ def test_modules_named_in_the_architecture_exist() -> None:
     assert [f"{base}{module}" for base, module in named if not _exists(base, module)] == []
 
 
+def test_every_folder_of_the_code_is_in_the_architecture() -> None:
+    folders = {path.parent.name for path in (PROJECT / "bot").rglob("*.py")} - {"versions"}
+    text = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Directions")[0]
+    assert folders == folders & set(re.findall(r"^ +(\w+)/(?: |$)", text, re.MULTILINE))
+
+
+def test_ports_are_in_the_modules_that_the_architecture_names() -> None:
+    text = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = text.partition("## Ports")[2].partition("## Central types")[0]
+    rows = re.findall(r"^\| (`.*?`) \| `(\w+)` \|", section, re.MULTILINE)
+    assert len(rows) > 15
+    for names, module in rows:
+        code = (PROJECT / "bot" / "ports" / f"{module}.py").read_text(encoding="utf-8")
+        for name in re.findall(r"`(\w+)`", names):
+            assert re.search(rf"^class {name}\b", code, re.MULTILINE), (name, module)
+
+
+def test_names_in_the_instructions_for_contributors_exist() -> None:
+    text = (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    code = "".join(
+        path.read_text(encoding="utf-8") for top in ("bot", "tests") for path in (PROJECT / top).rglob("*.py")
+    )
+    classes = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)`", text))
+    assert len(classes) > 20
+    assert [name for name in sorted(classes) if not re.search(rf"\b{name}\b", code)] == []
+    paths = set(re.findall(r"`((?:bot|tests|chat|docs|config)/[\w/.]+\.\w+)`", text))
+    assert len(paths) > 20
+    assert [path for path in sorted(paths) if not any((PROJECT / top / path).exists() for top in ("", "bot"))] == []
+
+
 def _named_modules(text: str) -> Iterator[tuple[str, str]]:
     """Every path of a module, after the folder that its section says its paths are relative to, `bot/` elsewhere."""
     for section in re.split(r"^## ", text, flags=re.MULTILINE):
