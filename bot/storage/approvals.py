@@ -39,7 +39,7 @@ from bot.storage.audit import record_refused, server_id_of
 from bot.storage.codec import converter, decode, encode
 from bot.storage.database import Database, Upsert, notify_turn, now, transaction
 from bot.storage.grants import add_grant, call_to_cover
-from bot.storage.tables import Json, approval_views, approvals, decisions, steps, turns
+from bot.storage.tables import Json, approval_of_step, approval_views, approvals, decisions, steps, turns
 from bot.storage.turn_records import read_approval, read_record
 from bot.storage.turn_states import lock_turn, mark_view_stale, note_approvals_ended, requeue
 
@@ -81,7 +81,7 @@ _asked = (
         steps.c.status,
         (approvals.c.expires_at <= now()).label("overdue"),
     )
-    .join(steps, sa.and_(steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n))
+    .join(steps, approval_of_step)
     .where(approvals.c.id == bindparam("approval_id"))
 )
 _settle_step = (
@@ -154,7 +154,7 @@ _revise = (
 
 _due_reminders = (
     sa.select(approvals.c.id, turns.c.conversation)
-    .join(steps, sa.and_(steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n))
+    .join(steps, approval_of_step)
     .join(turns, turns.c.id == approvals.c.turn_id)
     .where(
         approvals.c.remind_in.is_not(None),
@@ -174,7 +174,7 @@ _claim_reminder = (
 )
 _due_notices = (
     sa.select(approvals.c.id, turns.c.conversation)
-    .join(steps, sa.and_(steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n))
+    .join(steps, approval_of_step)
     .join(turns, turns.c.id == approvals.c.turn_id)
     .where(
         approvals.c.notify_privately,

@@ -36,7 +36,7 @@ from bot.storage.database import (
     storable,
     transaction,
 )
-from bot.storage.tables import approvals, audit, steps, turns
+from bot.storage.tables import approval_of_step, approvals, audit, steps, turns
 
 Row = Mapping[str, Any]
 
@@ -226,7 +226,6 @@ def _read_facts(body: Any) -> Mapping[str, object]:
 
 # -------------------- calls
 
-_this_approval = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
 _ran = (
     sa.select(
         turns.c.conversation,
@@ -240,12 +239,12 @@ _ran = (
         steps.c.ended_at,
     )
     .join(turns, turns.c.id == steps.c.turn_id)
-    .outerjoin(approvals, _this_approval)
+    .outerjoin(approvals, approval_of_step)
     .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"))
 )
 _asked_for = (
     sa.select(approvals.c.turn_id, approvals.c.n, approvals.c.fingerprint, sa.cast(steps.c.body, sa.Text).label("body"))
-    .join(steps, _this_approval)
+    .join(steps, approval_of_step)
     .where(approvals.c.id == bindparam("a"))
 )
 

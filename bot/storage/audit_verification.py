@@ -36,7 +36,7 @@ from bot.storage.audit import Row, call_facts, entry_of, read_after, read_head
 from bot.storage.audit_chain import ChainCheck, Findings
 from bot.storage.checkpoints import CheckpointCheck, CheckpointLines, SortedCheckpoints, sort_checkpoints
 from bot.storage.database import Database, now, report
-from bot.storage.tables import approvals, audit, decisions, grants, steps, turns
+from bot.storage.tables import approval_of_step, approvals, audit, decisions, grants, steps, turns
 from bot.storage.turn_states import lock_turn
 
 BATCH_SIZE = 500
@@ -84,7 +84,7 @@ _calls = (
         approvals.c.id.label("approval"),
         approvals.c.fingerprint,
     )
-    .outerjoin(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
+    .outerjoin(approvals, approval_of_step)
     .where(steps.c.turn_id.in_(_in_turns), steps.c.kind == "tool")
 )
 _numbers = sa.select(steps.c.turn_id, steps.c.n).where(steps.c.turn_id.in_(_in_turns))

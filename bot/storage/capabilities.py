@@ -19,9 +19,9 @@ from bot.domain.servers import FILE, CachedCapabilities, ServerCapabilities, Syn
 from bot.domain.tools import Tool, canonical_json
 from bot.errors import NotFound
 from bot.storage import audit
-from bot.storage.codec import UNREADABLE, decode, encode, omit_fields
+from bot.storage.codec import UNREADABLE, decode, encode_text, json_text, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config
-from bot.storage.database import Database, Upsert, json_text, now, transaction
+from bot.storage.database import Database, Upsert, now, transaction
 from bot.storage.tables import mcp_capabilities, mcp_servers, tool_pins
 
 OFFERED = ("tools", "resources", "templates", "prompts", "instructions")
@@ -219,7 +219,7 @@ def _mark_as_pinned(connection: sa.Connection, server_id: str, who: str) -> bool
 
 def _replace_pins(connection: sa.Connection, server_id: str, tools: Iterable[Tool], who: str) -> None:
     for tool in tools:
-        body = json_text(encode(tool))
+        body = encode_text(tool)
         row = {"s": server_id, "t": tool.original_name, "d": tool.definition, "b": body, "who": who}
         connection.execute(_replace_pin.on(connection), row)
 
@@ -234,7 +234,7 @@ def _pin(row: Any) -> Pin:
 
 def encode_capabilities(capabilities: ServerCapabilities) -> str:
     """Encode capabilities as JSON text."""
-    return json_text(encode(capabilities))
+    return encode_text(capabilities)
 
 
 def decode_capabilities(text: str | None) -> ServerCapabilities:

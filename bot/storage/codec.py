@@ -1,11 +1,13 @@
 """JSON codec of stored values: every field of a dataclass by its name.
 
 Every body carries a version, `v`, because turns can wait across an upgrade. A field that a body lacks has the default
-of its dataclass. The bytes of images and files are stored by `files`.
+of its dataclass. The bytes of images and files are stored by `turn_records`.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
@@ -14,20 +16,8 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 from cattrs.strategies import configure_tagged_union
 
 from bot.domain.flows import OtherSource, PersonSource, Source, ToolSource
-from bot.domain.messages import (
-    FilePart,
-    ImagePart,
-    Part,
-    ResultPart,
-    StoredFile,
-    TextPart,
-    ToolCall,
-    ToolResult,
-)
-from bot.domain.turns import (
-    ModelStep,
-    ToolStep,
-)
+from bot.domain.messages import FilePart, ImagePart, Part, ResultPart, StoredFile, TextPart, ToolCall, ToolResult
+from bot.domain.turns import ModelStep, ToolStep
 
 Body = dict[str, Any]
 
@@ -38,6 +28,7 @@ UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, AssertionError
 """Exceptions of reading a row that a later release wrote or that was changed by hand."""
 CONTENT_DELETED = "content_deleted"
 """Key in the bodies of steps without content."""
+_strictly = json.JSONEncoder(allow_nan=False).encode
 _PART_TYPES = {
     TextPart: "text",
     ImagePart: "image",
@@ -60,6 +51,39 @@ def encode(value: Any) -> Body:
 def decode(kind: type[T], body: Mapping[str, Any], **columns: Any) -> T:
     """Return a value from its body and from fields with their own columns. Raises UNREADABLE."""
     return converter.structure({**body, **columns}, kind)
+
+
+def encode_text(value: Any) -> str:
+    """Return the body of a dataclass as JSON text."""
+    return json_text(encode(value))
+
+
+def decode_text(kind: type[T], text: str, **columns: Any) -> T:
+    """Return a value from its body as JSON text. Raises UNREADABLE, also for a body of a later release."""
+    body = json.loads(text)
+    if body["v"] != VERSION:
+        raise ValueError(f"a body of version {body['v']}")
+    return decode(kind, body, **columns)
+
+
+def json_text(value: Any) -> str:
+    """Return JSON text that every database accepts: NaN and infinities, which models and tools do send, become null."""
+    try:
+        return _strictly(value)
+    except ValueError:
+        return _strictly(_finite(value))
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {key: _finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_finite(item) for item in value]
+        case _:
+            return value
 
 
 def omit_fields(kind: type, *names: str) -> None:

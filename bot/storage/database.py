@@ -10,13 +10,12 @@ Wakeups of other processes are sent on PostgreSQL only, in the transaction. They
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from enum import StrEnum
 from functools import wraps
 from importlib import import_module
@@ -55,7 +54,6 @@ _LAST = "\U0010ffff"
 _notify = sa.select(sa.func.pg_notify(CHANNEL, bindparam("payload")))
 _EVENTS = "measurements"
 """Key of the metric events in a connection's `info`."""
-_strictly = json.JSONEncoder(allow_nan=False).encode
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 _QUIET_SECONDS = 30.0
@@ -337,26 +335,6 @@ def report(query: _Work[S, P, T], /) -> _Method[S, P, T]:
         )
 
     return read
-
-
-def json_text(value: Any) -> str:
-    """Return JSON text that every database accepts: NaN and infinities, which models and tools do send, become null."""
-    try:
-        return _strictly(value)
-    except ValueError:
-        return _strictly(_finite(value))
-
-
-def _finite(value: Any) -> Any:
-    match value:
-        case float():
-            return value if math.isfinite(value) else None
-        case Mapping():
-            return {key: _finite(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_finite(item) for item in value]
-        case _:
-            return value
 
 
 def first_line(error: BaseException | None) -> str:

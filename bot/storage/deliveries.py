@@ -27,20 +27,26 @@ from bot.storage.database import (
     now,
     transaction,
 )
-from bot.storage.tables import approvals, deliveries, is_live, message_refs, steps, turns
+from bot.storage.tables import approval_of_step, approvals, count_where, deliveries, is_live, message_refs, steps, turns
 from bot.storage.turn_records import read_record
-from bot.storage.turn_states import LEASE_SECONDS, mark_view_stale, note_approvals_ended, requeue, suspend_until_decided
+from bot.storage.turn_states import (
+    LEASE_SECONDS,
+    lock_turn,
+    mark_view_stale,
+    note_approvals_ended,
+    requeue,
+    suspend_until_decided,
+)
 
 # -------------------- undeliverable approvals
-# Calls whose card can never be posted are denied, because no approver can see them.
-#
-# Posted cards are unaffected by later failed deliveries, and so are decided calls.
+# Calls whose card can never be posted are denied, because no approver can see them. Posted cards are unaffected by
+# later failed deliveries, and so are decided calls.
 
-_SAID = "The approval could not be shown here: {}. Not run."
+_NOT_SHOWN = "The approval could not be shown here: {}. Not run."
 
 _undelivered_approvals = (
     sa.select(approvals.c.n, approvals.c.id, steps.c.body)
-    .join(steps, sa.and_(steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n))
+    .join(steps, approval_of_step)
     .where(
         approvals.c.turn_id == bindparam("t"),
         approvals.c.posted_at.is_(None),
@@ -48,9 +54,6 @@ _undelivered_approvals = (
         steps.c.status == StepStatus.AWAITING,
     )
     .order_by(approvals.c.n)
-)
-_undeliverable_approvals_lock = (
-    sa.select(turns.c.id).where(turns.c.id == bindparam("t")).with_for_update(key_share=True)
 )
 _deny = (
     steps.update()
@@ -62,34 +65,23 @@ _give_reason = (
 )
 
 
-def deny_undeliverable(connection: sa.Connection, turn_id: str, revision: int, cause: str) -> Sequence[int]:
+def _deny_undeliverable(connection: sa.Connection, turn_id: str, revision: int, cause: str) -> Sequence[int]:
     """Deny the calls requested up to `revision` whose card was never posted. Return their step numbers. `cause` is a
     sentence for users and the model.
     """
     params = {"t": turn_id, "upto": revision}
     if connection.execute(_undelivered_approvals, params).first() is None:
         return ()
-    connection.execute(_undeliverable_approvals_lock, {"t": turn_id})
+    lock_turn(connection, turn_id)
     # Re-read under the lock: the approval may have been decided without its card, or the turn stopped.
     unseen = connection.execute(_undelivered_approvals, params).all()
-    text = _SAID.format(cause.strip().removesuffix("."))
+    text = _NOT_SHOWN.format(cause.strip().removesuffix("."))
     for row in unseen:
         call = converter.structure(row.body["call"], ToolCall)
         result = ToolResult(call.id, (TextPart(text),), is_error=True)
         connection.execute(_deny, {"t": turn_id, "i": row.n, "what": encode(result)})
         connection.execute(_give_reason, {"a": row.id, "why": text})
-    if unseen:
-        requeue(connection, turn_id)
-        mark_view_stale(connection, turn_id)
-        notify_turn(connection, turn_id)
     return [row.n for row in unseen]
-
-
-def record_undeliverable(connection: sa.Connection, turn_id: str, denied: Sequence[int]) -> None:
-    """Record that calls were denied because their cards could not be posted."""
-    for n in denied:
-        audit.record(connection, "not shown", audit.NOBODY, turn_id=turn_id, step=n)
-    note_approvals_ended(connection, turn_id, denied, "not shown")
 
 
 # -------------------- queue positions
@@ -104,23 +96,19 @@ _competes = sa.and_(
 )
 
 
-def _number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
-    return sa.func.sum(sa.case((condition, 1), else_=0))
-
-
 _others = (
     sa.select(
         turns.c.principal,
-        _number(turns.c.status == TurnStatus.RUNNING).label("running"),
-        _number(_competes).label("queued"),
-        _number(sa.and_(_competes, turns.c.created_at < bindparam("created_at"))).label("older"),
+        count_where(turns.c.status == TurnStatus.RUNNING).label("running"),
+        count_where(_competes).label("queued"),
+        count_where(sa.and_(_competes, turns.c.created_at < bindparam("created_at"))).label("older"),
     )
     .where(is_live(turns), turns.c.conversation != bindparam("conversation"))
     .group_by(turns.c.principal)
 )
 
 
-def position_of(connection: sa.Connection, turn: Turn) -> int:
+def _position_of(connection: sa.Connection, turn: Turn) -> int:
     """Return how many queued turns of other conversations are claimed before this one, as things stand: those of its
     author that are older, and of everybody else those that find fewer turns of their author running.
     """
@@ -266,9 +254,7 @@ _posted = (
         approvals.c.turn_id == bindparam("t"),
         approvals.c.posted_at.is_(None),
         approvals.c.view_revision <= bindparam("upto"),
-        sa.exists().where(
-            steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n, steps.c.status == StepStatus.AWAITING
-        ),
+        sa.exists().where(approval_of_step, steps.c.status == StepStatus.AWAITING),
     )
     .values(posted_at=now(), expires_at=now() + approvals.c.expires_in)
 )
@@ -282,7 +268,6 @@ _unposted = sa.select(
         elicitation_rows.unposted,
     )
 )
-_lock = sa.select(turns.c.status).where(turns.c.id == bindparam("t")).with_for_update(key_share=True)
 _postpone = (
     deliveries.update()
     .where(deliveries.c.turn_id == bindparam("t"))
@@ -384,16 +369,18 @@ class SqlDeliveryQueue:
         """Give up the delivery up to `revision`, and deny calls whose card was part of it. Return True if there were
         any. Raises LostLease, because the next owner may be posting the card.
         """
-        denied = deny_undeliverable(connection, turn_id, revision, reason)
+        denied = _deny_undeliverable(connection, turn_id, revision, reason)
         withdrawn = elicitation_rows.cancel_undelivered(connection, turn_id, revision, reason)
         if connection.execute(_prove, {"t": turn_id, "me": self.me}).first() is None:
             raise LostLease(turn_id)
         connection.execute(_give_up, {"t": turn_id, "upto": revision, "why": reason})
-        record_undeliverable(connection, turn_id, denied)
-        if withdrawn:
+        if denied or withdrawn:
             requeue(connection, turn_id)
             mark_view_stale(connection, turn_id)
             notify_turn(connection, turn_id)
+        for n in denied:
+            audit.record(connection, "not shown", audit.NOBODY, turn_id=turn_id, step=n)
+        note_approvals_ended(connection, turn_id, denied, "not shown")
         return bool(denied) or withdrawn
 
 
@@ -408,7 +395,7 @@ def _read_view(connection: sa.Connection, turn_id: str) -> TurnView:
         turn,
         record.steps,
         record.revision,
-        ahead=len(ahead) + position_of(connection, turn),
+        ahead=len(ahead) + _position_of(connection, turn),
         blocker=_blocker(ahead[0]) if ahead else None,
     )
 
@@ -425,9 +412,9 @@ def _start_expiry(connection: sa.Connection, turn_id: str, revision: int) -> Non
     if not connection.execute(_unposted, params).scalar():
         return
     # Lock the turn first, as everywhere, because suspending it at the same moment needs its wake-up time.
-    status = connection.execute(_lock, {"t": turn_id}).scalar()
+    turn = lock_turn(connection, turn_id)
     posted = bool(connection.execute(_posted, params).rowcount) | elicitation_rows.start_expiry(
         connection, turn_id, revision
     )
-    if posted and status == TurnStatus.WAITING:
+    if posted and turn.status == TurnStatus.WAITING:
         suspend_until_decided(connection, turn_id)

@@ -21,10 +21,13 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from bot.errors import SecretUnavailable, SettingsError
 from bot.storage.lock_file import fsync_directory
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 KEY_VARIABLE = "MCP_ENCRYPTION_KEY"
 PASSWORD_VARIABLE = "ENCRYPTION_MASTER_PASSWORD"  # noqa: S105 - a variable's name
@@ -56,8 +59,8 @@ class Encrypted(Protocol):
     def label(self) -> str:
         """Name of the row in messages."""
 
-
-E = TypeVar("E", bound=Encrypted)
+    def replace_ciphertext(self, connection: Connection, ciphertext: str) -> int:
+        """Replace the ciphertext unless it has changed meanwhile. Return 1 if it was replaced, else 0."""
 
 
 class SecretBox:
@@ -123,7 +126,7 @@ class SecretBox:
             f"give {variable} the one it was encrypted with{'' if salt else ' behind a comma'}, {_SET_AGAIN}",
         )
 
-    def encrypt_again(self, rows: Sequence[E]) -> tuple[Sequence[tuple[E, str]], Sequence[str]]:
+    def encrypt_again(self, rows: Sequence[Encrypted]) -> tuple[Sequence[tuple[Encrypted, str]], Sequence[str]]:
         """Return rows with their new ciphertexts, and the labels of those that no key decrypts."""
         pairs, unopened = [], []
         for row in rows:

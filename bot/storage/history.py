@@ -22,6 +22,7 @@ from bot.domain.turns import Claim, History, HistorySummary, MessageRefs, ToolSt
 from bot.storage.codec import UNREADABLE, converter
 from bot.storage.database import OWNER_RETRY_SECONDS, Database, Upsert, now, transaction
 from bot.storage.tables import (
+    approval_of_step,
     approvals,
     conversations,
     deliveries,
@@ -32,7 +33,7 @@ from bot.storage.tables import (
     summaries,
     turns,
 )
-from bot.storage.turn_records import approval_of_step, read_step, read_turn, step_columns
+from bot.storage.turn_records import read_step, read_turn, step_columns
 from bot.storage.turn_states import check_claim
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +19,8 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import Author
 from bot.domain.installations import Installation
 from bot.storage import audit
-from bot.storage.codec import UNREADABLE, VERSION, decode, encode, omit_fields
-from bot.storage.database import Database, Upsert, json_text, now, transaction
+from bot.storage.codec import UNREADABLE, decode_text, encode_text, omit_fields
+from bot.storage.database import Database, Upsert, now, transaction
 from bot.storage.encryption import SecretBox, hash_token
 from bot.storage.tables import installations, used_install_states
 
@@ -83,6 +83,11 @@ class EncryptedInstallation:
         """Its name in messages."""
         return f"{self.platform}:{self.workspace} installation"
 
+    def replace_ciphertext(self, connection: sa.Connection, ciphertext: str) -> int:
+        """Replace the ciphertext unless it has changed meanwhile. Return 1 if it was replaced, else 0."""
+        values = {**_params(self), "was": self.ciphertext, "to": ciphertext}
+        return connection.execute(_reencrypt, values).rowcount
+
 
 class SqlInstallationStore:
     """Installations by platform and workspace."""
@@ -104,7 +109,8 @@ class SqlInstallationStore:
         encrypted = EncryptedInstallation(platform, workspace, row.body)
         body = await asyncio.to_thread(self._box.open, encrypted.ciphertext, encrypted.context)
         try:
-            return _decode(body, platform, workspace, row)
+            columns = {"platform": platform, "workspace": workspace, "removed_at": row.removed_at}
+            return decode_text(Installation, body, **columns, version=row.version)
         except UNREADABLE:
             log.warning("installation in %s:%s is unreadable, ignored", platform, workspace)
             return None
@@ -164,23 +170,13 @@ class SqlInstallationStore:
 
     async def _encrypt(self, installation: Installation) -> EncryptedInstallation:
         plain = EncryptedInstallation(installation.platform, installation.workspace, "")
-        ciphertext = await asyncio.to_thread(self._box.seal, json_text(encode(installation)), plain.context)
+        ciphertext = await asyncio.to_thread(self._box.seal, encode_text(installation), plain.context)
         return dataclasses.replace(plain, ciphertext=ciphertext)
 
 
 def read_encrypted_installations(connection: sa.Connection) -> Sequence[EncryptedInstallation]:
     """Return all stored installations."""
     return [EncryptedInstallation(row.platform, row.workspace, row.body) for row in connection.execute(_all)]
-
-
-def replace_encrypted_installations(
-    connection: sa.Connection, pairs: Iterable[tuple[EncryptedInstallation, str]]
-) -> int:
-    """Replace ciphertexts unless they have changed meanwhile. Return the number of replaced ones."""
-    return sum(
-        connection.execute(_reencrypt, {**_params(old), "was": old.ciphertext, "to": new}).rowcount
-        for old, new in pairs
-    )
 
 
 def _locked(connection: sa.Connection, encrypted: EncryptedInstallation) -> Any:
@@ -198,12 +194,3 @@ def _change_params(encrypted: EncryptedInstallation, version: int) -> dict[str, 
 def _record(connection: sa.Connection, kind: str, installation: Installation, actor: str) -> None:
     where = installation.workspace_key
     audit.record(connection, kind, actor, subject=where, workspace=where, name=installation.name)
-
-
-def _decode(text: str, platform: str, workspace: str, row: Any) -> Installation:
-    """Return the value of a decrypted body. Raises `codec.UNREADABLE`, also for a body of a later release."""
-    body = json.loads(text)
-    if body["v"] != VERSION:
-        raise ValueError(f"a body of version {body['v']}")
-    columns = {"platform": platform, "workspace": workspace, "removed_at": row.removed_at, "version": row.version}
-    return decode(Installation, body, **columns)

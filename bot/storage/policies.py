@@ -20,10 +20,10 @@ from bot.domain.turns import ToolStep
 from bot.errors import NotFound
 from bot.i18n import DEFAULT_LANGUAGE, use_language
 from bot.storage import audit
-from bot.storage.codec import UNREADABLE
+from bot.storage.codec import UNREADABLE, json_text
 from bot.storage.coordination import bump_config_version, lock_config
-from bot.storage.database import Database, change_once, json_text, now, transaction
-from bot.storage.tables import approvals, mcp_servers, policy_rules, steps, turns
+from bot.storage.database import Database, change_once, now, transaction
+from bot.storage.tables import approval_of_step, approvals, mcp_servers, policy_rules, steps, turns
 from bot.storage.turn_records import read_record
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ _delete = policy_rules.delete().where(policy_rules.c.id == bindparam("i"))
 _past_calls = (
     sa.select(steps.c.turn_id, steps.c.n)
     .join(turns, turns.c.id == steps.c.turn_id)
-    .outerjoin(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
+    .outerjoin(approvals, approval_of_step)
     .where(
         steps.c.kind == "tool",
         sa.func.substr(turns.c.conversation, 1, bindparam("length")) == bindparam("key_prefix"),

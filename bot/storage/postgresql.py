@@ -22,7 +22,8 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from bot.domain.turns import ApprovalDecided, ConfigChanged, StopRequested, Wakeup, WorkAvailable
 from bot.errors import DatabaseError
 from bot.storage.address import PostgresServer
-from bot.storage.database import CHANNEL, Database, Unwritable, consume_exception, json_text
+from bot.storage.codec import json_text
+from bot.storage.database import CHANNEL, Database, Unwritable, consume_exception
 
 T = TypeVar("T")
 
@@ -49,9 +50,9 @@ _SESSION = "-c idle_in_transaction_session_timeout=5000 -c lock_timeout=8000"
 
 _UNWRITABLE = {"53100": Unwritable.FULL, "25006": Unwritable.READ_ONLY, "58030": Unwritable.FAILING}
 """SQLSTATEs disk_full, read_only_sql_transaction and io_error."""
-_CROSSED = ("40001", "40P01", "55P03")
+_CONFLICTS = ("40001", "40P01", "55P03")
 """Not serializable, deadlock, lock timeout (SQLSTATE)."""
-_USELESS = ("25006",)
+_READ_ONLY = ("25006",)
 """Read-only after a fail-over: a new connection reaches the new primary."""
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class PostgresDatabase(Database):
         url = sa.make_url(address.url).set(drivername="postgresql+psycopg")
         session = {} if "options=" in address.url else {"options": _SESSION}
         self._closed = False
-        self._underway: dict[asyncio.Future[Any], _RunningTransaction] = {}
+        self._running: dict[asyncio.Future[Any], _RunningTransaction] = {}
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="database")
         # One more for lease renewals, which must not wait behind transactions that wait for row locks.
         self._urgent = ThreadPoolExecutor(1, thread_name_prefix="database-urgent")
@@ -86,9 +87,9 @@ class PostgresDatabase(Database):
             # Prepared statements belong to a session, which a pooler gives to another client after each transaction.
             connect_args={**KEEPALIVE, **session, "prepare_threshold": None, "application_name": "countersign"},
         )
-        sa.event.listen(self._engine, "connect", _keep_the_line)
-        sa.event.listen(self._engine, "close", _release_keepalive_line)
-        sa.event.listen(self._engine, "handle_error", _give_up_useless_connections)
+        sa.event.listen(self._engine, "connect", _duplicate_socket)
+        sa.event.listen(self._engine, "close", _close_socket)
+        sa.event.listen(self._engine, "handle_error", _discard_read_only_connections)
 
     async def run_once(self, transaction: Callable[[sa.Connection], T]) -> T:
         """Run one transaction in a thread, without trying again."""
@@ -101,14 +102,14 @@ class PostgresDatabase(Database):
     async def close(self) -> None:
         """Finish requested transactions, within a time limit, and close the connections."""
         self._closed = True
-        if self._underway:
-            await asyncio.wait(self._underway.keys(), timeout=_SETTLING_SECONDS)
-        for running in self._underway.values():
+        if self._running:
+            await asyncio.wait(self._running.keys(), timeout=_SETTLING_SECONDS)
+        for running in self._running.values():
             running.cut()
         for threads in (self._threads, self._urgent):
             threads.shutdown(wait=False, cancel_futures=True)
-        if self._underway:
-            await asyncio.wait(self._underway.keys(), timeout=_CONNECT_SECONDS)
+        if self._running:
+            await asyncio.wait(self._running.keys(), timeout=_CONNECT_SECONDS)
         self._engine.dispose()
 
     async def _run_in(self, threads: ThreadPoolExecutor, transaction: Callable[[sa.Connection], T]) -> T:
@@ -119,12 +120,12 @@ class PostgresDatabase(Database):
         def whole() -> T:
             running.began_at = time.monotonic()
             with self._engine.begin() as connection:
-                running.line = connection.connection.info["line"]
+                running.socket = connection.connection.info["socket"]
                 return transaction(connection)
 
         future = asyncio.get_running_loop().run_in_executor(threads, whole)
-        self._underway[future] = running
-        future.add_done_callback(self._over)
+        self._running[future] = running
+        future.add_done_callback(self._forget)
         try:
             while not future.done():
                 await asyncio.wait({future}, timeout=_LONGEST_SECONDS)
@@ -135,8 +136,8 @@ class PostgresDatabase(Database):
             raise
         return future.result()
 
-    def _over(self, future: asyncio.Future[Any]) -> None:
-        del self._underway[future]
+    def _forget(self, future: asyncio.Future[Any]) -> None:
+        del self._running[future]
         consume_exception(future)
 
     def is_transient(self, error: DBAPIError) -> bool:
@@ -151,7 +152,7 @@ class PostgresDatabase(Database):
 
     def is_serialization_failure(self, error: DBAPIError) -> bool:
         """Return True if the transaction failed only because of a concurrent one."""
-        return getattr(error.orig, "sqlstate", None) in _CROSSED
+        return getattr(error.orig, "sqlstate", None) in _CONFLICTS
 
     def fix(self, _reason: str) -> str:
         """Return the advice for the operator."""
@@ -159,37 +160,37 @@ class PostgresDatabase(Database):
 
 
 class _RunningTransaction:
-    """A transaction in its thread. `line` is its connection's socket: cutting it is the one way to call a thread back
-    that waits for a server which says nothing.
+    """A transaction in its thread. `socket` is that of its connection: shutting it down is the only way to end the wait
+    of a thread for a silent server.
     """
 
     def __init__(self) -> None:
         self.began_at: float | None = None
-        self.line: socket.socket | None = None
+        self.socket: socket.socket | None = None
 
     def cut_if_it_hangs(self) -> None:
         if self.began_at is not None and time.monotonic() - self.began_at >= _LONGEST_SECONDS:
             self.cut()
 
     def cut(self) -> None:
-        if self.line is not None:
+        if self.socket is not None:
             with contextlib.suppress(OSError):
-                self.line.shutdown(socket.SHUT_RDWR)
+                self.socket.shutdown(socket.SHUT_RDWR)
 
 
-def _keep_the_line(connection: Any, record: Any) -> None:
+def _duplicate_socket(connection: Any, record: Any) -> None:
     # A duplicated descriptor, because the connection's number may be reused before it is shut down.
-    record.info["line"] = socket.socket(fileno=os.dup(connection.fileno()))
+    record.info["socket"] = socket.socket(fileno=os.dup(connection.fileno()))
 
 
-def _release_keepalive_line(_connection: Any, record: Any) -> None:
-    line: socket.socket | None = record.info.pop("line", None)
-    if line is not None:
-        line.close()
+def _close_socket(_connection: Any, record: Any) -> None:
+    duplicate: socket.socket | None = record.info.pop("socket", None)
+    if duplicate is not None:
+        duplicate.close()
 
 
-def _give_up_useless_connections(context: sa.ExceptionContext) -> None:
-    if getattr(context.original_exception, "sqlstate", None) in _USELESS:
+def _discard_read_only_connections(context: sa.ExceptionContext) -> None:
+    if getattr(context.original_exception, "sqlstate", None) in _READ_ONLY:
         context.is_disconnect = True
 
 
@@ -201,7 +202,7 @@ async def listen(address: PostgresServer, on_wakeup: Callable[[Wakeup], None]) -
     while True:
         try:
             connection = await psycopg.AsyncConnection.connect(
-                address.url, autocommit=True, application_name="countersign doorbell", **KEEPALIVE
+                address.url, autocommit=True, application_name="countersign wakeups", **KEEPALIVE
             )
             async with connection:
                 await connection.execute(f"listen {CHANNEL}")

@@ -18,9 +18,9 @@ from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict, NotFound
 from bot.storage import audit
-from bot.storage.codec import UNREADABLE, converter, decode, encode, omit_fields
+from bot.storage.codec import UNREADABLE, converter, decode, encode_text, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config
-from bot.storage.database import Database, Upsert, change_once, json_text, now, transaction
+from bot.storage.database import Database, Upsert, change_once, now, transaction
 from bot.storage.servers import changed_meanwhile
 from bot.storage.tables import agent_bindings, profile_bindings, profiles
 
@@ -200,7 +200,7 @@ def _columns(profile: Profile) -> dict[str, Any]:
         "workspace": profile.workspace,
         "name": profile.name,
         "name_key": name_key(profile.name),
-        "body": json_text(encode(replace(profile, tools=dict(sorted(profile.tools.items()))))),
+        "body": encode_text(replace(profile, tools=dict(sorted(profile.tools.items())))),
     }
 
 

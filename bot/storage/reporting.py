@@ -38,7 +38,16 @@ from bot.ports.reporting import LONGEST_ERROR
 from bot.storage import activity, audit, retention
 from bot.storage.codec import UNREADABLE, decode
 from bot.storage.database import Database, StorableText, Upsert, change_once, has_prefix, now, prefix_bounds, report
-from bot.storage.tables import approvals, conversations, elicitations, is_live, mcp_servers, steps, turns
+from bot.storage.tables import (
+    approval_of_step,
+    approvals,
+    conversations,
+    elicitations,
+    is_live,
+    mcp_servers,
+    steps,
+    turns,
+)
 from bot.storage.turn_records import read_turn
 
 log = logging.getLogger(__name__)
@@ -140,7 +149,7 @@ _all_awaiting = (
     )
     .select_from(_live)
     .join(steps, steps.c.turn_id == _live.c.id)
-    .join(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
+    .join(approvals, approval_of_step)
     .where(
         steps.c.status == StepStatus.AWAITING.value,
         sa.or_(approvals.c.expires_at.is_(None), approvals.c.expires_at > now()),
@@ -235,7 +244,7 @@ _calls = (
         sa.func.coalesce(approvals.c.decided_by, "").label("decided_by"),
     )
     .join(turns, turns.c.id == steps.c.turn_id)
-    .outerjoin(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
+    .outerjoin(approvals, approval_of_step)
 )
 
 

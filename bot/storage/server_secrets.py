@@ -77,6 +77,11 @@ class EncryptedSecret:
         """Its name in messages."""
         return f"{self.slug} {self.slot}"
 
+    def replace_ciphertext(self, connection: sa.Connection, ciphertext: str) -> int:
+        """Replace the ciphertext unless it has changed meanwhile. Return 1 if it was replaced, else 0."""
+        values = {"i": self.server_id, "s": self.slot, "was": self.ciphertext, "to": ciphertext}
+        return connection.execute(_reencrypt, values).rowcount
+
 
 def _context(server_id: str, slot: str, bound_to: str) -> str:
     """Return the encryption context of a slot. It contains the endpoint that the secret was given for, so that a row
@@ -232,14 +237,6 @@ def read_encrypted_secrets(connection: sa.Connection) -> Sequence[EncryptedSecre
     """Return all stored secrets of all servers."""
     rows = connection.execute(_encrypted)
     return [EncryptedSecret(row.slug, row.server_id, row.slot, row.ciphertext, row.bound_to) for row in rows]
-
-
-def replace_encrypted_secrets(connection: sa.Connection, pairs: Iterable[tuple[EncryptedSecret, str]]) -> int:
-    """Replace ciphertexts unless they have changed meanwhile. Return the number of replaced ones."""
-    return sum(
-        connection.execute(_reencrypt, {"i": old.server_id, "s": old.slot, "was": old.ciphertext, "to": new}).rowcount
-        for old, new in pairs
-    )
 
 
 def _reference(row: Any) -> SecretReference:

@@ -41,34 +41,23 @@ from bot.domain.servers import (
 )
 from bot.errors import Conflict, NotFound
 from bot.storage import audit, capabilities
-from bot.storage.codec import UNREADABLE, decode, encode, omit_fields
+from bot.storage.codec import UNREADABLE, decode, encode_text, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config, read_version
-from bot.storage.database import Database, json_text, now, transaction
-from bot.storage.encryption import SecretBox, open_regular_file
+from bot.storage.database import Database, now, transaction
+from bot.storage.encryption import Encrypted, SecretBox, open_regular_file
 from bot.storage.grants import revoke_grants_of_server
-from bot.storage.installations import (
-    EncryptedInstallation,
-    read_encrypted_installations,
-    replace_encrypted_installations,
-)
+from bot.storage.installations import read_encrypted_installations
 from bot.storage.policies import rule_row
 from bot.storage.server_secrets import (
-    EncryptedSecret,
     SecretValues,
     read_all_secrets,
     read_encrypted_secrets,
     read_secrets,
     references_of,
-    replace_encrypted_secrets,
     with_missing,
     write_secrets,
 )
-from bot.storage.sign_ins import (
-    EncryptedSignIn,
-    delete_sign_ins,
-    read_encrypted_sign_ins,
-    replace_encrypted_sign_ins,
-)
+from bot.storage.sign_ins import delete_sign_ins, read_encrypted_sign_ins
 from bot.storage.tables import mcp_servers, policy_rules
 
 log = logging.getLogger(__name__)
@@ -119,23 +108,6 @@ class Resealed:
 
     count: int
     unopened: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Encrypted:
-    """Everything in the database that is encrypted."""
-
-    secrets: Sequence[EncryptedSecret]
-    sign_ins: Sequence[EncryptedSignIn]
-    installations: Sequence[EncryptedInstallation]
-
-
-_Pairs = tuple[
-    Sequence[tuple[EncryptedSecret, str]],
-    Sequence[tuple[EncryptedSignIn, str]],
-    Sequence[tuple[EncryptedInstallation, str]],
-]
-"""The same, each with its new ciphertext."""
 
 
 class SqlServerStore:
@@ -307,30 +279,23 @@ class SqlServerStore:
         """Encrypt every stored secret, sign-in and installation again with the first key. Those that no key decrypts
         stay as they are.
         """
-        stored = await self._read_all_encrypted()
-        again = self._box.encrypt_again
-        secrets, lost_secrets = await asyncio.to_thread(again, stored.secrets)
-        sign_ins, lost_sign_ins = await asyncio.to_thread(again, stored.sign_ins)
-        installations, lost_installations = await asyncio.to_thread(again, stored.installations)
-        unopened = (*lost_secrets, *lost_sign_ins, *lost_installations)
-        pairs = (secrets, sign_ins, installations)
-        return Resealed(await self._replace_encrypted(pairs, len(unopened), by), unopened)
+        pairs, unopened = await asyncio.to_thread(self._box.encrypt_again, await self._read_all_encrypted())
+        return Resealed(await self._replace_encrypted(pairs, len(unopened), by), tuple(unopened))
 
     @transaction
-    def _read_all_encrypted(self, connection: sa.Connection) -> _Encrypted:
-        return _Encrypted(
-            read_encrypted_secrets(connection),
-            read_encrypted_sign_ins(connection),
-            read_encrypted_installations(connection),
-        )
+    def _read_all_encrypted(self, connection: sa.Connection) -> Sequence[Encrypted]:
+        return [
+            *read_encrypted_secrets(connection),
+            *read_encrypted_sign_ins(connection),
+            *read_encrypted_installations(connection),
+        ]
 
     @transaction
-    def _replace_encrypted(self, connection: sa.Connection, pairs: _Pairs, unopened: int, by: Author) -> int:
+    def _replace_encrypted(
+        self, connection: sa.Connection, pairs: Sequence[tuple[Encrypted, str]], unopened: int, by: Author
+    ) -> int:
         lock_config(connection)
-        secrets, sign_ins, installations = pairs
-        count = replace_encrypted_secrets(connection, secrets)
-        count += replace_encrypted_sign_ins(connection, sign_ins)
-        count += replace_encrypted_installations(connection, installations)
+        count = sum(row.replace_ciphertext(connection, ciphertext) for row, ciphertext in pairs)
         audit.record(connection, "re-encrypted secrets", by.principal, count=count, unopened=unopened)
         return count
 
@@ -461,8 +426,8 @@ def encode_server(record: ServerRecord) -> dict[str, Any]:
         "title_key": name_key(config.title or config.name),
         "description": config.description,
         "transport": kind_of(config.transport),
-        "definition": json_text(encode(replace(config, transport=_stored_transport(config.transport)))),
-        "authentication": json_text(encode(record.authentication)),
+        "definition": encode_text(replace(config, transport=_stored_transport(config.transport))),
+        "authentication": encode_text(record.authentication),
         "trusted": config.trusted,
         "auto_connect": config.auto_connect,
         "enablement": record.enablement.value,

@@ -12,9 +12,9 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -22,15 +22,13 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import Author
 from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, SignIn, SignInKey
 from bot.storage import audit
-from bot.storage.codec import UNREADABLE, VERSION, decode, encode
+from bot.storage.codec import UNREADABLE, decode_text, encode_text
 from bot.storage.coordination import bump_config_version, lock_config, read_version
-from bot.storage.database import Database, json_text, now, transaction
+from bot.storage.database import Database, now, transaction
 from bot.storage.encryption import SecretBox, hash_token
 from bot.storage.tables import mcp_servers, pending_sign_ins, sign_ins
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _BYTES = 32
 _columns = sign_ins.c
@@ -83,6 +81,11 @@ class EncryptedSignIn:
         """Its name in messages."""
         return f"{self.slug} sign-in"
 
+    def replace_ciphertext(self, connection: sa.Connection, ciphertext: str) -> int:
+        """Replace the ciphertext unless it has changed meanwhile. Return 1 if it was replaced, else 0."""
+        values = {**_params(self.key), "was": self.ciphertext, "to": ciphertext}
+        return connection.execute(_reencrypt, values).rowcount
+
 
 def _context(key: SignInKey) -> str:
     return json.dumps(["sign-in", key.server_id, key.person])
@@ -109,7 +112,7 @@ class SqlSignInStore:
             return None
         body = await asyncio.to_thread(self._box.open, encrypted.ciphertext, encrypted.context)
         try:
-            return _decode(SignIn, body, version=encrypted.version)
+            return decode_text(SignIn, body, version=encrypted.version)
         except UNREADABLE:
             log.warning("sign-in to server %s: unreadable, ignored", key.server_id)
             return None
@@ -180,7 +183,7 @@ class SqlSignInStore:
         state = secrets.token_urlsafe(_BYTES)
         server_id, person = pending.key.server_id, pending.by.principal
         context = _pending_context(server_id, person)
-        ciphertext = await asyncio.to_thread(self._box.seal, json_text(encode(pending)), context)
+        ciphertext = await asyncio.to_thread(self._box.seal, encode_text(pending), context)
         await self._add_pending(state, server_id, person, ciphertext)
         return state
 
@@ -199,7 +202,7 @@ class SqlSignInStore:
             return None
         body = await asyncio.to_thread(self._box.open, row.body, _pending_context(row.server_id, row.principal))
         try:
-            return _decode(PendingSignIn, body, expires_at=row.expires_at)
+            return decode_text(PendingSignIn, body, expires_at=row.expires_at)
         except UNREADABLE:
             return None
 
@@ -208,7 +211,7 @@ class SqlSignInStore:
         return connection.execute(_take, {"h": hash_token(state)}).first()
 
     async def _encrypt(self, key: SignInKey, sign_in: SignIn) -> EncryptedSignIn:
-        ciphertext = await asyncio.to_thread(self._box.seal, json_text(encode(sign_in)), _context(key))
+        ciphertext = await asyncio.to_thread(self._box.seal, encode_text(sign_in), _context(key))
         return EncryptedSignIn(key, ciphertext, sign_in.version)
 
 
@@ -224,14 +227,6 @@ def read_encrypted_sign_ins(connection: sa.Connection) -> Sequence[EncryptedSign
         EncryptedSignIn(SignInKey(row.server_id, row.principal), row.body, row.version, row.slug or row.server_id)
         for row in connection.execute(_all)
     ]
-
-
-def replace_encrypted_sign_ins(connection: sa.Connection, pairs: Iterable[tuple[EncryptedSignIn, str]]) -> int:
-    """Replace ciphertexts unless they have changed meanwhile. Return the number of replaced ones."""
-    return sum(
-        connection.execute(_reencrypt, {**_params(old.key), "was": old.ciphertext, "to": new}).rowcount
-        for old, new in pairs
-    )
 
 
 def _row(connection: sa.Connection, key: SignInKey) -> Any:
@@ -260,11 +255,3 @@ def _record(connection: sa.Connection, kind: str, actor: str, key: SignInKey) ->
 
 def _params(key: SignInKey) -> dict[str, str]:
     return {"i": key.server_id, "whose": key.person}
-
-
-def _decode(kind: type[T], text: str, **columns: Any) -> T:
-    """Return a value from its decrypted body. Raises `codec.UNREADABLE`, also for a body of a later release."""
-    body = json.loads(text)
-    if body["v"] != VERSION:
-        raise ValueError(f"a body of version {body['v']}")
-    return decode(kind, body, **columns)

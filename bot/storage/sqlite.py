@@ -24,7 +24,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from bot.errors import DatabaseError, DatabaseUnavailable
-from bot.storage.database import FUNCTION, Database, Unwritable, consume_exception, json_text
+from bot.storage.codec import json_text
+from bot.storage.database import FUNCTION, Database, Unwritable, consume_exception
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -265,7 +266,7 @@ class SqliteDatabase(Database):
                 connection.exec_driver_sql("begin immediate")
                 self._check_file()
                 return [_Outcome(job.work(connection)) for job in jobs]
-        except BaseException as error:  # noqa: BLE001 - whoever asked gets it; this thread must live
+        except BaseException as error:  # noqa: BLE001 - the caller gets it; this thread must live
             if len(jobs) == 1 or _fails_whole_batch(error):
                 return [_Outcome(error=_to_exception(error)) for _ in jobs]
             # The whole batch was rolled back. It is split until the failing transaction is alone;
@@ -278,7 +279,7 @@ class SqliteDatabase(Database):
             with self._engine.connect() as connection:
                 self._check_file()
                 return _Outcome(job.work(connection))
-        except BaseException as error:  # noqa: BLE001 - whoever asked gets it; this thread must live
+        except BaseException as error:  # noqa: BLE001 - the caller gets it; this thread must live
             return _Outcome(error=_to_exception(error))
 
     def _check_file(self) -> None:

@@ -63,6 +63,11 @@ def is_active(rows: sa.FromClause) -> sa.ColumnElement[bool]:
     return rows.c.status.in_([sa.literal_column(f"'{status}'") for status in ACTIVE])
 
 
+def count_where(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+    """Return the number of a group's rows that satisfy a condition."""
+    return sa.func.sum(sa.case((condition, 1), else_=0))
+
+
 conversations = sa.Table(
     "conversations",
     metadata,
@@ -255,6 +260,9 @@ _to_remind = sa.text("remind_in is not null and reminded_at is null")
 sa.Index("approvals_to_remind", approvals.c.posted_at, sqlite_where=_to_remind, postgresql_where=_to_remind)
 _to_notify = sa.text("notify_privately and notified_at is null")
 sa.Index("approvals_to_notify", approvals.c.posted_at, sqlite_where=_to_notify, postgresql_where=_to_notify)
+
+approval_of_step = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
+"""Condition that joins a call and its approval."""
 
 decisions = sa.Table(
     "decisions",

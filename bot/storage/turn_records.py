@@ -36,9 +36,9 @@ from bot.domain.turns import (
 )
 from bot.errors import NotFound
 from bot.storage import elicitation_rows
-from bot.storage.codec import Body, converter, decode, encode
-from bot.storage.database import Upsert, json_text, storable
-from bot.storage.tables import approvals, deliveries, files, grants, steps, turns
+from bot.storage.codec import Body, converter, decode, encode, json_text
+from bot.storage.database import Upsert, storable
+from bot.storage.tables import approval_of_step, approvals, deliveries, files, grants, steps, turns
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,6 @@ step_columns = (
         )
     ),
 )
-approval_of_step = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
 # One statement for each record, because this is the most frequent read.
 _record = (
     sa.select(turns, deliveries.c.revision.label("revision"), elicitation_rows.asked_back.label("asks"), *step_columns)

@@ -26,7 +26,7 @@ from bot.storage import audit, elicitation_rows
 from bot.storage.audit import record_finished
 from bot.storage.codec import UNREADABLE
 from bot.storage.database import NO_RETRIES, Database, notify_all, now, record_metric, transaction
-from bot.storage.tables import approvals, deliveries, is_active, is_live, steps, turns
+from bot.storage.tables import approval_of_step, approvals, count_where, deliveries, is_active, is_live, steps, turns
 from bot.storage.turn_records import RecordCache, read_turn
 
 LEASE_SECONDS = 15.0
@@ -101,9 +101,7 @@ _expire = (
     .where(
         steps.c.turn_id == bindparam("t"),
         steps.c.status == StepStatus.AWAITING,
-        sa.exists().where(
-            approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n, approvals.c.expires_at <= now()
-        ),
+        sa.exists().where(approval_of_step, approvals.c.expires_at <= now()),
     )
     .values(status=StepStatus.EXPIRED, ended_at=now())
     .returning(steps.c.n)
@@ -115,9 +113,7 @@ _requeue = (
 )
 _wake_at = sa.select(sa.func.min(approvals.c.expires_at)).where(
     approvals.c.turn_id == bindparam("t"),
-    sa.exists().where(
-        steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n, steps.c.status == StepStatus.AWAITING
-    ),
+    sa.exists().where(approval_of_step, steps.c.status == StepStatus.AWAITING),
 )
 _park = (
     turns.update()
@@ -128,7 +124,7 @@ _park = (
 _asked = (
     sa.select(turns.c.conversation, (now() - steps.c.created_at).label("seconds"))
     .join(turns, turns.c.id == steps.c.turn_id)
-    .join(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
+    .join(approvals, approval_of_step)
     .where(steps.c.turn_id == bindparam("t"), steps.c.n.in_(bindparam("ns", expanding=True)))
 )
 _undecided = _asked.where(approvals.c.decided_at.is_(None))
@@ -452,16 +448,12 @@ def _age(turn: WaitingTurn) -> tuple[float, str]:
     return turn.created_at, turn.conversation
 
 
-def _number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
-    return sa.func.sum(sa.case((condition, 1), else_=0))
-
-
 _loads = (
     sa.select(
         turns.c.principal,
         turns.c.workspace,
-        _number(_is_running).label("running"),
-        _number(_is_lost).label("lost"),
+        count_where(_is_running).label("running"),
+        count_where(_is_lost).label("lost"),
         sa.func.min(sa.case((_is_due, turns.c.created_at))).label("waits_since"),
     )
     .where(is_live(turns))

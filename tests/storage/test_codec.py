@@ -24,8 +24,7 @@ from bot.domain.messages import (
 from bot.domain.policies import StoredPolicyResult
 from bot.domain.secrets import SecretSpan, StoredSecret
 from bot.domain.turns import CallOrigin, ModelStep, StepStatus, ToolRef, ToolStep, TurnInput
-from bot.storage.codec import UNREADABLE, Body, converter, decode, encode
-from bot.storage.database import json_text
+from bot.storage.codec import UNREADABLE, Body, converter, decode, encode, json_text
 
 T = TypeVar("T")
 

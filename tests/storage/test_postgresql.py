@@ -157,7 +157,7 @@ async def test_closing_does_not_wait_for_a_server_that_says_nothing(address: str
     database = PostgresDatabase(PostgresServer(address))
     with frozen(await backend(database)):
         asking = asyncio.create_task(database.run(lambda connection: connection.exec_driver_sql("select 1")))
-        await until(lambda: any(errand.line is not None for errand in database._underway.values()))
+        await until(lambda: any(running.socket is not None for running in database._running.values()))
         began = time.monotonic()
         await database.close()
         assert time.monotonic() - began < postgresql._LONGEST_SECONDS / 2
@@ -173,7 +173,7 @@ async def test_leases_are_renewed_though_every_thread_waits(database: PostgresDa
     with psycopg.connect(address) as other:
         other.execute("lock table conversations in access exclusive mode")
         waiting = [asyncio.create_task(log.enqueue(message(f"{n}"))) for n in range(8)]
-        await until(lambda: all(errand.line is not None for errand in list(database._underway.values())[:4]))
+        await until(lambda: all(running.socket is not None for running in list(database._running.values())[:4]))
         async with asyncio.timeout(7):  # the lock is waited for longer
             assert await log.renew([claim]) == {claim.turn_id}
             await log.renew_deliveries([claim.turn_id])
@@ -216,7 +216,7 @@ async def test_other_processes_are_heard_and_a_lost_line_is_taken_up_again(
     await until(lambda: len(heard) == 2)
     with psycopg.connect(address, autocommit=True) as other:
         other.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'countersign doorbell'"
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'countersign wakeups'"
             " and datname = current_database()"
         )
     # Whatever was missed meanwhile is looked for.
