@@ -1,4 +1,4 @@
-"""`/agents`, who can be asked by name here, and `/ask NAME …`.
+"""`/agents`, the agents of a place, and `/ask NAME …`.
 
 An agent is a profile that is bound to a place, or bound by name (`/profile bind NAME --agent`).
 """
@@ -154,7 +154,7 @@ def _asking(addressed: Addressed, conversation: ConversationKey, author: Author)
 
 
 def _unknown_name(agents: Agents, words: Sequence[str]) -> Reply:
-    """Return the reply to a name that nobody here has. Names are in the details, because admins choose them."""
+    """Return the reply to a name without an agent. Names are in the details, because admins choose them."""
     if not agents.here:
         return _nobody()
     text = " ".join(words).strip()

@@ -296,7 +296,7 @@ class VerbHandler:
 
 
 class Command:
-    """`/name VERB …`, or `/name …` with one verb whose path is empty. `objection` returns the reason why only help is
+    """`/name VERB …`, or `/name …` with one verb of an empty path. `objection` returns the reason why only help is
     available; `default` is the verb without words. With `topics`, the help has one line for each, not one for each
     verb: its name, and the first words of its verbs.
     """

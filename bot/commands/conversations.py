@@ -366,7 +366,7 @@ class Conversations:
 
 
 async def find_conversations(archive: ReportingStore, beginning: ConversationKey) -> Sequence[ConversationKey]:
-    """Return up to MOST_MATCHES conversations whose thread has this prefix, newest first; a full match comes alone."""
+    """Return up to MOST_MATCHES conversations with this beginning of a thread, newest first; a full match alone."""
     if await archive.summary(beginning) is not None:
         return (beginning,)
     summaries, _count = await archive.conversations(str(beginning), "", MOST_MATCHES, 0)

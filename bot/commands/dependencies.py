@@ -145,7 +145,7 @@ def _is_program(member: Member) -> bool:
 @dataclass(frozen=True, slots=True)
 class Rights:
     """Rights of members. `administers`, `operates` and `vouches` are checked for every command; `vouches` returns True
-    for the operator at the terminal and for ADMIN_API_TOKEN, who may use references to secrets without a grant. `who`
+    for the operator at the terminal and for ADMIN_API_TOKEN, which may use references to secrets without a grant. `who`
     names the admins for users: `slack:U1, slack-group:S2`, or `an administrator`. `is_of_one_workspace` returns True
     for a member of one of several workspaces that have admins of their own.
     """
@@ -163,7 +163,7 @@ class Rights:
         return self.operates(member) or (EVERYWHERE_ROLE in member.roles and self.administers(member))
 
     def is_confined(self, member: Member) -> bool:
-        """Return True for a token or an admin of one workspace, who changes nothing that applies in others too, such as
+        """Return True for a token or an admin of one workspace: they change nothing that applies in others too, such as
         the operator's file or the approval of a tool.
         """
         return self.is_of_one_workspace(member) and not self.administers_everywhere(member)

@@ -223,7 +223,7 @@ class CallLog:
         )
 
     def _is_everywhere(self, request: CommandContext) -> bool:
-        """Return True for the operator, who has not asked for one workspace."""
+        """Return True for the operator outside of a workspace."""
         is_at_home = request.conversation.platform == request.author.platform
         return is_at_home and self._dependencies.rights.operates(request.member)
 

@@ -145,7 +145,7 @@ def checks_in_place(
     member: Member,
     conversation: ConversationKey,
 ) -> Iterator[Check]:
-    """Yield checks of a server with these tools in one conversation: its profile, who may approve its calls, and the
+    """Yield checks of a server with these tools in one conversation: its profile, the approvers of its calls, and the
     context tool.
     """
     profile = administration.profile_of(conversation)

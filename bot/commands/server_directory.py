@@ -265,7 +265,7 @@ class ServerDirectory:
         return await self.all(conversation)
 
     async def sync_unknown(self, servers: Sequence[VisibleServer]) -> None:
-        """Sync the connected servers whose resources and prompts were never listed. Failures are ignored."""
+        """Sync the connected servers with unknown resources and prompts. Failures are ignored."""
         unknown = (
             server
             for server in servers

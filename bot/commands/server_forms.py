@@ -344,8 +344,8 @@ def in_steps(fields: Sequence[Field]) -> list[Step]:
 
 
 def next_form_step(steps: Sequence[Step], submission: SubmissionContext) -> tuple[int, Mapping[str, str]] | None:
-    """Return the next step of a form whose last part of the state is the submitted step, and its errors; None at the
-    end. A required field without a value is an error.
+    """Return the next step of a form and its errors; None at the end. The state of the submission is its step. A
+    required field without a value is an error.
     """
     number = int(next(iter(submission.state), "1"))
     missing = {

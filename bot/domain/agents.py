@@ -77,7 +77,7 @@ class Agents:
         return self._by_key.get(name_key(name))
 
     def closest(self, name: str) -> AgentRef | None:
-        """Return the agent whose name is most like this one, or None."""
+        """Return the agent with the most similar name, or None."""
         by_key = {name_key(agent.name): agent for agent in self.here}
         close = difflib.get_close_matches(name_key(name[:_LONGEST]), by_key, n=1, cutoff=_CLOSE)
         return by_key[close[0]] if close else None
@@ -98,7 +98,7 @@ class Agents:
         return UnknownName(meant) if meant is not None or is_elsewhere or begin["slash"] else None
 
     def read_name(self, text: str) -> Addressed | None:
-        """Return the agent with whose name a text begins, the longest, and what follows it; None without one."""
+        """Return the agent with the longest name that begins the text, and the rest of the text; None without one."""
         quoted = _QUOTED.match(text)
         if quoted is not None and (agent := self.find(quoted["name"])) is not None:
             return Addressed(agent, _after(text, quoted.end()))
@@ -114,7 +114,7 @@ class Agents:
         return None if agent is None else Addressed(agent, _after(text, len(text[:_LONGEST]) - len(rest)))
 
     def _closest_address(self, text: str) -> Addressed | None:
-        """Return the address whose name is most like the first words of a text: as many as the name has."""
+        """Return the address with the name most like the first words of a text: as many as the name has."""
         ends = list(_ends(text))
         for count in sorted({len(name.split()) for name in self.names}, reverse=True):
             end = ends[min(count, len(ends)) - 1] if ends else 0

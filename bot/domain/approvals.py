@@ -44,7 +44,7 @@ class OnTimeout(StrEnum):
 
 
 class SelfApproval(StrEnum):
-    """ALLOWED if the user who asked may approve the call (ADR 39); otherwise the reason why an approver must. The value
+    """ALLOWED if the asker may approve the call (ADR 39); otherwise the reason why an approver must. The value
     is stored; requirements of an older release have UNKNOWN.
     """
 
@@ -113,7 +113,7 @@ class ApprovalRequirements:
 
     @property
     def asker_may_approve(self) -> bool:
-        """True if the user who asked may approve the call without being an approver."""
+        """True if the asker may approve the call without being an approver."""
         return self.self_approval is SelfApproval.ALLOWED and not self.say_who
 
     def restrict(self, reason: SelfApproval) -> ApprovalRequirements:
@@ -265,7 +265,7 @@ class PossibleApprovers:
         return tuple({approver.principal: approver for approvers in self.sets for approver in approvers}.values())
 
     def with_notice(self, notice: ApprovalNotice) -> tuple[Approver, ...]:
-        """Return the approvers who learn of the call in this way."""
+        """Return the approvers with this notice."""
         return tuple(approver for approver in self.all if approver.notice is notice)
 
 
@@ -313,8 +313,8 @@ class Approval:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """Decision of one user on one revision of an approval. The model sees the `reason` of a denial. `is_automatic` is
-    True for a denial by the program, because there was no user to ask: `by` is the user in whose name it may deny, and
-    is not recorded as the decider.
+    True for a denial by the program, because there was no user to ask: `by` is the user that it denies for, and is not
+    recorded as the decider.
     """
 
     approval_id: str
@@ -385,7 +385,7 @@ class MoreApprovalsNeeded:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyDecided:
-    """The approval was already decided, has expired or was stopped. `how` is a sentence for the user who pressed the
+    """The approval was already decided, has expired or was stopped. `how` is a sentence for the user of the
     button.
     """
 

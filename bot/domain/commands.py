@@ -107,7 +107,7 @@ class Reply:
     """Reply to a command; a later one replaces an earlier one. `text` is the bot's own Markdown. External text is in
     the table's cells or in `details`, and is displayed literally.
 
-    A `private` reply is for the user who asked only. A `message` is passed to the engine as theirs, and its turn is
+    A `private` reply is for its user only. A `message` is passed to the engine as theirs, and its turn is
     displayed. `link` is an https address that `text` contains too, for platforms with link buttons. `data` is the
     content as JSON values, for programs. The names of `details` are lazy texts, which programs get in English.
     """

@@ -1,7 +1,7 @@
 """Elicitations: a server asks the user during a call to fill in a form or to visit a page (MCP specification
 2026-07-28, client/elicitation).
 
-Only the user in whose name the call runs is asked, and only that user sees the answer or the address. The user may
+Only the user of the call is asked, and only that user sees the answer or the address. The user may
 decline. The bot never accepts by itself; it declines forbidden requests.
 """
 

@@ -171,7 +171,7 @@ class StoredPolicyResult:
     default. `words` is that rule as English text, `why` the reason in sentences. `taint` is the least trusted author of
     the text that the model had read, if the call asks because of it regardless of the rule; otherwise OWN. `sources`
     names the sources of that text, and `is_allowed` is True if the rule would have let the call run. `approvers` is a
-    digest of the approvers whom the profile names, if they decide.
+    digest of the profile's approvers, if they decide.
     """
 
     policy: ApprovalPolicy
@@ -188,7 +188,7 @@ class StoredPolicyResult:
         """Identity of the asking rule, compared with that of a grant. It includes a digest of the rule's text, because
         an id that is a line of a file or a number in a profile may name another rule later. It includes the taint, so
         that a grant from before the model read foreign text, or text of the team only, does not cover later calls; and
-        the profile's approvers, so that a grant does not cover calls of an agent whose approvers are others.
+        the profile's approvers, so that a grant does not cover calls of an agent with other approvers.
         """
         rule = f"{self.rule} {digest(self.words)[:16]}".strip() if self.words else self.rule
         taint = "" if self.taint is Words.OWN else f"after {self.taint}"

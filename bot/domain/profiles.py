@@ -17,7 +17,7 @@ from bot.domain.tools import Tool
 class Profile:
     """Profile of the bot.
 
-    `about` says in a sentence what it does, for users who choose an agent. `servers` are ids; None enables every
+    `about` says in a sentence what it does, for users in search of an agent. `servers` are ids; None enables every
     server. `tools` restricts a server with an entry, by id, to the named tools. `model` is `provider:name`, empty for
     the bot's default. `approvers` are principals and roles; empty means those of the settings. `policies` are rules
     that apply where the profile does. `prompts` are suggested to users. `language` and `time_zone` are those of its

@@ -1,7 +1,7 @@
 """Secrets: references and one-time links, detection by name or by shape, and strength.
 
 The value itself is not part of anything that is shown, compared or logged. A link allows one user to enter one secret
-of one server on a page of the bot. Its token is not part of these values: anyone who has it may use the link.
+of one server on a page of the bot. Its token is not part of these values: its holder may use the link.
 
 Detection is a guess and prefers false positives. The stored secrets of this program are unknown here. Text for models,
 transcripts and the terminal's history is masked by it. The arguments of a call that waits for an approval are not
@@ -387,8 +387,8 @@ _PLACE = re.compile(r"(?:[a-z][a-z0-9+.-]*://|~?/|\.{1,2}/|[A-Za-z]:[\\/])\S*|[\
 
 
 def names_a_place(name: str, value: str) -> bool:
-    """Return True if a value is a file, a folder or an address by its name or its form, so that nobody expects it to be
-    hard to guess. `TOKEN_FILE` is one; an address with a password in it is none.
+    """Return True if a value is a file, a folder or an address by its name or its form, which may be easy to guess.
+    `TOKEN_FILE` is one; an address with a password in it is none.
     """
     if looks_like_secret(value):
         return False

@@ -548,8 +548,8 @@ class DesiredServer:
 
 @dataclass(frozen=True, slots=True)
 class SessionSnapshot:
-    """One session of a conversation or user. It does not say whose it is, because a private channel's name is not for
-    everyone. Times are in epoch seconds; `idle_since` is None while a call runs.
+    """One session of a conversation or user. Its user or channel is left out, because a private channel's name is not
+    for everyone. Times are in epoch seconds; `idle_since` is None while a call runs.
     """
 
     started_at: float

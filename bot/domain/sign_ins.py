@@ -93,7 +93,7 @@ class SignIn:
 
 @dataclass(frozen=True, slots=True)
 class PendingSignIn:
-    """Sign-in whose link was handed out and whose user has not returned. `verifier` is PKCE's (RFC 7636)."""
+    """Sign-in with a link in use: its user has not returned. `verifier` is PKCE's (RFC 7636)."""
 
     key: SignInKey
     by: Author

@@ -182,7 +182,7 @@ class ServerGuidance:
 @dataclass(frozen=True, slots=True)
 class ToolSet:
     """Tools of one turn. `absent` names servers with missing tools and the reason, a sentence each, without text from
-    a server; `unavailable` are the names of servers whose tools are not offered now; `withheld` are names of tools that
+    a server; `unavailable` are the names of servers without tools now; `withheld` are names of tools that
     wait for an admin's review; `excluded` are those of servers excluded by the operator's settings.
     """
 
@@ -292,7 +292,7 @@ def parse_check_question(question: str) -> CheckedCall | None:
 
 
 def tools_for_check(offered: ToolSet, checked: CheckedCall) -> ToolSet:
-    """Return the tools without the checked one and without those whose hints say that they change data."""
+    """Return the tools without the checked one and without those that change data by their hints."""
 
     def allowed(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         return tuple(tool for tool in tools if tool.name != checked.name and not _changes(tool))

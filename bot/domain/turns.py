@@ -112,7 +112,7 @@ WAITING = (StepStatus.AWAITING, StepStatus.ASKING)
 
 
 class CallOrigin(StrEnum):
-    """Origin of a tool call: the model, the operator's `auto_context_tool`, or the user who attached it."""
+    """Origin of a tool call: the model, the operator's `auto_context_tool`, or the user that attached it."""
 
     MODEL = "model"
     CONTEXT = "context"
@@ -175,7 +175,7 @@ class EditEffect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EditedQuestion:
-    """A turn whose user has edited the message, and the effect of that."""
+    """A turn with an edited message, and the effect of the edit."""
 
     turn_id: str
     conversation: ConversationKey
@@ -194,7 +194,7 @@ class Turn:
     status: TurnStatus
     created_at: float
     failure: str = ""
-    """Reason for the failure, or the user who stopped the turn: a sentence for users."""
+    """Reason for the failure or the stop, with its user: a sentence for users."""
     begun: bool = False
     """True if the turn has run before: it is queued again after an approval, or because it was released."""
     content_deleted: bool = False

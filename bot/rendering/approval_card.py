@@ -146,7 +146,7 @@ class ApprovalCard:
     expires_at: float | None
     outcome: str = ""
     needs: str = ""
-    """Required approvers, if a rule names them, or whether the user who asked may approve: `needs 2 of test-group:ops,
+    """Required approvers, if a rule names them, or that the asker may approve: `needs 2 of test-group:ops,
     not Ana`, `Ana may approve this`.
     """
     withheld: int = 0
@@ -259,7 +259,7 @@ def required_approvers_text(step: ToolStep, approval: Approval) -> str:
 
 
 def asker_may_approve_text(asker: str) -> str:
-    """Return that the user who asked may approve the call. `asker` is the user's name or what stands for it."""
+    """Return that the asker may approve the call. `asker` is a name or its placeholder."""
     return _("{name} may approve this", name=asker)
 
 
@@ -293,7 +293,7 @@ def both_sets(first: str, second: str) -> str:
 
 
 def excluded_names(approval: Approval) -> str:
-    """Return the names of the users who may not approve; empty without any."""
+    """Return the names of the excluded users; empty without any."""
     if not approval.requirements.four_eyes:
         return ""
     names = (single_line(name, 60) for name in (approval.requested_for.name, approval.revised_by))
