@@ -14,7 +14,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 
-from bot.commands.command import A_SERVER, CommandContext, VerbHandler
+from bot.commands.command import A_SERVER, CommandContext, VerbHandler, option
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.text_format import MOMENT, ROWS, format_moment, offset, page_of, sentences, server_label, shorten
@@ -94,13 +94,9 @@ def _time(entry: AuditEntry) -> str:
 LONGEST_DOCUMENT = 10_000
 """Most rows of one reply. Longer results need `countersign audit export`."""
 
-_PERSON = Parameter(
-    "person", gettext_lazy("entries of this user: an id such as slack:U123"), ParameterKind.OPTION, metavar="ID"
-)
-_SINCE = Parameter(
-    "since", gettext_lazy("from then on: {formats}", formats=MOMENT), ParameterKind.OPTION, metavar="TIME"
-)
-_KIND = Parameter("kind", gettext_lazy("one kind of rows"), ParameterKind.OPTION, choices=tuple(KINDS), metavar="KIND")
+_PERSON = option("person", gettext_lazy("entries of this user: an id such as slack:U123"), metavar="ID")
+_SINCE = option("since", gettext_lazy("from then on: {formats}", formats=MOMENT), metavar="TIME")
+_KIND = option("kind", gettext_lazy("one kind of rows"), choices=tuple(KINDS), metavar="KIND")
 _DOWNLOAD = Parameter("download", gettext_lazy("all of it as a file (CSV)"), ParameterKind.FLAG)
 _MENTION = re.compile(r"<@!?([A-Za-z0-9]+)(?:\|[^>]*)?>")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -202,9 +198,9 @@ class AuditSearch:
 def _command_words(request: CommandContext, server: VisibleServer | None) -> tuple[str, ...]:
     """Return the command line that repeats the search."""
     words = ["mcp", "audit", *((server.name,) if server else ())]
-    for option in ("person", "since", "kind"):
-        if value := request.arguments.get(option):
-            words += [f"--{option}", value]
+    for name in ("person", "since", "kind"):
+        if value := request.arguments.get(name):
+            words += [f"--{name}", value]
     return tuple(words)
 
 

@@ -37,6 +37,22 @@ from bot.domain.conversations import Author, ConversationKey, Member
 from bot.errors import CountersignError
 from bot.i18n import _, gettext_lazy
 
+
+def option(
+    name: str,
+    hint: str,
+    *,
+    metavar: str = "",
+    repeated: bool = False,
+    choices: tuple[str, ...] = (),
+    completes: CompletionSource = CompletionSource.NOTHING,
+    opaque: bool = False,
+) -> Parameter:
+    """Return the parameter of an option with a value."""
+    shape = ParameterKind.OPTION
+    return Parameter(name, hint, shape, False, repeated, choices, completes, metavar, opaque)
+
+
 SERVER = Parameter(
     "server",
     gettext_lazy("the server's name, id or title"),
@@ -53,15 +69,8 @@ A_TOOL = Parameter(
     gettext_lazy("one tool alone; without it, all that have no word of their own"),
     completes=CompletionSource.TOOLS,
 )
-CONFIRM = Parameter(
-    "confirm",
-    gettext_lazy("the name once more, so that nothing goes by accident"),
-    ParameterKind.OPTION,
-    metavar="NAME",
-)
-VERSION = Parameter(
-    "version", gettext_lazy("only if it is unchanged since this version"), ParameterKind.OPTION, metavar="N"
-)
+CONFIRM = option("confirm", gettext_lazy("the name once more, so that nothing goes by accident"), metavar="NAME")
+VERSION = option("version", gettext_lazy("only if it is unchanged since this version"), metavar="N")
 PROFILE = Parameter(
     "profile", gettext_lazy("the profile's name"), required=True, completes=CompletionSource.PROFILES, metavar="NAME"
 )
@@ -72,7 +81,7 @@ POLICY = Parameter(
     choices=(*POLICY_CHOICES, *(policy.value for policy in ApprovalPolicy)),
     metavar="|".join(POLICY_CHOICES),
 )
-PAGE = Parameter("page", gettext_lazy("which page"), ParameterKind.OPTION, metavar="N")
+PAGE = option("page", gettext_lazy("which page"), metavar="N")
 _EVERY_VERB = "all"
 HELP = Verb(
     "help",

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
 from bot.commands.audit_search import AuditSearch
-from bot.commands.command import A_SERVER, Command, CommandContext, CommandRejected, VerbHandler
+from bot.commands.command import A_SERVER, Command, CommandContext, CommandRejected, VerbHandler, option
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.manual_calls import ManualCalls, PromptCommands, ResourceCommands
 from bot.commands.policies import ServerPolicies
@@ -164,9 +164,7 @@ def _end(grant: Grant, now: float) -> str:
 
 _FAILED = Parameter("failed", gettext_lazy("only those without a result"), ParameterKind.FLAG)
 _WITHOUT_RESULT = (StepStatus.FAILED, StepStatus.UNKNOWN)
-_SINCE = Parameter(
-    "since", gettext_lazy("only from then on: {formats}", formats=MOMENT), ParameterKind.OPTION, metavar="TIME"
-)
+_SINCE = option("since", gettext_lazy("only from then on: {formats}", formats=MOMENT), metavar="TIME")
 
 
 class CallLog:

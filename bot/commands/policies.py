@@ -19,6 +19,7 @@ from bot.commands.command import (
     ForbiddenRejection,
     NotFoundRejection,
     VerbHandler,
+    option,
 )
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory, VisibleServer
@@ -56,45 +57,26 @@ from bot.domain.tools import Tool
 from bot.engine.policy.rules import undeliverable_targets
 from bot.i18n import _, format_enumeration, gettext_lazy
 
-_OPTION = ParameterKind.OPTION
 CONDITIONS = (
-    Parameter("except", gettext_lazy("a tool it is not about after all"), _OPTION, repeated=True, metavar="TOOL"),
-    Parameter("argument", gettext_lazy("only with this argument"), _OPTION, repeated=True, metavar="PATH=PATTERN"),
-    Parameter(
-        "annotation",
-        gettext_lazy("only with this hint"),
-        _OPTION,
-        repeated=True,
-        metavar=f"{'|'.join(ANNOTATIONS)}=yes|no",
+    option("except", gettext_lazy("a tool it is not about after all"), repeated=True, metavar="TOOL"),
+    option("argument", gettext_lazy("only with this argument"), repeated=True, metavar="PATH=PATTERN"),
+    option("annotation", gettext_lazy("only with this hint"), repeated=True, metavar=f"{'|'.join(ANNOTATIONS)}=yes|no"),
+    option("in", gettext_lazy("only in this channel"), repeated=True, metavar="CHANNEL"),
+    option(
+        "profile", gettext_lazy("only where this profile holds"), completes=CompletionSource.PROFILES, metavar="NAME"
     ),
-    Parameter("in", gettext_lazy("only in this channel"), _OPTION, repeated=True, metavar="CHANNEL"),
-    Parameter(
-        "profile",
-        gettext_lazy("only where this profile holds"),
-        _OPTION,
-        completes=CompletionSource.PROFILES,
-        metavar="NAME",
-    ),
-    Parameter(
-        "asker", gettext_lazy("only if one of these asks"), _OPTION, repeated=True, metavar="PLATFORM:ID|members|guests"
-    ),
+    option("asker", gettext_lazy("only if one of these asks"), repeated=True, metavar="PLATFORM:ID|members|guests"),
 )
 TERMS = (
-    Parameter(
-        "approver",
-        gettext_lazy("users and groups who may approve"),
-        _OPTION,
-        repeated=True,
-        metavar="PLATFORM:ID|members|asker",
+    option(
+        "approver", gettext_lazy("users and groups who may approve"), repeated=True, metavar="PLATFORM:ID|members|asker"
     ),
     Parameter("four-eyes", gettext_lazy("neither the asker nor an editor may approve"), ParameterKind.FLAG),
-    Parameter("quorum", gettext_lazy("number of approvals that a call needs"), _OPTION, metavar="N"),
-    Parameter("expires", gettext_lazy("time until an approval expires"), _OPTION, metavar="30m|2h|1d"),
-    Parameter("on-timeout", gettext_lazy("what then"), _OPTION, choices=tuple(outcome.value for outcome in OnTimeout)),
+    option("quorum", gettext_lazy("number of approvals that a call needs"), metavar="N"),
+    option("expires", gettext_lazy("time until an approval expires"), metavar="30m|2h|1d"),
+    option("on-timeout", gettext_lazy("what then"), choices=tuple(outcome.value for outcome in OnTimeout)),
     Parameter("remind", gettext_lazy("remind the approvers after half of that time"), ParameterKind.FLAG),
-    Parameter(
-        "deliver", gettext_lazy("where the card goes"), _OPTION, repeated=True, metavar="thread|approvers|CHANNEL"
-    ),
+    option("deliver", gettext_lazy("where the card goes"), repeated=True, metavar="thread|approvers|CHANNEL"),
 )
 _SWITCH = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bot.commands.command import CommandContext, CommandRejected, VerbHandler
+from bot.commands.command import CommandContext, CommandRejected, VerbHandler, option
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.text_format import POLICY_WORDS, status_word
@@ -24,7 +24,6 @@ from bot.domain.turns import ToolStep
 from bot.engine.policy.information_flow import except_after, sends_of
 from bot.i18n import _, format_alternatives, gettext_lazy
 
-_OPTION = ParameterKind.OPTION
 _WRITERS = {
     Words.OWN: gettext_lazy("you, the operator or the tool itself"),
     Words.SHARED: gettext_lazy("several people of the team"),
@@ -47,13 +46,11 @@ EXPLAIN = Verb(
             metavar="NAME",
         ),
         Parameter("tool", gettext_lazy("the server's own name for the tool"), completes=CompletionSource.TOOLS),
-        Parameter("arguments", gettext_lazy("arguments of the call"), _OPTION, metavar="JSON"),
-        Parameter("as", gettext_lazy("the user who would ask; you without it"), _OPTION, metavar="PLATFORM:ID"),
-        Parameter(
-            "role", gettext_lazy("a group or role that person is in"), _OPTION, repeated=True, metavar="PLATFORM:ID"
-        ),
+        option("arguments", gettext_lazy("arguments of the call"), metavar="JSON"),
+        option("as", gettext_lazy("the user who would ask; you without it"), metavar="PLATFORM:ID"),
+        option("role", gettext_lazy("a group or role that person is in"), repeated=True, metavar="PLATFORM:ID"),
         Parameter("guest", gettext_lazy("that person is a guest"), ParameterKind.FLAG),
-        Parameter("in", gettext_lazy("where; without it, here"), _OPTION, metavar="CHANNEL|PLACE"),
+        option("in", gettext_lazy("where; without it, here"), metavar="CHANNEL|PLACE"),
     ),
     aliases=("explain", "why"),
 )

@@ -5,34 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
-from bot.commands.command import CommandContext, CommandRejected, SubmissionContext, VerbHandler
+from bot.commands.command import CommandContext, CommandRejected, SubmissionContext, VerbHandler, option
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.profiles import parse_language, parse_time_zone
+from bot.commands.profile_definition import parse_language, parse_time_zone
 from bot.commands.text_format import error_reply, format_moment
-from bot.domain.commands import (
-    CompletionSource,
-    Field,
-    FieldKind,
-    Form,
-    Parameter,
-    ParameterKind,
-    Reply,
-    ReplyAction,
-    RequiredRole,
-    Verb,
-)
+from bot.domain.commands import CompletionSource, Field, FieldKind, Form, Reply, ReplyAction, RequiredRole, Verb
 from bot.domain.conversations import CONSOLE, Member
 from bot.domain.locales import Locale, UserLocale, use_locale
 from bot.i18n import _, current_language, format_time_zone, gettext_lazy, installed_languages, language_name
 
 NOT_IN_A_TERMINAL = gettext_lazy("In a terminal, `LC_ALL` or `LANG` and `TZ` say your language and time zone.")
-_LANGUAGE = Parameter(
-    "language", gettext_lazy("your language"), ParameterKind.OPTION, choices=installed_languages(), metavar="TAG"
-)
-_TIME_ZONE = Parameter(
+_LANGUAGE = option("language", gettext_lazy("your language"), choices=installed_languages(), metavar="TAG")
+_TIME_ZONE = option(
     "timezone",
     gettext_lazy("your time zone, such as Asia/Tokyo"),
-    ParameterKind.OPTION,
     completes=CompletionSource.TIME_ZONES,
     metavar="ZONE",
 )

@@ -11,7 +11,6 @@ from bot.commands.conversations import Conversations
 from bot.commands.dependencies import Administration, CommandDependencies
 from bot.commands.mcp import mcp_command
 from bot.commands.preferences import PreferenceVerbs
-from bot.commands.profile_servers import ProfileServers
 from bot.commands.profiles import Profiles
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.text_format import did_you_mean, error_reply, sentences
@@ -152,12 +151,11 @@ class CommandRegistry:
         directory = ServerDirectory(dependencies)
         profiles = Profiles(dependencies, directory)
         rights = dependencies.rights
-        profile_verbs = (*profiles.handlers, *ProfileServers(dependencies, directory).handlers)
         ask, agents = AskAgent(dependencies).handler, AgentList(dependencies, directory).handler
         conversations, preferences = Conversations(dependencies), PreferenceVerbs(dependencies)
         commands = (
             mcp_command(dependencies, directory),
-            Command("profile", gettext_lazy("Profiles"), profile_verbs, rights, default="list"),
+            Command("profile", gettext_lazy("Profiles"), profiles.handlers, rights, default="list"),
             Command("ask", gettext_lazy("Ask an agent by name"), (ask,), rights, default=""),
             Command("agents", gettext_lazy("Agents that can be asked by name"), (agents,), rights, default=""),
             Command("conversations", gettext_lazy("Conversations"), conversations.handlers, rights, default="list"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
-from bot.commands.command import Arguments, CommandContext, CommandRejected, VerbHandler
+from bot.commands.command import Arguments, CommandContext, CommandRejected, VerbHandler, option
 from bot.commands.dependencies import CommandDependencies, ServerCatalog
 from bot.commands.server_checks import ServerRequest
 from bot.commands.server_definition import ParsedDefinition, command_line
@@ -31,12 +31,7 @@ from bot.domain.servers import AUTH_SECRET, AuthenticationKind, ServerConfig, St
 from bot.domain.tools import digest
 from bot.i18n import _, gettext_lazy, ngettext
 
-FROM = Parameter(
-    "from",
-    gettext_lazy("a server of /mcp catalog, where its name is to be another"),
-    ParameterKind.OPTION,
-    metavar="NAME",
-)
+FROM = option("from", gettext_lazy("a server of /mcp catalog, where its name is to be another"), metavar="NAME")
 ALLOW = Parameter("allow", gettext_lazy("allow its program on this machine, without a question"), ParameterKind.FLAG)
 _SOURCES = ("url", "command", "transport")
 _BEARER, _AUTHORIZATION = "Bearer ", "authorization"

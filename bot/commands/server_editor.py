@@ -19,9 +19,10 @@ from bot.commands.command import (
     SubmissionContext,
     VerbContext,
     VerbHandler,
+    option,
 )
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.profile_servers import enable_action, is_off_here, off_for
+from bot.commands.profiles import enable_action, is_off_here, off_for
 from bot.commands.server_catalog import ALLOW, FROM, CatalogCommands, ProgramConsent, version_warning
 from bot.commands.server_checks import ServerChange, ServerRequest, ServerValidator, start_warning
 from bot.commands.server_control import InvalidServer, ServerService, VersionConflict
@@ -59,99 +60,66 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord, SessionScope, ToolNaming
 from bot.i18n import _, gettext_lazy
 
-_OPTION = ParameterKind.OPTION
 _REFERENCE = "env:NAME or file:/path"
 _DEFINING = (
-    Parameter("transport", gettext_lazy("how it is reached"), _OPTION, metavar="|".join(TRANSPORTS)),
-    Parameter("url", gettext_lazy("its address"), _OPTION),
-    Parameter("command", gettext_lazy("the program that is the server"), _OPTION, metavar="CMD"),
-    Parameter("arg", gettext_lazy("one argument of the program"), _OPTION, repeated=True),
-    Parameter("cwd", gettext_lazy("the folder the program starts in"), _OPTION, metavar="PATH"),
-    Parameter("title", gettext_lazy("its display name"), _OPTION),
-    Parameter("description", gettext_lazy("its purpose"), _OPTION, metavar="TEXT"),
-    Parameter("auth", gettext_lazy("how the bot authenticates"), _OPTION, choices=KINDS),
-    Parameter("auth-header", gettext_lazy("the header that carries the secret"), _OPTION, metavar="HEADER"),
-    Parameter(
-        "username",
-        gettext_lazy("where the user name of basic is, kept like the password"),
-        _OPTION,
-        metavar="SECRETREF",
-    ),
-    Parameter(
-        "client-id",
-        gettext_lazy("client id of the bot at the sign-in page, for oauth"),
-        _OPTION,
-        metavar="ID",
-        opaque=True,
-    ),
-    Parameter("scope", gettext_lazy("scopes to request, with blanks between, for oauth"), _OPTION, metavar="SCOPES"),
-    Parameter(
-        "secret", gettext_lazy("where the secret is: {reference}", reference=_REFERENCE), _OPTION, metavar="SECRETREF"
-    ),
-    Parameter(
+    option("transport", gettext_lazy("how it is reached"), metavar="|".join(TRANSPORTS)),
+    option("url", gettext_lazy("its address")),
+    option("command", gettext_lazy("the program that is the server"), metavar="CMD"),
+    option("arg", gettext_lazy("one argument of the program"), repeated=True),
+    option("cwd", gettext_lazy("the folder the program starts in"), metavar="PATH"),
+    option("title", gettext_lazy("its display name")),
+    option("description", gettext_lazy("its purpose"), metavar="TEXT"),
+    option("auth", gettext_lazy("how the bot authenticates"), choices=KINDS),
+    option("auth-header", gettext_lazy("the header that carries the secret"), metavar="HEADER"),
+    option("username", gettext_lazy("where the user name of basic is, kept like the password"), metavar="SECRETREF"),
+    option("client-id", gettext_lazy("client id of the bot at the sign-in page, for oauth"), metavar="ID", opaque=True),
+    option("scope", gettext_lazy("scopes to request, with blanks between, for oauth"), metavar="SCOPES"),
+    option("secret", gettext_lazy("where the secret is: {reference}", reference=_REFERENCE), metavar="SECRETREF"),
+    option(
         "header",
         gettext_lazy("one more header: plain text, or a secret from {reference}", reference=_REFERENCE),
-        _OPTION,
         repeated=True,
         metavar="NAME=VALUE",
     ),
-    Parameter(
+    option(
         "env",
         gettext_lazy("a variable for the program, from {reference}", reference=_REFERENCE),
-        _OPTION,
         repeated=True,
         metavar="NAME=SECRETREF",
     ),
 )
 # On platforms with a limit on options, the last ones are left out; the forms have them.
 _TUNING = (
-    Parameter("system-instruction", gettext_lazy("description for the model"), _OPTION, metavar="TEXT"),
-    Parameter("response-instruction", gettext_lazy("text for the model after a tool call"), _OPTION, metavar="TEXT"),
-    Parameter("connect-timeout", gettext_lazy("seconds to connect"), _OPTION, metavar="SECONDS"),
-    Parameter("tool-timeout", gettext_lazy("seconds a call may take"), _OPTION, metavar="SECONDS"),
-    Parameter(
-        "tool-limit", gettext_lazy("the same for one tool, or none"), _OPTION, repeated=True, metavar="TOOL=SECONDS"
-    ),
-    Parameter("auto-connect", gettext_lazy("connect at the start"), _OPTION, choices=(YES, NO)),
-    Parameter("auto-context-tool", gettext_lazy("a tool that is asked every question first"), _OPTION, metavar="TOOL"),
-    Parameter(
-        "use-instructions", gettext_lazy("give the model the server's own instructions"), _OPTION, choices=(YES, NO)
-    ),
-    Parameter("words", gettext_lazy("authors of the text that its tools return"), _OPTION, choices=WORDS),
-    Parameter("sends", gettext_lazy("readers of the data that its calls send"), _OPTION, choices=SENDS),
-    Parameter(
-        "tool-words", gettext_lazy("the first for one tool, or none"), _OPTION, repeated=True, metavar="TOOL=WORDS"
-    ),
-    Parameter(
-        "tool-sends", gettext_lazy("the second for one tool, or none"), _OPTION, repeated=True, metavar="TOOL=SENDS"
-    ),
-    Parameter(
+    option("system-instruction", gettext_lazy("description for the model"), metavar="TEXT"),
+    option("response-instruction", gettext_lazy("text for the model after a tool call"), metavar="TEXT"),
+    option("connect-timeout", gettext_lazy("seconds to connect"), metavar="SECONDS"),
+    option("tool-timeout", gettext_lazy("seconds a call may take"), metavar="SECONDS"),
+    option("tool-limit", gettext_lazy("the same for one tool, or none"), repeated=True, metavar="TOOL=SECONDS"),
+    option("auto-connect", gettext_lazy("connect at the start"), choices=(YES, NO)),
+    option("auto-context-tool", gettext_lazy("a tool that is asked every question first"), metavar="TOOL"),
+    option("use-instructions", gettext_lazy("give the model the server's own instructions"), choices=(YES, NO)),
+    option("words", gettext_lazy("authors of the text that its tools return"), choices=WORDS),
+    option("sends", gettext_lazy("readers of the data that its calls send"), choices=SENDS),
+    option("tool-words", gettext_lazy("the first for one tool, or none"), repeated=True, metavar="TOOL=WORDS"),
+    option("tool-sends", gettext_lazy("the second for one tool, or none"), repeated=True, metavar="TOOL=SENDS"),
+    option(
         "tool-recipients",
         gettext_lazy("the arguments of a tool that name the recipients, or none"),
-        _OPTION,
         repeated=True,
         metavar="TOOL=ARGUMENT,...",
     ),
-    Parameter("list-timeout", gettext_lazy("seconds to list its tools again"), _OPTION, metavar="SECONDS"),
-    Parameter("tool-timeout-max", gettext_lazy("seconds of a call that reports progress"), _OPTION, metavar="SECONDS"),
-    Parameter("reconnect", gettext_lazy("connect again by itself after a loss"), _OPTION, choices=(DEFAULT, YES, NO)),
-    Parameter(
-        "connect-retries", gettext_lazy("further attempts within the time to connect"), _OPTION, metavar="NUMBER"
-    ),
-    Parameter("output-limit", gettext_lazy("characters of a result that the model gets"), _OPTION, metavar="NUMBER"),
-    Parameter(
-        "fallback-group", gettext_lazy("servers that stand in for each other, or none"), _OPTION, metavar="GROUP"
-    ),
-    Parameter("fallback-order", gettext_lazy("its place in the group, 1 is asked first"), _OPTION, metavar="NUMBER"),
-    Parameter("tool-names", gettext_lazy("names of its tools for the model"), _OPTION, choices=tuple(ToolNaming)),
-    Parameter("sessions", gettext_lazy("users who share the server's session"), _OPTION, choices=tuple(SessionScope)),
-    Parameter(
-        "max-sessions", gettext_lazy("how many sessions may be open, if not all share one"), _OPTION, metavar="NUMBER"
-    ),
-    Parameter(
-        "session-idle-timeout", gettext_lazy("seconds until an unused one ends, or default"), _OPTION, metavar="SECONDS"
-    ),
-    Parameter("protocol", gettext_lazy("the version of MCP to speak, or auto"), _OPTION, metavar="VERSION"),
+    option("list-timeout", gettext_lazy("seconds to list its tools again"), metavar="SECONDS"),
+    option("tool-timeout-max", gettext_lazy("seconds of a call that reports progress"), metavar="SECONDS"),
+    option("reconnect", gettext_lazy("connect again by itself after a loss"), choices=(DEFAULT, YES, NO)),
+    option("connect-retries", gettext_lazy("further attempts within the time to connect"), metavar="NUMBER"),
+    option("output-limit", gettext_lazy("characters of a result that the model gets"), metavar="NUMBER"),
+    option("fallback-group", gettext_lazy("servers that stand in for each other, or none"), metavar="GROUP"),
+    option("fallback-order", gettext_lazy("its place in the group, 1 is asked first"), metavar="NUMBER"),
+    option("tool-names", gettext_lazy("names of its tools for the model"), choices=tuple(ToolNaming)),
+    option("sessions", gettext_lazy("users who share the server's session"), choices=tuple(SessionScope)),
+    option("max-sessions", gettext_lazy("how many sessions may be open, if not all share one"), metavar="NUMBER"),
+    option("session-idle-timeout", gettext_lazy("seconds until an unused one ends, or default"), metavar="SECONDS"),
+    option("protocol", gettext_lazy("the version of MCP to speak, or auto"), metavar="VERSION"),
 )
 _LINES = {
     "header": "headers",
@@ -187,7 +155,7 @@ ADD = Verb(
         _SOURCE,
         *_DEFINING,
         Parameter("trusted", gettext_lazy("take its word on which tools only read"), ParameterKind.FLAG),
-        replace(POLICY, shape=_OPTION, required=False),
+        replace(POLICY, shape=ParameterKind.OPTION, required=False),
         Parameter("no-verify", gettext_lazy("do not look whether it can be used"), ParameterKind.FLAG),
         *_TUNING,
         Parameter("here", gettext_lazy("for this workspace alone, where the operator adds it"), ParameterKind.FLAG),
@@ -205,10 +173,8 @@ EDIT = Verb(
         SERVER,
         _SLOTS,
         *_DEFINING,
-        Parameter("rename", gettext_lazy("another name for it, a slug"), _OPTION, metavar="NEW"),
-        Parameter(
-            "trusted", gettext_lazy("whether its word counts on which tools only read"), _OPTION, choices=(YES, NO)
-        ),
+        option("rename", gettext_lazy("another name for it, a slug"), metavar="NEW"),
+        option("trusted", gettext_lazy("whether its word counts on which tools only read"), choices=(YES, NO)),
         Parameter("no-verify", gettext_lazy("do not look whether it can be used"), ParameterKind.FLAG),
         *_TUNING,
         ALLOW,
@@ -231,9 +197,9 @@ def option_fields(arguments: Arguments) -> dict[str, str]:
         parameter.name for parameter in (*_DEFINING, *_TUNING) if not parameter.repeated and parameter.name != "command"
     ]
     fields = {name.replace("-", "_"): arguments.get(name) for name in (*plain, "trusted") if arguments.has(name)}
-    for option, field in _LINES.items():
-        if arguments.has(option):
-            fields[field] = "\n".join(arguments.get_all(option))
+    for name, field in _LINES.items():
+        if arguments.has(name):
+            fields[field] = "\n".join(arguments.get_all(name))
     if arguments.has("command"):
         fields["command"] = ""
     return fields

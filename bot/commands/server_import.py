@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bot.commands.command import Arguments, CommandContext, CommandRejected
+from bot.commands.command import Arguments, CommandContext, CommandRejected, option
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_catalog import version_warning
 from bot.commands.server_checks import ServerChange, ServerRequest, ServerValidator
@@ -402,18 +402,14 @@ def _decode_basic(text: str) -> str:
         return ""
 
 
-_OPTION = ParameterKind.OPTION
 IMPORTING = (
-    Parameter(
-        "file",
-        gettext_lazy("a file of Claude Desktop, VS Code or Cursor, whose servers are added"),
-        _OPTION,
-        metavar="PATH",
+    option(
+        "file", gettext_lazy("a file of Claude Desktop, VS Code or Cursor, whose servers are added"), metavar="PATH"
     ),
-    Parameter("only", gettext_lazy("a server of that file, and no others"), _OPTION, repeated=True, metavar="NAME"),
-    Parameter("input", gettext_lazy("the value of an input of that file"), _OPTION, repeated=True, metavar="ID=VALUE"),
+    option("only", gettext_lazy("a server of that file, and no others"), repeated=True, metavar="NAME"),
+    option("input", gettext_lazy("the value of an input of that file"), repeated=True, metavar="ID=VALUE"),
     Parameter("yes", gettext_lazy("add them without a question"), ParameterKind.FLAG),
-    Parameter("digest", gettext_lazy("only if the file is still the one that was shown"), _OPTION),
+    option("digest", gettext_lazy("only if the file is still the one that was shown")),
 )
 _LARGEST = 1024 * 1024
 _DIGEST_LENGTH = 12

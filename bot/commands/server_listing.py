@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 
 from bot.commands.command import A_SERVER, SERVER, CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.profile_servers import enable_action, is_off_here, off_for
+from bot.commands.profiles import enable_action, is_off_here, off_for
 from bot.commands.server_definition import command_line, plain_values_of
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps, oauth_text

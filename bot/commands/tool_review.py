@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from bot.commands.command import A_SERVER, SERVER, CommandContext, ForbiddenRejection, VerbHandler
+from bot.commands.command import A_SERVER, SERVER, CommandContext, ForbiddenRejection, VerbHandler, option
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.text_format import (
@@ -23,17 +23,7 @@ from bot.commands.text_format import (
     server_label,
     shorten,
 )
-from bot.domain.commands import (
-    ActionStyle,
-    CompletionSource,
-    Parameter,
-    ParameterKind,
-    Reply,
-    ReplyAction,
-    ReplyFile,
-    Table,
-    Verb,
-)
+from bot.domain.commands import ActionStyle, CompletionSource, Parameter, Reply, ReplyAction, ReplyFile, Table, Verb
 from bot.domain.conversations import HTTP, Member
 from bot.domain.pins import (
     FIRST_SYNC,
@@ -135,11 +125,8 @@ def _unreviewed_tool(tool: Tool, pin: Pin | None) -> UnreviewedTool:
 
 
 _TOOL = Parameter("tool", gettext_lazy("one tool alone"), completes=CompletionSource.TOOLS)
-_DEFINITION = Parameter(
-    "definition",
-    gettext_lazy("the digest of the reviewed tools, as the review shows it"),
-    ParameterKind.OPTION,
-    metavar="DIGEST",
+_DEFINITION = option(
+    "definition", gettext_lazy("the digest of the reviewed tools, as the review shows it"), metavar="DIGEST"
 )
 _SHORT_DIGEST = 12
 """Digits of a digest that users have to type. They choose among the digests that this user was shown, because a server

@@ -11,10 +11,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.commands.command import CommandContext, CommandRejected, VerbHandler
+from bot.commands.command import CommandContext, CommandRejected, VerbHandler, option
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.text_format import MOMENT, format_expiry, format_moment, known_facts
-from bot.domain.commands import Parameter, ParameterKind, Reply, RequiredRole, Table, Verb
+from bot.domain.commands import Reply, RequiredRole, Table, Verb
 from bot.domain.usage import (
     MICRO,
     LimitPeriod,
@@ -34,18 +34,9 @@ MOST_NAMES = 1_000
 """Names in one report."""
 ROWS = 25
 """Names in one reply, the most expensive first."""
-_SINCE = Parameter(
-    "since",
-    gettext_lazy("from then on, this month without it: {formats}", formats=MOMENT),
-    ParameterKind.OPTION,
-    metavar="TIME",
-)
-_BY = Parameter(
-    "by",
-    gettext_lazy("group the sums by this"),
-    ParameterKind.OPTION,
-    choices=tuple(UsageGrouping),
-    metavar="|".join(UsageGrouping),
+_SINCE = option("since", gettext_lazy("from then on, this month without it: {formats}", formats=MOMENT), metavar="TIME")
+_BY = option(
+    "by", gettext_lazy("group the sums by this"), choices=tuple(UsageGrouping), metavar="|".join(UsageGrouping)
 )
 _LIMIT_NAMES = {
     (LimitScope.PERSON, LimitPeriod.DAY): gettext_lazy("your limit a day"),

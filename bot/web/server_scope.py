@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field
 
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.policies import PolicyService
-from bot.commands.profiles import ProfileService
+from bot.commands.profile_definition import ProfileService
 from bot.commands.server_checks import ServerValidator
 from bot.commands.server_control import ServerService
 from bot.commands.server_directory import ServerDirectory

@@ -129,16 +129,16 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/chat/operations_channel.py": frozenset({"operations channel"}),
     "bot/commands/agents.py": frozenset({"/ask NAME TEXT"}),
     "bot/commands/preferences.py": frozenset({"/preferences set --language TAG --timezone ZONE", "preferences set"}),
-    "bot/commands/profiles.py": frozenset(
+    "bot/commands/profile_definition.py": frozenset(
         {
             (
                 "/profile set NAME --persona TEXT --server NAME --tool SERVER.TOOL --policy SERVER=ask "
                 "--approver PLATFORM:ID --prompt TEXT --language TAG --timezone ZONE"
             ),
-            "@bot as {} …, /ask {} …",
             "profile set:{}:{}:{}",
         }
     ),
+    "bot/commands/profiles.py": frozenset({"@bot as {} …, /ask {} …"}),
     "bot/commands/manual_calls.py": frozenset(
         {"/mcp prompt {} {} {}", "/mcp resource ask {} {} QUESTION", "mcp prompt ask", "mcp resource ask"}
     ),

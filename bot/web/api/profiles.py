@@ -10,7 +10,7 @@ from pydantic import Field
 
 from bot.commands.command import NotFoundRejection
 from bot.commands.dependencies import Administration
-from bot.commands.profiles import Outdated, parse_profile, profile_values
+from bot.commands.profile_definition import Outdated, parse_profile, profile_values
 from bot.commands.server_directory import VisibleServer
 from bot.domain.profiles import Binding, Profile
 from bot.i18n import _

@@ -1,0 +1,438 @@
+"""A profile's definition: its form fields with their parser, and the service that finds, saves and deletes profiles.
+
+Commands and the HTTP API share it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bot.commands.command import ForbiddenRejection, NotFoundRejection
+from bot.commands.dependencies import CommandDependencies
+from bot.commands.server_directory import VisibleServer
+from bot.commands.text_format import POLICY_SAID, did_you_mean, parse_policy, sentences
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.commands import Field, FieldKind, Form
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.lenient_json import DuplicateName, parse_json
+from bot.domain.locales import close_time_zones, time_zone_name
+from bot.domain.policies import ANY, Rule, RuleError, is_pattern, parse_rule, rule_to_table
+from bot.domain.profiles import Profile
+from bot.domain.servers import EVERYWHERE
+from bot.errors import Conflict
+from bot.i18n import (
+    _,
+    format_alternatives,
+    format_list,
+    gettext_lazy,
+    installed_languages,
+    language_name,
+    resolve_language,
+)
+
+EVERY_SERVER = "*"
+LONGEST_NAME, LONGEST_PERSONA, LONGEST_ABOUT = 100, 4000, 200
+MOST_PROMPTS, LONGEST_PROMPT = 4, 300
+_PRINCIPAL = re.compile(r"[a-z][a-z-]{0,40}:[^\s,]{1,200}")
+_MODEL = re.compile(r"[a-z][a-z0-9_-]{0,40}(?::[^\s]{1,200})?")
+_INSTEAD = (
+    "/profile set NAME --persona TEXT --server NAME --tool SERVER.TOOL --policy SERVER=ask --approver PLATFORM:ID "
+    "--prompt TEXT --language TAG --timezone ZONE"
+)
+_FIRST = (
+    Field("name", gettext_lazy("Name"), required=True, longest=LONGEST_NAME),
+    Field(
+        "persona",
+        gettext_lazy("Persona"),
+        FieldKind.LINES,
+        gettext_lazy("the bot's role, for the model"),
+        longest=LONGEST_PERSONA,
+    ),
+    Field("model", gettext_lazy("Model"), hint=gettext_lazy("provider:name; empty for the bot's own"), longest=250),
+    Field("servers", gettext_lazy("Servers"), FieldKind.LINES, gettext_lazy("one a line; * enables every server")),
+    Field(
+        "tools",
+        gettext_lazy("Tools"),
+        FieldKind.LINES,
+        gettext_lazy("SERVER.TOOL, one a line: the only ones of that server"),
+    ),
+)
+_SECOND = (
+    Field(
+        "policies",
+        gettext_lazy("Policies"),
+        FieldKind.LINES,
+        gettext_lazy("SERVER=ask or SERVER.TOOL=deny, or a rule as JSON, one a line"),
+    ),
+    Field(
+        "approvers",
+        gettext_lazy("Approvers"),
+        FieldKind.LINES,
+        gettext_lazy("slack:U1 or slack-group:S1, one a line; empty for the settings'"),
+    ),
+    Field(
+        "prompts",
+        gettext_lazy("Suggested prompts"),
+        FieldKind.LINES,
+        gettext_lazy("in Slack's pane; one a line, up to {count}", count=MOST_PROMPTS),
+    ),
+)
+_THIRD = (
+    Field(
+        "about",
+        gettext_lazy("What it does"),
+        hint=gettext_lazy("a sentence, for those who choose an agent by name"),
+        longest=LONGEST_ABOUT,
+    ),
+    Field(
+        "language",
+        gettext_lazy("Language"),
+        hint=gettext_lazy("of what everybody there reads, such as en or ja; empty for the bot's own"),
+    ),
+    Field(
+        "time_zone",
+        gettext_lazy("Time zone"),
+        hint=gettext_lazy("such as Asia/Tokyo; empty for that of the one who asks"),
+    ),
+)
+STEPS = (_FIRST, _SECOND, _THIRD)
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """A change that was not saved because of a newer version. `why` is the store's sentence."""
+
+    why: str
+
+
+class ProfileService:
+    """Finds, saves and deletes profiles, and applies changes to this process."""
+
+    def __init__(self, dependencies: CommandDependencies) -> None:
+        self._dependencies = dependencies
+        self._known_names: dict[str, Sequence[str]] = {}
+
+    @property
+    def known_names(self) -> Mapping[str, Sequence[str]]:
+        """Profile names last read, by workspace. Completion uses them without a query."""
+        return self._known_names
+
+    async def all(self, conversation: ConversationKey) -> list[Profile]:
+        """Return all profiles of a workspace and the global ones, sorted by name."""
+        profiles = [
+            profile
+            for profile in await self._dependencies.profiles.profiles()
+            if profile.workspace in (EVERYWHERE, conversation.workspace_key)
+        ]
+        self._known_names[conversation.workspace_key] = tuple(profile.name for profile in profiles)
+        return profiles
+
+    async def find_or_none(self, name: str, conversation: ConversationKey) -> Profile | None:
+        """Return the profile by name or id; those of the workspace come before global ones. None if it is missing."""
+        wanted = name.strip().lower()
+        matches = [
+            profile for profile in await self.all(conversation) if wanted in (profile.name.lower(), profile.id.lower())
+        ]
+        return min(matches, key=lambda profile: profile.workspace == EVERYWHERE, default=None)
+
+    async def find(self, name: str, conversation: ConversationKey) -> Profile:
+        """Return the profile by name or id. Raises NotFoundRejection."""
+        profile = await self.find_or_none(name, conversation)
+        if profile is None:
+            hint = did_you_mean(name, self._known_names.get(conversation.workspace_key, ()))
+            raise NotFoundRejection(
+                sentences(_("There is no profile of that name."), hint, _("`/profile list` lists them."))
+            )
+        return profile
+
+    def blank(self, name: str, workspace: str) -> Profile:
+        """Return a new profile, not saved."""
+        servers = self._dependencies.servers_enabled.default_profile.servers
+        return Profile(str(uuid.uuid4()), name, workspace, servers=servers)
+
+    def may_change(self, profile: Profile, member: Member) -> None:
+        """Check that the member may change the profile. Raises ForbiddenRejection."""
+        if profile.workspace == EVERYWHERE and not self._dependencies.rights.administers_everywhere(member):
+            raise ForbiddenRejection(_("This profile belongs to every workspace. Only the operator can change it."))
+
+    async def save(self, profile: Profile, by: Author) -> Profile | Outdated:
+        """Save a new profile, or a changed one if its version is current. Raises NotFound."""
+        try:
+            saved = await self._dependencies.profiles.save(profile, by)
+        except Conflict as conflict:
+            return Outdated(str(conflict))
+        await self._dependencies.administration.refresh()
+        return saved
+
+    async def delete(self, profile: Profile, by: Author) -> None:
+        """Delete a profile and its bindings."""
+        await self._dependencies.profiles.delete(profile.id, by)
+        await self._dependencies.administration.refresh()
+
+
+def profile_form(profile: Profile, values: Mapping[str, str], errors: Mapping[str, str], number: int = 1) -> Form:
+    """Return one step of the form."""
+    step = STEPS[number - 1]
+    names = {field.name for field in step}
+    return Form(
+        f"profile set:{profile.id}:{profile.version}:{number}",
+        _("Edit profile · {number} of {count}", number=number, count=len(STEPS))
+        if profile.version
+        else _("New profile · {number} of {count}", number=number, count=len(STEPS)),
+        tuple(
+            replace(
+                field,
+                label=str(field.label),
+                hint=str(field.hint),
+                value=values.get(field.name, ""),
+                error=errors.get(field.name, ""),
+            )
+            for field in step
+        ),
+        submit=_("Save") if number == len(STEPS) else _("Continue"),
+        carried={name: value for name, value in values.items() if name not in names},
+        instead=_INSTEAD,
+    )
+
+
+def profile_values(profile: Profile, servers: Sequence[VisibleServer]) -> dict[str, str]:
+    """Return the current values, with servers by slug. A removed server keeps its id."""
+    slugs = {server.id: server.name for server in servers}
+    tools = (f"{slugs.get(server, server)}.{tool}" for server, names in profile.tools.items() for tool in sorted(names))
+    policies = (_rule_line(rule, slugs) for rule in profile.policies)
+    enabled = (
+        [EVERY_SERVER]
+        if profile.servers is None
+        else sorted(slugs.get(server_id, server_id) for server_id in profile.servers)
+    )
+    return {
+        "name": profile.name,
+        "persona": profile.persona,
+        "model": profile.model,
+        "servers": "\n".join(enabled),
+        "tools": "\n".join(tools),
+        "policies": "\n".join(policies),
+        "approvers": "\n".join(sorted(profile.approvers)),
+        "prompts": "\n".join(profile.prompts),
+        "about": profile.about,
+        "language": profile.language,
+        "time_zone": profile.time_zone,
+    }
+
+
+def parse_profile(
+    profile: Profile, fields: Mapping[str, str], servers: Sequence[VisibleServer]
+) -> tuple[Profile, dict[str, str]]:
+    """Return the profile with the given fields, and errors by field. An absent field is unchanged, an empty one is
+    cleared.
+    """
+    reader = _LineParser(servers, profile)
+    readers: Mapping[str, Callable[[str], object]] = {
+        "name": lambda text: _line(text, LONGEST_NAME),
+        "persona": _persona,
+        "model": _model,
+        "servers": reader.servers,
+        "tools": reader.tools,
+        "policies": reader.policies,
+        "approvers": _approvers,
+        "prompts": _prompts,
+        "about": lambda text: _line(text, LONGEST_ABOUT),
+        "language": parse_language,
+        "time_zone": parse_time_zone,
+    }
+    changes: dict[str, object] = {}
+    errors: dict[str, str] = {}
+    for name, read in readers.items():
+        if name in fields:
+            try:
+                changes[name] = read(fields[name].strip())
+            except ValueError as error:
+                errors[name] = str(error)
+    changed = replace(profile, **changes)  # type: ignore[arg-type]
+    if not changed.name:
+        errors.setdefault("name", _("What is it called?"))
+    return changed, errors
+
+
+class _LineParser:
+    """Parser of lines about servers, by any of their names. Removed servers keep their ids."""
+
+    def __init__(self, servers: Sequence[VisibleServer], profile: Profile) -> None:
+        unlisted = {*(profile.servers or ()), *profile.tools, *(rule.server_id for rule in profile.policies)} - {""}
+        # Slugs and ids are added last: a title equal to another server's slug does not hide it.
+        self._ids = {server.config.title.lower(): server.id for server in servers if server.config.title}
+        self._ids |= {server.name.lower(): server.id for server in servers}
+        self._ids |= {server.lower(): server for server in (*unlisted, *(server.id for server in servers))}
+
+    def servers(self, text: str) -> frozenset[str] | None:
+        lines = _lines(text)
+        return None if EVERY_SERVER in lines else frozenset(self._id(line) for line in lines)
+
+    def tools(self, text: str) -> dict[str, frozenset[str]]:
+        tools: dict[str, frozenset[str]] = {}
+        for line in _lines(text):
+            server, dot, tool = line.partition(".")
+            if not dot or not tool:
+                raise ValueError(_("Each line is SERVER.TOOL."))
+            server_id = self._id(server)
+            tools[server_id] = tools.get(server_id, frozenset()) | {tool}
+        return tools
+
+    def policies(self, text: str) -> tuple[Rule, ...]:
+        """Parse lines of the short form, and rules as JSON. A line about a server covers its tools without a line of
+        their own.
+        """
+        short: list[tuple[str, str, ApprovalPolicy]] = []
+        rules: list[Rule] = []
+        for line in _rule_lines(text):
+            if line.startswith("{"):
+                rules.append(self._rule(line))
+            else:
+                short.append(self._short(line))
+        for server, tool, policy in short:
+            others = frozenset(
+                other_tool
+                for other_server, other_tool, _policy in short
+                if other_server == server and not is_pattern(other_tool)
+            )
+            rules.append(
+                Rule(policy, server_id=server, tool=tool, excluded_tools=others if tool == ANY else frozenset())
+            )
+        return tuple(rules)
+
+    def _short(self, line: str) -> tuple[str, str, ApprovalPolicy]:
+        place, assigned, word = line.rpartition("=")
+        server, _dot, tool = place.partition(".")
+        policy = parse_policy(word.strip())
+        if not assigned or policy is None:
+            raise ValueError(
+                _("Each line is SERVER=POLICY or SERVER.TOOL=POLICY; a policy is ask, allow, deny or auto.")
+            )
+        return self._id(server), tool.strip() or ANY, policy
+
+    def _rule(self, line: str) -> Rule:
+        try:
+            table = parse_json(line)
+        except DuplicateName as error:
+            raise ValueError(_("A rule cannot be used: {error}.", error=error)) from None
+        except ValueError:
+            text = _("A line that begins with {brace} must be a rule as JSON, on one line.", brace="{")
+            raise ValueError(text) from None
+
+        server = table.get("server")
+        if isinstance(server, str) and not is_pattern(server):
+            table = {**{key: value for key, value in table.items() if key != "server"}, "server_id": self._id(server)}
+        elif "server" in table and server != ANY:
+            raise ValueError(_("A rule's server is a server's name, or *: other patterns are for the operator's file."))
+        try:
+            return parse_rule(table)
+        except RuleError as error:
+            raise ValueError(_("A rule's {key}: {error}.", key=error.key, error=error)) from error
+
+    def _id(self, name: str) -> str:
+        server_id: str | None = self._ids.get(name.strip().lower())
+        if server_id is None:
+            raise ValueError(_("One of the servers does not exist here; /mcp list lists them."))
+        return server_id
+
+
+def _rule_line(rule: Rule, slugs: Mapping[str, str]) -> str:
+    """Format a rule: the short form if it is complete."""
+    server = slugs.get(rule.server_id, rule.server_id)
+    if (
+        rule
+        == Rule(
+            rule.policy,
+            server_id=rule.server_id,
+            tool=rule.tool,
+            excluded_tools=rule.excluded_tools,
+            id=rule.id,
+            by=rule.by,
+            at=rule.at,
+        )
+        and server
+    ):
+        return f"{server}{'' if rule.tool == ANY else f'.{rule.tool}'}={POLICY_SAID[rule.policy]}"
+    table = rule_to_table(rule)
+    if table.pop("server_id", ""):
+        table["server"] = server
+    return json.dumps(table, ensure_ascii=False)
+
+
+def _rule_lines(text: str) -> list[str]:
+    lines = (line.strip() for line in text.splitlines())
+    return [rule for line in lines for rule in ([line] if line.startswith("{") else _lines(line))]
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in re.split(r"[\n,]", text) if line.strip()]
+
+
+def _line(text: str, limit: int) -> str:
+    if len(text) > limit or not text.isprintable():
+        raise ValueError(_("At most {limit} characters on one line.", limit=limit))
+    return text
+
+
+def _persona(text: str) -> str:
+    if len(text) > LONGEST_PERSONA:
+        raise ValueError(_("At most {limit} characters, and this has {count}.", limit=LONGEST_PERSONA, count=len(text)))
+    return text
+
+
+def _model(text: str) -> str:
+    if text and not _MODEL.fullmatch(text):
+        raise ValueError(_("Write provider:name, such as anthropic:claude, or nothing."))
+    return text
+
+
+def _approvers(text: str) -> frozenset[str]:
+    approvers = frozenset(_lines(text))
+    if not all(_PRINCIPAL.fullmatch(approver) for approver in approvers):
+        raise ValueError(_("Each is PLATFORM:ID, such as slack:U123 or discord-role:7."))
+    return approvers
+
+
+def _prompts(text: str) -> tuple[str, ...]:
+    prompts = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if len(prompts) > MOST_PROMPTS or any(len(prompt) > LONGEST_PROMPT for prompt in prompts):
+        raise ValueError(_("At most {count} lines of {limit} characters.", count=MOST_PROMPTS, limit=LONGEST_PROMPT))
+    return prompts
+
+
+def parse_language(text: str) -> str:
+    """Parse the tag of an installed language; empty for none. Raises ValueError."""
+    language = resolve_language(text) if text else ""
+    if language is None:
+        raise ValueError(_("There are no texts in that language, but in {languages}.", languages=_languages()))
+    return language
+
+
+def _languages() -> str:
+    return format_list([f"{language} ({language_name(language)})" for language in installed_languages()])
+
+
+def parse_time_zone(text: str) -> str:
+    """Parse the IANA name of a time zone; empty for none. Raises ValueError."""
+    zone = time_zone_name(text) if text else ""
+    if zone is None:
+        close = close_time_zones(text)
+        hint = (
+            _("Did you mean {name}?", name=format_alternatives(close))
+            if close
+            else _("Zones have names such as Asia/Tokyo or Europe/Berlin.")
+        )
+        raise ValueError(sentences(_("There is no such time zone."), hint))
+    return zone
+
+
+def next_step(number: int, errors: Mapping[str, str]) -> int | None:
+    """Return the first visited step with an error, else the next step; None at the end."""
+    for index, step in enumerate(STEPS[:number], 1):
+        if any(field.name in errors for field in step):
+            return index
+    return number + 1 if number < len(STEPS) else None
