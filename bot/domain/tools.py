@@ -230,9 +230,10 @@ class CallReturned:
 
 @dataclass(frozen=True, slots=True)
 class CallNotSent:
-    """The call was not sent by this process, so it had no effect."""
+    """The call was not sent by this process, so it had no effect. `unreviewed`: an admin has to review its tool."""
 
     reason: str
+    unreviewed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

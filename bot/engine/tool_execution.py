@@ -278,8 +278,8 @@ def _final_status(step: ToolStep, outcome: ToolOutcome) -> tuple[StepStatus, Too
             return (StepStatus.FAILED if result.is_error else StepStatus.DONE), result
         case CallNeedsInput():
             return StepStatus.FAILED, explained_failure(step.call.id, TOO_MANY)
-        case CallNotSent(reason):
-            return StepStatus.FAILED, explained_failure(step.call.id, not_run(reason))
+        case CallNotSent(reason, unreviewed):
+            return StepStatus.FAILED, explained_failure(step.call.id, not_run(reason), unreviewed=unreviewed)
         case CallOutcomeUnknown(reason) if step.only_reads:
             return StepStatus.FAILED, explained_failure(step.call.id, reason)
         case CallOutcomeUnknown(reason):

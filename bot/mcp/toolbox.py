@@ -251,7 +251,7 @@ class McpToolbox:
             hint = gettext_lazy(
                 "Server {server} has the same tool. Call it again to use that one.", server=other.server
             )
-            return CallNotSent(join_lazy(outcome.reason, hint))
+            return replace(outcome, reason=join_lazy(outcome.reason, hint))
         return outcome
 
     def argument_error(self, tool: Tool, call: ToolCall) -> str:

@@ -113,12 +113,12 @@ async def test_a_tool_that_changes_is_gone_until_an_admin_has_reviewed_the_diffe
     # The server lists its first definition again. Another process offers what is stored, starts the server for the call
     # and compares it with what was pinned before it sends anything.
     calls = len(tickets.calls)
+    unsent = await asyncio.to_thread(place.chat, "-m", LOOK_UP)
+    assert "is new or has changed, and an admin has to review it first" in unsent.out
+    assert unsent.code == 3, "a script sees that the call did not run"
+    assert place.log.count(WITHHELD) >= 2, "the difference was noticed"
+    assert len(tickets.calls) == calls
     async with place.terminal(columns=200, rows=60) as terminal:
-        await terminal.asks(LOOK_UP)
-        await terminal.shows("is new or has changed, and an admin has to review it first")
-        await becomes(lambda: place.log.count(WITHHELD) >= 2, "the difference was noticed")
-        assert len(tickets.calls) == calls
-        await terminal.prompts()
         await terminal.asks(LOOK_UP)
         await terminal.shows("I have no tool for that.", WAITS)
         await ended(terminal)

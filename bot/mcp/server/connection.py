@@ -300,9 +300,9 @@ class Connection:
                 return unknown or CallNotSent(
                     gettext_lazy("There was no time left for server {server}.", server=self.config.name)
                 )
-            if objection := self.tracker.rejection_reason(tool):
+            if rejection := self.tracker.rejection(tool):
                 # An idle server may have changed since its tools were offered.
-                return unknown or CallNotSent(objection)
+                return unknown or rejection
             began = asyncio.get_running_loop().time()
             outcome = await session.send(tool, call, active_call, limits)
             if self._token_provider is not None and self._token_provider.is_signed_out:

@@ -29,7 +29,7 @@ from bot.domain.servers import (
     ServerStatus,
     SyncStatus,
 )
-from bot.domain.tools import Tool, ToolKind
+from bot.domain.tools import CallNotSent, Tool, ToolKind
 from bot.i18n import gettext_lazy
 from bot.mcp.config.checks import definition_fingerprint
 from bot.mcp.errors import NO_PROBLEM, Problem
@@ -445,21 +445,24 @@ class ServerStatusTracker:
         """Everything that waits for an admin's review, the instructions included."""
         return self.pinning.withheld_definitions if self.is_callable else ()
 
-    def rejection_reason(self, tool: Tool) -> str:
-        """Return the reason why an offered tool must not be called now; empty if there is none."""
+    def rejection(self, tool: Tool) -> CallNotSent | None:
+        """Return the rejection of a call of an offered tool that must not be called now; None if it may."""
         if tool.kind is not ToolKind.CALL:
-            return ""
+            return None
         listed = self._synced.capabilities.tools
         current = next((entry for entry in listed if entry.original_name == tool.original_name), tool)
         if current.name in self.pinning.withheld:
-            return gettext_lazy(
+            reason = gettext_lazy(
                 "{tool} is new or has changed, and an admin has to review it first: {command}.",
                 tool=tool.name,
                 command=f"`/mcp review {tool.server}`",
             )
+            return CallNotSent(reason, unreviewed=True)
         if current != tool and current.definition != tool.definition:
-            return gettext_lazy("{tool} has changed since it was asked for. Ask for it once more.", tool=tool.name)
-        return ""
+            return CallNotSent(
+                gettext_lazy("{tool} has changed since it was asked for. Ask for it once more.", tool=tool.name)
+            )
+        return None
 
     async def wait_for_change(self) -> None:
         """Wait for the next change."""
