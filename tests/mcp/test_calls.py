@@ -172,43 +172,11 @@ async def test_fifty_calls_at_once_run_on_one_connection(box: McpToolbox) -> Non
     assert len({json.loads(text(answer))["pid"] for answer in answers}) == 1
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_protocol_error_is_an_answer_in_the_known_words(tmp_path: Path, era: str) -> None:
-    error = {"code": -32603, "message": "Internal error", "data": "Location not found"}
-    config, _ = scripted(tmp_path, era, forecast={"error": error})
-    async with started(config) as box:
-        await box.offer()
-        said = error_text(await call(named(box, "forecast"), box))
-        assert said == "Error calling MCP server: Internal error - Location not found"
-
-
 async def test_a_servers_own_error_with_the_librarys_code_is_still_an_answer(tmp_path: Path) -> None:
     config, _ = scripted(tmp_path, forecast={"error": {"code": -32000, "message": "quota used up"}})
     async with started(config) as box:
         await box.offer()
         assert error_text(await call(named(box, "forecast"), box)).endswith("quota used up")
-
-
-async def test_a_result_that_breaks_its_output_schema_is_not_lost(tmp_path: Path) -> None:
-    answer = {"content": [{"type": "text", "text": "12 degrees"}], "structuredContent": {"degrees": "twelve"}}
-    schema = {"type": "object", "properties": {"degrees": {"type": "number"}}, "required": ["degrees"]}
-    tool = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": schema}
-    script = {"listings": [[{"tools": [tool]}]], "calls": {"t": {"result": answer}}}
-    async with started(raw(script=script)) as box:
-        await box.offer()
-        told = text(await call(named(box, "t"), box))
-        assert told.startswith('12 degrees\n{"degrees": "twelve"}\n')
-        assert "does not fit what the tool says it returns: degrees: 'twelve' is not of type 'number'" in told
-
-
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_content_that_nobody_knows_does_not_lose_the_result(tmp_path: Path, era: str) -> None:
-    content = [{"type": "hologram"}, {"type": "text", "text": "ok"}]
-    config, _ = scripted(tmp_path, era, t={"result": {"content": content}}, bare={"result": {}})
-    async with started(config) as box:
-        await box.offer()
-        assert text(await call(named(box, "t"), box)) == "[Unsupported content: hologram]\nok"
-        assert text(await call(named(box, "bare"), box)) == ""
 
 
 async def test_a_server_that_only_wants_the_call_again_is_not_given_it_for_ever(tmp_path: Path) -> None:

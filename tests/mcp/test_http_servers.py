@@ -87,26 +87,6 @@ async def test_headers_are_sent_and_never_shown(caplog: pytest.LogCaptureFixture
     assert "top-secret-1" not in said + absent + problem + caplog.text
 
 
-async def test_an_error_of_the_server_counts_more_than_its_status() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = lambda m: error(m, -32602, "Invalid params", "city", status=400)
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            said = error_text(await call(named(box, "t"), box))
-            assert said == "Error calling MCP server: Invalid params - city"
-
-
-@pytest.mark.parametrize("code", [502, 504])
-async def test_a_gateway_that_gave_up_leaves_the_outcome_unknown(code: int) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = Answer(code)
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            assert str(code) in unknown(await call(named(box, "t"), box))
-
-
 @pytest.mark.parametrize("broken", ["no answer", "half an answer", "not an answer"])
 async def test_a_broken_answer_fails_one_call_and_not_its_siblings(broken: str) -> None:
     reactions: dict[str, Reaction] = {
@@ -163,34 +143,6 @@ async def test_a_call_that_finds_the_port_closed_for_a_moment_is_sent_once_more(
             await endpoint.listen()
             assert text(await calling) == "ok"
             assert endpoint.methods().count("tools/call") == 1
-
-
-async def test_a_forgotten_session_is_made_again_and_the_call_repeated_once() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_legacy("t")
-
-        def needs_new_session(message: Message) -> Reaction:
-            if endpoint.seen[-1][0].get("mcp-session-id") == "s2":
-                return result(message, OK)
-            endpoint.speak_legacy("t", session="s2")
-            return Answer(404)
-
-        endpoint.on["tools/call"] = needs_new_session
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            assert box.servers()[0].protocol == "2025-11-25"
-            assert text(await call(named(box, "t"), box)) == "ok"
-            assert endpoint.methods().count("tools/call") == 2
-
-
-async def test_a_session_that_is_always_forgotten_is_not_tried_for_ever() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_legacy("t")
-        endpoint.on["tools/call"] = Answer(404)
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            assert "forgotten the session" in unsent(await call(named(box, "t"), box))
-            assert endpoint.methods().count("tools/call") == 2
 
 
 async def test_a_silent_server_does_not_hold_up_closing() -> None:
