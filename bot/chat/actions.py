@@ -136,7 +136,7 @@ class RunCommand:
 
 @dataclass(frozen=True, slots=True)
 class RunCommandInNewReply:
-    """Run a command from a card, which stays in place. The reply is shown beside it to the user who pressed only."""
+    """Run a command from a card, which stays in place. The reply is shown beside it, to that user alone."""
 
     words: tuple[str, ...]
 
@@ -374,8 +374,8 @@ _DECODERS: Mapping[str, Callable[[str], Action]] = {
 
 
 # -------------------- pending actions
-# They are valid in their process only, for as long as an ephemeral message can be edited on Discord. A user whose token
-# is unknown or expired gives the command again.
+# They are valid in their process only, for as long as an ephemeral message can be edited on Discord. With an
+# unknown or expired token, the user gives the command again.
 
 PENDING_SECONDS = 900.0
 MOST_PENDING = 2_000

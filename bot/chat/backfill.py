@@ -5,7 +5,7 @@ Conversations with a turn are read from their last turn before the session on; e
 of the bot since the last turn of any conversation. Processing a message twice has no effect, because a message is one
 turn.
 
-`conversation_texts` is for operators who keep no content: the history of a turn is then read from the conversation.
+`conversation_texts` is for deployments that keep no content: the history of a turn is then read from the conversation.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Backfill(Generic[M]):
         """Return when the last turn before the session was, at most HOURS ago."""
         turns = await self._engine.recent_turns(conversation, RECENT_TURNS)
         earliest = began - timedelta(hours=HOURS)
-        # A message of this session may be a turn already, and says nothing about what came before.
+        # A message of this session may be a turn already, and says nothing about earlier ones.
         before = [at for view in turns if (at := datetime.fromtimestamp(view.turn.created_at, UTC)) < began]
         return max(max(before, default=earliest) - CLOCKS_DIFFER, earliest)
 

@@ -164,7 +164,7 @@ def card_slots(view: TurnView, approval_id: str, calls_a_card: int) -> tuple[str
 
 
 def elicitation_messages(entry: ElicitationEntry, view: TurnView, now: float) -> Iterator[Message]:
-    """Yield the elicitations of one call, one message each. An open one notifies the user who must answer."""
+    """Yield the elicitations of one call, one message each. An open one notifies its addressee."""
     for elicitation in entry.elicitations:
         card = elicitation_card(entry.step, elicitation, view)
         name = f"question-{elicitation.id}"
@@ -320,7 +320,7 @@ def _cards(
     asking: ApprovalEntry, view: TurnView, now: float, calls_a_card: int, notified: set[str]
 ) -> tuple[Message, ...]:
     """Return the cards of calls that were requested together, at most `calls_a_card` in each. A card notifies the
-    approvers who are not in `notified` yet, and adds them.
+    approvers that are not in `notified` yet, and adds them.
     """
     cards: list[Message] = []
     for name, calls in _pages(asking, calls_a_card):
@@ -481,7 +481,7 @@ def _required_approvers(step: ToolStep, approval: Approval, sets: Sequence[Seque
 
 
 def _any_of(approvers: Sequence[Approver], platform: str) -> Spans:
-    """Return approvers, those who are notified first; without them at most APPROVERS_LIMIT."""
+    """Return approvers, the notified ones first; without those at most APPROVERS_LIMIT."""
     ordered = sorted(approvers, key=lambda approver: approver.notice is ApprovalNotice.NONE)
     count = max(APPROVERS_LIMIT, sum(approver.notice is not ApprovalNotice.NONE for approver in ordered))
     named: list[Spans] = [(_approver_span(approver, platform),) for approver in ordered[:count]]

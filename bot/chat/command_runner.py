@@ -105,7 +105,7 @@ def _blocks(reply: Reply) -> Iterator[Block]:
         yield Table(_cells(reply.table.headings), tuple(map(_cells, rows)))
     if reply.details:
         facts = ((single_line(name, NAME_LIMIT), strip_control(value).strip()) for name, value in reply.details)
-        # A user who is to follow the reply's link with care sees no other link.
+        # Beside a link that needs care there is no other one.
         yield Facts(tuple((name, value or NO_VALUE) for name, value in facts), unlinked=bool(reply.link))
     if reply.page is not None:
         yield Caption((_("Page {number} of {count}", number=reply.page.number, count=reply.page.of),))

@@ -6,8 +6,8 @@ that cannot be edited any more is posted again. An edit without a change is skip
 `TurnDelivery` decides which messages a view of a turn needs, and which of them are posted, edited or deleted. A
 platform implements `TurnMessages`. Any process can deliver any turn from its refs.
 
-Cards outside of the conversation go only to users who may approve the call at that moment, because its arguments are
-visible to them alone. A call whose card reaches no channel must not wait for an approval.
+Cards outside of the conversation go only to users with the right to approve the call at that moment, because its
+arguments are visible to them alone. A call whose card reaches no channel must not wait for an approval.
 """
 
 from __future__ import annotations
@@ -342,11 +342,11 @@ class GrowingMessages(Protocol[N_contra]):
 
 
 class ActivityIndicator(Protocol):
-    """Optional: shows what a turn does beside its messages."""
+    """Optional: shows the activity of a turn beside its messages."""
 
     async def show_activity(self, view: TurnView, text: str, *, is_shown: bool) -> bool:
-        """Show what a running turn does, for example as a status. `is_shown` is True if a message shows it. Return
-        False if users see nothing of it. Never raises.
+        """Show the activity of a running turn, for example as a status. `is_shown` is True if a message shows it.
+        Return False if users see nothing of it. Never raises.
         """
         ...
 
@@ -444,7 +444,7 @@ class TurnDelivery(Generic[N]):
         return remotes
 
     async def _show_activity(self, view: TurnView, posted: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
-        """Show what a running turn does. If nothing shows it, mark the question until there is something to read."""
+        """Show the activity of a running turn. If nothing shows it, mark the question until there is a message."""
         turn = view.turn
         is_marked = ACKNOWLEDGED in posted and posted[ACKNOWLEDGED] != REMOVED
         if turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks):

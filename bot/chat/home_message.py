@@ -81,7 +81,7 @@ _LIGHTS = {
 class Home:
     """Content of one user's tab; lists are sorted newest first, pending calls oldest first. `more_waiting` counts
     pending calls that are not listed; `all_counted` is False if more calls wait than were read. `inquiries` are open
-    elicitations for the user. `servers` is None for users who administer no server; `now` is in epoch seconds.
+    elicitations for the user. `servers` is None for users without a server to administer; `now` is in epoch seconds.
     """
 
     now: float

@@ -124,10 +124,10 @@ class Interaction(Protocol):
         """Id of the user."""
 
     async def find_viewer(self) -> Viewer:
-        """Return the user with what is known of them without delay. Never raises."""
+        """Return the user, as far as known without delay. Never raises."""
 
     def responding(self) -> AbstractAsyncContextManager[None]:
-        """Return a context in which the interaction is handled. It acknowledges in time what has had no response."""
+        """Return a context in which the interaction is handled. It acknowledges in time if there was no response."""
 
     async def acknowledge(self) -> None:
         """Acknowledge at once. No form can be opened afterwards."""
@@ -240,7 +240,7 @@ class InteractionHandler:
         return False
 
     async def locale_of(self, interaction: Interaction) -> Locale:
-        """Return the locale of what the user alone sees."""
+        """Return the locale of responses to the user alone."""
         viewer = await interaction.find_viewer()
         user = Author(self._platform, interaction.user, "")
         return await self._locales.for_user(user, viewer.locale, viewer.conversation, viewer.place)

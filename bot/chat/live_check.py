@@ -143,7 +143,7 @@ class LivePlatform(Protocol):
         ...
 
     async def share(self, thread: ConversationKey, name: str, content: bytes) -> str:
-        """Share a file in a thread, and return what `unshare` takes."""
+        """Share a file in a thread, and return its id for `unshare`."""
         ...
 
     async def unshare(self, file: str) -> None:
@@ -168,7 +168,7 @@ class LivePlatform(Protocol):
 
 
 Step = Callable[[], Awaitable[str]]
-"""Returns a sentence on what was found. Raises CountersignError, CheckSkipped or CheckDoubtful."""
+"""Returns a sentence about the result. Raises CountersignError, CheckSkipped or CheckDoubtful."""
 
 
 async def run_check(name: str, step: Step) -> Check:
@@ -300,8 +300,8 @@ class MessageChecks:
 
     async def _find(self) -> str:
         self._require_root()
-        found = await self._messages.find(self._owner, self._first(), self._channel.channel)
-        if found != self.root:
+        ref = await self._messages.find(self._owner, self._first(), self._channel.channel)
+        if ref != self.root:
             raise DeliveryFailed(
                 gettext_lazy("The message is not found by its marks: after a crash, a message may be posted twice."),
                 gettext_lazy("let the bot read the history of the channel"),

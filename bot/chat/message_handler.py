@@ -10,7 +10,7 @@ The context of a message is earlier messages of other users, as lines for the mo
 author's name. Continuation lines are indented, so that no user can write a line in another's name. The bot's own
 messages, and those up to its last turn, are in its history and left out.
 
-A platform gives parsed messages, `PlatformFacts`, and what only it can do (`MessagePlatform`).
+A platform gives parsed messages, `PlatformFacts`, and its own part (`MessagePlatform`).
 """
 
 from __future__ import annotations
@@ -493,7 +493,7 @@ class MessageHandler(Generic[M]):
             await self._process_from(author, message, location)
 
     async def _locale_of(self, author: Member, location: Location) -> Locale:
-        """Return the locale of what the author alone sees."""
+        """Return the locale of notices to the author alone."""
         return await self._locales.for_user(author.author, author.locale, location.conversation, location.locale)
 
     async def _process_from(self, author: Member, message: M, location: Location) -> None:

@@ -291,7 +291,7 @@ class Message:
     """One message.
 
     `name` is the same in every delivery of its turn. `tone` is None for a message without a frame. `alert` begins the
-    text of its notification. `notifies` are the principals of users and groups who are notified when it is posted, and
+    text of its notification. `notifies` are the principals of users and groups that are notified when it is posted, and
     by no later edit. If `asks` is True, it has buttons that a user needs, so it must not be posted without them.
     """
 

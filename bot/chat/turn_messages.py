@@ -211,7 +211,7 @@ def _is_due(segment: AnswerSegment, view: TurnView, refs: MessageRefs, *, stream
 
 
 def is_activity_shown(view: TurnView, refs: MessageRefs) -> bool:
-    """Return True if a posted message shows what the turn does."""
+    """Return True if a posted message shows the activity of the turn."""
     *_, section = (entry for entry in timeline(view) if isinstance(entry, TimelineSection))
     *_, segment = answer_segments(section, view, refs, ends=True)
     return not refs.get(segment.name, REMOVED).startswith(REMOVED)

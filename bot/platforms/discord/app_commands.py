@@ -290,8 +290,7 @@ async def register(tree: CommandTree) -> bool:
     wanted = sorted(map(_comparable, payloads))
     with map_errors(gettext_lazy("register the commands")):
         async with asyncio.timeout(REGISTER_SECONDS):
-            # Not `fetch_commands`: what discord.py 2.7 reads there forgets that a command is for servers.
-            # It also leaves the translations out.
+            # Not `fetch_commands`: discord.py 2.7 loses there that a command is for servers, and its translations.
             route = Route(
                 "GET", "/applications/{application_id}/commands", application_id=int(client.application_id or 0)
             )

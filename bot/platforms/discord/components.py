@@ -1,6 +1,6 @@
 """Messages as discord.py's items: buttons below a message, layouts (Components V2), and Discord's limits.
 
-The items have no callbacks: each button says itself what it does, so that any process can handle it. Text is cut to
+The items have no callbacks: each button carries its action, so that any process can handle it. Text is cut to
 Discord's limits. A button carries its `Action` in a `custom_id` of 100 characters; one whose action has
 no encoding is omitted. The fields of a `custom_id` are separated by colons and contain none: ids of turns and approvals
 are letters and digits.
@@ -68,7 +68,7 @@ class OutgoingMessage:
     message is posted. `unattached` replaces the content if the upload is rejected; without it the message is omitted
     then. Messages are listed in their order in Discord. If `asks` is True, the message has buttons that a user needs:
     it must not be posted without its layout. `place` is its channel, empty for the conversation's. `calls` are the
-    principals of the users and roles who are notified by the post.
+    principals of the users and roles that are notified by the post.
     """
 
     name: str
@@ -178,9 +178,9 @@ def menu(name: str, placeholder: str, entries: Iterable[tuple[str, str, Action]]
 
 def rows(buttons: Iterable[Button | None]) -> list[Item]:
     """Return buttons in as many rows as they need."""
-    shown = [button for button in buttons if button is not None]
+    present = [button for button in buttons if button is not None]
     return [
-        discord.ui.ActionRow(*shown[start : start + BUTTONS_A_ROW]) for start in range(0, len(shown), BUTTONS_A_ROW)
+        discord.ui.ActionRow(*present[start : start + BUTTONS_A_ROW]) for start in range(0, len(present), BUTTONS_A_ROW)
     ]
 
 

@@ -303,8 +303,8 @@ class _Client(discord.Client):
             await self._handler.on_edit(payload.message)
 
     async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
-        # Not by discord.py's items and modals: a button says itself what it does, whichever process drew it, also one
-        # that the message has no more because somebody was faster; what is sent in a modal says what it answers.
+        # Not by discord.py's items and modals: a button carries its action, from any process, also one that an edit has
+        # removed from the message since. A submission names the action that opened the modal.
         data: Mapping[str, Any] = interaction.data or {}
         with in_context(request=str(interaction.id)):
             match interaction.type:

@@ -7,7 +7,7 @@ next step of a form, is a button that opens it, because Discord opens no modal a
 An interaction contains the user's current roles. Rights count per guild: a click only acts on items of its own guild,
 and a click in a direct conversation acts with the user's rights in the guild of the item.
 
-A user who has installed the app can use it where the bot is not: in other servers, and between people. Such a use is
+A user can install the app and use it where the bot is not: in other servers, and between people. Such a use is
 one in the direct conversation with the bot, and the rights in that server count for nothing. All its replies are
 ephemeral, by the interaction alone.
 """

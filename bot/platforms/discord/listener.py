@@ -74,9 +74,9 @@ class DiscordMissedMessages:
         """
         if self._platform.records.active_conversations is None:
             return ()
-        found = await self._platform.records.active_conversations(prefix, seconds, limit * self._shard.count)
-        own = [conversation for conversation in found if self._is_in_shard(conversation)]
-        direct = [] if self._shard.number else [other for other in found if other not in own and not other.thread]
+        active = await self._platform.records.active_conversations(prefix, seconds, limit * self._shard.count)
+        own = [conversation for conversation in active if self._is_in_shard(conversation)]
+        direct = [] if self._shard.number else [other for other in active if other not in own and not other.thread]
         return [*own[:limit], *direct[:limit]]
 
     async def messages_since(self, conversation: ConversationKey, since: datetime) -> Sequence[DiscordMessage]:
@@ -167,8 +167,8 @@ class DiscordMissedMessages:
         return [thread for thread in latest if not await self._platform.engine.recent_turns(_key(thread), 1)]
 
     async def _has_answered(self, thread: discord.Thread) -> bool:
-        """Return True if the bot has posted in the thread, whose turns were deleted since. Also True if the thread
-        cannot be read.
+        """Return True if the bot has posted in the thread, so that its turns were deleted since. Also True if the
+        thread cannot be read.
         """
         me = await self._bot_user()
         try:

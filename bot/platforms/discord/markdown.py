@@ -77,7 +77,7 @@ _WEB = ("http://", "https://")
 
 def utf16_length(text: str) -> int:
     """Return the length of a text in UTF-16 units, the highest count that Discord may use."""
-    return len(text) + sum(each > "\uffff" for each in text)
+    return len(text) + sum(character > "\uffff" for character in text)
 
 
 def escape(text: str) -> str:
@@ -112,17 +112,17 @@ def truncate(text: str, limit: int) -> str:
 def shorten_label(text: str, limit: int) -> str:
     """Return a label on one line, at most `limit` characters as Discord counts them, for places without Markdown."""
     room = limit
-    while utf16_length(made := single_line(text, room)) > limit:
-        room -= max((utf16_length(made) - limit) // 2, 1)
-    return made
+    while utf16_length(line := single_line(text, room)) > limit:
+        room -= max((utf16_length(line) - limit) // 2, 1)
+    return line
 
 
 def escape_to_limit(text: str, limit: int) -> str:
     """Return escaped text on one line, at most `limit` characters as Discord counts them."""
     room = limit
-    while utf16_length(made := escape(single_line(text, room))) > limit:
-        room -= max(utf16_length(made) - limit, 1)
-    return made
+    while utf16_length(line := escape(single_line(text, room))) > limit:
+        room -= max(utf16_length(line) - limit, 1)
+    return line
 
 
 def defuse_mentions(text: str) -> str:
@@ -198,14 +198,14 @@ def code_block(text: str, language: str = "") -> str:
     """
     if FENCE not in text:
         return _format_fence(text, language)
-    made: list[str] = []
+    pieces: list[str] = []
     for has_fence, lines in groupby(text.split("\n"), key=lambda line: FENCE in line):
         if has_fence:
-            made += map(inline_code, lines)
+            pieces += map(inline_code, lines)
         else:
             block = "\n".join(lines)
-            made.append(_format_fence(block, language) if block.strip() else block)
-    return "\n".join(made)
+            pieces.append(_format_fence(block, language) if block.strip() else block)
+    return "\n".join(pieces)
 
 
 def inline_code(text: str) -> str:
@@ -225,16 +225,16 @@ def _format_fence(text: str, language: str) -> str:
 
 
 def _join_nodes(nodes: Sequence[Node]) -> str:
-    made: list[str] = []
+    pieces: list[str] = []
     last: Node | None = None
     for node in nodes:
         block = _block(node)
-        if made:
+        if pieces:
             close = isinstance(last, Heading) or (isinstance(last, Paragraph) and isinstance(node, List))
-            made.append("\n" if close else "\n\n")
-        made.append(block)
+            pieces.append("\n" if close else "\n\n")
+        pieces.append(block)
         last = node
-    return "".join(made)
+    return "".join(pieces)
 
 
 def _block(node: Node) -> str:  # noqa: PLR0911 - one case for each kind of block
@@ -259,14 +259,14 @@ def _block(node: Node) -> str:  # noqa: PLR0911 - one case for each kind of bloc
 
 def _format_quote(nodes: Sequence[Node]) -> str:
     """Return the content of a quote. A nested quote is marked by `>`."""
-    made = []
+    blocks = []
     for node in nodes:
         match node:
             case Quote(inner):
-                made.append("\n".join(f"\\> {line}" for line in _format_quote(inner).split("\n")))
+                blocks.append("\n".join(f"\\> {line}" for line in _format_quote(inner).split("\n")))
             case _:
-                made.append(_block(node))
-    return "\n".join(made)
+                blocks.append(_block(node))
+    return "\n".join(blocks)
 
 
 def _items(items: List, indent: int) -> Iterator[str]:
@@ -317,30 +317,30 @@ def _grid(grid: MarkdownTable) -> str:
 
 def _cells(heads: Sequence[Line], row: Sequence[Line]) -> Iterator[str]:
     for head, cell in zip(heads, row, strict=False):
-        said = _line(cell).replace("\n", " ").strip()
+        value = _line(cell).replace("\n", " ").strip()
         name = escape(" ".join(line_text(head).split()))
-        if said:
-            yield f"{name}: {said}" if name else said
+        if value:
+            yield f"{name}: {value}" if name else value
 
 
 def _line(line: Line) -> str:
     """Return running text. Adjacent marks are separated."""
-    made: list[str] = []
-    marked = False
-    for each in join_words(line):
-        said = _inline(each)
-        if not said:
+    pieces: list[str] = []
+    was_marked = False
+    for inline in join_words(line):
+        piece = _inline(inline)
+        if not piece:
             continue
-        now = each.style != Style()
-        if made and marked and now and not made[-1][-1:].isspace() and not said[:1].isspace():
-            made.append(JOINER)
-        made.append(said)
-        marked = now
-    return "".join(made)
+        is_marked = inline.style != Style()
+        if pieces and was_marked and is_marked and not pieces[-1][-1:].isspace() and not piece[:1].isspace():
+            pieces.append(JOINER)
+        pieces.append(piece)
+        was_marked = is_marked
+    return "".join(pieces)
 
 
-def _inline(each: Inline) -> str:
-    match each:
+def _inline(inline: Inline) -> str:
+    match inline:
         case Text(text, style) if style.code:
             return _apply_style(inline_code(text), style)
         case Text(text, style):
@@ -357,12 +357,12 @@ def _link(url: str, label: str, *, code: bool) -> str:
     target = url.replace("<", "%3C").replace(">", "%3E")
     if label == url:
         return f"<{target}>"
-    shown = " ".join(label.split())
-    if not shown:
+    words = " ".join(label.split())
+    if not words:
         return f"<{target}>"
-    if code and "://" in shown:
-        return f"{inline_code(shown)} (<{target}>)"
-    named = inline_code(shown) if code else escape(shown)
+    if code and "://" in words:
+        return f"{inline_code(words)} (<{target}>)"
+    named = inline_code(words) if code else escape(words)
     # Discord makes no link of a label that holds an address.
     return f"[{named.replace('://', f':{JOINER}//')}](<{target}>)"
 

@@ -108,7 +108,7 @@ def read_values(data: Mapping[str, Any]) -> dict[str, str]:
 
 def _modal(title: str, custom_id: str) -> Modal:
     modal = Modal(title=shorten_label(title, TITLE) or _("Form"), custom_id=custom_id)
-    # It listens to nothing: what is sent is read from the interaction, by whoever knows its id.
+    # The library keeps no modal: the submission is read from the interaction, in any process.
     modal.stop()
     return modal
 

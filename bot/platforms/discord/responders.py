@@ -114,7 +114,7 @@ async def notify_directly(rest: Rest, user: str, notice: Notice) -> None:
 
 
 async def send_direct_message(rest: Rest, user: str, text: str) -> None:
-    """Send a sentence to a user who accepts direct messages."""
+    """Send a sentence by direct message, if the user accepts any."""
     try:
         await post_notice(rest, await direct_channel(rest, user), text)
     except DeliveryFailed as failure:

@@ -223,7 +223,7 @@ class Rest(HttpSession):
         # A route knows no client: discord.py keeps the API's address in the class, for everything in the process. One
         # process speaks to one Discord, so it is set here, where that Discord is chosen.
         discord.http.Route.BASE = self.url
-        # Nobody speaks here; the library would tell every operator that it cannot.
+        # Voice is unused; the library would warn every operator of missing packages.
         discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
         for name in _LIBRARY:
             _quieten(logging.getLogger(name))
@@ -248,7 +248,7 @@ class Rest(HttpSession):
         client = await self.client()
         user, app = client.user, client.application
         if user is None or app is None:
-            raise RuntimeError("a client that is logged in knows who it is")
+            raise RuntimeError("a client that is logged in has a user")
         flags = app.flags
         reads_all = flags.gateway_message_content or flags.gateway_message_content_limited
         return Identity(
@@ -406,12 +406,12 @@ async def _find_url(rest: Rest, attachment: Attachment) -> str:
     channel, message, own = match.groups()
     try:
         async with rest.request(gettext_lazy("look for a file")) as client:
-            found = await client.get_partial_messageable(int(channel)).fetch_message(int(message))
+            loaded = await client.get_partial_messageable(int(channel)).fetch_message(int(message))
     except DiscordApiError as error:
         if error.status == 404:
             raise NotFound(gettext_lazy("{file} is gone.", file=file_name(attachment))) from error
         raise
-    url = next((file.url for file in found.attachments if str(file.id) == own), "")
+    url = next((file.url for file in loaded.attachments if str(file.id) == own), "")
     if not url:
         raise NotFound(gettext_lazy("{file} is gone.", file=file_name(attachment)))
     return url

@@ -1,7 +1,7 @@
 """Users of the served guilds: names, roles, rights, and their mentions in texts.
 
 Names are cached for five minutes; concurrent lookups of one user share a request. Decisions need a fresh lookup, or the
-rights in an interaction, which are current. Bots, non-members, members who have not passed the guild's screening,
+rights in an interaction, which are current. Bots, non-members, members before the guild's screening,
 members in a timeout and unknown users are strangers. In sentences of the engine and the commands `discord:7` becomes
 `@sam`, and `discord-role:9` becomes `@ops`.
 """
@@ -144,9 +144,9 @@ class UserDirectory:
         self._languages.put(user, language)
 
     async def find_approver(self, principal: str, server: str) -> DirectoryEntry | None:
-        """Return a user or role by its principal, up to five minutes old. None if it is gone, and for users who may
-        approve nothing. The members of a role are known with the Server Members intent, in guilds of up to MOST_MEMBERS
-        members. Raises DeliveryFailed.
+        """Return a user or role by its principal, up to five minutes old. None if it is gone, and for users without
+        any right to approve. The members of a role are known with the Server Members intent, in guilds of up to
+        MOST_MEMBERS members. Raises DeliveryFailed.
         """
         if principal.startswith(ROLE):
             role = principal.removeprefix(ROLE)

@@ -209,8 +209,8 @@ def shorten(text: str, limit: int) -> str:
         return text or ELLIPSIS
     if limit < PARAGRAPH:
         return text[: limit - 1].rstrip() + ELLIPSIS
-    kept = limit - COUNT_ROOM
-    return more_characters(text[:kept].rstrip(), len(text) - kept)
+    length = limit - COUNT_ROOM
+    return more_characters(text[:length].rstrip(), len(text) - length)
 
 
 def more_characters(beginning: str, more: int) -> str:
@@ -311,15 +311,15 @@ def button(label: str, press: Action, style: str = "", confirm: Element | None =
     if names is None:
         return None
     action_id, value = names
-    made: Element = {
+    element: Element = {
         "type": "button",
         "text": plain_text(single_line(label, BUTTON_TEXT), BUTTON_TEXT),
         "action_id": action_id,
         "value": value,
     }
     if style:
-        made["style"] = style
-    return {**made, "confirm": confirm} if confirm else made
+        element["style"] = style
+    return {**element, "confirm": confirm} if confirm else element
 
 
 def link_button(label: str, address: str) -> Element | None:
@@ -356,8 +356,8 @@ def confirmation(title: str, text: str, yes: str) -> Element:
 
 def buttons(elements: Iterable[Element | None]) -> list[Block]:
     """Return buttons in as many blocks as they need, with unique `action_id`s."""
-    made = [element for element in elements if element is not None]
-    return [_actions(made[start : start + BUTTONS_A_BLOCK]) for start in range(0, len(made), BUTTONS_A_BLOCK)]
+    present = [element for element in elements if element is not None]
+    return [_actions(present[start : start + BUTTONS_A_BLOCK]) for start in range(0, len(present), BUTTONS_A_BLOCK)]
 
 
 def _actions(elements: Sequence[Element]) -> Block:
@@ -450,14 +450,14 @@ class RichTextBuilder:
 
     def _paragraph(self, line: Line, style: Style) -> None:
         last = self._elements[-1] if self._elements else {}
-        made = _elements(line, style)
+        elements_of_line = _elements(line, style)
         match last.get("type"):
-            case "rich_text_section" if len(last["elements"]) + len(made) < MOST_ELEMENTS:
-                last["elements"] += [_text("\n\n"), *made]
+            case "rich_text_section" if len(last["elements"]) + len(elements_of_line) < MOST_ELEMENTS:
+                last["elements"] += [_text("\n\n"), *elements_of_line]
             case "rich_text_list":
-                self._add({"type": "rich_text_section", "elements": [_text("\n"), *made]})
+                self._add({"type": "rich_text_section", "elements": [_text("\n"), *elements_of_line]})
             case _:
-                self._add({"type": "rich_text_section", "elements": made})
+                self._add({"type": "rich_text_section", "elements": elements_of_line})
 
     def _items(self, items: List, indent: int) -> None:
         """Add a list. Blocks other than text interrupt it; its numbering continues after them."""
@@ -485,15 +485,15 @@ class RichTextBuilder:
     def _run(self, run: list[Element], items: List, begun: int, indent: int) -> None:
         if not run:
             return
-        made: Element = {
+        list_element: Element = {
             "type": "rich_text_list",
             "style": "ordered" if items.ordered else "bullet",
             "indent": min(indent, LIST_INDENT),
             "elements": run,
         }
         if items.ordered and begun > 1:
-            made["offset"] = begun - 1
-        self._add(made)
+            list_element["offset"] = begun - 1
+        self._add(list_element)
 
     def _grid(self, grid: MarkdownTable) -> None:
         rows = [[line_text(cell) for cell in row] for row in grid.rows]
@@ -582,7 +582,7 @@ def _apply_style(line: Line, style: Style) -> Iterator[Inline]:
 
 def _elements(line: Line, style: Style = _AS_IT_IS) -> list[Element]:
     """Return the elements of a line, merging runs of one style. Slack rejects empty lines and empty texts."""
-    made: list[Element] = []
+    elements: list[Element] = []
     for inline in _few(tuple(join_words(_apply_style(line, style)))):
         element: Element = _text(inline.text)
         if isinstance(inline, Link):
@@ -590,8 +590,8 @@ def _elements(line: Line, style: Style = _AS_IT_IS) -> list[Element]:
         if looks := _looks(inline.style):
             element["style"] = looks
         if inline.text:
-            made.append(element)
-    return made or [_text(" ")]
+            elements.append(element)
+    return elements or [_text(" ")]
 
 
 def _few(line: Line) -> Line:

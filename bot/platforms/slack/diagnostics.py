@@ -271,7 +271,7 @@ def _served_text(installation: Installation, identity: Identity) -> str:
 
 
 def diagnose_absence(workspace: str, installation: Installation | None, allowed: Collection[str], again: str) -> Check:
-    """Return what there is to say of a workspace that is not served; `again` is the address that installs it."""
+    """Return the check of a workspace that is not served; `again` is the address that installs it."""
     if installation is None:
         detail = gettext_lazy("It is not installed yet: open {path}.", path=again)
         return Check(gettext_lazy("workspace {workspace}", workspace=workspace), CheckStatus.SKIPPED, detail)

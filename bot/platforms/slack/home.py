@@ -87,7 +87,7 @@ class HomeRefresher:
         self._tabs: OrderedDict[str, _Tab] = OrderedDict()
 
     async def open(self, user: str, *, first_visit: bool) -> None:
-        """Publish the tab of a user who opened it. Raises CountersignError."""
+        """Publish the tab that a user opened. Raises CountersignError."""
         tab = _Tab(self._clock(), first_visit)
         member = await self._people.member(user)
         with use_locale(await self._locale_of(member)):
@@ -105,7 +105,7 @@ class HomeRefresher:
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Publish every tab whose content changed."""
+        """Publish every tab with changed content."""
         for user, tab in list(self._tabs.items()):
             if self._clock() - tab.opened_at > OPEN_SECONDS:
                 self._tabs.pop(user, None)
@@ -121,7 +121,7 @@ class HomeRefresher:
     async def _look_at(self, user: str, tab: _Tab) -> None:
         if not self._api.pacing.has_headroom("views.publish"):
             return
-        # What they may sign is asked for anew when they press.
+        # A press looks the rights up again.
         member = await self._people.cached_member(user)
         with use_locale(await self._locale_of(member)):
             home = await self._home(member, first_visit=tab.first_visit)

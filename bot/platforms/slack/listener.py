@@ -335,7 +335,7 @@ class WorkspaceReceivers:
         self._building = asyncio.Lock()
 
     async def start(self) -> None:
-        """Wait until Slack says what the bot's own token is for. Raises DeliveryFailed if it is rejected, unless there
+        """Wait until Slack names the owner of the bot's token. Raises DeliveryFailed if it is rejected, unless there
         may be other workspaces.
         """
         own = self._workspaces.own
@@ -392,7 +392,7 @@ class WorkspaceReceivers:
                 receiver.access.suspect()
 
     def mentioned(self, text: str) -> Sequence[WorkspaceReceiver]:
-        """Return the receivers whose bot is mentioned."""
+        """Return the receivers of mentioned bots."""
         people = mentioned_people(text)
         return [receiver for receiver in self._receivers.values() if receiver.identity.user in people]
 

@@ -1,6 +1,6 @@
 """Messages of the chat layer as Block Kit blocks: turns with their cards, and replies to commands.
 
-Slack notifies the users whom a message mentions when it is posted, not when it is edited.
+Slack notifies mentioned users when a message is posted, not when it is edited.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ DETAIL_LIMIT = 1_500
 
 def outgoing_message(message: Message) -> OutgoingMessage:
     """Return a message as it should be in Slack."""
-    blocks, silent = (tuple(message_blocks(message.blocks, who)) for who in (message.notifies, frozenset[str]()))
+    blocks, silent = (tuple(message_blocks(message.blocks, named)) for named in (message.notifies, frozenset[str]()))
     text = fallback(f"{message.alert}{fallback_text(silent)}")
     return OutgoingMessage(message.name, blocks, text, asks=message.asks, silent=silent)
 
@@ -182,8 +182,8 @@ def _elements(block: MessageBlock, arguments_room: int, notifies: Container[str]
 
 
 def span_element(span: Span, notifies: Container[str] = frozenset()) -> Element:
-    """Return a span as an element of rich text. Slack notifies everybody whom a message mentions, so only those in
-    `notifies` are mentioned, and users without a name.
+    """Return a span as an element of rich text. Slack notifies all mentioned users, so only those in `notifies`
+    are mentioned, and users without a name.
     """
     match span:
         case Text(text):

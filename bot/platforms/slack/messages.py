@@ -449,7 +449,7 @@ class PerUserRate:
     def acquire(self, user: str) -> bool:
         """Count one more call. Return False, with nothing counted, if the user has made `most` of them."""
         now = self._clock()
-        # Of users who have made none for long nothing is kept: the one with the oldest last call comes first.
+        # Users without a recent call are dropped; the one with the oldest last call comes first.
         while self._calls and (oldest := next(iter(self._calls))) and self._calls[oldest][-1] <= now - self._seconds:
             del self._calls[oldest]
         calls = self._calls.get(user, deque())

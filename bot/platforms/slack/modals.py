@@ -120,7 +120,7 @@ def note_modal(title: str, text: str) -> View:
 
 def modal(title: str, blocks: list[Block], *, callback_id: str = SHOWN, metadata: str = "", submit: str = "") -> View:
     """Return a modal; without `submit` it can only be closed."""
-    made: View = {
+    view: View = {
         "type": "modal",
         "callback_id": callback_id,
         "title": plain_text(single_line(title, VIEW_TITLE), VIEW_TITLE),
@@ -128,7 +128,7 @@ def modal(title: str, blocks: list[Block], *, callback_id: str = SHOWN, metadata
         "private_metadata": metadata,
         "blocks": blocks,
     }
-    return {**made, "submit": plain_text(single_line(submit, VIEW_TITLE), VIEW_TITLE)} if submit else made
+    return {**view, "submit": plain_text(single_line(submit, VIEW_TITLE), VIEW_TITLE)} if submit else view
 
 
 def text_input(

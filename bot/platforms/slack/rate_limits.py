@@ -221,7 +221,7 @@ class RateLimiter:
         """Wait for a permit of the method, and of the channel for a post. Raises DeliveryFailed if the wait would be
         too long.
         """
-        # The channel first: it is what refuses, and a turn of the method would be lost with it.
+        # The channel first: if it refuses, a turn of the method would be lost.
         gates = [self._channel(channel)] if method in _POSTS and channel else []
         wait = 0.0
         for gate in (*gates, self._gate(method)):

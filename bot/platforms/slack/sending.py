@@ -313,7 +313,7 @@ def streams(view: TurnView, refs: MessageRefs = NO_REFS) -> tuple[Stream, ...]:
 
 def _stream_text(part: AnswerPage) -> str:
     texts = [entry for entry in part.entries if isinstance(entry, ReplyText)]
-    written = [sanitize_partial(each.text) if each.growing else sanitize(each.text).rstrip() for each in texts]
+    written = [sanitize_partial(text.text) if text.growing else sanitize(text.text).rstrip() for text in texts]
     return "\n\n".join(written).rstrip()
 
 
@@ -321,7 +321,7 @@ def _task(step: ToolStep, called: CallLine) -> Task:
     line = called.line
     is_asked = line.mark is StatusIcon.WAITING
     ended = line.mark not in (StatusIcon.RUNNING, StatusIcon.WAITING)
-    output = "  ".join(each for each in (line.state, line.summary) if each) if ended else ""
+    output = "  ".join(filter(None, (line.state, line.summary))) if ended else ""
     return Task(
         id=f"call-{step.n}" + ("-asked" if is_asked else ""),
         title=single_line(_request_title(step) if is_asked else call_title(step), TASK_TEXT),
@@ -346,7 +346,7 @@ def _title(view: TurnView) -> str:
 
 
 class Streaming(StrEnum):
-    """Streaming support by conversation type: in a channel only the user who asked sees the stream grow."""
+    """Streaming support by conversation type: in a channel only the author of the question sees the stream grow."""
 
     NOWHERE = "nowhere"
     DIRECT = "direct"
@@ -430,8 +430,9 @@ class StreamManager:
             return None
         growing.ref = MessageRef(str(answer.get("channel") or where.channel), str(answer.get("ts") or ""))
         _record_sent(growing, stream)
-        # One that nobody ended here was taken over by another process.
-        self._growing = {each: kept for each, kept in self._growing.items() if kept.began > growing.began - FORGOTTEN}
+        # A stream without an end in this process was taken over by another one.
+        earliest = growing.began - FORGOTTEN
+        self._growing = {key: other for key, other in self._growing.items() if other.began > earliest}
         self._growing[turn.id, stream.name] = growing
         return growing.ref
 

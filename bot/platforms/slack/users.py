@@ -8,7 +8,7 @@ Bots, guests, users of other organizations and unknown users are marked as such.
 commands `slack:U1` becomes `@sam`, and `slack-group:S1` becomes `@ops`.
 
 Names in settings and rules may be of one workspace or organization: `slack:T1:U1`, `slack-group:T1:S1`. To the engine
-such a name is a group: a member has it as a role, and the directory says who is in it.
+such a name is a group: a member has it as a role, and the directory lists its members.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ class UserDirectory:
                 await self._pause(error.retry_after)
 
     async def find_approver(self, principal: str) -> DirectoryEntry | None:
-        """Return a user or group by its principal, up to five minutes old. None if it is gone, and for users who may
-        approve nothing. Raises DeliveryFailed.
+        """Return a user or group by its principal, up to five minutes old. None if it is gone, and for users
+        without any right to approve. Raises DeliveryFailed.
         """
         workspace, own_id = _split(principal)
         if workspace and workspace not in _qualifiers(await self._api.identity()):
@@ -226,26 +226,26 @@ def _member(person: Person, groups: Mapping[str, Group], identity: Identity) -> 
     )
 
 
-def _read_person(user: str, found: Mapping[str, Any], identity: Identity) -> Person:
-    profile = object_in(found, "profile")
-    names = (profile.get("display_name"), profile.get("real_name"), found.get("real_name"), found.get("name"), user)
+def _read_person(user: str, account: Mapping[str, Any], identity: Identity) -> Person:
+    profile = object_in(account, "profile")
+    names = (profile.get("display_name"), profile.get("real_name"), account.get("real_name"), account.get("name"), user)
     return Person(
         id=user,
         name=next((name for value in names if (name := single_line(str(value or ""), 80))), user),
-        admin=any(found.get(flag) for flag in ("is_admin", "is_owner", "is_primary_owner")),
-        guest=bool(found.get("is_restricted") or found.get("is_ultra_restricted")),
-        external=bool(found.get("is_stranger") or found.get("deleted")) or not _is_ours(found, identity),
-        bot=bool(found.get("is_bot")) or user in (identity.user, "USLACKBOT"),
-        language=language_tag(found.get("locale")),
-        time_zone=time_zone_name(found.get("tz")),
+        admin=any(account.get(flag) for flag in ("is_admin", "is_owner", "is_primary_owner")),
+        guest=bool(account.get("is_restricted") or account.get("is_ultra_restricted")),
+        external=bool(account.get("is_stranger") or account.get("deleted")) or not _is_ours(account, identity),
+        bot=bool(account.get("is_bot")) or user in (identity.user, "USLACKBOT"),
+        language=language_tag(account.get("locale")),
+        time_zone=time_zone_name(account.get("tz")),
     )
 
 
-def _is_ours(found: Mapping[str, Any], identity: Identity) -> bool:
+def _is_ours(account: Mapping[str, Any], identity: Identity) -> bool:
     """Return True if the user belongs to this workspace, or to its Grid organization."""
-    if found.get("team_id") == identity.team:
+    if account.get("team_id") == identity.team:
         return True
-    teams = object_in(found, "enterprise_user").get("teams")
+    teams = object_in(account, "enterprise_user").get("teams")
     return isinstance(teams, list) and identity.team in teams
 
 

@@ -6,7 +6,7 @@ those of the method reference at docs.slack.dev. No error contains a token or th
 
 Not every workspace takes each kind of block: Slack introduces them plan by plan, and clients of governments later. A
 refused request is sent again with older kinds of the same content. Refused kinds are not sent to the workspace for an
-hour: Slack has the same code for a layout with a mistake, so one refusal is no proof of what the workspace takes.
+hour: Slack has the same code for a layout with a mistake, so one refusal says little about the workspace.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _older(block: Block, refused: frozenset[str]) -> Iterator[Block]:
 
 def _feedback(block: Block) -> Iterator[Block]:
     """Yield the two buttons for feedback as ordinary buttons."""
-    made = [
+    yield from buttons(
         {
             "type": "button",
             "text": plain_text(element[side]["text"]["text"]),
@@ -214,8 +214,7 @@ def _feedback(block: Block) -> Iterator[Block]:
         }
         for element in block["elements"]
         for side in ("positive_button", "negative_button")
-    ]
-    yield from buttons(made)
+    )
 
 
 class SlackWebApiError(DeliveryFailed):
@@ -386,8 +385,7 @@ class WebApi(HttpSession):
 
     async def read(self, method: str, **arguments: Any) -> Mapping[str, Any]:
         """Call a reading method. Raises DeliveryFailed."""
-        given = {name: value for name, value in arguments.items() if value is not None}
-        return (await self._call(method, given, verb="GET", patient=True))[0]
+        return (await self._call(method, arguments, verb="GET", patient=True))[0]
 
     async def pages(
         self, method: str, key: str, *, most: int, before: Callable[[], None] = lambda: None, **arguments: Any
@@ -406,15 +404,13 @@ class WebApi(HttpSession):
 
     async def edit(self, method: str, **arguments: Any) -> Mapping[str, Any]:
         """Call a method that is safe to repeat. Raises DeliveryFailed."""
-        given = {name: value for name, value in arguments.items() if value is not None}
-        return (await self._call(method, given, verb="POST", patient=True))[0]
+        return (await self._call(method, arguments, verb="POST", patient=True))[0]
 
     async def post(self, method: str, **arguments: Any) -> Mapping[str, Any]:
         """Call a method once. Raises SlackConnectionError without a response, because the call may have been processed.
         Raises DeliveryFailed.
         """
-        given = {name: value for name, value in arguments.items() if value is not None}
-        return (await self._call(method, given, verb="POST", patient=False))[0]
+        return (await self._call(method, arguments, verb="POST", patient=False))[0]
 
     async def upload(self, channel: str, thread: str, name: str, data: bytes) -> str:
         """Share a file in a channel or a thread and return its id. Raises SlackConnectionError without a response,
@@ -441,6 +437,7 @@ class WebApi(HttpSession):
     async def _call(
         self, method: str, arguments: Mapping[str, Any], *, verb: str, patient: bool
     ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+        arguments = {name: value for name, value in arguments.items() if value is not None}
         channel = str(arguments.get("channel", ""))
         if self._team and method in NEED_TEAM:
             arguments = {**arguments, "team_id": self._team}

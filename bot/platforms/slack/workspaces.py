@@ -110,7 +110,7 @@ class InstalledWorkspaces:
             await asyncio.gather(following, return_exceptions=True)
 
     def failing(self) -> Sequence[str]:
-        """Return the ids of installations whose tokens cannot be read or renewed."""
+        """Return the ids of installations with tokens that cannot be read or renewed."""
         return sorted(self._problems)
 
     def known(self) -> Sequence[SlackWorkspace]:
@@ -151,7 +151,7 @@ class InstalledWorkspaces:
             self._versions = versions
 
     async def remove(self, installation_id: str) -> None:
-        """Delete the tokens of an installation whose app was removed. Raises DatabaseError."""
+        """Delete the tokens of an installation after the removal of the app. Raises DatabaseError."""
         assert self._store is not None
         installed = self._installed.get(installation_id)
         if installed is not None and await self._store.remove(installed.installation):
@@ -159,7 +159,7 @@ class InstalledWorkspaces:
         await self.refresh()
 
     def remove_from_organization(self, workspace: SlackWorkspace, team: str) -> None:
-        """Serve one workspace of an organization no more, whose token is for it no more."""
+        """Stop serving one workspace of an organization, which has taken the app from it."""
         installed = self._installed.get(workspace.installation)
         if installed is None or installed.workspaces.pop(team, None) is None:
             return
@@ -404,7 +404,7 @@ class TokenRenewal:
             if stored is None or stored.version != installation.version:
                 return stored or installation
             renewed = await self._request(stored)
-            # The earlier refresh token is used up: what Slack gave must not be lost with the database.
+            # The earlier refresh token is used up, so the new one must reach the database.
             return await retry_until_stored(lambda: self._store.renew(renewed)) or renewed
         finally:
             await self._leases.release(lease, self._holder)
@@ -429,7 +429,7 @@ class TokenRenewal:
 
 @dataclass(frozen=True, slots=True)
 class BotToken:
-    """A token of the bot, and what renews it. `expires_at` is in epoch seconds, None for never."""
+    """A token of the bot, and its refresh token. `expires_at` is in epoch seconds, None for never."""
 
     token: str = field(repr=False)
     refresh_token: str = field(repr=False)

@@ -13,7 +13,6 @@ from bot.chat.forms import FINISHED, SENT
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
 from bot.domain.turns import StepStatus, ToolRef, TurnStatus, TurnView
-from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.components import LINK, OutgoingMessage, decode
 from bot.platforms.discord.message_layout import GREEN, GREY, ORANGE, turn_messages
 from bot.ports.platform import OpenElicitation
@@ -226,17 +225,6 @@ async def test_the_card_calls_whoever_is_asked_once_and_becomes_what_came_of_it_
         assert place.posted(card.channel)[-1] is card
         assert "Answered by Priya" in str(card.components)
         assert place.discord.called(card) == set()
-
-
-async def test_another_process_draws_it_again_without_a_second_message() -> None:
-    async with connected_bot() as place:
-        card = await asking(place, a_form())
-        count = len(place.posted(card.channel))
-        for known in (place.refs[place.engine.views[-1].turn.id], {}):
-            async for _ in DiscordSurface(place.rest, place.people).deliver(place.engine.views[-1], known):
-                pass
-        assert len(place.posted(card.channel)) == count
-        assert place.posted(card.channel)[-1] is card
 
 
 async def test_a_card_that_an_earlier_process_drew_is_answered() -> None:

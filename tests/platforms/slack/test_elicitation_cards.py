@@ -15,7 +15,6 @@ from bot.chat.home_message import Home
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
 from bot.domain.turns import StepStatus, ToolRef, TurnStatus, TurnView
-from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.blocks import LINK_PRESSED, OutgoingMessage, decode
 from bot.platforms.slack.message_blocks import turn_messages
 from bot.platforms.slack.sending import TaskStatus, streams
@@ -217,18 +216,6 @@ async def test_the_card_calls_whoever_is_asked_once_and_becomes_what_came_of_it_
         assert place.bot_posts()[-1] is card
         assert "Answered by Priya" in outline(card.blocks)
         assert place.slack.called(card) == set()
-
-
-async def test_another_process_draws_it_again_without_a_second_message() -> None:
-    async with connected_bot() as place:
-        card = await asking(place, a_form())
-        count = len(place.bot_posts())
-        other = SlackSurface(place.api, place.people)
-        await place.draw(place.engine.views[-1], other)
-        place.refs.clear()
-        await place.draw(place.engine.views[-1], SlackSurface(place.api, place.people))
-        assert len(place.bot_posts()) == count
-        assert place.bot_posts()[-1] is card
 
 
 async def test_the_way_to_a_page_is_shown_to_whoever_is_asked_alone_whole_and_with_its_domain() -> None:
