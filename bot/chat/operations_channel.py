@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from time import monotonic
 
 from bot.chat.delivery import ChannelMessages, NoticeOwner
@@ -47,7 +47,6 @@ class OperationsChannel:
         *,
         locales: LocaleResolver,
         clock: Callable[[], float] = monotonic,
-        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._store = store
         self._leases = leases
@@ -56,7 +55,6 @@ class OperationsChannel:
         self._holder = holder
         self._locales = locales
         self._clock = clock
-        self._pause = pause
         self._started_at = clock()
         self._not_before = clock()
         self._refusal = ""
@@ -71,7 +69,7 @@ class OperationsChannel:
                     log.debug("operations channel: %s", error)
                 except Exception:
                     log.exception("operations channel")
-                await self._pause(CYCLE_SECONDS)
+                await asyncio.sleep(CYCLE_SECONDS)
         finally:
             await self._release()
 

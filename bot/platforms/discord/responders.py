@@ -260,12 +260,10 @@ class ChannelResponder:
         response: InteractionResponse,
         encoder: ActionEncoder,
         instead: DirectMessageResponder,
-        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._response = response
         self._encoder = encoder
         self._instead = instead
-        self._clock = clock
         self._last = float("-inf")
         self._shown: CommandReply | None = None
         self._is_expired = False
@@ -273,7 +271,7 @@ class ChannelResponder:
 
     async def progress(self, reply: Message) -> None:
         """Show a reply that another one follows, unless the previous one is too recent."""
-        if self._clock() - self._last < APART_SECONDS:
+        if monotonic() - self._last < APART_SECONDS:
             return
         try:
             await self._show(command_reply(reply))
@@ -326,7 +324,7 @@ class ChannelResponder:
             return
         await self._response.show(layout(reply, self._encoder))
         self._shown = reply
-        self._last = self._clock()
+        self._last = monotonic()
 
 
 async def start_thread(rest: Rest, message: InboundMessage) -> str:

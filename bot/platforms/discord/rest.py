@@ -272,24 +272,20 @@ class Rest(HttpSession):
         what: str,
         *,
         body: Any = None,
-        query: Mapping[str, str | int] | None = None,
         files: Sequence[FileUpload] = (),
-        patience: float = ANSWER_SECONDS,
         **ids: str,
     ) -> Any:
         """Call a route and return its JSON. `path` names its ids in braces (`/channels/{channel_id}`); `what` completes
         "the request to …" in errors. A call without a response or with a server error may be sent up to five times: use
-        a nonce if it must happen once. `patience` is the total time in seconds. Raises DeliveryFailed.
+        a nonce if it must happen once. Raises DeliveryFailed.
         """
         given: dict[str, Any] = {}
-        if query:
-            given["params"] = dict(query)
         if files:
-            parts = [discord.File(io.BytesIO(file.data), filename=file.name) for file in files]
-            given |= {"files": parts, "form": _form(body, parts)}
+            parts = [file.to_file() for file in files]
+            given = {"files": parts, "form": _form(body, parts)}
         elif body is not None:
-            given["json"] = body
-        async with self.request(what, patience=patience) as client:
+            given = {"json": body}
+        async with self.request(what) as client:
             return await client.http.request(discord.http.Route(method, path, **ids), **given)
 
     @asynccontextmanager

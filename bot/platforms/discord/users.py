@@ -63,12 +63,9 @@ class UserDirectory:
         servers: frozenset[str] = frozenset(),
         *,
         clock: Callable[[], float] = monotonic,
-        wall_clock: Callable[[], float] = time,
     ) -> None:
         self._rest = rest
         self.wanted = servers
-        self._clock = clock
-        self._wall_clock = wall_clock
         self._people = TtlCache[tuple[str, str], Person](clock)
         self._servers = TtlCache[str, discord.Guild](clock)
         self._homes = TtlCache[str, str](clock)
@@ -221,19 +218,16 @@ class UserDirectory:
             name=_name(member.display_name, str(member.id)),
             roles=frozenset(str(role.id) for role in member.roles) - {server},
             admin=bool(rights.value & RIGHTS.value) or member.guild.owner_id == member.id,
-            external=member.bot
-            or member.pending
-            or self._silent_until(member.timed_out_until)
-            or not self.serves(server),
+            external=member.bot or member.pending or _is_timed_out(member.timed_out_until) or not self.serves(server),
             bot=member.bot,
         )
 
     def _member(self, person: Person) -> Member:
         return replace(person.member, language=self._languages.peek(person.id))
 
-    def _silent_until(self, moment: datetime | None) -> bool:
-        """Return True if the member is in a timeout."""
-        return moment is not None and moment.timestamp() > self._wall_clock()
+
+def _is_timed_out(until: datetime | None) -> bool:
+    return until is not None and until.timestamp() > time()
 
 
 def place_locale(guild: discord.Guild | None) -> Locale:

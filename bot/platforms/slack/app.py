@@ -310,16 +310,9 @@ class SlackSurface:
 class SlackAppSurface:
     """Surface of all workspaces of the app: each conversation has that of its workspace."""
 
-    def __init__(
-        self,
-        workspaces: SlackWorkspaces,
-        *,
-        streaming: Streaming = Streaming.DIRECT,
-        clock: Callable[[], float] = time,
-    ) -> None:
+    def __init__(self, workspaces: SlackWorkspaces, *, streaming: Streaming = Streaming.DIRECT) -> None:
         self._workspaces = workspaces
         self._streaming = streaming
-        self._clock = clock
         self._surfaces: WeakKeyDictionary[SlackWorkspace, SlackSurface] = WeakKeyDictionary()
         self._locales = LocaleResolver()
 
@@ -393,7 +386,7 @@ class SlackAppSurface:
             raise DeliveryFailed(gettext_lazy("That conversation is not in Slack."), permanent=True)
         workspace = await self._workspaces.of(conversation)
         if workspace not in self._surfaces:
-            surface = SlackSurface(workspace.api, workspace.people, streaming=self._streaming, clock=self._clock)
+            surface = SlackSurface(workspace.api, workspace.people, streaming=self._streaming)
             surface.resolve_locales(self._locales)
             self._surfaces[workspace] = surface
         return self._surfaces[workspace]

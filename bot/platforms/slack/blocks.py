@@ -236,10 +236,9 @@ def _context(text: str) -> Block:
     return {"type": "context", "elements": [plain_text(text)]}
 
 
-def section(text: str, accessory: Element | None = None) -> Block:
-    """Return a section of plain text, with an optional button beside it."""
-    block: Block = {"type": "section", "text": plain_text(text)}
-    return {**block, "accessory": accessory} if accessory else block
+def section(text: str) -> Block:
+    """Return a section of plain text."""
+    return {"type": "section", "text": plain_text(text)}
 
 
 def header(text: str) -> Block:
@@ -539,11 +538,11 @@ def _as_task(line: Line) -> Line:
     return (Text(_TASKS[first.text[:4]] + first.text[4:], first.style), *line[1:])
 
 
-def _flat(nodes: Iterable[Node], before: str = "") -> Iterator[Inline]:
+def _flat(nodes: Iterable[Node]) -> Iterator[Inline]:
     """Flatten blocks to running text, because Slack allows nothing else in a quote."""
     for number, node in enumerate(nodes):
-        if number or before:
-            yield Text("\n" if before or isinstance(node, List) else "\n\n")
+        if number:
+            yield Text("\n" if isinstance(node, List) else "\n\n")
         match node:
             case Paragraph(line):
                 yield from line

@@ -75,7 +75,6 @@ class HomeRefresher:
         locales: LocaleResolver,
         *,
         clock: Callable[[], float] = monotonic,
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._api = api
         self._people = people
@@ -83,7 +82,6 @@ class HomeRefresher:
         self._build = build
         self._locales = locales
         self._clock = clock
-        self._pause = pause
         self._tabs: OrderedDict[str, _Tab] = OrderedDict()
 
     async def open(self, user: str, *, first_visit: bool) -> None:
@@ -101,7 +99,7 @@ class HomeRefresher:
     async def run(self) -> None:
         """Refresh the open tabs until cancelled."""
         while True:
-            await self._pause(POLL_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             await self.refresh()
 
     async def refresh(self) -> None:

@@ -105,7 +105,6 @@ async def receive_by_socket(
     app_token: str,
     status: SocketStatus,
     *,
-    ping: float = PING_SECONDS,
     on_reconnect: Callable[[], None] = lambda: None,
 ) -> None:
     """Receive until cancelled, reporting to `status`. `on_reconnect` is called when a connection stands again that was
@@ -113,7 +112,7 @@ async def receive_by_socket(
     """
     url = await retry_until_available(functools.partial(socket_url, api, app_token), "Slack")
     handler: Any = AsyncSocketModeHandler(
-        app, app_token, logger=library_log(), web_client=api.client(), ping_interval=ping
+        app, app_token, logger=library_log(), web_client=api.client(), ping_interval=PING_SECONDS
     )
     # Slack returns about one URL a minute: the first one is used to check the token and to connect.
     handler.client.wss_uri = url

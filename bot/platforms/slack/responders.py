@@ -167,26 +167,25 @@ class Display(Protocol):
         """Show the last message. Raises DeliveryFailed."""
 
 
-def display_for(api: WebApi, target: ResponseTarget, *, clock: Callable[[], float] = monotonic) -> Display:
+def display_for(api: WebApi, target: ResponseTarget) -> Display:
     """Return the display at a target."""
     if target.url and is_trusted_url(target.url, _HOSTS, api.url):
-        return _ByResponseUrl(api, target, clock)
+        return _ByResponseUrl(api, target)
     return _EditedMessage(api, target.ref) if target.ref.direct else _EphemeralMessage(api, target.ref)
 
 
 class _ByResponseUrl:
     """Display by the `response_url` of a command or click."""
 
-    def __init__(self, api: WebApi, target: ResponseTarget, clock: Callable[[], float]) -> None:
+    def __init__(self, api: WebApi, target: ResponseTarget) -> None:
         self._api = api
         self._target = target
-        self._clock = clock
         self._used = 0
         self._last = float("-inf")
         self._shown: CommandReply | None = None
 
     async def progress(self, reply: CommandReply) -> None:
-        if self._used >= (USES - 1 if self._target.replaces else 1) or self._clock() - self._last < APART_SECONDS:
+        if self._used >= (USES - 1 if self._target.replaces else 1) or monotonic() - self._last < APART_SECONDS:
             return
         try:
             await self._send(reply)
@@ -203,7 +202,7 @@ class _ByResponseUrl:
 
     async def _send(self, reply: CommandReply) -> None:
         self._used += 1
-        self._last = self._clock()
+        self._last = monotonic()
         content: dict[str, Any] = {
             "response_type": "ephemeral",
             "replace_original": self._target.replaces,

@@ -538,9 +538,8 @@ def _kind(conversation: ConversationKey) -> str:
 class SlackActivity:
     """Statuses, titles and reactions of one workspace. No method raises."""
 
-    def __init__(self, api: WebApi, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, api: WebApi) -> None:
         self._api = api
-        self._clock = clock
         self._unable: set[str] = set()
         self._shown: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
@@ -553,7 +552,7 @@ class SlackActivity:
             return is_shown
         status = _("is {activity}", activity=f"{text[:1].lower()}{text[1:]}")
         last, at = self._shown.get(turn.id, ("", 0.0))
-        if status == last and self._clock() - at < STATUS_SECONDS:
+        if status == last and monotonic() - at < STATUS_SECONDS:
             return True
         self._remember(turn.id, status)
         kind = thread.channel[:1]
@@ -598,7 +597,7 @@ class SlackActivity:
         return True
 
     def _remember(self, turn_id: str, status: str) -> None:
-        self._shown[turn_id] = (status, self._clock())
+        self._shown[turn_id] = (status, monotonic())
         self._shown.move_to_end(turn_id)
         while len(self._shown) > MOST_STATUSES:
             self._shown.popitem(last=False)

@@ -61,9 +61,9 @@ async def find_users(api: WebApi, text: str) -> Sequence[User]:
     """
     word = text.strip().strip("<>").lstrip("@")
     if _USER_ID.fullmatch(word):
-        return [_require_user(await api.read("users.info", user=word), "user")]
+        return [_require_user(await api.read("users.info", user=word))]
     if _EMAIL.fullmatch(word):
-        return [_require_user(await api.read("users.lookupByEmail", email=word), "user")]
+        return [_require_user(await api.read("users.lookupByEmail", email=word))]
     wanted = word.casefold()
     return [
         _read_user(account)
@@ -153,9 +153,9 @@ def _read_channel(channel: Mapping[str, Any]) -> Channel:
     )
 
 
-def _require_user(response: Mapping[str, Any], key: str) -> User:
-    account = response.get(key)
-    if not isinstance(account, dict) or account.get("deleted") or account.get("is_bot"):
+def _require_user(response: Mapping[str, Any]) -> User:
+    account = object_in(response, "user")
+    if not account or account.get("deleted") or account.get("is_bot"):
         raise NotFound("That is no person who uses this workspace.", "name a member of it")
     return _read_user(account)
 

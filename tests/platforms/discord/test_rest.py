@@ -18,7 +18,8 @@ CHANNEL = "GET /channels/{channel}"
 
 
 async def look(rest: Rest, channel: str, **more: float) -> object:
-    return await rest.call("GET", "/channels/{channel_id}", "look at a channel", channel_id=channel, **more)  # type: ignore[arg-type]
+    async with rest.request("look at a channel", **more) as client:
+        return await client.fetch_channel(int(channel))
 
 
 async def test_it_asks_for_nothing_before_it_is_used_and_signs_in_once() -> None:
