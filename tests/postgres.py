@@ -22,10 +22,11 @@ from bot.storage import migrate
 from bot.storage.address import PostgresServer
 from bot.storage.postgresql import PostgresDatabase
 from tests import statement_cache  # noqa: F401 - what it does, it does by being there
+from tests.turn_log_harness import START
 
-VIRTUAL_CLOCK = """
+VIRTUAL_CLOCK = f"""
 create table test_clock (at double precision not null);
-insert into test_clock values (0);
+insert into test_clock values ({START});
 create or replace function countersign_now() returns double precision language sql volatile
 as 'select at from test_clock';
 """
@@ -82,8 +83,9 @@ class Used:
             # The audit lets nobody take rows away, whose triggers are at work; many empty tables are faster to look
             # through than to make again, as `truncate` does.
             deleting = ";".join(f'delete from "{table}"' for (table,) in self._connection.execute(TABLES))
+            clock = f"update test_clock set at = {START};" if self.virtual_clock else ""
             self._connection.execute(
-                f"begin; set local session_replication_role = replica; {deleting}; commit".encode()
+                f"begin; set local session_replication_role = replica; {deleting}; {clock} commit".encode()
             )
         except psycopg.OperationalError:  # a test has taken everybody's connection away
             self.close()

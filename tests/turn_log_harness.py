@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -76,12 +77,16 @@ class SqliteHarness:
 class PostgresHarness:
     """Any number of processes, one server. A dead process's turns are anybody's when its lease has run out."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, time: float = START) -> None:
         self._address = address
-        self._clock = psycopg.connect(address, autocommit=True)
+        self._time = time
         self.database: Database = PostgresDatabase(PostgresServer(address))
         self.log = SqlTurnLog(self.database)
-        self.time = START
+
+    @cached_property
+    def _clock(self) -> psycopg.Connection:
+        # Only when it is needed: to open one costs a server more than most tests do with it.
+        return psycopg.connect(self._address, autocommit=True)
 
     @property
     def time(self) -> float:
@@ -103,9 +108,7 @@ class PostgresHarness:
 
     def another_process(self) -> PostgresHarness:
         """Another process with connections of its own, at the same time."""
-        other = PostgresHarness(self._address)
-        other.time = self.time
-        return other
+        return PostgresHarness(self._address, time=self.time)
 
     async def listen(self, on_wakeup: Callable[[Wakeup], None]) -> None:
         """Pass on the wakeups that every process gets."""
@@ -118,7 +121,8 @@ class PostgresHarness:
 
     async def close(self) -> None:
         await self.database.close()
-        self._clock.close()
+        if "_clock" in self.__dict__:
+            self._clock.close()
 
 
 async def sqlite_harness(folder: Path) -> SqliteHarness:

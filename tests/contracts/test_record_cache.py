@@ -160,7 +160,7 @@ def remembered(turn_id: str) -> int:
     """Return how many records of a turn are in memory, without the empty one of its claim."""
     gc.collect()
     return sum(
-        isinstance(value, TurnRecord) and value.turn.id == turn_id and bool(value.steps) for value in gc.get_objects()
+        type(value) is TurnRecord and value.turn.id == turn_id and bool(value.steps) for value in gc.get_objects()
     )
 
 

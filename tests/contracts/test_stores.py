@@ -64,6 +64,7 @@ from bot.ports import (
     UserActivity,
 )
 from bot.ports.reporting import LONGEST_ERROR, read_pending_approvals
+from bot.storage import encryption
 from bot.storage.database import Database
 from bot.storage.encryption import SecretBox, generate_key, make_box
 from bot.storage.policies import SqlPolicyStore
@@ -694,7 +695,10 @@ async def test_after_a_rotation_the_new_key_alone_opens_everything(harness: Harn
     assert await the_chain_is_whole(harness)
 
 
-async def test_a_password_opens_what_it_sealed_after_a_key_has_taken_its_place(harness: Harness) -> None:
+async def test_a_password_opens_what_it_sealed_after_a_key_has_taken_its_place(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encryption, "_ROUNDS", 2)
     added = await server_store(harness, make_box("", "open sesame")).add(with_token(), {"auth": TOKEN}, ANA)
     both = server_store(harness, make_box(KEY, "open sesame"))
     assert await both.read_secrets(added) == {"auth": TOKEN}

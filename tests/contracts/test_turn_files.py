@@ -18,9 +18,9 @@ from bot.domain.messages import (
 )
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import LostLease, NotFound
+from bot.storage import turn_records
 from bot.storage.codec import decode
 from bot.storage.tables import files, steps
-from bot.storage.turn_records import MOST_BYTES
 from tests.fakes.parts import ANA, HALL, NEWEST
 from tests.turn_log_harness import Harness, running
 
@@ -88,9 +88,10 @@ async def test_the_same_bytes_are_kept_once(harness: Harness) -> None:
     assert await harness.database.run(lambda connection: connection.execute(count).scalar()) == 1
 
 
-async def test_a_turn_keeps_so_many_bytes_and_no_more(harness: Harness) -> None:
+async def test_a_turn_keeps_so_many_bytes_and_no_more(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_records, "MOST_BYTES", 1000)
     claim = await asked(harness, 3)
-    (large,) = await kept(harness, claim, 2, FilePart(b"a" * (MOST_BYTES - 10), "a/b", "large"))
+    (large,) = await kept(harness, claim, 2, FilePart(b"a" * 990, "a/b", "large"))
     small, over = await kept(harness, claim, 3, FilePart(b"b" * 10, "a/b", "small"), FilePart(b"c", "a/b", "over"))
     (again,) = await kept(harness, claim, 4, FilePart(b"b" * 10, "a/b", "again"))
     assert [bool(each.id) for each in (large, small, over, again)] == [True, True, False, True]
