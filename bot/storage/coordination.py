@@ -107,8 +107,8 @@ class SqlQuotas:
     ) -> QuotaGranted | QuotaExceeded:
         """Acquire the quota's next slot if its wait is at most `most_wait` seconds."""
         early = _earliness(quota)
-        given = {"quota": name, "interval": quota.interval, "furthest": most_wait + early}
-        row = connection.execute(_take.on(connection), given).first()
+        values = {"quota": name, "interval": quota.interval, "furthest": most_wait + early}
+        row = connection.execute(_take.on(connection), values).first()
         if row is not None:
             return QuotaGranted(
                 max(row.ahead - quota.interval - early, 0.0), quota.at_once - row.ahead / quota.interval
@@ -140,10 +140,10 @@ class SqlLeases:
 
     async def acquire_or_renew(self, name: str, holder: str, seconds: float) -> bool:
         """Acquire or renew a lease. Return True if the holder has it."""
-        given = {"lease": name, "me": holder, "seconds": seconds}
+        values = {"lease": name, "me": holder, "seconds": seconds}
 
         def acquire(connection: sa.Connection) -> bool:
-            return connection.execute(_hold.on(connection), given).first() is not None
+            return connection.execute(_hold.on(connection), values).first() is not None
 
         return await self._database.run(acquire, retry_seconds=seconds / 3, urgent=True)
 

@@ -112,8 +112,8 @@ def _position_of(connection: sa.Connection, turn: Turn) -> int:
     """Return how many queued turns of other conversations are claimed before this one, as things stand: those of its
     author that are older, and of everybody else those that find fewer turns of their author running.
     """
-    given = {"conversation": str(turn.conversation), "created_at": turn.created_at}
-    rows: dict[str, Any] = {row.principal: row for row in connection.execute(_others, given)}
+    values = {"conversation": str(turn.conversation), "created_at": turn.created_at}
+    rows: dict[str, Any] = {row.principal: row for row in connection.execute(_others, values)}
     own_row = rows.pop(turn.author.principal, None)
     before = own_row.older if own_row else 0
     level = before + (own_row.running if own_row else 0)
@@ -233,7 +233,7 @@ _save_ref = Upsert(
 )
 _running = sa.exists().where(turns.c.id == deliveries.c.turn_id, turns.c.status == TurnStatus.RUNNING)
 _is_over = sa.and_(bindparam("upto") >= deliveries.c.revision, ~_running)
-_drawn = (
+_mark_delivered = (
     deliveries.update()
     .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
     .values(
@@ -354,7 +354,7 @@ class SqlDeliveryQueue:
         newer revision is wanted and the lease is still owned. Raises LostLease.
         """
         _start_expiry(connection, turn_id, revision)
-        released = connection.execute(_drawn, {"t": turn_id, "me": self.me, "upto": revision}).first()
+        released = connection.execute(_mark_delivered, {"t": turn_id, "me": self.me, "upto": revision}).first()
         if released is None:
             raise LostLease(turn_id)
         return released.owner is not None

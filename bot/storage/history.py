@@ -52,7 +52,7 @@ class HistoryCache:
     def __init__(self, most: int = MOST_CHARACTERS, largest: int = LARGEST) -> None:
         self._most = most
         self._largest = largest
-        self._kept: OrderedDict[str, tuple[TurnRecord, int]] = OrderedDict()
+        self._records: OrderedDict[str, tuple[TurnRecord, int]] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
 
@@ -67,9 +67,9 @@ class HistoryCache:
         cached = {}
         with self._lock:
             for turn_id, revision in revisions.items():
-                record, _ = self._kept.get(turn_id, (None, 0))
+                record, _ = self._records.get(turn_id, (None, 0))
                 if record is not None and record.revision == revision:
-                    self._kept.move_to_end(turn_id)
+                    self._records.move_to_end(turn_id)
                     cached[turn_id] = record
         return cached
 
@@ -79,9 +79,9 @@ class HistoryCache:
         """
         with self._lock:
             for turn_id in turn_ids:
-                record, size = self._kept.get(turn_id, (None, 0))
+                record, size = self._records.get(turn_id, (None, 0))
                 if record is not None and record.turn.conversation.platform != CONSOLE:
-                    del self._kept[turn_id]
+                    del self._records[turn_id]
                     self._size -= size
 
     def _add(self, record: TurnRecord) -> None:
@@ -89,11 +89,11 @@ class HistoryCache:
         if size > self._largest:
             return
         with self._lock:
-            _, before = self._kept.pop(record.turn.id, (None, 0))
-            self._kept[record.turn.id] = record, size
+            _, before = self._records.pop(record.turn.id, (None, 0))
+            self._records[record.turn.id] = record, size
             self._size += size - before
             while self._size > self._most:
-                _, (_, oldest) = self._kept.popitem(last=False)
+                _, (_, oldest) = self._records.popitem(last=False)
                 self._size -= oldest
 
 
@@ -132,8 +132,8 @@ _save = Upsert(
     )
 )
 # Locked, so that a concurrent deletion waits, and then deletes the new summary too.
-_there = _read.with_for_update()
-_turns_there = (
+_lock_summary = _read.with_for_update()
+_lock_turns = (
     sa.select(turns.c.seq)
     .where(turns.c.conversation == bindparam("k"), turns.c.seq.in_(bindparam("seqs", expanding=True)))
     .order_by(turns.c.seq)
@@ -268,8 +268,8 @@ class SqlTurnHistory:
         """Return the conversation with the key prefix `reach` that has the latest message. Messages with a key that
         begins with `ignored` do not count.
         """
-        given = {"reach": reach, "length": len(reach), "ignored": ignored, "ignored_length": len(ignored)}
-        key = connection.execute(_latest, given).scalar()
+        values = {"reach": reach, "length": len(reach), "ignored": ignored, "ignored_length": len(ignored)}
+        key = connection.execute(_latest, values).scalar()
         return None if key is None else ConversationKey.parse(key)
 
     @transaction
@@ -277,8 +277,8 @@ class SqlTurnHistory:
         """Return conversations with the key prefix `reach` in which a turn has not ended or its end is not delivered,
         the latest first.
         """
-        given = {"reach": reach, "length": len(reach), "limit": limit}
-        return [ConversationKey.parse(key) for key in connection.execute(_unanswered, given).scalars()]
+        values = {"reach": reach, "length": len(reach), "limit": limit}
+        return [ConversationKey.parse(key) for key in connection.execute(_unanswered, values).scalars()]
 
 
 def _read_turns(connection: sa.Connection, revisions: Mapping[str, int]) -> dict[str, TurnRecord]:
@@ -312,11 +312,11 @@ def _sources_exist(connection: sa.Connection, conversation: str, summary: Histor
     until the transaction ends.
     """
     before = past.summary.upto if past.summary else 0
-    row = connection.execute(_there, {"k": conversation}).first()
+    row = connection.execute(_lock_summary, {"k": conversation}).first()
     if (row.upto if row else 0) != before:
         return False
     seqs = [record.turn.seq for record in past.turns if before < record.turn.seq <= summary.upto]
-    return len(connection.execute(_turns_there, {"k": conversation, "seqs": seqs}).all()) == len(seqs)
+    return len(connection.execute(_lock_turns, {"k": conversation, "seqs": seqs}).all()) == len(seqs)
 
 
 def delete_summaries(connection: sa.Connection, conversations: Collection[str]) -> None:

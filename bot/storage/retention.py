@@ -136,13 +136,13 @@ def delete_due_content(
     """Delete the content of up to `limit` ended turns whose answer is out. Return their ids. See
     `bot.ports.TurnRetention`.
     """
-    given = {
+    values = {
         **prefix_bounds("http", f"{HTTP}:"),
         "limit": limit,
         "fetch_seconds": fetch_seconds,
         "undelivered_seconds": undelivered_seconds,
     }
-    due = connection.execute(_due, given).all()
+    due = connection.execute(_due, values).all()
     deleted = delete_content(connection, {row.id: row.conversation for row in due})
     if deleted:
         audit.record(connection, "deleted content", audit.NOBODY, count=len(deleted))

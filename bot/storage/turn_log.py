@@ -332,8 +332,8 @@ def _must_wait(connection: sa.Connection, message: InboundMessage, limits: TurnL
     """Return True if the author's earlier turns use up the limit of running turns."""
     if limits.running == NO_LIMIT:
         return False
-    given = {"principal": message.author.principal, "most": limits.running}
-    busy: int = sum(connection.execute(counted, given).scalar_one() for counted in (_running_of, _queued_of))
+    values = {"principal": message.author.principal, "most": limits.running}
+    busy: int = sum(connection.execute(counted, values).scalar_one() for counted in (_running_of, _queued_of))
     return busy >= limits.running
 
 

@@ -408,13 +408,13 @@ class SqlClaims:
     ) -> Sequence[Claim]:
         if connection.dialect.name == "postgresql":
             connection.execute(_lock_claims)
-        given = {"me": self.me, "holding": list(holding)}
-        ids = _choose(connection, given, limit, reaches, self._limits)
+        values = {"me": self.me, "holding": list(holding)}
+        ids = _choose(connection, values, limit, reaches, self._limits)
         if not ids:
             return []
         free_slots = {turn_id: position for position, turn_id in enumerate(ids)}
         rows = sorted(
-            connection.execute(_claim_chosen, {**given, "ids": ids}).all(), key=lambda row: free_slots[row.id]
+            connection.execute(_claim_chosen, {**values, "ids": ids}).all(), key=lambda row: free_slots[row.id]
         )
         if undelivered := [row.id for row in rows if row.revision == 0]:
             connection.execute(_acquire_deliveries, {"me": self.me, "ids": undelivered})
@@ -516,11 +516,11 @@ _claim_chosen = (
 
 
 def _choose(
-    connection: sa.Connection, given: Mapping[str, Any], limit: int, reaches: tuple[str, ...], limits: TurnLimits
+    connection: sa.Connection, values: Mapping[str, Any], limit: int, reaches: tuple[str, ...], limits: TurnLimits
 ) -> Sequence[str]:
     """Return the ids of the turns to claim, first those that have lost their process."""
     loads, waits, lost = Loads(), dict[str, tuple[float, str]](), 0
-    for row in connection.execute(_loads, given):
+    for row in connection.execute(_loads, values):
         loads.add(row.principal, row.workspace, row.running)
         lost += row.lost
         if row.waits_since is not None:
@@ -528,7 +528,7 @@ def _choose(
             waits[row.principal] = min(first, waits.get(row.principal, first))
     ids: list[str] = []
     if lost:
-        ids += connection.execute(_lost_within(reaches), {**given, "limit": limit}).scalars().all()
+        ids += connection.execute(_lost_within(reaches), {**values, "limit": limit}).scalars().all()
     free_slots = limit - len(ids)
     persons = sorted(
         (person for person in waits if loads.persons[person] < limits.running),
@@ -539,7 +539,7 @@ def _choose(
     while persons and len({turn.person for turn in waiting}) < free_slots:
         # The turns of later users are read only if these users have none to claim.
         batch, persons = persons[:at_once], persons[at_once:]
-        rows = connection.execute(_waiting_within(reaches), {**given, "persons": batch})
+        rows = connection.execute(_waiting_within(reaches), {**values, "persons": batch})
         waiting += (WaitingTurn(*row) for row in rows)
         at_once *= 4
     chosen = choose_turns(waiting, loads, most_running=limits.running, free_slots=free_slots)

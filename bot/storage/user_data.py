@@ -225,9 +225,9 @@ class SqlPersonData:
     @report
     def export(self, connection: sa.Connection, principal: str) -> Mapping[str, Sequence[Row]]:
         """Return every row about a person, by subject. Bytes are in base64, secrets and tokens left out."""
-        given = _parameters(principal)
+        values = _parameters(principal)
         return {
-            subject: [_as_json(row) for row in connection.execute(query, given).mappings()]
+            subject: [_as_json(row) for row in connection.execute(query, values).mappings()]
             for subject, query in EXPORTED.items()
         }
 
@@ -248,8 +248,8 @@ class SqlPersonData:
 
     @transaction
     def _forget_rest(self, connection: sa.Connection, principal: str, by: str, count: int) -> int:
-        given = _parameters(principal)
-        for row in connection.execute(_decided_calls, given).all():
+        values = _parameters(principal)
+        for row in connection.execute(_decided_calls, values).all():
             if row.name:
                 names = [principal if name == row.name else name for name in row.approver_names or ()]
                 decided_by = " and ".join(
@@ -257,9 +257,9 @@ class SqlPersonData:
                 )
                 connection.execute(_rename_approver, {"a": row.id, "by": decided_by, "names": names})
         for statement in (*_names, *_deletions, _anonymize_usage):
-            connection.execute(statement, given)
+            connection.execute(statement, values)
         audit.record(connection, "forgot person", by, person=principal, count=count)
-        return connection.execute(_unfinished, given).scalar_one()
+        return connection.execute(_unfinished, values).scalar_one()
 
 
 def _parameters(principal: str) -> dict[str, str]:
