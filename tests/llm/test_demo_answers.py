@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from time import process_time
 from typing import Any
 
 import pytest
@@ -56,7 +57,9 @@ async def test_without_tools_it_says_that_there_are_none() -> None:
 
 async def test_help_stays_short_with_many_servers_and_tools() -> None:
     many = [tool(f"s{n}__do_{m}", f"Do {m}", "x" * 9999, {}) for n in range(40) for m in range(20)]
+    began = process_time()
     text = (await reply([user("hello")], many)).text
+    assert process_time() - began < 5  # the model runs in the event loop
     assert "and 12 more" in text
     assert "… and 28 more servers" in text
     assert len(text) < 3000

@@ -89,7 +89,7 @@ _MOST_CHARACTERS, _MOST_LINES = 1800, 40
 _LONGEST_LEFT_OUT = 200
 """Characters of a line that is left out whole, rather than cut."""
 _MOST_ROWS, _MOST_FIELDS, _LONGEST_CELL = 10, 6, 60
-_MOST_SERVERS, _MOST_TOOLS, _MOST_EXAMPLES = 12, 8, 3
+_MOST_SERVERS, _MOST_TOOLS, _MOST_EXAMPLES, _MOST_TRIES = 12, 8, 3, 50
 _MOST_SHOWN = 20
 _SHORT_STEM = 4
 _TABLE_HEADER = re.compile(r"(?m)^\|.*\n(?=\|[-|: ]+$)")
@@ -319,13 +319,18 @@ def examples(tools: Sequence[Tool], today: date) -> list[str]:
     endings = {"place": " in Tokyo", "text": ": hello"}
     planner = Planner(tools, today)
     by_server: dict[str, str] = {}
+    tries = 0
     for tool in tools:
-        title, required = _title(tool).lower(), [other for other in parameters(tool.input_schema) if other.required]
-        example = title + "".join(endings.get(parameter.kind, "") for parameter in required[:1])
+        title = _title(tool).lower()
         is_search = any("search" in VERBS.get(term, ()) for term in terms(title)[:1])  # `Find an area`
-        if not is_search and [(step.tool, step.missing) for step in planner.plan(example).steps] == [(tool, ())]:
-            by_server.setdefault(tool.server, example)
-    return list(by_server.values())[:_MOST_EXAMPLES]
+        if is_search or tool.server in by_server or len(by_server) == _MOST_EXAMPLES or tries == _MOST_TRIES:
+            continue
+        tries += 1
+        required = [other for other in parameters(tool.input_schema) if other.required]
+        example = title + "".join(endings.get(parameter.kind, "") for parameter in required[:1])
+        if [(step.tool, step.missing) for step in planner.plan(example).steps] == [(tool, ())]:
+            by_server[tool.server] = example
+    return list(by_server.values())
 
 
 # -------------------- questions
