@@ -32,7 +32,7 @@ from bot.domain.completions import (
     UsageReported,
 )
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
-from bot.llm.hosted_model import Delta, Sdk, VendorClient, WireFormat, http_settings
+from bot.llm.hosted_model import Delta, HostedConfig, Sdk, VendorClient, WireFormat, http_settings
 from bot.llm.model_list import ListedModel, ModelListPaths
 from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected, Service
 from bot.llm.tool_schemas import tool_arguments, tool_description
@@ -411,26 +411,16 @@ def _arguments(block: _Block) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    """Settings of one model. `base_url` None is the vendor's address. `context_tokens` is the size of the model's
-    window, None if not configured. `images` is True if the model accepts images; all of
-    the vendor's do.
-    """
+class Config(HostedConfig):
+    """Settings of one model."""
 
-    model: str
-    api_key: str = field(repr=False)
-    base_url: str | None = None
-    context_tokens: int | None = None
     images: bool = True
     variables: str = "ANTHROPIC"
-    """Prefix of the environment variables that hold the key and the address."""
 
 
 def create(config: Config) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
-    service = Service.for_model(
-        _HOME, config.base_url, vendor="Anthropic", prefix=config.variables, model=config.model, key=config.api_key
-    )
+    service = config.service("Anthropic", _HOME)
     capabilities = Capabilities(
         images=config.images,
         image_bytes=_IMAGE_BYTES,

@@ -23,7 +23,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import aiohttp
@@ -83,6 +83,27 @@ _REMEMBERED = frozenset({ErrorKind.REASONING, ErrorKind.ROLES, ErrorKind.TOKEN_L
 Event = Mapping[str, Any]
 Waited = TypeVar("Waited")
 Delta = UsageReported | TextDelta | ReasoningDelta | ToolCallDelta
+
+
+@dataclass(frozen=True, slots=True)
+class HostedConfig:
+    """Settings of one model. `base_url` None is the vendor's address. `context_tokens` is the size of the model's
+    window, None if not configured. `images` is True if the model accepts images. `variables` is the prefix of the
+    environment variables that hold the key and the address.
+    """
+
+    model: str
+    api_key: str = field(repr=False)
+    base_url: str | None = None
+    context_tokens: int | None = None
+    images: bool | None = True
+    variables: str = "OPENAI"
+
+    def service(self, vendor: str, home: str) -> Service:
+        """Return the vendor's service at its `home`, or the compatible one at `base_url`. Raises SettingsError."""
+        return Service.for_model(
+            home, self.base_url, vendor=vendor, prefix=self.variables, model=self.model, key=self.api_key
+        )
 
 
 @dataclass(frozen=True, slots=True)

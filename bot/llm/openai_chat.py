@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,12 +26,13 @@ from bot.domain.completions import (
 )
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
-from bot.llm.hosted_model import OPENAI_HOME, OPENAI_WINDOW, Delta, WireFormat, openai_client
+from bot.llm.hosted_model import OPENAI_HOME, OPENAI_WINDOW, Delta, HostedConfig, WireFormat, openai_client
 from bot.llm.model_list import ListedModel, ModelListPaths
-from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected, Service
+from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected
 from bot.llm.tool_schemas import tool_arguments, tool_description
 from bot.llm.wire_format import (
     CallIds,
+    data_url,
     describe_file,
     describe_image,
     distinct_ids,
@@ -147,11 +147,10 @@ def _user_content(message: Message) -> str | list[dict[str, Any]]:
 
 def _user_part(part: Part) -> dict[str, Any]:
     if isinstance(part, ImagePart):
-        url = f"data:{part.mime_type};base64,{b64encode(part.data).decode()}"
-        return {"type": "image_url", "image_url": {"url": url}}
+        return {"type": "image_url", "image_url": {"url": data_url(part)}}
     if isinstance(part, FilePart) and _is_document(part):
-        data = f"data:{part.mime_type};base64,{b64encode(part.data).decode()}"
-        return {"type": "file", "file": {"filename": single_line(part.name, 200) or "document.pdf", "file_data": data}}
+        name = single_line(part.name, 200) or "document.pdf"
+        return {"type": "file", "file": {"filename": name, "file_data": data_url(part)}}
     return {"type": "text", "text": _text((part,))}
 
 
@@ -412,29 +411,19 @@ def _usage(usage: object) -> Usage | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    """Settings of one model. `base_url` None is the vendor's address. `context_tokens` is the size of the model's
-    window, None if not configured. `images` is True if the model accepts images;
-    None: decided by the address.
+class Config(HostedConfig):
+    """Settings of one model. `images` None: decided by the address. `key_at` and `running_at` are additional paths of a
+    compatible server, see `ModelListPaths` in `bot.llm.model_list`.
     """
 
-    model: str
-    api_key: str = field(repr=False)
-    base_url: str | None = None
-    context_tokens: int | None = None
     images: bool | None = None
-    variables: str = "OPENAI"
-    """Prefix of the environment variables that hold the key and the address."""
     key_at: str = ""
     running_at: str = ""
-    """Additional paths of a compatible server, see `ModelListPaths` in `bot.llm.model_list`."""
 
 
 def create(config: Config) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
-    service = Service.for_model(
-        OPENAI_HOME, config.base_url, vendor="OpenAI", prefix=config.variables, model=config.model, key=config.api_key
-    )
+    service = config.service("OpenAI", OPENAI_HOME)
     capabilities = Capabilities(
         # Compatible servers rarely see images, and none is known to read documents.
         images=service.own_address if config.images is None else config.images,

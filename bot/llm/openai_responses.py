@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,12 +28,13 @@ from bot.domain.completions import (
 )
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
-from bot.llm.hosted_model import OPENAI_HOME, OPENAI_WINDOW, Delta, WireFormat, openai_client
+from bot.llm.hosted_model import OPENAI_HOME, OPENAI_WINDOW, Delta, HostedConfig, WireFormat, openai_client
 from bot.llm.model_list import ListedModel, ModelListPaths
-from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected, Service
+from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected
 from bot.llm.tool_schemas import tool_arguments, tool_description
 from bot.llm.wire_format import (
     CallIds,
+    data_url,
     describe_file,
     describe_image,
     distinct_ids,
@@ -203,16 +203,12 @@ def _is_file(part: Part) -> bool:
 def _part(part: Part) -> Item:
     match part:
         case ImagePart():
-            return {"type": "input_image", "image_url": _data_url(part), "detail": "auto"}
+            return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
         case FilePart(mime_type="application/pdf"):
             name = single_line(part.name, _LONGEST_NAME) or "document.pdf"
-            return {"type": "input_file", "filename": name, "file_data": _data_url(part)}
+            return {"type": "input_file", "filename": name, "file_data": data_url(part)}
         case _:
             return {"type": "input_text", "text": _words(part)}
-
-
-def _data_url(part: ImagePart | FilePart) -> str:
-    return f"data:{part.mime_type};base64,{b64encode(part.data).decode()}"
 
 
 def _words(part: Part) -> str:
@@ -438,26 +434,15 @@ def _usage(usage: object) -> Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    """Settings of one model. `base_url` None is the vendor's address. `context_tokens` is the size of the model's
-    window, None if not configured. `images` is True if the model accepts images: all of
-    the vendor's newer models do.
-    """
+class Config(HostedConfig):
+    """Settings of one model."""
 
-    model: str
-    api_key: str = field(repr=False)
-    base_url: str | None = None
-    context_tokens: int | None = None
     images: bool = True
-    variables: str = "OPENAI"
-    """Prefix of the environment variables that hold the key and the address."""
 
 
 def create(config: Config) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
-    service = Service.for_model(
-        OPENAI_HOME, config.base_url, vendor="OpenAI", prefix=config.variables, model=config.model, key=config.api_key
-    )
+    service = config.service("OpenAI", OPENAI_HOME)
     capabilities = Capabilities(
         images=config.images,
         documents=service.own_address,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -127,6 +128,11 @@ def describe_image(image: ImagePart) -> str:
 def describe_file(file: FilePart) -> str:
     """Return the placeholder of a file: `[File: plan.pdf (application/pdf)]`."""
     return f"[File: {single_line(file.name, _LONGEST_NAME)} ({single_line(file.mime_type, _LONGEST_NAME)})]"
+
+
+def data_url(part: ImagePart | FilePart) -> str:
+    """Return the bytes of an image or a file as a `data:` address."""
+    return f"data:{part.mime_type};base64,{b64encode(part.data).decode()}"
 
 
 def without_images(request: ModelRequest) -> ModelRequest:
