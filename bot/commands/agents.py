@@ -66,7 +66,7 @@ class AskAgent:
         if addressed is None and any(word.strip() for word in request.words):
             yield _unknown_name(agents, request.words)
         elif not agents.here:
-            yield _nobody()
+            yield _no_agents_reply()
         elif addressed is None or not addressed.text:
             yield _form(agents, addressed)
         else:
@@ -101,7 +101,7 @@ class AgentList:
         profiles = administration.agent_profiles(request.conversation)
         place = administration.profile_of(request.conversation)
         if not profiles:
-            yield _nobody(admin=self._dependencies.rights.administers(request.member))
+            yield _no_agents_reply(admin=self._dependencies.rights.administers(request.member))
             return
         names = {server.id: server.name for server in await self._directory.all(request.conversation)}
         page = page_rows(profiles, request.arguments.page)
@@ -156,7 +156,7 @@ def _asking(addressed: Addressed, conversation: ConversationKey, author: Author)
 def _unknown_name(agents: Agents, words: Sequence[str]) -> Reply:
     """Return the reply to a name without an agent. Names are in the details, because admins choose them."""
     if not agents.here:
-        return _nobody()
+        return _no_agents_reply()
     text = " ".join(words).strip()
     first, _blank, rest = text.partition(" ")
     meant = agents.closest(words[0]) or agents.closest(first)
@@ -167,10 +167,10 @@ def _unknown_name(agents: Agents, words: Sequence[str]) -> Reply:
     return Reply(_("There is no agent of that name here."), details=tuple(facts), failed=True, actions=actions)
 
 
-def _nobody(*, admin: bool = False) -> Reply:
-    nobody = _("Nobody can be asked by name here: the bot answers by itself.")
+def _no_agents_reply(*, admin: bool = False) -> Reply:
+    text = _("Nobody can be asked by name here: the bot answers by itself.")
     how = _("`/profile bind NAME --agent` lets a profile be asked by name in this channel.") if admin else ""
-    return Reply(" ".join(filter(None, (nobody, how))))
+    return Reply(" ".join(filter(None, (text, how))))
 
 
 def _form(agents: Agents, addressed: Addressed | None, errors: Mapping[str, str] | None = None) -> Form:

@@ -28,6 +28,14 @@ CSV_HEADINGS = (
     "number", "time", "kind", "actor", "conversation", "turn", "subject", "facts", "previous", "hash", "mac",
 )  # fmt: skip
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # noqa: RUF001 - spreadsheets treat the full-width signs alike
+LONGEST_DOCUMENT = 10_000
+"""Most rows of one reply. Longer results need `countersign audit export`."""
+_PERSON = option("person", gettext_lazy("entries of this user: an id such as slack:U123"), metavar="ID")
+_SINCE = option("since", gettext_lazy("from then on: {formats}", formats=MOMENT), metavar="TIME")
+_KIND = option("kind", gettext_lazy("one kind of rows"), choices=tuple(KINDS), metavar="KIND")
+_DOWNLOAD = Parameter("download", gettext_lazy("all of it as a file (CSV)"), ParameterKind.FLAG)
+_MENTION = re.compile(r"<@!?([A-Za-z0-9]+)(?:\|[^>]*)?>")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def json_line(entry: AuditEntry) -> str:
@@ -89,17 +97,6 @@ def _time(entry: AuditEntry) -> str:
         return datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
     except (TypeError, ValueError, OverflowError, OSError):
         return ""
-
-
-LONGEST_DOCUMENT = 10_000
-"""Most rows of one reply. Longer results need `countersign audit export`."""
-
-_PERSON = option("person", gettext_lazy("entries of this user: an id such as slack:U123"), metavar="ID")
-_SINCE = option("since", gettext_lazy("from then on: {formats}", formats=MOMENT), metavar="TIME")
-_KIND = option("kind", gettext_lazy("one kind of rows"), choices=tuple(KINDS), metavar="KIND")
-_DOWNLOAD = Parameter("download", gettext_lazy("all of it as a file (CSV)"), ParameterKind.FLAG)
-_MENTION = re.compile(r"<@!?([A-Za-z0-9]+)(?:\|[^>]*)?>")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class AuditSearch:

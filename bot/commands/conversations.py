@@ -187,11 +187,11 @@ class Conversations:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        everybodys = Parameter("all", gettext_lazy("everybody's in this workspace, for admins"), ParameterKind.FLAG)
+        of_all = Parameter("all", gettext_lazy("everybody's in this workspace, for admins"), ParameterKind.FLAG)
         everyone = RequiredRole.EVERYONE
         return (
             VerbHandler(
-                Verb("list", gettext_lazy("your conversations, the latest first"), (everybodys,), everyone, ("ls",)),
+                Verb("list", gettext_lazy("your conversations, the latest first"), (of_all,), everyone, ("ls",)),
                 self._list,
             ),
             VerbHandler(

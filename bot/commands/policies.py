@@ -79,6 +79,33 @@ TERMS = (
     option("deliver", gettext_lazy("where the card goes"), repeated=True, metavar="thread|approvers|CHANNEL"),
 )
 _SWITCH = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+_FLAGS = {"four-eyes": "four_eyes", "remind": "remind"}
+_LISTS = {"except": "except", "asker": "asker", "approver": "approvers"}
+_TEXTS = {"expires": "expires", "on-timeout": "on_timeout"}
+"""Keys of a rule by the options that give them."""
+_OPTIONS = {
+    "arguments": "argument",
+    "annotations": "annotation",
+    "approvers": "approver",
+    "four_eyes": "four-eyes",
+    "on_timeout": "on-timeout",
+}
+MOST_RULES = 30
+"""Rules listed besides the table."""
+_SERVERS = Parameter(
+    "server",
+    gettext_lazy("the server's name, id or title; * for all"),
+    required=True,
+    completes=CompletionSource.SERVERS,
+    metavar="NAME",
+)
+_SERVER_OR_RULE = Parameter(
+    "server",
+    gettext_lazy("a rule's id; or a server, or * for all"),
+    required=True,
+    completes=CompletionSource.SERVERS,
+    metavar="NAME",
+)
 
 
 def given_rule(base: Rule, arguments: Arguments, conversation: ConversationKey) -> Rule:
@@ -123,19 +150,6 @@ def options_of(rule: Rule, slug: str) -> tuple[str, ...]:
     words += ["--remind"] if terms.remind else []
     words += _option_words("deliver", sorted(terms.deliver))
     return tuple(words)
-
-
-_FLAGS = {"four-eyes": "four_eyes", "remind": "remind"}
-_LISTS = {"except": "except", "asker": "asker", "approver": "approvers"}
-_TEXTS = {"expires": "expires", "on-timeout": "on_timeout"}
-"""Keys of a rule by the options that give them."""
-_OPTIONS = {
-    "arguments": "argument",
-    "annotations": "annotation",
-    "approvers": "approver",
-    "four_eyes": "four-eyes",
-    "on_timeout": "on-timeout",
-}
 
 
 def _given_keys(arguments: Arguments, conversation: ConversationKey) -> Mapping[str, Any]:
@@ -286,24 +300,6 @@ def is_bare(rule: Rule) -> bool:
 
 def _same(rule: Rule, other: Rule) -> bool:
     return rule.workspace == other.workspace and rule.conditions == other.conditions
-
-
-MOST_RULES = 30
-"""Rules listed besides the table."""
-_SERVERS = Parameter(
-    "server",
-    gettext_lazy("the server's name, id or title; * for all"),
-    required=True,
-    completes=CompletionSource.SERVERS,
-    metavar="NAME",
-)
-_SERVER_OR_RULE = Parameter(
-    "server",
-    gettext_lazy("a rule's id; or a server, or * for all"),
-    required=True,
-    completes=CompletionSource.SERVERS,
-    metavar="NAME",
-)
 
 
 class ServerPolicies:

@@ -98,15 +98,15 @@ class PreferenceVerbs:
 
     def _reply(self, text: str, member: Member, stored: UserLocale) -> Reply:
         language = f"{language_name(current_language())} ({current_language()})"
-        told = Locale(member.language or stored.told_language, member.time_zone or "")
+        reported = Locale(member.language or stored.told_language, member.time_zone or "")
         clear = (ReplyAction(_("Delete"), ("preferences", "clear")),) if stored.chosen != Locale() else ()
         return Reply(
             text,
             details=(
-                (gettext_lazy("language"), f"{language}, {_source(stored.chosen.language, told.language)}"),
+                (gettext_lazy("language"), f"{language}, {_source(stored.chosen.language, reported.language)}"),
                 (
                     gettext_lazy("time zone"),
-                    f"{format_time_zone()}, {_source(stored.chosen.time_zone, told.time_zone)}",
+                    f"{format_time_zone()}, {_source(stored.chosen.time_zone, reported.time_zone)}",
                 ),
                 (gettext_lazy("local time"), format_moment(self._clock())),
             ),
@@ -124,10 +124,10 @@ def _check_platform(member: Member) -> None:
         raise CommandRejected(NOT_IN_A_TERMINAL)
 
 
-def _source(chosen: str, told: str) -> str:
+def _source(chosen: str, reported: str) -> str:
     if chosen:
         return _("chosen by you")
-    return _("from your account") if told else _("of this place or of the bot")
+    return _("from your account") if reported else _("of this place or of the bot")
 
 
 def _parse(current: Locale, fields: Mapping[str, str]) -> tuple[Locale, dict[str, str]]:

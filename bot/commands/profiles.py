@@ -512,8 +512,10 @@ class Profiles:
             if binding.place in scope_texts or binding.place.startswith(f"{workspace}:"):
                 places = (named if binding.by_name else bindings).setdefault(binding.profile, [])
                 places.append(scope_texts.get(binding.place, binding.place.split(":")[-1]))
-        texts = [{id_: format_enumeration(listed) for id_, listed in found.items()} for found in (bindings, named)]
-        return texts[0], texts[1]
+        return (
+            {profile: format_enumeration(places) for profile, places in bindings.items()},
+            {profile: format_enumeration(places) for profile, places in named.items()},
+        )
 
 
 def _given_fields(arguments: Arguments) -> dict[str, str]:

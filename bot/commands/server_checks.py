@@ -52,6 +52,11 @@ from bot.ports import ServerAdmin
 MARKS = {CheckStatus.WELL: "✓", CheckStatus.DOUBTFUL: "!", CheckStatus.BROKEN: "✗", CheckStatus.SKIPPED: "-"}
 _MOST_STEPS = 5
 _SWITCHED_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
+_OPERATORS = gettext_lazy("Only the operator may have programs started on this machine.")
+_STRICTER_ONLY = gettext_lazy(
+    "Only the operator may make this less strict, also by leaving it to the server's hints. You may choose strangers "
+    "or world."
+)
 
 
 class ServerChecks:
@@ -367,14 +372,6 @@ def _row(server: VisibleServer, check: Check) -> tuple[str, ...]:
         shorten(check.detail + took, 300),
         shorten(check.fix, 300),
     )
-
-
-_OPERATORS = gettext_lazy("Only the operator may have programs started on this machine.")
-
-_STRICTER_ONLY = gettext_lazy(
-    "Only the operator may make this less strict, also by leaving it to the server's hints. You may choose strangers "
-    "or world."
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,10 @@ _MISSING_USER = gettext_lazy(
     "The user name is missing. Write env:NAME or file:/absolute/path: it is kept like the password."
 )
 _NO_CLIENT = gettext_lazy("Which client? The id is missing that the bot was given when it was registered there.")
+KEEP = "***"
+"""Value that keeps the stored secret."""
+_GENERIC = frozenset(("www", "mcp", "api", "app", "server"))
+_SECOND_LEVEL = frozenset(("co", "com", "org", "net", "gov", "ac"))
 
 
 @dataclass
@@ -320,10 +324,6 @@ def _pairs(lines: str) -> Iterator[tuple[str, str]]:
         yield name.strip(), value.strip()
 
 
-KEEP = "***"
-"""Value that keeps the stored secret."""
-
-
 def user_error(value: str) -> str:
     """Return the error of a user name for basic authentication; empty if it is valid."""
     return _("A user name is without a colon.") if ":" in value else _header_value_error(value)
@@ -449,10 +449,6 @@ def _transport_fields(transport: Transport) -> dict[str, str]:
 
 def _audit_fields(record: ServerRecord) -> dict[str, str]:
     return {**fields_of(record), "secret": str(record.secrets.get(AUTH_SECRET, ""))}
-
-
-_GENERIC = frozenset(("www", "mcp", "api", "app", "server"))
-_SECOND_LEVEL = frozenset(("co", "com", "org", "net", "gov", "ac"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,8 +300,8 @@ class ServerDirectory:
         self, server: VisibleServer, targets: Sequence[CompletionTarget], given: Mapping[str, str]
     ) -> Mapping[str, Sequence[str]]:
         """Return the server's suggestions by argument, for the arguments that have some. `given` are other values."""
-        found = await asyncio.gather(*(self._servers.complete(server.id, target, given) for target in targets))
-        return {target.argument: values for target, values in zip(targets, found, strict=True) if values}
+        suggestions = await asyncio.gather(*(self._servers.complete(server.id, target, given) for target in targets))
+        return {target.argument: values for target, values in zip(targets, suggestions, strict=True) if values}
 
     def capabilities(self, server: VisibleServer) -> ServerCapabilities:
         """Return a server's capabilities from memory."""

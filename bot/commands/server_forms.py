@@ -26,19 +26,6 @@ from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
 from bot.domain.servers import OAUTH_KINDS, SessionScope, ToolNaming
 from bot.i18n import _, gettext_lazy
 
-Step = tuple[Field, ...]
-
-
-class SecretFieldMode(Enum):
-    """Ways in which a form asks for a secret: by reference; at a hidden prompt; by reference, else with a one-time link
-    after saving.
-    """
-
-    REFERENCE = "reference"
-    PROMPT = "prompt"
-    LINK = "link"
-
-
 _NAME = Field(
     "title", gettext_lazy("Name"), hint=gettext_lazy("its display name"), required=True, longest=LONGEST["title"]
 )
@@ -266,6 +253,25 @@ _TOOL_NAMES = Field(
     value=ToolNaming.PREFIXED,
 )
 _CALL_TIME = Field("tool_timeout", gettext_lazy("Seconds a call may take"), longest=10)
+_USER_IF_BASIC = replace(_USER, hint=gettext_lazy("for basic: env:NAME or file:/path; *** keeps the one there is"))
+_PAIR = replace(
+    _HIDDEN,
+    label=gettext_lazy("User name and password"),
+    hint=gettext_lazy("as USER:PASSWORD, kept encrypted; the password alone if the user name is a reference"),
+)
+
+
+Step = tuple[Field, ...]
+
+
+class SecretFieldMode(Enum):
+    """Ways in which a form asks for a secret: by reference; at a hidden prompt; by reference, else with a one-time link
+    after saving.
+    """
+
+    REFERENCE = "reference"
+    PROMPT = "prompt"
+    LINK = "link"
 
 
 def steps_of_adding(fields: Mapping[str, str], mode: SecretFieldMode) -> list[Step]:
@@ -294,9 +300,6 @@ def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> li
     if before.get("transport") == "stdio" and fields.get("where", before["command"]) != before["command"]:
         steps.append((confirmation(before["name"]),))
     return steps
-
-
-_USER_IF_BASIC = replace(_USER, hint=gettext_lazy("for basic: env:NAME or file:/path; *** keeps the one there is"))
 
 
 def confirmation(name: str) -> Field:
@@ -396,11 +399,6 @@ def _authentication_steps(auth: str, mode: SecretFieldMode) -> list[Step]:
             return []
 
 
-_PAIR = replace(
-    _HIDDEN,
-    label=gettext_lazy("User name and password"),
-    hint=gettext_lazy("as USER:PASSWORD, kept encrypted; the password alone if the user name is a reference"),
-)
 _ASKED_OF_BASIC = {
     SecretFieldMode.REFERENCE: (_SECRET,),
     SecretFieldMode.PROMPT: (_SECRET, _PAIR),

@@ -47,6 +47,30 @@ from bot.domain.servers import (
 from bot.domain.tools import Tool, ToolKind
 from bot.i18n import _, format_enumeration, format_number, gettext_lazy, ngettext
 
+_SHOWN_SESSIONS = 5
+MARKS = {
+    ServerStatus.CONNECTED: "●",
+    ServerStatus.CONNECTING: "◌",
+    ServerStatus.PENDING: "○",
+    ServerStatus.IDLE: "○",
+    ServerStatus.FAILED: "✗",
+    ServerStatus.AUTH_REQUIRED: "✗",
+    ServerStatus.DISCONNECTED: "○",
+    ServerStatus.DISABLED: "○",
+}
+_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
+_NAMED = 5
+_LONGEST_REASON = 120
+_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
+"""Statuses of servers with known tools that are not usable."""
+_TRANSPORT_NAMES = {
+    HttpKind.STREAMABLE: "streamable HTTP",
+    HttpKind.SSE: "HTTP+SSE",
+    HttpKind.AUTO: "HTTP (auto)",
+    HttpKind.JSONRPC: "JSON-RPC over HTTP",
+}
+
+
 # -------------------- server details
 
 
@@ -166,26 +190,6 @@ def _secret_place(reference: str) -> str:
     return _("set") if reference == "stored" else reference
 
 
-_SHOWN_SESSIONS = 5
-MARKS = {
-    ServerStatus.CONNECTED: "●",
-    ServerStatus.CONNECTING: "◌",
-    ServerStatus.PENDING: "○",
-    ServerStatus.IDLE: "○",
-    ServerStatus.FAILED: "✗",
-    ServerStatus.AUTH_REQUIRED: "✗",
-    ServerStatus.DISCONNECTED: "○",
-    ServerStatus.DISABLED: "○",
-}
-_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
-
-
-_NAMED = 5
-_LONGEST_REASON = 120
-_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
-"""Statuses of servers with known tools that are not usable."""
-
-
 class ServerListing:
     """Verbs that show servers and their capabilities."""
 
@@ -230,7 +234,7 @@ class ServerListing:
     async def _reply_until_synced(
         self, answer: Callable[[CommandContext, list[VisibleServer]], Reply], request: CommandContext
     ) -> AsyncIterator[Reply]:
-        """Reply at once, and again after servers without capabilities were synced."""
+        """Yield a reply at once, and another one after servers without capabilities were synced."""
         servers = await self._requested_servers(request)
         yield answer(request, servers)
         if await self._directory.connect(servers):
@@ -239,7 +243,7 @@ class ServerListing:
     async def _reply_until_settled(
         self, answer: Callable[[CommandContext, list[VisibleServer]], Awaitable[Reply]], request: CommandContext
     ) -> AsyncIterator[Reply]:
-        """Reply at once, and again after connecting servers have settled."""
+        """Yield a reply at once, and another one after connecting servers have settled."""
         servers = await self._requested_servers(request)
         yield await answer(request, servers)
         if any(server.status is ServerStatus.CONNECTING for server in servers):
@@ -505,14 +509,6 @@ def transport_word(config: ServerConfig) -> str:
             return "stdio"
         case HttpTransport(kind=kind):
             return _TRANSPORT_NAMES[kind]
-
-
-_TRANSPORT_NAMES = {
-    HttpKind.STREAMABLE: "streamable HTTP",
-    HttpKind.SSE: "HTTP+SSE",
-    HttpKind.AUTO: "HTTP (auto)",
-    HttpKind.JSONRPC: "JSON-RPC over HTTP",
-}
 
 
 def endpoint_facts(config: ServerConfig) -> list[tuple[str, str]]:

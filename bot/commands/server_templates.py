@@ -149,8 +149,8 @@ class _TemplateFiller:
         values |= {name: value for name, value in self._slots.items() if name not in template.secrets}
         try:
             return template.fill_slots(values)
-        except InvalidSlotValue as misfilled:
-            self._errors |= {f"{SLOT}{name}" if name else TEMPLATE: why for name, why in misfilled.errors.items()}
+        except InvalidSlotValue as invalid:
+            self._errors |= {f"{SLOT}{name}" if name else TEMPLATE: why for name, why in invalid.errors.items()}
             return StdioTransport("", launch=TemplateLaunch(template.name, values))
 
     def _secrets(self, template: LaunchTemplate) -> Iterator[str]:

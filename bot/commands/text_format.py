@@ -19,52 +19,10 @@ from bot.i18n import _, current_time_zone, format_date, gettext_lazy
 
 MOMENT = gettext_lazy("2026-08-31, 2026-08-31T14:30, 12h or 7d")
 """Accepted formats for usage lines. Times without an offset are in the user's time zone."""
-
 _AGO = re.compile(r"(\d{1,5})\s*(m|min|h|d|w)", re.IGNORECASE)
 _SECONDS = {"m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-
-
-def parse_time(text: str, now: float) -> float:
-    """Parse a time into epoch seconds: `7d` counts back from `now`, and one without an offset is in the user's time
-    zone. A time that clocks skipped counts as the one after the gap, a repeated one as the first. Raises ValueError.
-    """
-    ago = _AGO.fullmatch(text.strip())
-    if ago is not None:
-        return now - int(ago[1]) * _SECONDS[ago[2].lower()]
-    moment = datetime.fromisoformat(text.strip())
-    try:
-        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=current_time_zone())
-        # It is shown in both.
-        return moment.astimezone(current_time_zone()).astimezone(UTC).timestamp()
-    except OverflowError as error:
-        raise ValueError("before or after all the years that can be written") from error
-
-
 T = TypeVar("T")
 ROWS = 10
-
-
-def pages(count: int) -> int:
-    """Return the number of pages; at least 1."""
-    return max((count + ROWS - 1) // ROWS, 1)
-
-
-def offset(number: int) -> int:
-    """Return the index of a page's first row, from 0."""
-    return (number - 1) * ROWS
-
-
-def page_of(number: int, count: int, words: tuple[str, ...]) -> PageInfo | None:
-    """Return the position among the pages, None if there is only one."""
-    return PageInfo(min(number, pages(count)), pages(count), words) if pages(count) > 1 else None
-
-
-def page_rows(rows: Sequence[T], number: int) -> Sequence[T]:
-    """Return the rows of one page, or of the last page if the number is too high."""
-    begin = offset(min(number, pages(len(rows))))
-    return rows[begin : begin + ROWS]
-
-
 POLICY_WORDS = {
     ApprovalPolicy.ALWAYS_ALLOW: gettext_lazy("runs"),
     ApprovalPolicy.ASK_USER: gettext_lazy("asks"),
@@ -111,6 +69,43 @@ _STATUS_WORDS: Mapping[str, str] = {
 """Statuses of servers, calls, turns and conversations."""
 _THIS_ONE = gettext_lazy("this one")
 _SAFE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
+
+
+def parse_time(text: str, now: float) -> float:
+    """Parse a time into epoch seconds: `7d` counts back from `now`, and one without an offset is in the user's time
+    zone. A time that clocks skipped counts as the one after the gap, a repeated one as the first. Raises ValueError.
+    """
+    ago = _AGO.fullmatch(text.strip())
+    if ago is not None:
+        return now - int(ago[1]) * _SECONDS[ago[2].lower()]
+    moment = datetime.fromisoformat(text.strip())
+    try:
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=current_time_zone())
+        # It is shown in both.
+        return moment.astimezone(current_time_zone()).astimezone(UTC).timestamp()
+    except OverflowError as error:
+        raise ValueError("before or after all the years that can be written") from error
+
+
+def pages(count: int) -> int:
+    """Return the number of pages; at least 1."""
+    return max((count + ROWS - 1) // ROWS, 1)
+
+
+def offset(number: int) -> int:
+    """Return the index of a page's first row, from 0."""
+    return (number - 1) * ROWS
+
+
+def page_of(number: int, count: int, words: tuple[str, ...]) -> PageInfo | None:
+    """Return the position among the pages, None if there is only one."""
+    return PageInfo(min(number, pages(count)), pages(count), words) if pages(count) > 1 else None
+
+
+def page_rows(rows: Sequence[T], number: int) -> Sequence[T]:
+    """Return the rows of one page, or of the last page if the number is too high."""
+    begin = offset(min(number, pages(len(rows))))
+    return rows[begin : begin + ROWS]
 
 
 def error_reply(text: str) -> Reply:

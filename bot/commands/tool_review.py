@@ -43,6 +43,33 @@ from bot.errors import NotFound
 from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.ports import ServerAdmin
 
+_TOOL = Parameter("tool", gettext_lazy("one tool alone"), completes=CompletionSource.TOOLS)
+_DEFINITION = option(
+    "definition", gettext_lazy("the digest of the reviewed tools, as the review shows it"), metavar="DIGEST"
+)
+_SHORT_DIGEST = 12
+"""Digits of a digest that users have to type. They choose among the digests that this user was shown, because a server
+could make two definitions with the same beginning.
+"""
+_MOST_SHOWN = 64
+_MOST_DETAILS = 14
+_LONGEST_VALUE = 600
+_LONGEST_IN_ALL = 2_000
+"""Characters of all details; longer text goes into a document."""
+_MOST_ACTIONS = 5
+_MEANING = {
+    ReviewStatus.PINNED: gettext_lazy("nothing"),
+    ReviewStatus.NEW: gettext_lazy("it was not there when the server was looked at"),
+    ReviewStatus.CHANGED: gettext_lazy("it is not what was looked at any more"),
+    ReviewStatus.FLAGGED: gettext_lazy("there is something in it to look at"),
+}
+_STATUS_WORDS = {
+    ReviewStatus.PINNED: gettext_lazy("pinned"),
+    ReviewStatus.NEW: gettext_lazy("new"),
+    ReviewStatus.CHANGED: gettext_lazy("changed"),
+    ReviewStatus.FLAGGED: gettext_lazy("flagged"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class UnreviewedTool:
@@ -122,36 +149,6 @@ def _unreviewed_tool(tool: Tool, pin: Pin | None) -> UnreviewedTool:
     return UnreviewedTool(
         tool, review_status(tool, pinned), definition_changes(pin.pinned_tool if pin is not None else None, tool), pin
     )
-
-
-_TOOL = Parameter("tool", gettext_lazy("one tool alone"), completes=CompletionSource.TOOLS)
-_DEFINITION = option(
-    "definition", gettext_lazy("the digest of the reviewed tools, as the review shows it"), metavar="DIGEST"
-)
-_SHORT_DIGEST = 12
-"""Digits of a digest that users have to type. They choose among the digests that this user was shown, because a server
-could make two definitions with the same beginning.
-"""
-_MOST_SHOWN = 64
-_MOST_DETAILS = 14
-_LONGEST_VALUE = 600
-_LONGEST_IN_ALL = 2_000
-"""Characters of all details; longer text goes into a document."""
-_MOST_ACTIONS = 5
-_MEANING = {
-    ReviewStatus.PINNED: gettext_lazy("nothing"),
-    ReviewStatus.NEW: gettext_lazy("it was not there when the server was looked at"),
-    ReviewStatus.CHANGED: gettext_lazy("it is not what was looked at any more"),
-    ReviewStatus.FLAGGED: gettext_lazy("there is something in it to look at"),
-}
-
-
-_STATUS_WORDS = {
-    ReviewStatus.PINNED: gettext_lazy("pinned"),
-    ReviewStatus.NEW: gettext_lazy("new"),
-    ReviewStatus.CHANGED: gettext_lazy("changed"),
-    ReviewStatus.FLAGGED: gettext_lazy("flagged"),
-}
 
 
 class ServerReview:

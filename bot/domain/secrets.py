@@ -203,11 +203,11 @@ def _bits_per_character(text: str) -> float:
 
 def _without_sequences(text: str) -> str:
     """Return the text with two characters for each sequence of a keyboard or of the alphabet, such as `12345`."""
-    visible, rest = "", text
+    shortened, rest = "", text
     while rest:
         length = _sequence_length(rest)
-        visible, rest = (visible + rest[:2], rest[length:]) if length else (visible + rest[0], rest[1:])
-    return visible
+        shortened, rest = (shortened + rest[:2], rest[length:]) if length else (shortened + rest[0], rest[1:])
+    return shortened
 
 
 def _sequence_length(text: str) -> int:
@@ -447,8 +447,8 @@ def stored_secrets(arguments: Mapping[str, Any], find: FindSecrets) -> tuple[Sto
 def lookalikes(arguments: Mapping[str, Any], stored: Iterable[StoredSecret] = ()) -> tuple[Lookalike, ...]:
     """Return the parts of a call's arguments that look like a secret and are not a stored one."""
     known: dict[tuple[Path, bool], list[SecretSpan]] = {}
-    for lookalike in stored:
-        known.setdefault((lookalike.path, lookalike.in_key), []).append(lookalike.span)
+    for secret in stored:
+        known.setdefault((secret.path, secret.in_key), []).append(secret.span)
     return tuple(
         Lookalike(text.path, start, end, reason, text.in_key)
         for text in _texts(arguments)

@@ -402,8 +402,8 @@ class ServerConfig:
         return self.id.startswith(FILE)
 
     def connect_seconds(self, *, known: bool) -> float:
-        """Seconds allowed for connecting. A program without `known` capabilities gets longer, because it may have to
-        be downloaded.
+        """Return the seconds allowed for connecting. A program without `known` capabilities gets longer, because it may
+        have to be downloaded.
         """
         if self.connect_timeout is not None:
             return self.connect_timeout
@@ -414,7 +414,7 @@ class ServerConfig:
                 return START_SECONDS if known else FIRST_START_SECONDS
 
     def read_timeout(self, tool: str) -> float:
-        """Seconds that a tool call waits without data from the server."""
+        """Return the seconds that a tool call waits without data from the server."""
         return self.tool_timeouts.get(tool, self.tool_timeout)
 
     @property

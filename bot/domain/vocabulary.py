@@ -407,12 +407,12 @@ def _is_accent(character: str) -> bool:
 
 
 def _synonyms() -> dict[str, tuple[str, ...]]:
-    match: dict[str, dict[str, None]] = {}
+    synonyms: dict[str, dict[str, None]] = {}
     for line in _SYNONYM_GROUPS.splitlines():
         group = [stem(word) for word in line.split()]
         for word in group:
-            match.setdefault(word, {}).update((other, None) for other in group if other != word)
-    return {word: tuple(others) for word, others in match.items()}
+            synonyms.setdefault(word, {}).update((other, None) for other in group if other != word)
+    return {word: tuple(others) for word, others in synonyms.items()}
 
 
 SYNONYMS = _synonyms()
@@ -420,15 +420,15 @@ SYNONYMS = _synonyms()
 
 
 def _read_translations() -> dict[str, tuple[str, ...]]:
-    match: dict[str, dict[str, None]] = {}
+    translations: dict[str, dict[str, None]] = {}
     heads: list[str] = []
     for line in _TRANSLATIONS.splitlines():
         english, separator, others = line.rpartition(":")
         if separator:
             heads = [stem(word) for word in english.split()]
         for word in others.split():
-            match.setdefault(fold_accents(word.casefold()), {}).update(dict.fromkeys(heads))
-    return {beginning: tuple(stems) for beginning, stems in match.items()}
+            translations.setdefault(fold_accents(word.casefold()), {}).update(dict.fromkeys(heads))
+    return {beginning: tuple(stems) for beginning, stems in translations.items()}
 
 
 _BY_BEGINNING = _read_translations()

@@ -45,6 +45,33 @@ from bot.rendering.deceptive_text import name_spelled_out, spelled_out, text_war
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import denial_reason, tool_status
 
+ABOUT_LIMIT = 60
+APPROVERS_LIMIT = 5
+SOURCES_LIMIT = 80
+_NAMING = ("title", "summary", "subject", "name", "key", "path", "file", "url", "id", "query")
+_LIKE_A_NAME = re.compile(r"[\w-]+(?:__|[._/:])[\w./:-]*\w")
+_WORDS = re.compile(r"[_\-.\s]+|(?<=[a-z0-9])(?=[A-Z])")
+MOST_CHANGES = 5
+_NAME, _VALUE = 40, 80
+_NO_VALUE: tuple[str, None] = ("", None)
+RISKS: Mapping[str, str] = {
+    "reads": gettext_lazy("🟢 Reads data"),
+    "writes": gettext_lazy("🟠 Writes data"),
+    "destructive": gettext_lazy("🔴 May destroy data"),
+}
+ICONS: Mapping[StepStatus, str] = {
+    StepStatus.READY: "✅",
+    StepStatus.STARTED: "✅",
+    StepStatus.ASKING: "✅",
+    StepStatus.DONE: "✅",
+    StepStatus.FAILED: "⚠️",
+    StepStatus.UNKNOWN: "⚠️",
+}
+"""Icons before a decided call. The title of a call that was not run is struck out."""
+VIEW_ALL = gettext_lazy("View all")
+VIEW_TO_APPROVE = gettext_lazy("View all to approve")
+"""Label of the button that opens a call with hidden parts on its card."""
+
 
 @dataclass(frozen=True, slots=True)
 class GrantOption:
@@ -121,17 +148,9 @@ def parse_grant_option(word: str) -> GrantRequest | None:
     return next((offer.permission for offer in OFFERS if offer.word == word), None)
 
 
-ABOUT_LIMIT = 60
-APPROVERS_LIMIT = 5
-SOURCES_LIMIT = 80
-_NAMING = ("title", "summary", "subject", "name", "key", "path", "file", "url", "id", "query")
-_LIKE_A_NAME = re.compile(r"[\w-]+(?:__|[._/:])[\w./:-]*\w")
-_WORDS = re.compile(r"[_\-.\s]+|(?<=[a-z0-9])(?=[A-Z])")
-
-
 @dataclass(frozen=True, slots=True)
 class ApprovalCard:
-    """An approval card. All text is safe to draw; `expires_in` is in seconds, `expires_at` epoch seconds."""
+    """Card of an approval. All text is safe to draw; `expires_in` is in seconds, `expires_at` epoch seconds."""
 
     approval_id: str
     revision: int
@@ -155,9 +174,7 @@ class ApprovalCard:
     @property
     def expiry(self) -> str:
         """The time of the expiry, in words."""
-        if self.expires_in is None:
-            return _("does not expire")
-        return _("expires in {duration}", duration=format_duration(self.expires_in))
+        return expiry_text(self.expires_in)
 
     @property
     def shortened(self) -> bool:
@@ -358,6 +375,13 @@ def format_duration(seconds: float) -> str:
     return ngettext("{n} s", "{n} s", max(round(seconds), 0))
 
 
+def expiry_text(expires_in: float | None) -> str:
+    """Return the time of an expiry in seconds, None for none, in words."""
+    if expires_in is None:
+        return _("does not expire")
+    return _("expires in {duration}", duration=format_duration(expires_in))
+
+
 def _fits(seconds: float, unit: int) -> bool:
     return seconds >= 2 * unit or (seconds >= unit and seconds % unit == 0)
 
@@ -409,11 +433,6 @@ def _about(card: ApprovalCard) -> str:
         return ""
     line = single_line(about.full, ABOUT_LIMIT + 1).replace("“", "").replace("”", "")
     return line if len(line) <= ABOUT_LIMIT else ""
-
-
-MOST_CHANGES = 5
-_NAME, _VALUE = 40, 80
-_NO_VALUE: tuple[str, None] = ("", None)
 
 
 def can_edit(step: ToolStep) -> bool:
@@ -479,27 +498,6 @@ def _value(text: str | None) -> str:
     return _("nothing") if text is None else cut_with_length(spelled_out(text), _VALUE)
 
 
-RISKS: Mapping[str, str] = {
-    "reads": gettext_lazy("🟢 Reads data"),
-    "writes": gettext_lazy("🟠 Writes data"),
-    "destructive": gettext_lazy("🔴 May destroy data"),
-}
-ICONS: Mapping[StepStatus, str] = {
-    StepStatus.READY: "✅",
-    StepStatus.STARTED: "✅",
-    StepStatus.ASKING: "✅",
-    StepStatus.DONE: "✅",
-    StepStatus.FAILED: "⚠️",
-    StepStatus.UNKNOWN: "⚠️",
-}
-"""Icons before a decided call. The title of a call that was not run is struck out."""
-
-
-VIEW_ALL = gettext_lazy("View all")
-VIEW_TO_APPROVE = gettext_lazy("View all to approve")
-"""Label of the button that opens a call with hidden parts on its card."""
-
-
 def summary_line(count: int, waiting: int) -> str:
     """Return the number of open approvals on a card as text."""
     if not waiting:
@@ -512,7 +510,7 @@ def summary_line(count: int, waiting: int) -> str:
 
 
 def withheld_text(card: ApprovalCard) -> str:
-    """Why a call is not approved from a card, and from where it is; empty if nothing is hidden on the card."""
+    """Return the reason against approving from a card, and the way to approve; empty if the card hides nothing."""
     if not card.withheld:
         return ""
     return ngettext(
@@ -584,8 +582,8 @@ def outcome_parts(step: ToolStep, view: TurnView) -> Sequence[str]:
 
 
 def earliest_expiry(approvals: Sequence[Approval], now: float) -> tuple[float, float] | None:
-    """When the first of these questions goes away (epoch seconds) and after how many seconds it does; None if none
-    does. A card that is not out yet begins to run off `now`.
+    """Return the first expiry of these approvals in epoch seconds, and the seconds of that approval; None if none
+    expires. The time of a card that is not posted yet begins at `now`.
     """
     ends = [
         (approval.expires_at or now + approval.expires_in, approval.expires_in)

@@ -227,7 +227,7 @@ def _collect_texts(value: object, texts: list[tuple[str, str]]) -> Iterator[str]
 
 
 def _disguises(text: str) -> Iterator[str]:
-    """Characters that hide or pass for others."""
+    """Yield warnings on characters that hide or pass for others."""
     if not text.isprintable() or not text.isascii():
         yield from _hidden_characters(text)
         yield from _blank_lookalikes(text)
@@ -240,7 +240,7 @@ def _disguises(text: str) -> Iterator[str]:
 
 
 def _stray_blanks(text: str) -> Iterator[str]:
-    """Blanks and line ends where they are not seen, or push something out of sight."""
+    """Yield warnings on blanks and line ends that are out of sight, or push something out of sight."""
     yield from _ends(text)
     yield from _long_runs(text)
 
@@ -452,7 +452,7 @@ def _latin_lookalike(address: str, reading: str, alphabet: str, target: str) -> 
 
 
 def _words(text: str, hosts: Iterable[str]) -> Iterator[str]:
-    """Latin words, except those in hosts, with letters of another script that look like Latin ones."""
+    """Yield warnings on Latin words outside of hosts with letters of another script that look like Latin ones."""
     warned = 0
     in_hosts = {word for host in hosts for word in _WORD.findall(host)}
     for word in dict.fromkeys(_WORD.findall(text)):

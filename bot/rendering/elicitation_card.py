@@ -29,13 +29,10 @@ from bot.domain.elicitations import (
 from bot.domain.secrets import redact_secrets
 from bot.domain.turns import ToolStep, TurnView
 from bot.i18n import _, gettext_lazy, ngettext
-from bot.rendering.approval_card import format_duration
+from bot.rendering.approval_card import expiry_text
 from bot.rendering.argument_fields import ArgumentField, argument_form, read_arguments
 from bot.rendering.text_safety import is_lookalike, show_invisible, single_line, strip_control
 
-ANSWER, CONFIRM, DECLINE = "answer-server", "confirm-server", "decline-server"
-VISIT, VISITED = "visit-server", "visited-server"
-"""Commands of the buttons: open the form, send one without fields, decline; show the link, confirm the visit."""
 MESSAGE_LIMIT = 300
 MESSAGE_LINES = 6
 FIELD_LIMIT = 60
@@ -46,6 +43,21 @@ LIKE_ANOTHER = gettext_lazy(
 )
 NO_SECRETS = gettext_lazy("Do not type a password, a code or a key: no server may ask for one here.")
 NOT_NEEDED = gettext_lazy("Withdrawn: the server needs no answer any more")
+FORM_FIELDS = 24
+TITLE_LIMIT = 75
+SHOWN = 10
+"""Number of choices in a hint."""
+_FORMATS = {
+    "email": gettext_lazy("an email address"),
+    "uri": gettext_lazy("a web address"),
+    "date": gettext_lazy("a date such as 2026-11-22"),
+    "date-time": gettext_lazy("a date and time such as 2026-11-22T14:30:00Z"),
+}
+
+
+ANSWER, CONFIRM, DECLINE = "answer-server", "confirm-server", "decline-server"
+VISIT, VISITED = "visit-server", "visited-server"
+"""Commands of the buttons: open the form, send one without fields, decline; show the link, confirm the visit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +92,7 @@ class ElicitationCard:
     @property
     def expiry(self) -> str:
         """The time of the expiry, in words."""
-        if self.expires_in is None:
-            return _("does not expire")
-        return _("expires in {duration}", duration=format_duration(self.expires_in))
+        return expiry_text(self.expires_in)
 
 
 def elicitation_card(step: ToolStep, elicitation: Elicitation, view: TurnView) -> ElicitationCard:
@@ -197,17 +207,6 @@ def _cut_message(text: str) -> str:
     return text if beginning == text else f"{beginning.rstrip()}…"
 
 
-FORM_FIELDS = 24
-TITLE_LIMIT = 75
-SHOWN = 10
-"""Number of choices in a hint."""
-_FORMATS = {
-    "email": gettext_lazy("an email address"),
-    "uri": gettext_lazy("a web address"),
-    "date": gettext_lazy("a date such as 2026-11-22"),
-    "date-time": gettext_lazy("a date and time such as 2026-11-22T14:30:00Z"),
-}
-
 Choices = Mapping[str, Any]
 """Values by the titles they are shown with."""
 
@@ -231,8 +230,8 @@ class ElicitationForm:
 
     def field_of(self, name: str) -> str:
         """Return the field of this name, or the first one."""
-        of_it = (form_field.field.name for form_field in self._made if form_field.argument == name)
-        return next(of_it, self.fields[0].name if self.fields else "")
+        names = (form_field.field.name for form_field in self._made if form_field.argument == name)
+        return next(names, self.fields[0].name if self.fields else "")
 
     def parse_answers(self, answers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the values to send, and the errors by field. A field without an answer has its default."""
@@ -265,7 +264,7 @@ def elicitation_form(schema: Mapping[str, Any]) -> ElicitationForm:
     """Return the form for a schema, filled in with its defaults."""
     declared = schema.get("properties")
     properties = {str(name): about for name, about in declared.items()} if isinstance(declared, Mapping) else {}
-    choices = {name: of_it for name, about in properties.items() if (of_it := _choices(about))}
+    choices = {name: listed for name, about in properties.items() if (listed := _choices(about))}
     displayed = {name: _displayed_schema(about, choices.get(name, {})) for name, about in properties.items()}
     defaults = {
         name: _displayed_default(about["default"], choices.get(name, {}))
@@ -307,7 +306,7 @@ def _choices(schema: Any) -> Choices:
 
 
 def _by_title(values: Sequence[Any], titles: Sequence[Any]) -> Choices:
-    """Values by titles; by themselves where two titles would look the same."""
+    """Return values by titles; by themselves where two titles would look the same."""
     distinct = [
         single_line(show_invisible(title), TITLE_LIMIT) if isinstance(title, str) and title.strip() else _itself(value)
         for title, value in zip(titles, values, strict=True)

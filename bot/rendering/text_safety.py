@@ -22,6 +22,14 @@ _SCHEMES = ("http", "https", "mailto")
 _HOSTS = re.compile(r"(?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W\d_]{2,}")
 _BARE = re.compile(r"https?://[^\s<>\"`|\\^{}]+", re.IGNORECASE)
 _AFTERTHOUGHT = ".,;:!?'\"*_~"
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+ELLIPSIS = "…"
+_LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_MARKS = re.compile(
+    "([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
+    "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
+)
 
 
 def safe_url(url: str) -> str:
@@ -84,23 +92,12 @@ def _bare_host(host: str) -> str:
     return host.lower().removeprefix("www.").rstrip(".")
 
 
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-ELLIPSIS = "…"
-
-_LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
-_MARKS = re.compile(
-    "([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
-    "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
-)
-
-
 def strip_control(text: str) -> str:
     """Return the text with readable characters, line ends and tabs only.
 
     Escape sequences, controls and hidden characters are removed, lone surrogates become U+FFFD, and stacks of combining
     marks are cut to four. Emoji and ideographic variants stay whole. The result of a prefix is a prefix of the result,
-    so     that a growing text can be printed part by part.
+    so that a growing text can be printed part by part.
     """
     text = str(text)
     if text.isascii() and text.isprintable():
@@ -133,7 +130,7 @@ def _escape_match(match: re.Match[str]) -> str:
 
 
 def _spelled_pile(match: re.Match[str]) -> str:
-    """Four marks as they are, the rest of the pile by name."""
+    """Return four marks as they are, and the rest of the pile by name."""
     return match[1] + "".join(map(_code_point, match[0][len(match[1]) :]))
 
 

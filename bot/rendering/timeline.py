@@ -242,7 +242,7 @@ Offer = CheckCallAction | RunAgainAction | StopTurnAction | ContinueTurnAction
 
 
 def available_actions(view: TurnView) -> tuple[Offer, ...]:
-    """Everything to be offered beside this view."""
+    """Return the actions to offer beside this view."""
     of_calls = [offer for step in _calls(view) for offer in offers_of_call(view.turn.id, step)]
     if can_continue(view):
         return (ContinueTurnAction(view.turn.id), *of_calls)
@@ -456,7 +456,7 @@ def answer(view: TurnView) -> str:
 
 
 def reference(turn_id: str) -> str:
-    """Reference of a turn for reports by users."""
+    """Return the reference of a turn for reports by users."""
     return turn_id[:8]
 
 
