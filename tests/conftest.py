@@ -88,7 +88,7 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
 
 
 def pytest_collection() -> None:
-    """Collect no garbage while modules load: most of what they make stays."""
+    """Collect no garbage while modules load: most of their objects stay."""
     gc.disable()
 
 
@@ -112,7 +112,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays: no collection of garbage has to look at it again, and there are many."""
+    """Leave the loaded objects out of further garbage collections: they stay, and there are many."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -129,7 +129,7 @@ def postgres_server() -> Iterator[Server]:
 
 @pytest.fixture
 def postgres(postgres_server: Server) -> Iterator[Server]:
-    """The same for one test, whose databases are another's after it."""
+    """Return the same server for one test, after which others reuse its databases."""
     yield postgres_server
     postgres_server.give_back()
 

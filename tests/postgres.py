@@ -50,7 +50,7 @@ select md5(string_agg(part, ',' order by part)) from (
         where setdatabase = (select oid from pg_database where datname = current_database())
 ) as all_of_it(part)
 """
-"""What changes with every change of a table, a trigger, a function or a setting of the database, and with no row."""
+"""A query whose result changes with every change of a table, a trigger, a function or a setting, and with no row."""
 
 ALONE = """
 select pg_terminate_backend(pid, 10000) from pg_stat_activity
@@ -74,7 +74,7 @@ class Used:
         self._shape = self._look()
 
     def emptied(self) -> bool:
-        """Take every row away, and everybody who is still connected. False if not only rows were changed."""
+        """Delete every row and end every other connection. Return False if more than rows was changed."""
         try:
             self._connection.execute(ALONE)
             if self._look() != self._shape:
@@ -102,8 +102,8 @@ class Used:
 
 
 class Server:
-    """A running server. `address` names its own database; tests use copies of the two templates. `restart` takes it
-    down in the middle of whatever it does, and up again.
+    """A running server. `address` names its own database; tests use copies of the two templates. `restart` stops it in
+    the middle of its work, and starts it again.
     """
 
     def __init__(self, address: str, restart: Callable[[], None]) -> None:
@@ -146,7 +146,7 @@ class Server:
             return self._copy(connection, f"t_{uuid.uuid4().hex}", "template0")
 
     def copy(self, address: str) -> str:
-        """The address of a new database like this one, which nobody has open."""
+        """Return the address of a new database like this one, without connections."""
         name = psycopg.conninfo.conninfo_to_dict(address)["dbname"]
         with psycopg.connect(self._address, autocommit=True) as connection:
             return self._copy(connection, f"t_{uuid.uuid4().hex}", str(name))

@@ -1,7 +1,7 @@
-"""One process of people who decide at random whatever waits: `python -m tests.chaos.clicker DATABASE_URL FOLDER SEED`.
+"""A process that decides waiting calls at random: `python -m tests.chaos.clicker DATABASE_URL FOLDER SEED`.
 
-What it was told of each decision that counted is a line in the folder's `decisions`, written after it counted: a
-process that dies in between has decided all the same.
+Each decision that counted is a line in the folder's `decisions`, written afterwards: a process that dies in between has
+decided all the same.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Happened:
 
 
 class Chaos:
-    """The one who does it. `random` decides what; the order in which processes get to it is nobody's to decide."""
+    """The source of chaos. `random` decides its acts; the order of the processes is left to the machine."""
 
     def __init__(self, server: Server | None, url: str, folder: Path, seconds: float, seed: int) -> None:
         self._server = server

@@ -1,5 +1,5 @@
-"""One worker process of the chaos run: the real engine, a model and a tool that do next to nothing, and files in which
-what reached the world is written down: `python -m tests.chaos.worker DATABASE_URL FOLDER`.
+"""One worker process of the chaos run, `python -m tests.chaos.worker DATABASE_URL FOLDER`: the real engine, a trivial
+model and tool, and files that record every effect.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Model:
 
 
 class World:
-    """Tools whose effects are written down: what is in the file has happened."""
+    """Tools that write each effect into a file."""
 
     def __init__(self, effects: Harness) -> None:
         self._effects = effects

@@ -1,4 +1,4 @@
-"""A person who agrees to whatever a server asks back, and sends each form as it comes."""
+"""A user who agrees to every question of a server, and sends each form as it comes."""
 
 from __future__ import annotations
 

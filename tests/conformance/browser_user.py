@@ -1,4 +1,4 @@
-"""A person who signs the bot in wherever that is wanted, as often as a patient one would, and agrees to everything."""
+"""A user who signs the bot in wherever a server wants it, repeatedly, and agrees to everything."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Person:
 
 @asynccontextmanager
 async def signing_in(server: ServerConfig) -> AsyncIterator[tuple[McpToolbox, Person]]:
-    """A toolbox with one server, and somebody who signs in to it."""
+    """A toolbox with one server, and a user who signs in to it."""
     with tempfile.TemporaryDirectory() as folder:
         database = open_sqlite(await migrated(Path(folder) / "turns.db"))
         store = SqlSignInStore(database, SecretBox((b"k" * 32,)))

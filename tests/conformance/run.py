@@ -38,8 +38,8 @@ _LAST_LINES = 15
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one scenario went: its checks, what was said of those that failed, and how long it took. `reason` says why it
-    is expected to fail, empty if it is not.
+    """The result of one scenario: its checks, the messages of failed ones, and its duration. `reason` is the cause of
+    an expected failure, empty without one.
     """
 
     revision: str
@@ -52,7 +52,7 @@ class Outcome:
 
     @property
     def as_expected(self) -> bool:
-        """It passes, or it fails and is known to: what is said to fail must not pass."""
+        """Return True if it passes, or if it fails as expected. An expected failure must not pass."""
         return self.passed is not bool(self.reason)
 
 
@@ -64,8 +64,8 @@ def scenarios(revision: str) -> list[str]:
 
 
 def read(listed: str) -> list[str]:
-    """The scenarios in the suite's list: what is required of a client, in its order, and what was added later.
-    Extensions are left out.
+    """Return the scenarios of the suite: those required of a client, in its order, and those added later. Extensions
+    are left out.
     """
     required, _, unscored = listed.partition("Client scenarios")[2].partition("never scored")
     later = (line for line in unscored.partition("added-after-release")[2].splitlines() if line.endswith("[client]"))
@@ -123,7 +123,7 @@ def _objection(check: dict[str, str]) -> str:
 
 
 def report(outcomes: Sequence[Outcome], console: Console) -> None:
-    """A table of everything, and what the suite said of what should not have failed."""
+    """Return a table of all scenarios, and the suite's messages of unexpected failures."""
     table = Table("Revision", "Scenario", "Passed", "Failed", "Seconds", "Verdict")
     for outcome in outcomes:
         counts = (str(outcome.checks["SUCCESS"]), str(outcome.checks["FAILURE"] + outcome.checks["WARNING"]))
@@ -167,7 +167,7 @@ def _wanted() -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    """Run what was asked for; the exit code."""
+    """Run the requested scenarios, and return the exit code."""
     console = Console(width=None if sys.stdout.isatty() else 160)
     wanted = list(_wanted())
     client = f"exec {programs.python()} -m tests.conformance.client"

@@ -37,7 +37,7 @@ class Instruction:
 
 
 def stages() -> list[list[Instruction]]:
-    """The stages of the image, from each FROM on; what stands before the first is in all of them."""
+    """Return the stages of the image, from each FROM on. Lines before the first belong to all of them."""
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     lines = "\n".join(line for line in text.splitlines() if not line.startswith("#")).replace("\\\n", " ")
     found = [Instruction(*line.split(maxsplit=1)) for line in lines.splitlines() if line.strip()]

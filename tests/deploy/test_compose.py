@@ -1,4 +1,4 @@
-"""The compose files fit the program and the image: settings, commands, folders, ports, and who may do what."""
+"""The compose files fit the program and the image: settings, commands, folders, ports, and rights."""
 
 from __future__ import annotations
 
@@ -235,10 +235,10 @@ class TestSecrets:
 
 
 class TestN8n:
-    """The step that adds n8n as a server, run as Compose would, with a program that notes what it is asked."""
+    """The step that adds n8n as a server, run as Compose does, with a program that records its arguments."""
 
     def step(self, folder: Path, *, there: bool = False, **variables: str) -> tuple[list[list[str]], dict[str, str]]:
-        """Run it; what it asked of `countersign`, and the environment it gave."""
+        """Run it, and return its arguments for `countersign` and the environment."""
         service = compose("compose.n8n.yaml")["services"]["n8n-server"]
         given = {name: interpolated(value, **variables) for name, value in service["environment"].items()}
         noted = folder / "noted"

@@ -1,4 +1,4 @@
-"""The Dockerfile fits the program: what it copies exists, what it runs is there, and nothing else gets in."""
+"""The Dockerfile fits the program: copied files and commands exist, and nothing else gets in."""
 
 from __future__ import annotations
 

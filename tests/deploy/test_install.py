@@ -1,4 +1,4 @@
-"""`make` installs what the lock files name, tells how far it is, and says what to do where it cannot go on."""
+"""`make` installs the packages of the lock files, shows its progress, and names a fix where it cannot go on."""
 
 from __future__ import annotations
 

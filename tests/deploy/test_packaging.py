@@ -32,7 +32,7 @@ FILES += ["mcp_servers.json", "policy.toml", "slack_manifest.yaml", "system_prom
 
 @dataclass(frozen=True)
 class Wheel:
-    """An environment with the project from a wheel; what it depends on is this interpreter's."""
+    """An environment with the project from a wheel. Its dependencies are those of this interpreter."""
 
     folder: Path
 
@@ -47,7 +47,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody with a home and a working folder of their own, whose names are no plain letters."""
+    """A user with a home and a working folder whose names are no plain letters."""
 
     wheel: Wheel
     home: Path
@@ -74,7 +74,7 @@ class Person:
         )
 
     def run_in_terminal(self, *words: str, typed: str) -> tuple[int, str]:
-        """Return the exit code and what the terminal showed."""
+        """Return the exit code and the output of the terminal."""
         master, terminal = pty.openpty()
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"}
         command = [str(self.wheel.command("countersign")), *words]

@@ -1,6 +1,6 @@
 """The code of README and the guides: blocks, and commands of the chat between words.
 
-A block is fenced, or indented by four blanks. What it holds is told by its language and its first line.
+A block is fenced, or indented by four blanks. Its language and its first line tell its kind.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _IN_TEXT = re.compile(rf"`({_COMMAND.pattern}[^`]*)`")
 
 
 class Kind(StrEnum):
-    """What a block holds."""
+    """The kind of a block."""
 
     SHELL = "shell"
     SETTINGS = "settings"
@@ -55,7 +55,7 @@ class Block:
 
     @property
     def kind(self) -> Kind:
-        """What it holds."""
+        """The content of the block."""
         lines = [line for line in self.text.splitlines() if line.strip() and not line.startswith("#")]
         if self.language == "sh":
             return Kind.SETTINGS if all(_SETTING.match(line) for line in lines) else Kind.SHELL
@@ -82,7 +82,7 @@ def _of(document: Path) -> Iterator[Block]:
 
 
 def chat_lines() -> dict[str, list[str]]:
-    """The commands of the chat by document, in their order: lines of blocks, without what is said of them, and those
+    """Return the commands of the chat by document, in their order: lines of blocks without their comments, and those
     between words.
     """
     lines = {str(document.relative_to(PROJECT)): list(_chat_lines_of(document)) for document in DOCUMENTS}

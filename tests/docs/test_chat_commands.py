@@ -1,7 +1,7 @@
-"""Every command of the chat in README and the guides, given to the commands of a running bot.
+"""Every command of the chat in README and the guides, run by a bot.
 
-An admin gives them in a Slack channel, document by document and in their order. Servers that a document names are there
-when it needs them. What cannot be given so is in `NOT_RUN`, with the reason.
+An admin types them in a Slack channel, document by document and in their order. Servers that a document names exist
+when it needs them. Commands that cannot run like this are in `NOT_RUN`, with the reason.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ BY_OPERATOR = ("/mcp edit mail", "/usage all")
 SHOWN: Mapping[tuple[str, str], str] = {
     ("docs/servers.md", "/mcp add dice"): "1 tool, 1 write, 1 destructive",
 }
-"""What the document says that a command answers."""
+"""Return the answer to a command in the document."""
 
 BEFORE: Mapping[str, Sequence[str]] = {
     "/ask support": ("/profile bind support channel --agent",),
@@ -84,7 +84,7 @@ PLACEHOLDERS = {
 SERVERS = ("browser", "crm", "dice", "docs", "files", "jira", "mail", "n8n-server-1", "tickets", "warehouse")
 TOOLS = ("add", "close", "create_issue", "find", "find_old", "get_issue", "send")
 FOUND = re.compile(r"things? (is|are) wrong")
-"""What `/mcp doctor` says of a server that it has found something wrong with."""
+"""The report of `/mcp doctor` on a server with a problem."""
 INCOMPLETE = re.compile(r"`[A-Z]+` is missing:")
 MENTION = re.compile(r"/\w+( [a-z]+){0,2}")
 """A command without anything behind it, as it is mentioned between words."""
@@ -136,7 +136,7 @@ class Admin:
         return answer
 
     async def _prepare(self, line: str) -> None:
-        """Let the servers that a line names be there, except the one that it adds, and do what comes before it."""
+        """Create the servers that a line names, except the one that it adds, and run the steps before it."""
         there = {state.config.name for state in self.api.runtime.services.toolbox.servers()}
         named = {name for name in SERVERS if re.search(rf"(?<![-\w/]){name}(?![-\w])", line)}
         added = next(iter(re.findall(r"/mcp add (\S+)", line)), "")
@@ -182,7 +182,7 @@ async def test_every_command_is_carried_out(tmp_path: Path, monkeypatch: pytest.
 
 
 def problem_of(document: str, line: str, reply: Reply) -> str:
-    """What is wrong with the reply to a line; empty if nothing is."""
+    """Return the error in the reply to a line, empty without one."""
     text = f"{reply.text} {reply.details}"
     shown = next((text for (of, start), text in SHOWN.items() if of == document and line.startswith(start)), "")
     if shown not in text:
@@ -199,7 +199,7 @@ def test_commands_that_are_not_run_are_in_the_documents() -> None:
 
 @asynccontextmanager
 async def an_admin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Admin]:
-    """A bot with an admin, in a folder with what the operator's files say in the guides."""
+    """A bot with an admin, in a folder with the operator's files of the guides."""
     (folder / "repositories" / "handbook").mkdir(parents=True)
     (folder / "repositories" / "website").mkdir()
     (folder / "policy.toml").write_text("", encoding="utf-8")
@@ -226,7 +226,7 @@ async def an_admin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 
 def offer(endpoint: FakeEndpoint) -> None:
-    """Let a server have what the guides name: tools, a resource, a prompt."""
+    """Give a server the tools, the resource and the prompt that the guides name."""
     endpoint.capabilities = {"tools": {}, "resources": {}, "prompts": {}}
     endpoint.speak_modern(*TOOLS)
     text = {"uri": "notes://today", "text": "Nothing new."}

@@ -1,7 +1,7 @@
 """Every piece of configuration in README and the guides, read by the program as it stands there.
 
-Settings are read from `.env`, and parts of the operator's files from these files. What belongs to another program, or
-is an answer, is in `NOT_READ`, with the reason.
+Settings are read from `.env`, and parts of the operator's files from these files. Files of other programs and answers
+are in `NOT_READ`, with the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The guide to Discord asks for the permissions that the program asks for, and says what each is for."""
+"""The guide to Discord asks for the permissions that the program asks for, with their purpose."""
 
 from __future__ import annotations
 

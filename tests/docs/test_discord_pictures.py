@@ -1,4 +1,4 @@
-"""The pictures of Discord show what the program sends, every kind of it, and load nothing from elsewhere."""
+"""The pictures of Discord show every kind of message of the program, and load nothing from elsewhere."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ SHORTEST = 12
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:
-    """Every text of a module, with `…` for what is filled in."""
+    """Return every text of a module, with `…` for its values."""
     for node in ast.walk(tree):
         match node:
             case ast.Constant(value=str(text)):

@@ -1,4 +1,4 @@
-"""The table of platforms is made from one list, and what it calls the same is shown by a test of every platform."""
+"""The table of platforms is made from one list, and a test on every platform shows each common feature."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Every command for a shell in README and the guides, run as it is written there.
 
-Each document has a folder with the program in it, as an operator has it, and its blocks are run in their order by
-`/bin/sh`. `countersign` and Python are the real ones. Slack, Discord, PostgreSQL and the programs of packages are those
-of the tests, and what a test cannot have is in `NOT_RUN` or in `STAND_INS`, with the reason.
+Each document has an operator's folder with the program, and `/bin/sh` runs its blocks in their order. `countersign` and
+Python are the real ones. Slack, Discord, PostgreSQL and the programs of packages are those of the tests. Commands
+beyond a test are in `NOT_RUN` or in `STAND_INS`, with the reason.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ AT_TERMINAL: Mapping[tuple[str, str], str] = {
     ("docs/servers.md", "countersign servers add --file"): "y\ny\n",
     ("docs/servers.md", "countersign servers edit tickets --auth api_key"): f"{SECRET}\n",
 }
-"""What a person types who reads these blocks; without it there is no terminal."""
+"""The typed text of a person who follows these blocks. Without it there is no terminal."""
 
 SHOWN: Mapping[tuple[str, str], Sequence[str]] = {
     ("docs/audit.md", "countersign audit export"): (
@@ -104,7 +104,7 @@ SHOWN: Mapping[tuple[str, str], Sequence[str]] = {
     ),
     ("docs/upgrading.md", "countersign db current"): ("database: 0001, this release: 0002",),
 }
-"""What the document says that a block writes. Numbers may be others."""
+"""Return the output of a block in the document. Numbers may differ."""
 
 FILES_OF_OTHERS = {
     ".config/Claude/claude_desktop_config.json": {
@@ -119,7 +119,7 @@ FILES_OF_OTHERS = {
 
 @dataclass
 class Reader:
-    """Somebody who does what a document says, in a folder with the program."""
+    """A person who follows a document, in a folder with the program."""
 
     place: Installation
     _replaced: list[tuple[str, str | Callable[[], Awaitable[str]]]] = field(default_factory=list)
@@ -136,7 +136,7 @@ class Reader:
         return (await self.at_once("countersign audit head")).split()[-1]
 
     async def at_once(self, script: str, typed: str | None = None) -> str:
-        """Run this; what it wrote. It may not fail."""
+        """Run this without a failure, and return its output."""
         code, written = await self._run(script, typed)
         assert code == 0, f"{script}\n{written}"
         return written

@@ -1,4 +1,4 @@
-"""The pictures of Slack show what the program draws, every kind of it, and load nothing from elsewhere."""
+"""The pictures of Slack show every kind of message of the program, and load nothing from elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures of the web page show what the program sends, in all its states, and load nothing from elsewhere."""
+"""The pictures of the web page show every state of the page, and load nothing from elsewhere."""
 
 from __future__ import annotations
 

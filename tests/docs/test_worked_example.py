@@ -26,7 +26,7 @@ OTHERWISE = (
     (r"· [-\w]{8}$", "· id"),
     (r" +", " "),
 )
-"""What is different each time: people, times, ids."""
+"""Values that differ each time: people, times, ids."""
 
 
 def agent(request: Request) -> Reply:
@@ -36,7 +36,7 @@ def agent(request: Request) -> Reply:
 
 
 def alike(text: str) -> list[str]:
-    """The lines of a text without what is different each time."""
+    """Return the lines of a text without the values that differ each time."""
     lines = text.splitlines()
     for pattern, instead in OTHERWISE:
         lines = [re.sub(pattern, instead, line) for line in lines]
@@ -63,7 +63,7 @@ async def test_the_worked_example_happens_as_written(tmp_path: Path) -> None:
 
 
 async def what_is_seen(company: Company) -> str:
-    """Do what Priya and Sam do; everything that they read."""
+    """Act as Priya and Sam, and return everything that they read."""
     slack, priya, sam = company.slack, company.priya, company.sam
     asked = company.ask(QUESTION)
     card = await company.draws(asked.ts, "cs.approve")

@@ -1,6 +1,5 @@
-"""A workplace whose one tool counts how often it has happened, and a model that asks for it once.
-
-For stories in which a program dies in the middle of a call that must not happen twice.
+"""A folder with one tool that counts its runs, and a model that calls it once, for stories in which a program dies in
+the middle of a call that must not run twice.
 """
 
 from __future__ import annotations
@@ -51,7 +50,9 @@ class CountingPlace(Installation):
 
 
 def counting(request: Request) -> Reply:
-    """Ask for the tool when that is wanted, say what came of it, and answer everything else with its own words."""
+    """Call the tool for the question that wants it, report its outcome, and answer every other question with its own
+    text.
+    """
     if request.results:
         return Say("I do not know." if UNSURE in request.results[0] else f"It said: {request.results[0]}.")
     if request.question == COUNT_IT:

@@ -1,7 +1,7 @@
 """The real chat, killed with SIGKILL at a step boundary: `python crashing_chat.py BOUNDARY TEXT CONVERSATION`.
 
-A boundary is `before:METHOD` or `after:METHOD` of the turn log; what the method commits is on disk or is not. Of
-several methods, `take_in|enqueue`, the first that comes counts.
+A boundary is `before:METHOD` or `after:METHOD` of the turn log: the commit of the method is missing or on disk. Of
+several methods, such as `take_in|enqueue`, the first call counts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bot.settings import read_settings
 
 
 class DyingLog:
-    """A turn log whose process dies when it comes to the boundary."""
+    """A turn log that kills its process at the boundary."""
 
     def __init__(self, log: TurnLog, boundary: str) -> None:
         self._log = log

@@ -38,7 +38,7 @@ class Company:
             yield bot
 
     def ask(self, text: str, user: User | None = None) -> Message:
-        """Priya, or somebody else, mentions the bot in #incidents."""
+        """Let Priya, or another user, mention the bot in #incidents."""
         return self.discord.say(user or self.priya, self.incidents, f"{self.discord.bot.mention} {text}")
 
     async def thread(self, question: Message) -> Channel:
@@ -52,9 +52,7 @@ class Company:
         return [each.words for each in self._seen(place, user)]
 
     async def reads(self, place: Channel, *texts: str, user: User | None = None) -> Message:
-        """Wait, as long as a busy machine takes, until somebody reads all of this in one message of the bot's; that
-        message.
-        """
+        """Wait, as long as a busy machine takes, until one message of the bot has all these texts, and return it."""
 
         def found() -> list[str]:
             return [each.id for each in self._seen(place, user) if all(text in each.words for text in texts)]
@@ -66,7 +64,7 @@ class Company:
         return next(message for message in self.discord.posted(place) if message.id == found()[-1])
 
     async def press(self, user: User, message: Message, label: str) -> None:
-        """Press the button whose label begins so."""
+        """Press the button whose label begins with this text."""
         await self.discord.press(
             user, message, next(button for button in self.buttons(message) if button.startswith(label))
         )
@@ -84,7 +82,7 @@ class Company:
 async def a_company(
     folder: Path, model: FakeLanguageModel, servers: Mapping[str, Any] | None = None, **environment: str
 ) -> AsyncIterator[Company]:
-    """The company, with nobody of the bot's at work yet. Sam administers; `servers` as for a Installation."""
+    """Open the company without a running bot. Sam administers. `servers` is that of an Installation."""
     async with FakeDiscord() as discord:
         discord.pace.strict = False  # stories say more in a second than people do
         priya, sam = discord.user("Priya"), discord.user("Sam", admin=True)

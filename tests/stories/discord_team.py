@@ -254,7 +254,7 @@ class DiscordTeam(Team):
 
 @asynccontextmanager
 async def a_discord_team(folder: Path) -> AsyncIterator[DiscordTeam]:
-    """The team, with nobody of the bot's at work yet."""
+    """Open the team without a running bot."""
     async with FakeDiscord() as discord:
         discord.pace.strict = False
         priya, sam = discord.user("Priya"), discord.user("Sam", admin=True)

@@ -91,7 +91,7 @@ class Installation:
         return self
 
     def rule(self, policy: str) -> None:
-        """Let the policy file say this, instead of what it says."""
+        """Replace the policy file."""
         (self.folder / "config" / "policy.toml").write_text(policy)
 
     def chat(self, *arguments: str, typed: str = "") -> Outcome:
@@ -161,7 +161,7 @@ class Installation:
 
 @dataclass(frozen=True)
 class ScriptedServer:
-    """An MCP server that says what it is told to (see `tests/fakes/mcp/raw.py`) and writes down what it hears."""
+    """Return an MCP server that plays a script (see `tests/fakes/mcp/raw.py`) and records its input."""
 
     folder: Path
     name: str

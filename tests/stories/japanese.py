@@ -1,7 +1,7 @@
-"""A team that reads and presses Japanese, for stories that are written in English.
+"""A team that reads and presses Japanese, for stories in English.
 
-What the team reads is translated back into English by the catalogue, and the labels that it presses are translated into
-Japanese. So a story that passes for it shows that the same texts are shown, each in Japanese.
+The catalogue translates texts for the team back into English, and pressed labels into Japanese. A story that passes for
+it shows that the same texts are shown, each in Japanese.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`countersign run` as a process, in a folder as an operator has it, whatever it is connected to."""
+"""`countersign run` as a process in an operator's folder, with any platforms."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Bot:
 
 @asynccontextmanager
 async def a_bot(place: Installation, *arguments: str, **environment: str) -> AsyncIterator[Bot]:
-    """The program in this folder, from its start to its end; what it is connected to by then is not waited for."""
+    """Run the program in this folder from its start to its end. Its connections are not waited for."""
     log = place.folder / f"run-{len(list(place.folder.glob('run-*.log')))}.log"
     with log.open("wb") as written:
         given, written_to = os.open(os.devnull, os.O_RDONLY), written.fileno()

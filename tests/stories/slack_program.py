@@ -49,7 +49,7 @@ class Company(SlackUsers):
 async def a_company(
     folder: Path, model: FakeLanguageModel, servers: Mapping[str, Any] | None = None, **environment: str
 ) -> AsyncIterator[Company]:
-    """The company, with nobody of the bot's at work yet. Sam administers; `servers` as for a Installation."""
+    """Open the company without a running bot. Sam administers. `servers` is that of an Installation."""
     async with FakeSlack() as slack:
         slack.pace.strict = False  # its minutes stand still, those of the program do not
         priya, sam = slack.user("Priya"), slack.user("Sam", admin=True)

@@ -240,7 +240,7 @@ class SlackTeam(Team):
 
 @asynccontextmanager
 async def a_slack_team(folder: Path) -> AsyncIterator[SlackTeam]:
-    """The team, with nobody of the bot's at work yet."""
+    """Open the team without a running bot."""
     async with FakeSlack() as slack:
         slack.pace.strict = False
         priya, sam = slack.user("Priya"), slack.user("Sam", admin=True)

@@ -17,7 +17,7 @@ class SlackUsers:
     incidents: Channel
 
     def ask(self, text: str, thread: str | None = None, user: User | None = None) -> Message:
-        """Priya, or somebody else, mentions the bot in #incidents."""
+        """Let Priya, or another user, mention the bot in #incidents."""
         return self.slack.say(user or self.priya, self.incidents, f"{self.slack.bot.mention} {text}", thread_ts=thread)
 
     def said(self, thread: str, channel: Channel | None = None) -> list[str]:
@@ -27,7 +27,7 @@ class SlackUsers:
         return [sight.words for sight in sights if sight.user == self.slack.bot.id and not sight.ephemeral]
 
     async def reads(self, thread: str, text: str, channel: Channel | None = None, seconds: float = 60.0) -> Message:
-        """Wait until somebody can read this of the bot's in a thread; the message that says it."""
+        """Wait until a message of the bot in a thread has this text, and return it."""
 
         def found() -> list[Message]:
             posted = [m for m in self.slack.posted(channel or self.incidents, thread) if not m.ephemeral_to]

@@ -1,7 +1,7 @@
-"""People with the bot on a chat platform, whichever it is: what they do there, and what they see.
+"""Users with the bot on any chat platform: their actions, and the texts they see.
 
-`slack_team` and `discord_team` have the real client library against the fake platform; the engine is the real one, on
-SQLite or PostgreSQL. A story that is told of a Team holds on both; the fixture `team` is each of them in turn.
+`slack_team` and `discord_team` run the real client library against the fake platform. The engine is the real one, on
+SQLite or PostgreSQL. A story of a Team holds on every platform; the fixture `team` is each of them in turn.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PROGRAM = Path(__file__).with_name("team_process.py")
 ROOT = Path(__file__).parents[2]
 
 File = tuple[str, bytes]
-"""A name and what is in it."""
+"""The name of a file and its content."""
 
 
 async def briskly(seconds: float) -> None:
@@ -165,7 +165,7 @@ class Team(ABC):
 
     @abstractmethod
     def stranger(self, name: str) -> Any:
-        """Add a user to the channel who does not belong: not a full member, or from elsewhere."""
+        """Add a user to the channel from outside the audience: a guest, or one of another organization."""
 
     @abstractmethod
     def group(self, name: str, *members: Any) -> str:
@@ -173,7 +173,7 @@ class Team(ABC):
 
     @abstractmethod
     def tell_members(self) -> None:
-        """From now on the platform tells the bot who is in a group, where that is a switch."""
+        """Let the platform report members of groups from now on, where that is a switch."""
 
     @abstractmethod
     def leave(self, group: str, member: Any) -> None:
@@ -197,7 +197,7 @@ class Team(ABC):
 
     @abstractmethod
     def ask(self, text: str, *, by: Any = None, where: Any = None, files: Iterable[File] = ()) -> Talk:
-        """Priya, or somebody else, mentions the bot in the channel, or in another one."""
+        """Let Priya, or another user, mention the bot in the channel, or in another one."""
 
     @abstractmethod
     def remark(self, text: str, *, by: Any) -> Talk:
@@ -231,11 +231,13 @@ class Team(ABC):
 
     @abstractmethod
     async def press(self, person: Any, message: Any, label: str, *, old: Any = None) -> None:
-        """Press the button whose label begins so. `old` is what the person still has on the screen (`screen`)."""
+        """Press the button whose label begins with this text. `old` is an outdated message that the person still sees
+        (`screen`).
+        """
 
     @abstractmethod
     async def press_opened(self, person: Any, label: str) -> None:
-        """Press a button whose label begins so in what this person has opened for themselves."""
+        """Press a button, whose label begins with this text, in the view that this person has opened."""
 
     @abstractmethod
     def screen(self, message: Any) -> Any:
@@ -243,7 +245,7 @@ class Team(ABC):
 
     @abstractmethod
     async def fill_in(self, person: Any, fields: Mapping[str, str]) -> None:
-        """Fill in the form that somebody has open, and send it."""
+        """Fill in and send the form that a user has open."""
 
     async def fill_in_again(self, person: Any, fields: Mapping[str, str]) -> None:
         """Correct a form that did not fit, where it stands."""
@@ -251,7 +253,7 @@ class Team(ABC):
 
     @abstractmethod
     async def rate(self, person: Any, message: Any, *, good: bool) -> None:
-        """Say what somebody thinks of an answer."""
+        """Give feedback of a user on an answer."""
 
     @abstractmethod
     async def command(self, person: Any, path: str, **values: str) -> None:
@@ -269,15 +271,15 @@ class Team(ABC):
 
     @abstractmethod
     def messages(self, talk: Talk) -> list[Any]:
-        """The bot's messages where the answer is, oldest first, without what only one person sees."""
+        """Return the bot's messages at the place of the answer, oldest first, without private ones."""
 
     @abstractmethod
     def messages_in(self, channel: Any) -> list[Any]:
-        """The bot's messages in a channel, outside of threads, oldest first, without what only one person sees."""
+        """Return the bot's messages in a channel outside of threads, oldest first, without private ones."""
 
     @abstractmethod
     def direct(self, person: Any) -> Any:
-        """The direct conversation of somebody with the bot, as a channel."""
+        """Return the direct conversation of a user with the bot, as a channel."""
 
     @abstractmethod
     def place(self, channel: Any) -> str:
@@ -309,11 +311,11 @@ class Team(ABC):
 
     @abstractmethod
     def notified(self) -> set[str]:
-        """Everybody whom something of the bot's has notified or could have, in the platform's own words."""
+        """Return every mention in messages of the bot that notified a user or could have, as the platform writes it."""
 
     @abstractmethod
     def called(self, message: Any) -> set[str]:
-        """The ids of those whom a message notifies."""
+        """Return the ids of the users whom a message notifies."""
 
     @abstractmethod
     def fetched(self) -> set[str]:
@@ -343,11 +345,11 @@ class Team(ABC):
 
     @abstractmethod
     async def deliver_again(self, talk: Talk) -> None:
-        """Deliver the question again, whatever became of it: several times, to any process."""
+        """Deliver the question again, several times, to any process."""
 
     @abstractmethod
     def keep_to_limits(self) -> None:
-        """From now on the platform refuses what comes too fast."""
+        """Let the platform limit the rate of calls from now on."""
 
     @abstractmethod
     def refuse_next(self) -> None:
@@ -355,7 +357,7 @@ class Team(ABC):
 
     @abstractmethod
     def forbid(self, talk: Talk) -> None:
-        """From now on the bot may post nothing new in the channel; it may change what is there."""
+        """Let the platform refuse new posts of the bot in the channel from now on. It may edit its messages."""
 
     @abstractmethod
     def shut_out(self, talk: Talk) -> None:
@@ -363,18 +365,18 @@ class Team(ABC):
 
     @abstractmethod
     def close(self, talk: Talk) -> None:
-        """The place of the answer takes nothing any more, from anybody."""
+        """Close the place of the answer for every user."""
 
     @abstractmethod
     def close_channel(self, channel: Any) -> None:
-        """A channel takes nothing any more, from anybody."""
+        """Close a channel for every user."""
 
     def shown(self, talk: Talk) -> str:
         """Everything that can be read of the bot where the answer is."""
         return "\n".join(self.words(message) for message in self.messages(talk))
 
     async def reads(self, talk: Talk, text: str, seconds: float = PATIENCE) -> Any:
-        """Wait until somebody can read this of the bot; the message that says it."""
+        """Wait until a message of the bot has this text, and return it."""
 
         def found() -> list[Any]:
             return [message for message in self.messages(talk) if text in self.words(message)]
@@ -387,7 +389,9 @@ class Team(ABC):
         await self.until(lambda: any(text in each for each in self.told(person)), seconds)
 
     async def sees(self, person: Any, label: str, seconds: float = PATIENCE) -> Any:
-        """Wait until this person alone sees a button whose label begins so; the last message with one."""
+        """Wait until this person alone sees a button whose label begins with this text, and return the last message
+        with one.
+        """
 
         def found() -> list[Any]:
             return [each for each in self.alone(person) if any(name.startswith(label) for name in self.buttons(each))]
@@ -413,7 +417,7 @@ class Team(ABC):
         return found()[-1]
 
     async def offers(self, talk: Talk, label: str) -> Any:
-        """Wait until there is a button whose label begins so; the last message with one."""
+        """Wait until there is a button whose label begins with this text, and return the last message with one."""
 
         def found() -> list[Any]:
             return [

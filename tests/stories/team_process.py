@@ -1,8 +1,7 @@
-"""A process of the bot on a platform, received there: `python team_process.py DATABASE PLATFORM API_URL TOKEN...`.
+"""A process of the bot that receives from a platform: `python team_process.py DATABASE PLATFORM API_URL TOKEN...`.
 
-Its model answers what it is asked, unless the environment says HANG: then it never does. EARLY_SECONDS is the time in
-which a turn posts nothing unless a user must act. With KEEP_NOTHING, content is deleted once an answer is out, unless
-HOLD_DELETION is there too.
+Its model answers each question; with HANG in the environment, never. EARLY_SECONDS is the time in which a turn posts
+nothing unless a user must act. KEEP_NOTHING deletes content once an answer is delivered, unless HOLD_DELETION is set.
 """
 
 from __future__ import annotations

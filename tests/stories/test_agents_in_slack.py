@@ -15,7 +15,7 @@ PERSONA = re.compile(r"You are the agent (\w+)\.")
 
 
 def answer(request: Request) -> Say:
-    """Who answers, and with which tools of the warehouse."""
+    """An answering agent, and its tools of the warehouse."""
     persona = PERSONA.search(str(request.messages[0]))
     names = [tool["function"]["name"] for tool in request.body.get("tools", ())]
     tools = ", ".join(name for name in names if name.startswith("w__")) or "nothing"

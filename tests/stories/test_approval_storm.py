@@ -1,5 +1,5 @@
-"""The storm: two hundred calls wait for a signature; two processes decide at random and two others run what was signed,
-and all of them are killed in between. What the audit says in the end is what has happened.
+"""Two hundred calls wait for an approval. Two processes decide at random, two others run approved calls, and all of
+them are killed in between. The audit in the end equals the effects.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Processes:
             self.running[name] = Program(arguments, PROJECT, dict(os.environ), streams)
 
     async def kill(self, name: str) -> None:
-        """Kill -9, whatever it does at the moment."""
+        """Kill the process with SIGKILL in the middle of its work."""
         process = self.running.pop(name)
         process.kill()
         await process.wait()

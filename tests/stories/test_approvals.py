@@ -11,11 +11,11 @@ from tests.fakes.terminal import ProgramOnTerminal
 from tests.stories.installation import Installation
 
 KEYS = "[Enter] no"
-"""The last key of every card; what stands before them depends on the call."""
+"""The last keys of every card. The keys before them depend on the call."""
 
 
 async def card(terminal: ProgramOnTerminal, *texts: str) -> str:
-    """Wait for a card that asks for a key, with these texts on it; what is on the screen then."""
+    """Wait for a card that asks for a key, with these texts on it, and return the screen."""
     await terminal.until(lambda: KEYS in "\n".join(terminal.lines), "a card that asks for a key")
     screen = "\n".join(terminal.lines)
     for text in texts:

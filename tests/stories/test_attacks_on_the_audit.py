@@ -1,6 +1,6 @@
-"""Attacks on the audit of a real session, by somebody who can write to the database or to the files beside it.
+"""Attacks on the audit of a real session, by an attacker with write access to the database or to the files beside it.
 
-The sessions are programs of their own; commands of the audit run in this process.
+Sessions are processes of their own; commands of the audit run in this process.
 """
 
 from __future__ import annotations

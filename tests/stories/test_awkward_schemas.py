@@ -29,7 +29,7 @@ SEARCH = {
 
 
 class Particular:
-    """A service that will not have the tool `shop__odd`, whatever its schema becomes."""
+    """A service that refuses the tool `shop__odd` with any schema."""
 
     def __init__(self, *replies: Reply) -> None:
         self._replies = list(replies)

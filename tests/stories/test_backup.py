@@ -1,4 +1,4 @@
-"""A backup made beside a bot that answers, and what becomes of it: a database that is whole, and a bot that goes on."""
+"""A backup beside a running bot: the copy is whole, and a bot goes on from it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def come_back(place: CountingPlace) -> str:
 
 
 def answering(tool: str) -> Rule:
-    """A model that calls the tool for the first question and reports what came of it."""
+    """A model that calls the tool for the first question and reports the outcome."""
 
     def rule(request: Request) -> Reply:
         last = request.messages[-1]

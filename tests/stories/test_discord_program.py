@@ -32,7 +32,7 @@ FINAL = "AI answer"
 
 
 class Clerk:
-    """Notes what it is told to note, looks up what it is told to look up; thinks until the gate is opened."""
+    """Calls the tools for notes and look-ups as asked, and holds back one answer until the gate is opened."""
 
     def __init__(self) -> None:
         self.gate = Gate()

@@ -33,7 +33,7 @@ every_era = pytest.mark.parametrize("era", ["modern", "older"])
 
 
 def travelling(request: Request) -> Reply:
-    """A model that books or pays, and says what came of it."""
+    """A model that books or pays, and reports the outcome."""
     last = request.messages[-1]
     if last["role"] == "tool":
         return Say(f"It said: {request.results[-1]}")

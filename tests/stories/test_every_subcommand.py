@@ -1,7 +1,7 @@
-"""Every verb of the commands, as it is typed at the real terminal and seen there.
+"""Every verb of the commands, typed at the real terminal.
 
-One session of the operator, who does everything once; one of a person without rights, who tries the same; and the
-audit in the database, which holds each change once.
+One session of the operator runs each of them once, one of a user without rights tries the same, and the audit in the
+database has each change once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FIRST, SECOND = "tk-4c0de2f19ab3-first", "tk-7be1905dd3aa-second"
 TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD2eF4"
 TOOLS = tuple(f"look_{number:02}" for number in range(1, 13))
 EMPTY = "\x15"
-"""Ctrl-U: what a field holds goes."""
+"""Ctrl-U, which clears a field."""
 CTRL_D = "\x04"
 COLUMNS, ROWS = 200, 70
 REFUSED = "Only an administrator can do this."
@@ -36,8 +36,8 @@ REFUSED = "Only an administrator can do this."
 
 @dataclass(frozen=True)
 class Fill:
-    """One line that is asked for: its label, what it holds already, the keys that are pressed. It is `open` where one
-    more line of the same field follows.
+    """One requested line: its label, its present value, and the pressed keys. `open` means that another line of the
+    same field follows.
     """
 
     label: str
@@ -49,7 +49,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class Typed:
-    """A line, how what it asks for is answered, what must then be seen below it, and the audit's words for it."""
+    """A typed line, the answers to its questions, the expected texts below it, and the entry in the audit."""
 
     line: str
     sees: tuple[str, ...]
@@ -372,7 +372,7 @@ async def test_a_user_without_rights_reads_at_the_terminal_who_has_them_and_noth
 
 
 async def _answered(terminal: ProgramOnTerminal, each: Typed, url: str) -> None:
-    """Type a line, fill in what it asks for, and see below it what it should say."""
+    """Type a line, answer its questions, and expect its texts below it."""
     await terminal.asks(each.line)
     for fill in each.fills:
         await _filled(terminal, fill, url)

@@ -1,4 +1,4 @@
-"""A member who sends thousands of questions keeps no other member waiting: counted in turns, not in seconds."""
+"""A member with thousands of questions holds up no other member: counted in turns, not in seconds."""
 
 from __future__ import annotations
 

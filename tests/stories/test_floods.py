@@ -1,4 +1,5 @@
-"""A member who sends more than the bot takes: others are answered, and every message is answered or refused in words.
+"""A member sends more messages than the limits allow. Others are answered, and every message is answered or refused
+with a notice.
 
 Real programs with small limits from the settings, and a model that holds back the answers of the flood.
 """

@@ -42,7 +42,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, model: FakeLanguageMod
 
 @asynccontextmanager
 async def a_web(place: CountingPlace, *arguments: str) -> AsyncIterator[tuple[Bot, httpx2.AsyncClient]]:
-    """The program, and somebody who talks to it."""
+    """The program, and a client of its API."""
     async with a_bot(place, *arguments) as bot:
         port = (await bot.logs(r"listening for requests at \S+, port (\d+)"))[1]
         headers = {"Authorization": f"Bearer {TOKEN}"}

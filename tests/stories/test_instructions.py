@@ -1,4 +1,4 @@
-"""A person at the terminal reviews the instructions of a server, and sees what its tools return as tables."""
+"""A person at the terminal reviews the instructions of a server, and sees results of its tools as tables."""
 
 from __future__ import annotations
 

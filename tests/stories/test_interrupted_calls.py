@@ -1,4 +1,4 @@
-"""The chat ends in the middle of a call, in ways that nobody chose. No server that it started outlives it."""
+"""The chat is ended in the middle of a call. No server that it started outlives it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.stories.installation import PROJECT, Installation, a_tool, becomes, s
 
 
 class Servers:
-    """A server that never answers its call, one that may be deaf to the end of its input, and a bundled one. Whatever
-    of them is left is killed when the block is left.
+    """Start a server that never answers its call, one that may ignore the end of its input, and a bundled one.
+    Remaining processes are killed at the end of the block.
     """
 
     def __init__(self, folder: Path, *, deaf: bool) -> None:

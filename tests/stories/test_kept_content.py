@@ -1,4 +1,4 @@
-"""What the real program keeps on disk of what was said, for how long, and what an operator can do about one person."""
+"""The stored content of the real program: its place, its retention, and an operator's commands for one person."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CTRL_D = "\x04"
 
 
 def keeping(request: Request) -> Reply:
-    """Note what it is told to note, and repeat everything else."""
+    """Call the tool for notes as asked, and repeat every other question."""
     if request.results:
         return Say(f"It said: {request.results[0].strip()}.")
     if request.question == KEEP_IT:

@@ -1,4 +1,4 @@
-"""`countersign doctor --live` on a terminal, with an operator who does in Slack or Discord what the screens say."""
+"""`countersign doctor --live` on a terminal, with an operator who follows its steps in Slack or Discord."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ async def test_a_tool_that_was_found_is_approved_by_its_own_name_also_after_a_re
 
 
 def listed_names(request: Request) -> str:
-    """Return what the model's service was told about the names of tools."""
+    """Return the texts about names of tools that the model's service received."""
     (schema,) = (
         function.get("parameters") or function.get("input_schema")
         for function in (each.get("function", each) for each in request.body["tools"])

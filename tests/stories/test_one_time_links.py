@@ -20,7 +20,7 @@ TOOL = "tickets__lookup"
 
 
 def clerk(request: Request) -> Reply:
-    """Looks up what it is told to look up."""
+    """Calls the look-up tool as asked."""
     if request.results:
         return Say(f"It said: {request.results[0].strip()}.")
     return Say(calls=(Call(TOOL, {}),)) if TOOL in request.tool_names else Say("I cannot.")

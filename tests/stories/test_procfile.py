@@ -26,7 +26,7 @@ CLOSE_IT = "close ticket 7"
 
 
 def clerk(request: Request) -> Reply:
-    """Closes what it is told to close."""
+    """Calls the closing tool as asked."""
     if request.results:
         return Say(f"It said: {request.results[0].strip()}.")
     if request.question == CLOSE_IT:

@@ -21,7 +21,7 @@ DENIES = ASKS.replace("ASK_USER", "ALWAYS_DENY").replace("read_mcp_resource", "g
 
 
 def answering(request: Request) -> Reply:
-    """A model that says what the last messages were."""
+    """A model that repeats the last messages."""
     return Say(f"I was asked {len(request.messages)} things, at last: {request.messages[-1]['content']}")
 
 
@@ -34,7 +34,7 @@ def model() -> Iterator[FakeLanguageModel]:
 
 @asynccontextmanager
 async def a_reader(folder: Path, model: FakeLanguageModel, policy: str = "") -> AsyncIterator[ProgramOnTerminal]:
-    """The terminal of somebody whose bot has the library's server."""
+    """Open the terminal of a bot with the library's server."""
     with listening(str(LIBRARY), "http") as (port, _):
         entry = {"transport": "streamable_http", "url": f"http://127.0.0.1:{port}/mcp"}
         place = Installation(folder, {"library": entry}, model=model, policy=policy)

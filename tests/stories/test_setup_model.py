@@ -1,4 +1,4 @@
-"""`countersign setup model` and `countersign setup`: the language model, and whatever else is wanted."""
+"""`countersign setup model` and `countersign setup`: the language model, and the menu of all parts."""
 
 from __future__ import annotations
 

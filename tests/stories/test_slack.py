@@ -1,5 +1,5 @@
-"""What only Slack has, as people there meet it: streams and their own stop, two events for one message, other
-organisations, workspaces without the newest features. `test_teams` has the rest.
+"""Features of Slack alone, as users meet them: streams and their own stop, two events for one message, other
+organizations, workspaces without the newest features. `test_teams` has the rest.
 """
 
 from __future__ import annotations

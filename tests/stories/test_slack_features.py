@@ -20,7 +20,7 @@ NOTES = {"notes": {"command": "python", "args": ["-m", "mcp_servers.notes"]}}
 
 
 class Clerk:
-    """Notes what it is told to note, and answers one question not before the gate is opened."""
+    """Calls the tool for notes as asked, and holds back one answer until the gate is opened."""
 
     def __init__(self) -> None:
         self.gate = Gate()

@@ -1,4 +1,4 @@
-"""The real program, twice on one PostgreSQL: what each may ask of Slack is written where the other reads it."""
+"""The real program, twice on one PostgreSQL: both share the rate limits of Slack."""
 
 from __future__ import annotations
 

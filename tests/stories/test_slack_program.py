@@ -20,7 +20,7 @@ TOOL = "ticket-desk__lookup"
 
 
 def clerk(request: Request) -> Reply:
-    """Notes what it is told to note, looks up what it is told to look up."""
+    """Calls the tools for notes and look-ups as asked."""
     if request.results:
         return Say(f"It said: {request.results[0].strip()}.")
     if request.question == KEEP_IT:

@@ -1,4 +1,4 @@
-"""The real program in Slack is stopped, killed, and spread over two processes: nobody notices, nothing comes twice."""
+"""The real program in Slack is stopped, killed, and spread over two processes: no message is lost or answered twice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Slowly:
 
 
 def clerk(request: Request) -> Reply:
-    """Notes what it is told to note, and thinks for ever if it is told to."""
+    """Calls the tool for notes as asked, and never answers one question."""
     if request.results:
         return Say(f"It said: {request.results[0].strip()}")
     if request.question == KEEP_IT:

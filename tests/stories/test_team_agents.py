@@ -162,7 +162,7 @@ async def test_an_edit_may_name_another_agent(team: Team) -> None:
 
 
 def private(team: Team, text: str) -> list[str]:
-    """What Priya alone reads of this."""
+    """Return the texts that Priya alone reads."""
     messages = [*team.alone(team.priya), *team.messages_in(team.direct(team.priya))]
     return [words for words in map(team.words, messages) if text in words]
 

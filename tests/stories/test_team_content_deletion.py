@@ -1,5 +1,5 @@
-"""An operator who keeps nothing: what was said and returned is deleted once the answer is out, on every platform, and
-the next question still knows what was said before.
+"""With no stored content, messages and results are deleted once the answer is delivered, on every platform, and the
+next question still has the conversation.
 """
 
 from __future__ import annotations

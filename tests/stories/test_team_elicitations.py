@@ -1,5 +1,5 @@
-"""What a server asks back while it works for a team, on Slack and on Discord alike: a real server, of each era of the
-protocol, asked for by the model and answered by the person in whose name the call runs.
+"""Questions of a server during a call, on every platform: a real server of each version of the protocol, called by the
+model, with answers of the user in whose name the call runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ every_era = pytest.mark.parametrize("era", ERAS)
 
 @asynccontextmanager
 async def travel(team: Team, era: str) -> AsyncIterator[str]:
-    """The server; its address. What it is asked for needs no signature."""
+    """Start the server and return its address. Its calls need no approval."""
     team.allowed = {BOOK, PAY}
     with listening(str(BOOKING), era) as (port, _):
         yield f"http://127.0.0.1:{port}/mcp"

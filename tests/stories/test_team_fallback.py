@@ -1,6 +1,4 @@
-"""Two servers that stand in for each other: what was approved for the first is never run by the second, on every
-platform.
-"""
+"""Two servers of one fallback group: a call approved for the first never runs on the second, on every platform."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ TOOL = "pay__send"
 
 @asynccontextmanager
 async def endpoint(name: str) -> AsyncIterator[FakeEndpoint]:
-    """A server with one tool, which says who it is."""
+    """A server with one tool, which returns the name of the server."""
 
     def answer(message: Message) -> Reaction:
         return result(message, {"content": [{"type": "text", "text": f"sent by {name}"}]})

@@ -1,4 +1,4 @@
-"""The user who asked approves what deletes nothing; an approver approves the rest. On every platform."""
+"""The asker approves calls that delete nothing, and an approver the rest, on every platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two conversations with a server that remembers: neither sees what the other left there, on every platform."""
+"""Two conversations with a stateful server share no state, on every platform."""
 
 from __future__ import annotations
 

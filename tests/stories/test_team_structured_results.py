@@ -1,4 +1,4 @@
-"""What tools return as JSON is a table for a team and JSON for the model, who gets the instructions of the server."""
+"""JSON results are tables for a team and JSON for the model, which gets the instructions of the server."""
 
 from __future__ import annotations
 

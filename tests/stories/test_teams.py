@@ -1,4 +1,4 @@
-"""The bot as a team meets it, on Slack and on Discord alike: questions, answers, files, opinions, and who waits."""
+"""The bot as a team meets it, on every platform: questions, answers, files, feedback, and queues."""
 
 from __future__ import annotations
 

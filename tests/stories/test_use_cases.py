@@ -1,5 +1,5 @@
-"""What people connect, from the first sentence to the server's own record: workflows, weather, a database, the rules
-of a business, and the tools of developers.
+"""Typical servers, from the first sentence to the server's own record: workflows, weather, a database, the rules of a
+business, and the tools of developers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CTRL_D = "\x04"
 
 
 def wanting(**calls: Call) -> FakeLanguageModel:
-    """A model that makes the call whose word is in the question, and says what came of it."""
+    """A model that makes the call whose word is in the question, and reports the outcome."""
 
     def clerk(request: Request) -> Reply:
         if request.results:

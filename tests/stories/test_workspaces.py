@@ -33,7 +33,7 @@ SECRET = "s3cret-of-the-ticket-desk"
 
 
 def clerk(request: Request) -> Reply:
-    """Notes what it is told to note, and looks things up where it has the tool."""
+    """Calls the tool for notes as asked, and the look-up tool where it has one."""
     if request.results:
         return Say(f"It said: {request.results[0].strip()}.")
     if request.question == KEEP_IT:
@@ -52,9 +52,7 @@ def model() -> Iterator[FakeLanguageModel]:
 
 @dataclass
 class Office:
-    """One workspace: somebody who asks, somebody who administers, and the channel where they are. The channel of the
-    other workspace has the same id.
-    """
+    """One workspace: a member, an administrator, and their channel, whose id is the same in the other workspace."""
 
     slack: FakeSlack
     team: Team
@@ -148,7 +146,7 @@ class Deployment:
         return (await asyncio.to_thread(self.place.countersign, *words)).out
 
     async def doctor(self) -> dict[str, dict[str, Any]]:
-        """What `countersign doctor` says of Slack."""
+        """Return the lines of `countersign doctor` about Slack."""
         checks = [json.loads(line) for line in (await self.countersign("doctor", "--json")).splitlines()]
         return {check["name"]: check for check in checks if check["subject"] == "slack"}
 
@@ -220,7 +218,7 @@ async def _both_are_installed(deployment: Deployment, browser: httpx2.AsyncClien
 
 
 async def _each_decides_its_own_calls(deployment: Deployment) -> None:
-    """Calls wait for the admin of their workspace, and are in nobody else's lists."""
+    """Calls wait for the admin of their workspace, and are in no other list."""
     acme, globex, slack = deployment.acme, deployment.globex, deployment.slack
     asked = {office.team.id: office.ask(KEEP_IT) for office in (acme, globex)}
     cards = {office.team.id: await office.reads(asked[office.team.id].ts, "cs.approve") for office in (acme, globex)}
