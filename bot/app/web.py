@@ -123,9 +123,12 @@ async def serve_web(
         *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("application", "server", "limits"))
     )
     shares = limits.CallerShares(settings.api_requests_per_token, settings.api_streams_per_token)
-    api = None if parts is None else applications.api_application(parts, shares=shares)
-    documents = [] if parts is None or not settings.api_docs else applications.documentation(parts)
-    app = applications.application(hooks, api=api, pages=[*pages, *documents], language=settings.language)
+    api = None
+    if parts is not None:
+        routes = applications.build_api(parts)
+        api = applications.api_application(routes, parts, shares=shares)
+        pages = [*pages, *(applications.documentation_routes(routes) if settings.api_docs else ())]
+    app = applications.application(hooks, api=api, pages=pages, language=settings.language)
     proxies = server.TrustedProxies(settings.forwarded_allow_ips)
     async with server.serve(app, settings.web_host, settings.port, proxies=proxies) as port:
         log.info("listening for requests at %s, port %d", settings.web_host, port)

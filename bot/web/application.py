@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Protocol
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -113,17 +113,9 @@ def application(
     )
 
 
-def api_application(
-    dependencies: WebDependencies, *, throttle: LoginThrottle | None = None, shares: CallerShares | None = None
-) -> ASGIApp:
-    """Return the API with its middleware."""
-    return add_middleware(
-        api_routes(api_routers(dependencies)),
-        dependencies.tokens,
-        dependencies.admin_token,
-        throttle or LoginThrottle(),
-        shares=shares,
-    )
+def api_application(routes: FastAPI, dependencies: WebDependencies, *, shares: CallerShares | None = None) -> ASGIApp:
+    """Return the routes of the API with their middleware."""
+    return add_middleware(routes, dependencies.tokens, dependencies.admin_token, LoginThrottle(), shares=shares)
 
 
 def add_middleware(
@@ -141,15 +133,10 @@ def add_middleware(
     return AuthMiddleware(limited, tokens, admin_token, throttle)
 
 
-def documentation(dependencies: WebDependencies) -> list[Page]:
-    """Return `/openapi.json` and `/docs`, which take no token, as pages for `application`."""
-    return documentation_routes(api_routes(api_routers(dependencies)))
-
-
-def api_routers(dependencies: WebDependencies) -> Iterator[APIRouter]:
-    """Yield the routers of every module in `bot.web.api`, sorted by module name."""
-    for module in pkgutil.iter_modules(bot.web.api.__path__):
-        yield importlib.import_module(f"{bot.web.api.__name__}.{module.name}").routes(dependencies)
+def build_api(dependencies: WebDependencies) -> FastAPI:
+    """Return the routes of every module in `bot.web.api`, sorted by module name."""
+    names = [f"{bot.web.api.__name__}.{module.name}" for module in pkgutil.iter_modules(bot.web.api.__path__)]
+    return api_routes(importlib.import_module(name).routes(dependencies) for name in names)
 
 
 class _PlainRoutes:
@@ -220,8 +207,8 @@ def hook_route(hook: Hook) -> Route:
 # -------------------- documentation
 
 
-def documentation_routes(app: FastAPI) -> list[BaseRoute]:
-    """Return the routes of `/openapi.json` and `/docs` for this application."""
+def documentation_routes(app: FastAPI) -> list[Page]:
+    """Return `/openapi.json` and `/docs` of the API, which take no token, as pages for `application`."""
 
     async def openapi(_request: Request) -> Response:
         return JSONResponse(app.openapi())

@@ -16,7 +16,7 @@ from bot.domain.conversations import HTTP, ConversationKey
 from bot.domain.servers import EVERYWHERE
 from bot.i18n import _, gettext_lazy
 from bot.web.authentication import ensure_workspace
-from bot.web.problems import Problem
+from bot.web.problems import Problem, invalid_fields
 from bot.web.server_scope import WORKSPACE, WORKSPACE_FORM
 
 
@@ -37,9 +37,9 @@ def own_key(caller: ApiClient, workspace: str, thread: str = "") -> Conversation
     Raises Problem: 422 for an invalid id, 403 for a workspace that the token does not cover.
     """
     if workspace and not (workspace.isascii() and re.fullmatch(WORKSPACE, workspace)):
-        raise _invalid_field("workspace", WORKSPACE_FORM)
+        raise invalid_fields({"workspace": WORKSPACE_FORM})
     if thread and not _THREAD.fullmatch(thread):
-        raise _invalid_field("conversationId", THREAD_FORM)
+        raise invalid_fields({"conversationId": THREAD_FORM})
     key = caller.place(workspace or EVERYWHERE, thread or secrets.token_hex(8))
     if workspace:
         ensure_workspace(caller, key.workspace_key)
@@ -61,7 +61,7 @@ def own_conversation(caller: ApiClient, workspace: str, name: str) -> Conversati
             _("leave the id out"),
         )
     if not _THREAD.fullmatch(key.thread):
-        raise _invalid_field("conversationId", THREAD_FORM)
+        raise invalid_fields({"conversationId": THREAD_FORM})
     return key
 
 
@@ -98,9 +98,3 @@ def may_see(caller: ApiClient, key: ConversationKey) -> bool:
 def no_such_conversation() -> Problem:
     """Answer 404 for missing and for foreign conversations alike, so that ids cannot be probed."""
     return Problem(404, "not_found", _("There is no such conversation."), _("GET /api/conversations lists them"))
-
-
-def _invalid_field(name: str, message: str) -> Problem:
-    return Problem(
-        422, "invalid", _("Some fields cannot be used."), _("correct the fields that are named"), {name: message}
-    )

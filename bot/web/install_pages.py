@@ -1,4 +1,4 @@
-"""Pages of the installation of the bot's app in a browser. What they say of the platform comes from an installer.
+"""Pages of the installation of the bot's app in a browser. Their texts about the platform come from an installer.
 
 They take no API token. The answer of the platform counts only in the browser that began the installation, whose cookie
 holds a secret. Each client may bring only a few answers that do not count.
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from bot.domain.installations import (
@@ -27,7 +27,7 @@ from bot.domain.installations import (
 )
 from bot.i18n import _
 from bot.web.authentication import LoginThrottle
-from bot.web.pages import HEADERS, HtmlDocument, escape_text, text_page
+from bot.web.pages import HEADERS, HtmlDocument, count_failure, escape_text, text_page, to_response
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class _InstallPages:
                 )
                 return response
             case InstallRejected() as rejected:
-                return _to_response(rejected_page(rejected))
+                return to_response(rejected_page(rejected))
 
     async def finish(self, request: Request) -> Response:
         """Show the result."""
@@ -100,7 +100,7 @@ class _InstallPages:
             if name in ("code", "state", "error")
         }
         result = await self._installer.finish(parameters, request.cookies.get(self._cookie, ""))
-        response = _to_response(self._page(result, request))
+        response = to_response(self._page(result, request))
         if not isinstance(result, InstallExpired):
             response.delete_cookie(self._cookie, path="/", secure=self._is_secure, httponly=True, samesite="lax")
         return response
@@ -108,20 +108,29 @@ class _InstallPages:
     def _page(self, result: InstallResult, request: Request) -> HtmlDocument:
         match result:
             case InstallCompleted():
-                return completed_page(result, self._installer.platform)
+                return _completed_page(result, self._installer.platform)
             case InstallRejected():
                 return rejected_page(result)
-            case InstallFailed():
-                return failed_page(result)
+            case InstallFailed(cause, fix):
+                return _failure_page(503, escape_text(cause), escape_text(fix))
             case InstallCancelled():
-                return cancelled_page(self._installer)
+                advice = _("To install it after all, open {address} again.", address=self._path)
+                return _failure_page(200, _("You did not allow it. Nothing was changed."), advice)
             case InstallExpired():
-                wait = self._attempts.record_failure(request.client.host if request.client else "")
-                return too_many_page(wait) if wait else expired_page(self._installer)
+                wait = count_failure(self._attempts, request)
+                return _too_many_page(wait) if wait else self._expired_page()
+
+    def _expired_page(self) -> HtmlDocument:
+        """Return the same page for all answers that do not count, so that they cannot be probed."""
+        cause = _("This installation was finished already, took too long, or began in another browser.")
+        return _failure_page(400, cause, _("Open {address} again.", address=self._path))
+
+    @property
+    def _path(self) -> str:
+        return f"<code>{escape_text(self._installer.install_path)}</code>"
 
 
-def completed_page(result: InstallCompleted, platform: str) -> HtmlDocument:
-    """Return the page after an installation."""
+def _completed_page(result: InstallCompleted, platform: str) -> HtmlDocument:
     name = escape_text(result.installation.name)
     advice = _("Invite the bot to a channel and mention it, or write to it directly. You can close this page.")
     if result.url:
@@ -133,36 +142,14 @@ def completed_page(result: InstallCompleted, platform: str) -> HtmlDocument:
 
 def rejected_page(rejected: InstallRejected) -> HtmlDocument:
     """Return the page for a workspace that the operator does not allow."""
-    return text_page(403, _("The bot was not installed"), escape_text(rejected.cause), escape_text(rejected.fix))
+    return _failure_page(403, escape_text(rejected.cause), escape_text(rejected.fix))
 
 
-def failed_page(failed: InstallFailed) -> HtmlDocument:
-    """Return the page for an installation that did not work."""
-    return text_page(503, _("The bot was not installed"), escape_text(failed.cause), escape_text(failed.fix))
+def _failure_page(status: int, cause: str, advice: str) -> HtmlDocument:
+    return text_page(status, _("The bot was not installed"), cause, advice)
 
 
-def cancelled_page(installer: AppInstaller) -> HtmlDocument:
-    """Return the page for a user who did not allow the app."""
-    return text_page(
-        200,
-        _("The bot was not installed"),
-        _("You did not allow it. Nothing was changed."),
-        _("To install it after all, open {address} again.", address=_path(installer)),
-    )
-
-
-def expired_page(installer: AppInstaller) -> HtmlDocument:
-    """Return the same page for all answers that do not count, so that they cannot be probed."""
-    return text_page(
-        400,
-        _("The bot was not installed"),
-        _("This installation was finished already, took too long, or began in another browser."),
-        _("Open {address} again.", address=_path(installer)),
-    )
-
-
-def too_many_page(seconds: float) -> HtmlDocument:
-    """Return the page for an address with too many answers that do not count."""
+def _too_many_page(seconds: float) -> HtmlDocument:
     return text_page(
         429,
         _("Too many attempts"),
@@ -170,11 +157,3 @@ def too_many_page(seconds: float) -> HtmlDocument:
         _("Wait a minute, then try again."),
         {"Retry-After": str(math.ceil(seconds))},
     )
-
-
-def _path(installer: AppInstaller) -> str:
-    return f"<code>{escape_text(installer.install_path)}</code>"
-
-
-def _to_response(document: HtmlDocument) -> HTMLResponse:
-    return HTMLResponse(document.html, document.status, dict(document.headers))

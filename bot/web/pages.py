@@ -2,7 +2,7 @@
 
 They take no API token. Unknown links and sign-ins get the same page as finished and expired ones, so that they cannot
 be probed. Each client may open only a few of them. A document has no script and loads no resources. Its style sheet is
-inline and allowed by its hash in the Content-Security-Policy. Text from outside goes through `text_of`.
+inline and allowed by its hash in the Content-Security-Policy. Text from outside goes through `escape_text`.
 
 The token of a one-time link is in its address. `GET` does not use up the link because chat previews fetch it. The
 secret goes only to `SecretEntry`. The authorization code in the address of a callback is a secret until it is used.
@@ -204,7 +204,7 @@ class _SecretPage:
             page = link_unavailable_page()
         except Problem as problem:
             page = unreadable_page(problem.status)
-        return _to_response(page)
+        return to_response(page)
 
     async def _show(self, token: str, request: Request) -> HtmlDocument:
         prompt = await self._entry.show(token)
@@ -233,7 +233,7 @@ class _SecretPage:
                 return self._invalid(request)
 
     def _invalid(self, request: Request) -> HtmlDocument:
-        wait = _count_failure(self._attempts, request)
+        wait = count_failure(self._attempts, request)
         return too_many_links_page(wait) if wait else link_expired_page()
 
 
@@ -249,12 +249,13 @@ async def _read_form(request: Request) -> dict[str, str]:
     return {name: values[-1] for name, values in fields.items()}
 
 
-def _count_failure(attempts: LoginThrottle, request: Request) -> float:
+def count_failure(attempts: LoginThrottle, request: Request) -> float:
     """Count an invalid link. Return 0, or the seconds to wait. Valid links stay usable for a throttled client."""
     return attempts.record_failure(request.client.host if request.client else "")
 
 
-def _to_response(page: HtmlDocument) -> Response:
+def to_response(page: HtmlDocument) -> Response:
+    """Return a page as a response."""
     return HTMLResponse(page.html, page.status, dict(page.headers))
 
 
@@ -302,7 +303,7 @@ def link_expired_page() -> HtmlDocument:
 
 
 def denied_page(why: str) -> HtmlDocument:
-    """Return the page for a user who has lost the right to do this. `why` is Markdown of this project."""
+    """Return the page for a user without the right to do this. `why` is Markdown of this project."""
     return text_page(
         403,
         _("This was not saved"),
@@ -446,7 +447,7 @@ class _CallbackPage:
         except DatabaseError as error:
             log.warning("sign-in callback failed: %s", error)
             page = sign_in_unavailable_page()
-        return _to_response(page)
+        return to_response(page)
 
     async def _complete(self, request: Request) -> HtmlDocument:
         state, code = _parameter(request, "state"), _parameter(request, "code", _LONGEST_CODE)
@@ -466,7 +467,7 @@ class _CallbackPage:
                 return self._invalid(request)
 
     def _invalid(self, request: Request) -> HtmlDocument:
-        wait = _count_failure(self._attempts, request)
+        wait = count_failure(self._attempts, request)
         return too_many_sign_ins_page(wait) if wait else sign_in_unknown_page()
 
 

@@ -89,7 +89,7 @@ _OTHER_ERROR = gettext_lazy("It cannot be used as it is.")
 
 def validation_errors(errors: Sequence[Mapping[str, Any]], body: object, body_type: object) -> dict[str, str]:
     """Return one sentence per field, by its position, for pydantic's errors (`ValidationError.errors`). `body` is the
-    request body, `shape` its type, None if unknown.
+    request body, `body_type` its type, None if unknown.
     """
     by_position: dict[Position, list[Mapping[str, Any]]] = {}
     for error in errors[:_MOST_FIELDS]:
@@ -280,6 +280,11 @@ def to_response(problem: Problem, about: str) -> Response:
     return JSONResponse({"error": error, "requestId": about}, problem.status, problem.headers)
 
 
+def invalid_fields(fields: Mapping[str, str]) -> Problem:
+    """Return the problem of a request with one message per invalid field."""
+    return Problem(422, "invalid", _("Some fields cannot be used."), _("correct the fields that are named"), fields)
+
+
 def internal_error() -> Problem:
     """Return a problem without details for an internal error."""
     return Problem(500, *_INTERNAL_ERROR)
@@ -308,12 +313,11 @@ def problem_of_status(status: int, headers: Mapping[str, str] | None = None, fix
 
 
 def problem_of_validation(error: RequestValidationError, body_type: object = None) -> Problem:
-    """Return the problem with one message per invalid field, without values. `shape` is the type of the body."""
+    """Return the problem with one message per invalid field, without values. `body_type` is the type of the body."""
     errors = error.errors()
     if any(detail["type"] == "json_invalid" for detail in errors):
         return Problem(400, "not_json", _("The body is not JSON."), _("send one JSON object"))
-    fields = validation_errors(errors, error.body, body_type)
-    return Problem(422, "invalid", _("Some fields cannot be used."), _("correct the fields that are named"), fields)
+    return invalid_fields(validation_errors(errors, error.body, body_type))
 
 
 async def _answer_problem(request: Request, problem: Exception) -> Response:

@@ -36,6 +36,7 @@ from bot.domain.metrics import (
     DeliveryOutcome,
     LoopLagged,
     MetricEvent,
+    MetricSink,
     ModelAnswered,
     PlatformLimited,
     SessionChanged,
@@ -48,7 +49,6 @@ from bot.ports import Backlog
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
-from bot.domain.metrics import MetricSink
 
 log = logging.getLogger(__name__)
 

@@ -38,7 +38,7 @@ from bot.engine.locales import LocaleResolver
 from bot.i18n import _, use_time_zone
 from bot.ports import CallAudit, Commands, EngineApi, PendingApproval, TokenStore, UserActivity
 from bot.rendering.turn_events import event_schemas
-from bot.web.problems import HANDLERS, ErrorAnswer, Handler, Problem, answer_status, rejection_response
+from bot.web.problems import HANDLERS, ErrorAnswer, Handler, answer_status, invalid_fields, rejection_response
 from bot.web.surface import Subscriptions, Uploads
 
 _ERRORS: Mapping[int | str, str] = {
@@ -106,10 +106,7 @@ def parse_moment(field: str, text: str, now: float) -> float:
         with use_time_zone(UTC):
             return parse_time(text, now)
     except (ValueError, OverflowError):
-        fields = {field: _("A point in time is {example}.", example=MOMENT)}
-        raise Problem(
-            422, "invalid", _("Some fields cannot be used."), _("correct the fields that are named"), fields
-        ) from None
+        raise invalid_fields({field: _("A point in time is {example}.", example=MOMENT)}) from None
 
 
 def api_router(prefix: str = "", *, tags: Iterable[str] = (), dependencies: Sequence[Depends] = ()) -> APIRouter:

@@ -29,7 +29,7 @@ from bot.domain.conversations import HTTP, Author, ConversationKey, InboundMessa
 from bot.domain.servers import EVERYWHERE
 from bot.domain.turns import Receipt
 from bot.engine.locales import LocaleResolver
-from bot.web.application import api_application, application
+from bot.web.application import api_application, application, build_api
 from bot.web.routes import WebDependencies
 from bot.web.server import serve
 from tests.commands.servers import OPERATOR, CommandHarness
@@ -119,7 +119,8 @@ class _Now:
 def _api() -> tuple[ASGIApp, _Now]:
     """The application's API, built once: that takes longer than most of what is asked of it."""
     now = _Now()
-    return api_application(_parts(now)), now
+    parts = _parts(now)
+    return api_application(build_api(parts), parts), now
 
 
 def _parts(now: _Now) -> WebDependencies:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bot.web.application import api_routers, reference_page
-from bot.web.routes import api_routes
+from bot.web.application import build_api, reference_page
 from tests.web.api_server import Api, opened_api
 
 METHODS = {"get", "post", "put", "patch", "delete"}
@@ -22,7 +21,7 @@ def operations(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]
 
 
 async def test_every_route_is_described_with_its_token_its_errors_and_an_id_of_its_own(api: Api) -> None:
-    document = api_routes(api_routers(api.parts)).openapi()
+    document = build_api(api.parts).openapi()
     found = operations(document)
     assert len(found) > 20
     ids = [operation["operationId"] for operation in found.values()]
@@ -39,7 +38,7 @@ async def test_every_route_is_described_with_its_token_its_errors_and_an_id_of_i
 
 
 async def test_names_on_the_wire_are_in_camel_case(api: Api) -> None:
-    schemas = api_routes(api_routers(api.parts)).openapi()["components"]["schemas"]
+    schemas = build_api(api.parts).openapi()["components"]["schemas"]
     names = [name for schema in schemas.values() for name in schema.get("properties", {})]
     # As models' own APIs have it, from which programs take it over.
     others = {"image_url"}
@@ -47,7 +46,7 @@ async def test_names_on_the_wire_are_in_camel_case(api: Api) -> None:
 
 
 async def test_the_page_lists_every_route_and_loads_nothing(api: Api) -> None:
-    document = api_routes(api_routers(api.parts)).openapi()
+    document = build_api(api.parts).openapi()
     drawn = reference_page(document).html
     assert drawn.count("<li>") == len(operations(document))
     assert "POST /api/responses/stream" in drawn

@@ -11,9 +11,8 @@ import pytest
 from fastapi.routing import RouteContext, iter_route_contexts
 
 from bot.domain.api_clients import ApiRole
-from bot.web.application import api_routers
+from bot.web.application import build_api
 from bot.web.authentication import RequireRole
-from bot.web.routes import api_routes
 from tests.web.api_server import Api, opened_api
 
 OPEN = ("/healthz",)
@@ -61,7 +60,7 @@ async def api(folder: Any) -> AsyncIterator[Api]:
 
 @pytest.fixture
 def every(api: Api) -> list[Known]:
-    found = [each for route in iter_route_contexts(api_routes(api_routers(api.parts)).routes) for each in known(route)]
+    found = [each for route in iter_route_contexts(build_api(api.parts).routes) for each in known(route)]
     assert len(found) > 20
     return found
 

@@ -42,7 +42,7 @@ from bot.rendering.deceptive_text import imitates_mask
 from bot.rendering.response_models import ApprovalShape, ResponseModel, approval_shape, whole_approval_shape
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, key_prefixes
-from bot.web.problems import Problem
+from bot.web.problems import Problem, invalid_fields
 from bot.web.routes import RequestModel, WebDependencies, api_router
 
 log = logging.getLogger(__name__)
@@ -310,7 +310,7 @@ def _position(cursor: str) -> PendingApprovalPosition | None:
     try:
         return PendingApprovalPosition.parse(cursor)
     except ValueError:
-        raise _invalid_field("cursor", _("It must be the nextCursor of another page.")) from None
+        raise invalid_fields({"cursor": _("It must be the nextCursor of another page.")}) from None
 
 
 def _requested_grant(body: ApprovalDecision) -> GrantRequest | None:
@@ -318,16 +318,16 @@ def _requested_grant(body: ApprovalDecision) -> GrantRequest | None:
     each other.
     """
     if body.approved is None and body.arguments is None:
-        raise _invalid_field("approved", _("It takes approved, arguments, or both."))
+        raise invalid_fields({"approved": _("It takes approved, arguments, or both.")})
     if body.approved is False and body.arguments is not None:
-        raise _invalid_field("arguments", _("A call that is denied needs no other arguments."))
+        raise invalid_fields({"arguments": _("A call that is denied needs no other arguments.")})
     if not body.grant:
         return None
     grant = parse_grant_option(body.grant)
     if grant is None:
-        raise _invalid_field("grant", _("It must be one of {choices}.", choices=WORDS))
+        raise invalid_fields({"grant": _("It must be one of {choices}.", choices=WORDS)})
     if not body.approved:
-        raise _invalid_field("grant", _("Only a call that is approved can be allowed from now on."))
+        raise invalid_fields({"grant": _("Only a call that is approved can be allowed from now on.")})
     return grant
 
 
@@ -348,9 +348,8 @@ def _restore_redacted(step: ToolStep, sent: Mapping[str, Any]) -> dict[str, Any]
         if original is not None:
             restored[original] = present[original]
         elif imitates_mask(name) or imitates_mask(value):
-            raise _invalid_field(
-                f"arguments.{name}", _("Part of it stands for a secret: send all of it, or leave it as it was.")
-            )
+            problem = _("Part of it stands for a secret: send all of it, or leave it as it was.")
+            raise invalid_fields({f"arguments.{name}": problem})
         else:
             restored[name] = value
     return restored
@@ -398,10 +397,4 @@ def _rejection_problem(rejection: NotEditable | ViewRequired) -> Problem:
 def _not_found() -> Problem:
     return Problem(
         404, "not_found", _("No such call waits for an approval."), _("GET /api/responses/approvals lists what does")
-    )
-
-
-def _invalid_field(field: str, message: str) -> Problem:
-    return Problem(
-        422, "invalid", _("Some fields cannot be used."), _("correct the fields that are named"), {field: message}
     )

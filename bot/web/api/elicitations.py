@@ -18,7 +18,7 @@ from bot.ports.platform import AnswerRejected, ElicitationAnswered, InvalidAnswe
 from bot.rendering.response_models import ElicitationShape, ResponseModel, elicitation_shape
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id
-from bot.web.problems import Problem
+from bot.web.problems import Problem, invalid_fields
 from bot.web.routes import RequestModel, WebDependencies, api_router
 
 ElicitationId = Annotated[str, Path(alias="elicitationId", max_length=100)]
@@ -100,7 +100,7 @@ class _ElicitationHandler:
                 fields = {
                     ".".join(filter(None, ("content", problem.argument))): problem.problem for problem in problems
                 }
-                raise _invalid_fields(fields)
+                raise invalid_fields(fields)
             case rejection:
                 raise _rejection_problem(rejection)
 
@@ -109,7 +109,7 @@ def _parse_answer(body: ElicitationAnswer, elicitation: OpenElicitation) -> Elic
     """Return the parsed answer. Raises Problem for values that were not requested."""
     is_form = isinstance(elicitation.elicitation.question.ask, FormMode)
     if body.content is not None and not (is_form and body.action is ElicitationAction.ACCEPT):
-        raise _invalid_fields({"content": _("Only a form that is accepted has values.")})
+        raise invalid_fields({"content": _("Only a form that is accepted has values.")})
     return ElicitationResult(
         body.action, (body.content or {}) if is_form and body.action is ElicitationAction.ACCEPT else None
     )
@@ -137,7 +137,3 @@ def _not_found() -> Problem:
         _("No server waits for an answer to that."),
         _("GET /api/responses/{responseId} lists what does"),
     )
-
-
-def _invalid_fields(fields: dict[str, str]) -> Problem:
-    return Problem(422, "invalid", _("Some fields cannot be used."), _("correct the fields that are named"), fields)

@@ -37,7 +37,7 @@ from bot.rendering.turn_events import Cursor, EventEncoder, event_schemas
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, is_own, may_see, own_conversation
 from bot.web.limits import RequestStreamPlace, StreamPlace
-from bot.web.problems import Problem, problem_of_error
+from bot.web.problems import Problem, invalid_fields, problem_of_error
 from bot.web.routes import (
     SCHEMA_REFERENCE,
     EventStream,
@@ -115,24 +115,27 @@ def parse_input(payload: Payload, uploads: Uploads, owner: str) -> ParsedInput:
     messages = _messages(payload)
     last = next((index for index in reversed(range(len(messages))) if messages[index].role == _USER), None)
     if last is None:
-        raise _invalid_field("payload.messages", _("There is no message of the role user."))
+        raise invalid_fields({"payload.messages": _("There is no message of the role user.")})
     if last != len(messages) - 1:
-        raise _invalid_field("payload.messages", _("The last message must be of the role user: it is the question."))
+        raise invalid_fields({"payload.messages": _("The last message must be of the role user: it is the question.")})
     text, images = _text_and_images(messages[last])
     if len(images) > MOST_IMAGES:
-        raise _invalid_field(
-            "payload.messages",
-            ngettext("A question takes {n} image at most.", "A question takes {n} images at most.", MOST_IMAGES),
+        raise invalid_fields(
+            {
+                "payload.messages": ngettext(
+                    "A question takes {n} image at most.", "A question takes {n} images at most.", MOST_IMAGES
+                )
+            }
         )
     if not text.strip() and not images:
-        raise _invalid_field("payload.messages", _("The question is empty."))
+        raise invalid_fields({"payload.messages": _("The question is empty.")})
     attachments = tuple(_store_image(uploads, owner, number, image) for number, image in enumerate(images, start=1))
     return ParsedInput(text.strip() or describe_files(attachments), _context(messages[:last]), attachments)
 
 
 def _messages(payload: Payload) -> Sequence[InputMessage]:
     if (payload.messages is None) == (payload.input is None):
-        raise _invalid_field("payload", _("It takes either messages or input."))
+        raise invalid_fields({"payload": _("It takes either messages or input.")})
     if payload.messages is not None:
         return payload.messages
     return [InputMessage(content=payload.input)] if isinstance(payload.input, str) else payload.input or []
@@ -159,7 +162,7 @@ def _text_and_images(message: InputMessage) -> tuple[str, Sequence[_Image]]:
         elif piece.type in _IMAGES and piece.image_url is not None:
             images.append(_image(piece.image_url))
         else:
-            raise _invalid_field("payload.messages", _("A piece of a message must be a text or an image."))
+            raise invalid_fields({"payload.messages": _("A piece of a message must be a text or an image.")})
     return "\n".join(texts), images
 
 
@@ -167,25 +170,22 @@ def _image(address: str | dict[str, Any]) -> _Image:
     url = address.get("url") if isinstance(address, dict) else address
     match = _DATA.fullmatch(url) if isinstance(url, str) else None
     if match is None:
-        raise _invalid_field(
-            "payload.messages",
-            _("An image must be in the request itself: data:image/png;base64,… (PNG, JPEG, GIF or WebP)."),
+        raise invalid_fields(
+            {
+                "payload.messages": _(
+                    "An image must be in the request itself: data:image/png;base64,… (PNG, JPEG, GIF or WebP)."
+                )
+            }
         )
     try:
         return _Image(base64.b64decode("".join(match[2].split()), validate=True), match[1])
     except binascii.Error:
-        raise _invalid_field("payload.messages", _("An image is no base64.")) from None
+        raise invalid_fields({"payload.messages": _("An image is no base64.")}) from None
 
 
 def _store_image(uploads: Uploads, owner: str, number: int, image: _Image) -> Attachment:
     name = f"image-{number}.{image.mime_type.removeprefix('image/')}"
     return uploads.store(image.data, name, image.mime_type, owner)
-
-
-def _invalid_field(field: str, error: str) -> Problem:
-    return Problem(
-        422, "invalid", _("Some fields cannot be used."), _("correct the fields that are named"), {field: error}
-    )
 
 
 WAIT_SECONDS = 50.0
