@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TextIO
 
-from bot.app.database import current, open_migrated_database, upgrade
+from bot.app.database import open_migrated_database, upgrade
 from bot.app.operator_files import read_operator_files
 from bot.app.secrets import UsableSecrets, check_operator_secrets, secret_box
 from bot.domain.api_clients import OPERATOR_NAME, ApiRole, ApiToken
@@ -49,6 +49,10 @@ if TYPE_CHECKING:
 FAILED = 1
 _VERB = re.compile(r"(?<![\w.\]])/mcp (?=[a-z])")
 """`/mcp` before a verb, not as the path of an address."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_WORKSPACE = re.compile(r"[a-z][a-z-]*:[^\s:]+")
+_SPAN = re.compile(r"(\d{1,5})([hdw])")
+_SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
 async def rotate(settings: Settings) -> Resealed:
@@ -78,9 +82,7 @@ async def administer(
     files = read_operator_files(settings)
     person = LocalUser(login_name(), locale=system_locale(os.environ))
     if settings.auto_migrate:
-        version, wanted = await current(settings)
-        if version != wanted:
-            await upgrade(settings)
+        await upgrade(settings)
     async with (
         open_migrated_database(settings, migrate=False) as database,
         open_services(
@@ -251,10 +253,7 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_WORKSPACE = re.compile(r"[a-z][a-z-]*:[^\s:]+")
-_SPAN = re.compile(r"(\d{1,5})([hdw])")
-_SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+# -------------------- tokens of the HTTP API
 
 
 async def create(settings: Settings, name: str, role: ApiRole, workspace: str, expires: str) -> int:
@@ -300,9 +299,7 @@ async def _opened_tokens(settings: Settings) -> AsyncIterator[SqlTokenStore]:
     from bot.storage.api_tokens import SqlTokenStore  # noqa: PLC0415 - loads the database's libraries
 
     if settings.auto_migrate:
-        version, wanted = await current(settings)
-        if version != wanted:
-            await upgrade(settings)
+        await upgrade(settings)
     async with open_migrated_database(settings, migrate=False) as database:
         yield SqlTokenStore(database)
 

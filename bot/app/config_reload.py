@@ -127,7 +127,7 @@ class ConfigReloader:
     _handled_files: FilesOnDisk | None = None
     """The files that were applied or rejected last."""
     _rejected_files: FilesOnDisk | None = None
-    """The files whose rejection was reported last."""
+    """The rejected files that were reported last."""
     _applying: asyncio.Lock = field(default_factory=asyncio.Lock)
     _reading: asyncio.Future[FilesOnDisk] | None = None
     """The last read of the files' states, which may be running."""
@@ -434,7 +434,7 @@ class ConfigReloader:
         return self.rules.rules(conversation).judge(tool, arguments, asker.author, asker)
 
     def asks_after(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Words]:
-        """Return the authors after whose words a call needs an approval although a rule lets it run."""
+        """Return the authors of words after which a call needs an approval although a rule lets it run."""
         if self.settings.taint_mode is not TaintMode.ASK:
             return ()
         return asks_after(tool, arguments, ToolSet(tuple(self._known_tools())))

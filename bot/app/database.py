@@ -383,8 +383,8 @@ async def export_person(settings: Settings, principal: str) -> str:
 
 
 async def forget_person(settings: Settings, principal: str) -> tuple[ForgetResult, str]:
-    """Delete what is stored about a person. The second value says why the files of the database may still hold deleted
-    bytes; empty if they do not. Raises CountersignError.
+    """Delete what is stored about a person. The second value is the reason why the files of the database may
+    still hold deleted bytes; empty if they do not. Raises CountersignError.
     """
     from bot.storage.user_data import SqlPersonData  # noqa: PLC0415 - loads the database's libraries
 

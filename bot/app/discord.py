@@ -9,6 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bot.app.process import end_check
+from bot.app.secrets import secret_value
 from bot.chat.users import AudiencePolicy
 from bot.domain.approvals import APPROVERS
 from bot.domain.conversations import ConversationKey
@@ -35,10 +36,12 @@ def is_configured(settings: Settings) -> bool:
 async def open_discord(settings: Settings, observe: MetricSink = null_sink) -> AsyncIterator[DiscordApp]:
     """Open Discord with the configured bot token, which must be set. `observe` receives metrics."""
     discord_app = await asyncio.to_thread(importlib.import_module, "bot.platforms.discord.app")
-    token = settings.discord_token.get_secret_value() if settings.discord_token else ""
-    url, servers = settings.discord_api_url, settings.discord_servers
-    opened = discord_app.open_discord(token, url=url, servers=servers, observe=observe)
-    async with opened as app:
+    async with discord_app.open_discord(
+        secret_value(settings.discord_token),
+        url=settings.discord_api_url,
+        servers=settings.discord_servers,
+        observe=observe,
+    ) as app:
         yield app
 
 

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import difflib
 import importlib
-import ipaddress
 import json
 import sys
 from collections.abc import AsyncGenerator, Sequence
@@ -30,7 +29,7 @@ from bot.app.operations import examine_operations_channel
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
 from bot.app.slack import examine_installations, examine_slack
-from bot.app.web import check_settings, is_configured
+from bot.app.web import check_settings, is_configured, is_this_machine
 from bot.commands.server_checks import checks_in_place
 from bot.commands.server_directory import capabilities
 from bot.commands.text_format import pluralize
@@ -52,11 +51,15 @@ from bot.settings import Settings, find_ineffective_settings
 if TYPE_CHECKING:
     from bot.storage.database import Database
 
-# -------------------- model check
-
+MARKS = {CheckStatus.WELL: "✓", CheckStatus.DOUBTFUL: "!", CheckStatus.BROKEN: "✗", CheckStatus.SKIPPED: "-"}
+_LONGEST = 600
+"""Longest finding and longest fix in characters."""
+_LONGEST_NAME = 60
 _MOST_NAMES = 5
 _OVERDUE_SECONDS = UNDELIVERED_SECONDS + 3_600.0
-_LONGEST_NAME = 60
+_WEB_SECONDS = 3.0
+
+# -------------------- models
 
 
 async def examine_models(settings: Settings, files: OperatorFiles) -> AsyncGenerator[Check, None]:
@@ -193,9 +196,7 @@ def _such_as(choice: ModelChoice, names: Sequence[str]) -> str:
     return f", such as {', '.join(single_line(name, _LONGEST_NAME) for name in close)}" if close else ""
 
 
-# -------------------- web check
-
-_SECONDS = 3.0
+# -------------------- web
 
 
 async def examine_web(settings: Settings) -> AsyncGenerator[Check, None]:
@@ -236,7 +237,7 @@ async def _is_alive(settings: Settings) -> bool:
     """Return True if `/healthz` answers as this bot does."""
     host = "127.0.0.1" if settings.web_host in ("0.0.0.0", "") else settings.web_host  # noqa: S104 - compared, not bound
     with contextlib.suppress(OSError, TimeoutError):
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(_WEB_SECONDS):
             reader, writer = await asyncio.open_connection(host, settings.port)
             try:
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -253,7 +254,7 @@ def _of_public_url(settings: Settings) -> Check:
             "public address", CheckStatus.SKIPPED, "No PUBLIC_URL: no links for entering secrets or signing in."
         )
     parts = urlsplit(settings.public_url)
-    if parts.scheme == "https" or _is_loopback(parts.hostname or ""):
+    if parts.scheme == "https" or is_this_machine(parts.hostname or ""):
         return Check(
             "public address", CheckStatus.WELL, f"Links begin with {parts.scheme}://{parts.netloc.rpartition('@')[2]}."
         )
@@ -265,16 +266,7 @@ def _of_public_url(settings: Settings) -> Check:
     )
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-_MARKS = {CheckStatus.WELL: "✓", CheckStatus.DOUBTFUL: "!", CheckStatus.BROKEN: "✗", CheckStatus.SKIPPED: "-"}
-_LONGEST = 600
-"""Longest finding and longest fix in characters."""
+# -------------------- all checks
 
 
 async def examine_all(settings: Settings, *, as_json: bool) -> int:
@@ -316,7 +308,7 @@ def _line(subject: str, check: Check) -> str:
     took = f" ({check.seconds * 1000:.0f} ms)" if check.seconds is not None else ""
     fix = f" Fix: {single_line(check.fix, _LONGEST)}" if check.fix else ""
     detail = single_line(check.detail, _LONGEST)
-    return in_shell(f"{_MARKS[check.finding]} {subject} · {check.name}  {detail}{took}{fix}".rstrip())
+    return in_shell(f"{MARKS[check.finding]} {subject} · {check.name}  {detail}{took}{fix}".rstrip())
 
 
 def _examinations(settings: Settings, files: OperatorFiles) -> dict[str, AsyncGenerator[Check, None]]:

@@ -1,7 +1,6 @@
 """The bot of `countersign doctor --live`: the real program with the demo model, the bundled notes and its own database.
 
-It answers in the channel of the test and to the person who tests, and nowhere else. What it posts is remembered, to be
-deleted.
+It answers in the channel of the test and to the tester, and nowhere else. Its posts are remembered, to be deleted.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ T = TypeVar("T")
 
 @dataclass
 class LiveBot:
-    """The running bot of the test, and what it has noticed."""
+    """The running bot of the test, with the events that it has noticed."""
 
     runtime: Runtime
     platforms: Platforms
@@ -140,7 +139,7 @@ class LiveBot:
     channel: ConversationKey
     deliveries: Deliveries
     person: str = ""
-    """Id of the person who tests, once they have pressed or written something."""
+    """Id of the tester, known after the first click or message."""
     commands: int = 0
     homes: int = 0
     received: list[tuple[InboundMessage, str]] = field(default_factory=list)
@@ -149,7 +148,7 @@ class LiveBot:
     """Turn of the newest card."""
 
     def is_of_the_test(self, message: InboundMessage) -> bool:
-        """Return True for a message in the channel of the test, or of the person who tests."""
+        """Return True for a message in the channel of the test, or of the tester."""
         return message.conversation.channel == self.channel.channel or message.author.id == self.person
 
     def record(self, message: InboundMessage, receipt: Receipt) -> None:
@@ -227,8 +226,8 @@ class LiveBot:
 
     async def follow_step(self) -> None:
         """Wait for a message in the thread of an earlier one."""
-        places = {message.conversation for message, _ in self.received}
-        await self.receive_step(lambda message: message.conversation in places)
+        conversations = {message.conversation for message, _ in self.received}
+        await self.receive_step(lambda message: message.conversation in conversations)
 
     async def command_step(self) -> None:
         """Wait for a command."""
@@ -246,8 +245,8 @@ class LiveBot:
 
     async def _until(self, turn_id: str, find: Callable[[TurnView], T | None]) -> T:
         while True:
-            if (found := find(await self.runtime.engine.view(turn_id))) is not None:
-                return found
+            if (value := find(await self.runtime.engine.view(turn_id))) is not None:
+                return value
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _listener(self, stack: AsyncExitStack) -> Listener:
@@ -289,7 +288,7 @@ def _cards(view: TurnView) -> list[ToolStep]:
 
 
 def _person_of(step: ToolStep) -> str:
-    """Return the id of the user who decided a call."""
+    """Return the id of the approver of a call."""
     return step.approval.decided_by.partition(":")[2] if step.approval is not None else ""
 
 

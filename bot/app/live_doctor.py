@@ -1,8 +1,8 @@
-"""`countersign doctor --live`: a test on a live workspace, with a person who presses and types what no program can.
+"""`countersign doctor --live`: a test on a live workspace, with a tester for clicks and messages.
 
-First a program tries what it can (`bot.chat.live_check`). Then the bot itself runs (`bot.app.live_bot`), and each step
-of the person has a screen: what to do, and what should be seen (`OperatorTerminal`). In the end everything that was
-posted is deleted.
+First come the checks that need no tester (`bot.chat.live_check`). Then the bot itself runs (`bot.app.live_bot`), and
+each step of the tester has a screen with an instruction and the expected result (`OperatorTerminal`). In the end all
+posts are deleted.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from uuid import uuid4
 
 from bot.app.database import use_database
 from bot.app.discord import is_configured as discord_is_configured
+from bot.app.doctor import MARKS
 from bot.app.live_bot import LiveBot, run_bot
 from bot.app.service import Platforms, open_platforms
 from bot.app.slack import is_configured as slack_is_configured
@@ -43,7 +44,8 @@ WAIT_SECONDS = 180.0
 CONFIRM_SECONDS = 60.0
 CLEAN_SECONDS = 60.0
 _LONGEST = 300
-_MARKS = {CheckStatus.WELL: "✓", CheckStatus.DOUBTFUL: "!", CheckStatus.BROKEN: "✗", CheckStatus.SKIPPED: "-"}
+_CLEAR = "\x1b[2J\x1b[H"
+_CHUNK = 4096
 _RESULTS = {
     CheckStatus.WELL: "ok",
     CheckStatus.DOUBTFUL: "warning",
@@ -154,7 +156,7 @@ class PersonStep:
     fix: str
     wait: Callable[[], Awaitable[object]]
     prepare: Callable[[], Awaitable[object]] | None = None
-    """Posts what the person needs, before the screen is shown."""
+    """Posts the card that the step needs, before the screen is shown."""
 
 
 class LiveTest:
@@ -302,7 +304,7 @@ class LiveTest:
     def _add(self, check: Check) -> None:
         """Record a result and print it."""
         self.checks.append(check)
-        self._terminal.print(f"{_MARKS[check.finding]} {check.name}  {_detail(check)} {_fix(check)}".rstrip())
+        self._terminal.print(f"{MARKS[check.finding]} {check.name}  {_detail(check)} {_fix(check)}".rstrip())
         if self._options.as_json:
             sys.stdout.write(f"{json.dumps({'platform': self._name, **asdict(check)})}\n")
             sys.stdout.flush()
@@ -324,7 +326,7 @@ def _typed_result(step: PersonStep, typed: str) -> Check:
 
 def _row(check: Check, width: int, columns: int) -> Iterator[str]:
     """Yield the lines of one row of the table, with the fix on lines of its own."""
-    head = f"{_MARKS[check.finding]} {check.name:<{width}}  {_RESULTS[check.finding]:<7}  "
+    head = f"{MARKS[check.finding]} {check.name:<{width}}  {_RESULTS[check.finding]:<7}  "
     room = max(columns - len(head), 30)
     for line in [*textwrap.wrap(_detail(check), room), *textwrap.wrap(_fix(check), room)] or [""]:
         yield f"{head}{line}".rstrip()
@@ -448,10 +450,6 @@ def _person_steps(platform: str, mention: str, bot: LiveBot, thread: Conversatio
             )
         )
     return steps
-
-
-_CLEAR = "\x1b[2J\x1b[H"
-_CHUNK = 4096
 
 
 class OperatorTerminal:

@@ -20,16 +20,16 @@ def select_model(settings: Settings, wanted: str = "") -> ModelChoice:
     """Select the model by `--model`, BOT_MODEL or the API key that is set. A comma-separated list gives the model and
     its fallbacks. Raises SettingsError.
     """
-    written = wanted or settings.bot_model or _by_key(settings)
+    written = wanted or settings.bot_model or _name_by_key(settings)
     names = [name for name in written.split(",") if name.strip()]
     if not names:
-        raise SettingsError(f"{written!r} names no model.", f"set BOT_MODEL (or --model) to {_all()}")
-    chosen = {choice.name: choice for choice in (_one(settings, name, names) for name in names)}
+        raise SettingsError(f"{written!r} names no model.", f"set BOT_MODEL (or --model) to {_accepted_names()}")
+    chosen = {choice.name: choice for choice in (_parse_choice(settings, name, names) for name in names)}
     first, *others = chosen.values()
     return replace(first, others=tuple(others))
 
 
-def _one(settings: Settings, wanted: str, names: Sequence[str]) -> ModelChoice:
+def _parse_choice(settings: Settings, wanted: str, names: Sequence[str]) -> ModelChoice:
     """Parse one name of a model out of `names`. Raises SettingsError."""
     written, _, name = (part.strip() for part in wanted.partition(":"))
     provider = PROVIDERS.get(written.lower())
@@ -38,7 +38,7 @@ def _one(settings: Settings, wanted: str, names: Sequence[str]) -> ModelChoice:
         hint = f" Did you mean {close[0]}?" if close else ""
         raise SettingsError(
             f"There is no model provider called {format_value(written)}.{hint}",
-            f"set BOT_MODEL (or --model) to {_all()}",
+            f"set BOT_MODEL (or --model) to {_accepted_names()}",
         )
     another = _BEHIND_A_BLANK.search(name)
     if another and another[1].lower() in PROVIDERS:
@@ -50,16 +50,16 @@ def _one(settings: Settings, wanted: str, names: Sequence[str]) -> ModelChoice:
 
 def is_demo(settings: Settings) -> bool:
     """Return True if the demo model alone answers, because it was chosen or because there is no key."""
-    return (settings.bot_model or _by_key(settings)).strip(", ").lower() == "demo"
+    return (settings.bot_model or _name_by_key(settings)).strip(", ").lower() == "demo"
 
 
-def _by_key(settings: Settings) -> str:
+def _name_by_key(settings: Settings) -> str:
     if settings.anthropic_api_key:
         return "anthropic"
     return "openai" if settings.openai_api_key else "demo"
 
 
-def _all() -> str:
+def _accepted_names() -> str:
     """Return one sentence that lists the accepted forms of a model name."""
     *others, last = (name for name in PROVIDERS if name != "demo")
     return (

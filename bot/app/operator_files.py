@@ -271,7 +271,7 @@ def read_operator_files(settings: Settings) -> OperatorFiles:
 
 
 def unusable_file(path: Path, why: Unusable) -> SettingsError:
-    """Return the error of a file whose content is not read."""
+    """Return the error of a file with unread content."""
     match why:
         case Unusable.KIND:
             cause = gettext_lazy("{file} is not a regular file.", file=path)
@@ -357,8 +357,8 @@ def difference(before: OperatorFiles, after: OperatorFiles) -> ConfigDiff:
 def _other_changes(before: OperatorFiles, after: OperatorFiles) -> Iterator[tuple[str, str]]:
     if before.policies != after.policies:
         yield _("policies"), _("other rules")
-    if what := _changed_names(before.launches.templates, after.launches.templates):
-        yield _("launch templates"), ", ".join(what)
+    if names := _changed_names(before.launches.templates, after.launches.templates):
+        yield _("launch templates"), ", ".join(names)
     if before.secret_grants != after.secret_grants:
         yield _("secret grants"), _("other grants")
     if before.system_prompt != after.system_prompt:
@@ -476,7 +476,7 @@ class FileChange:
         return "; ".join(phrases) or _("rules for some arguments, places or people")
 
     def _asks_after(self, tool: Tool) -> tuple[Words, ...]:
-        """Return the authors after whose words the tool's calls need an approval although a rule lets them run."""
+        """Return the authors of words after which calls of the tool need an approval although a rule lets them run."""
         if self.settings.taint_mode is not TaintMode.ASK:
             return ()
         return asks_after(tool, {}, ToolSet(tuple(self.tools)))
@@ -489,7 +489,7 @@ class FileChange:
         return [*calls, *(self._tool(server, name) for server, name in sorted(named))]
 
     def _tool(self, server: str, name: str) -> Tool:
-        """Return a tool that is not known yet, with what the servers' file says about it."""
+        """Return a tool that is not known yet, with its facts in the servers' file."""
         tool = Tool(f"{server}__{name}", server, name)
         configs = [entry.config for entry in self.after.servers.entries if entry.config.name == server]
         return replace(tool, trusted=configs[0].trusted, flow=configs[0].flows.flow_of(name)) if configs else tool

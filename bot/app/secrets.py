@@ -37,11 +37,16 @@ _LEAST_KEY_VALUES = 16
 """Fewest distinct values among the 32 bytes of a key: random keys have about 30."""
 
 
+def secret_value(secret: SecretStr | None) -> str:
+    """Return the text of a secret setting, empty if it is not set."""
+    return secret.get_secret_value() if secret else ""
+
+
 def secret_box(settings: Settings) -> SecretBox:
     """Return the box with the operator's keys. Without keys, SQLite creates a key file on first use; on PostgreSQL the
     box stays empty and reports the missing key on first use. Raises SettingsError.
     """
-    key, password = _secret_value(settings.mcp_encryption_key), _secret_value(settings.encryption_master_password)
+    key, password = secret_value(settings.mcp_encryption_key), secret_value(settings.encryption_master_password)
     match read_address(settings.database_url):
         case SqliteFile(path) if not key and not password:
             return SecretBox(later=lambda: _key_beside(path, logging.WARNING))
@@ -51,7 +56,7 @@ def secret_box(settings: Settings) -> SecretBox:
 
 def check_operator_secrets(settings: Settings) -> None:
     """Raise SettingsError if a secret set by the operator is easy to guess."""
-    password = _secret_value(settings.encryption_master_password)
+    password = secret_value(settings.encryption_master_password)
     if password and (why := weakness(password, LEAST_OPERATOR_BITS)):
         raise SettingsError(
             f"ENCRYPTION_MASTER_PASSWORD can be guessed: it is {why}.",
@@ -75,16 +80,16 @@ def check_operator_secrets(settings: Settings) -> None:
 
 
 def _has_weak_key(setting: SecretStr | None, name: str) -> bool:
-    return any(len(set(key)) < _LEAST_KEY_VALUES for key in read_keys(_secret_value(setting), name))
+    return any(len(set(key)) < _LEAST_KEY_VALUES for key in read_keys(secret_value(setting), name))
 
 
 def audit_keys(settings: Settings) -> AuditKeys:
     """Return the keys of the audit: AUDIT_KEY first, then one for each encryption key. Without any, SQLite uses its key
     file; PostgreSQL has none. Raises SettingsError.
     """
-    own = read_keys(_secret_value(settings.audit_key), _AUDIT_VARIABLE)
-    encryption = read_keys(_secret_value(settings.mcp_encryption_key), KEY_VARIABLE)
-    password = _secret_value(settings.encryption_master_password)
+    own = read_keys(secret_value(settings.audit_key), _AUDIT_VARIABLE)
+    encryption = read_keys(secret_value(settings.mcp_encryption_key), KEY_VARIABLE)
+    password = secret_value(settings.encryption_master_password)
     match read_address(settings.database_url):
         case SqliteFile(path) if not (own or encryption or password):
             return AuditKeys(lambda: _existing_key_beside(path), lambda: _key_beside(path, logging.INFO))
@@ -141,7 +146,3 @@ def _outside(path: str, folder: Path) -> SecretUnavailable:
         f"The file {path} is not in {folder}, which is where servers' secrets are read from.",
         "put it there, or set MCP_SECRET_FOLDER",
     )
-
-
-def _secret_value(secret: SecretStr | None) -> str:
-    return secret.get_secret_value() if secret else ""

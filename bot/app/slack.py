@@ -10,9 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from pydantic import SecretStr
-
 from bot.app.process import end_check
+from bot.app.secrets import secret_value
 from bot.chat.listener_leases import ListenerLease
 from bot.chat.users import AudiencePolicy
 from bot.domain.approvals import APPROVERS
@@ -81,7 +80,7 @@ def check_settings(settings: Settings) -> None:
 
 
 def is_named_in(name: str, conversation: ConversationKey) -> bool:
-    """Return False for a name of another workspace of Slack, whose ids begin with T; those of organizations with E."""
+    """Return False for a name of another workspace of Slack: its id begins with T, that of an organization with E."""
     match name.split(":"):
         case ["slack" | "slack-group", str(workspace), _] if workspace.startswith("T"):
             return conversation.workspace_key == f"slack:{workspace}"
@@ -93,7 +92,7 @@ def credentials_of(settings: Settings) -> AppCredentials:
     """Return the app's client id and secret. Loads Slack's library."""
     from bot.platforms.slack.workspaces import AppCredentials  # noqa: PLC0415 - only if Slack is configured
 
-    return AppCredentials(settings.slack_client_id, _secret_value(settings.slack_client_secret))
+    return AppCredentials(settings.slack_client_id, secret_value(settings.slack_client_secret))
 
 
 def can_receive(settings: Settings) -> bool:
@@ -109,7 +108,7 @@ async def open_slack(settings: Settings, observe: MetricSink = null_sink) -> Asy
     )
     named = settings.admins | settings.approvers
     async with workspaces.open_slack(
-        _secret_value(settings.slack_bot_token),
+        secret_value(settings.slack_bot_token),
         url=settings.slack_api_url,
         groups=frozenset(name for name in named if name.startswith("slack-group:")),
         streaming=sending.Streaming(settings.slack_streaming),
@@ -134,7 +133,7 @@ async def examine_slack(settings: Settings, rules: Sequence[Rule] = ()) -> Async
     async with open_slack(settings) as slack:
         examining = await asyncio.to_thread(importlib.import_module, "bot.platforms.slack.diagnostics")
         tokens = {"app_token": settings.slack_app_token, "signing_secret": settings.slack_signing_secret}
-        plain = {name: _secret_value(secret) for name, secret in tokens.items()}
+        plain = {name: secret_value(secret) for name, secret in tokens.items()}
         own = slack.workspaces.own
         found = (
             examining.diagnose_transports(slack.factory.app_api, **plain)
@@ -366,8 +365,8 @@ def build_listener(workspace: SlackApp, runtime: Runtime, settings: Settings, re
         )
 
     return workspace.listener(
-        app_token=_secret_value(settings.slack_app_token),
-        signing_secret=_secret_value(settings.slack_signing_secret),
+        app_token=secret_value(settings.slack_app_token),
+        signing_secret=secret_value(settings.slack_signing_secret),
         audience=AudiencePolicy(settings.slack_follow_threads, settings.slack_guests, settings.slack_strangers),
         records=records,
         backfill_lease=backfill_lease,
@@ -377,7 +376,3 @@ def build_listener(workspace: SlackApp, runtime: Runtime, settings: Settings, re
 def _qualified(name: str) -> str:
     kind, _, own_id = name.partition(":")
     return f"{kind}:T0123ABCD:{own_id}"
-
-
-def _secret_value(secret: SecretStr | None) -> str:
-    return secret.get_secret_value() if secret else ""

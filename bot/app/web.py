@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bot.app.models import select_model
+from bot.app.secrets import secret_value
 from bot.commands.dependencies import CommandDependencies, LinkService
 from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_EXAMPLE_URL = "https://bot.example.com"
+_DRAWABLE = re.compile(r"[A-Za-z0-9._~:/\[\]%-]+")
+"""Addresses that every platform displays as a link without escaping."""
+
 
 def is_configured(settings: Settings) -> bool:
     """Return True if the admin token, an address for links or a listening address is set."""
@@ -53,7 +58,7 @@ def is_located(settings: Settings) -> bool:
 
 def check_settings(settings: Settings) -> None:
     """Raise SettingsError if the operator's token could be guessed, or cannot be sent."""
-    token = _admin_token(settings)
+    token = secret_value(settings.admin_api_token)
     if token and (why := weakness(token, LEAST_OPERATOR_BITS)):
         raise SettingsError(
             f"ADMIN_API_TOKEN can be guessed: it is {why}.", "make one with `countersign secrets generate-password`"
@@ -75,14 +80,14 @@ async def open_surface() -> ApiSurface:
 def attach_surface(surface: ApiSurface, settings: Settings, runtime: Runtime) -> None:
     """Give the surface a lookup of API clients by the current tokens."""
 
-    async def find_caller(name: str) -> ApiClient | None:
+    async def find_client(name: str) -> ApiClient | None:
         if name == OPERATOR_NAME:
-            return ApiClient(name, ApiRole.ADMIN) if _admin_token(settings) else None
+            return ApiClient(name, ApiRole.ADMIN) if secret_value(settings.admin_api_token) else None
         tokens = await runtime.services.stores.tokens.tokens()
         valid = next((token for token in tokens if token.name == name and token.is_valid(time.time())), None)
         return None if valid is None else ApiClient(valid.name, valid.role, valid.workspace)
 
-    surface.set_client_lookup(find_caller)
+    surface.set_client_lookup(find_client)
 
 
 def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSurface) -> WebDependencies:
@@ -101,7 +106,7 @@ def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSur
         find_approval=runtime.turn_log.get_approval,
         may_approve=partial(can_approve, services.rules),
         call_audit=services.stores.call_audit,
-        admin_token=_admin_token(settings),
+        admin_token=secret_value(settings.admin_api_token),
         models=frozenset(select_model(settings, name).name for name in settings.api_models),
         locales=services.locales,
         keeps_content=settings.keeps_content,
@@ -135,15 +140,6 @@ async def serve_web(
         yield port
 
 
-def _admin_token(settings: Settings) -> str:
-    return settings.admin_api_token.get_secret_value() if settings.admin_api_token else ""
-
-
-_SUCH = "https://bot.example.com"
-_DRAWABLE = re.compile(r"[A-Za-z0-9._~:/\[\]%-]+")
-"""Addresses that every platform displays as a link without escaping."""
-
-
 def build_link_service(settings: Settings, store: LinkStore) -> LinkService | None:
     """Return the link service, None without a public address. An address without TLS is accepted only for this machine,
     because secrets must not cross a network in clear text.
@@ -155,12 +151,12 @@ def build_link_service(settings: Settings, store: LinkStore) -> LinkService | No
     if not _DRAWABLE.fullmatch(address):
         log.warning(
             "there are no one-time links and no sign-ins: PUBLIC_URL must be without a question mark, such as %s",
-            _SUCH,
+            _EXAMPLE_URL,
         )
         return None
-    if parts.scheme != "https" and not _is_this_machine(parts.hostname or ""):
+    if parts.scheme != "https" and not is_this_machine(parts.hostname or ""):
         log.warning(
-            "there are no one-time links and no sign-ins: PUBLIC_URL must begin with https://, such as %s", _SUCH
+            "there are no one-time links and no sign-ins: PUBLIC_URL must begin with https://, such as %s", _EXAMPLE_URL
         )
         return None
     return LinkService(store, address)
@@ -177,12 +173,12 @@ class PlatformUserMessenger:
 
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the user's current membership. Raises DeliveryFailed if this process cannot ask the platform: names in
-        the settings may belong to users who have left.
+        the settings may belong to former users.
         """
         return await self._surface(conversation).member(author, conversation)
 
     async def locale(self, author: Author, conversation: ConversationKey) -> Locale:
-        """Return the locale of what a user sees alone. Never raises."""
+        """Return the locale of messages to one user. Never raises."""
         return await self._locales.for_reader(surface_for(self._surfaces, conversation), author, conversation)
 
     async def tell(self, author: Author, conversation: ConversationKey, text: str) -> None:
@@ -203,17 +199,19 @@ def link_pages(parts: CommandDependencies, surfaces: Sequence[Surface], locales:
     """Return the pages, an empty sequence without links. Loads the web libraries."""
     if parts.links is None:
         return ()
-    people = PlatformUserMessenger(surfaces, locales)
-    secrets = importlib.import_module("bot.commands.server_secrets")
-    web = importlib.import_module("bot.web.pages")
-    routes: list[Page] = web.secret_routes(secrets.SecretEntry(parts, parts.links.store, people))
+    from bot.commands.server_secrets import SecretEntry  # noqa: PLC0415 - only processes with links need it
+    from bot.commands.sign_in import OAuthCallback  # noqa: PLC0415 - only processes with links need it
+    from bot.web.pages import secret_routes, sign_in_routes  # noqa: PLC0415 - loads the web libraries
+
+    messenger = PlatformUserMessenger(surfaces, locales)
+    routes: list[Page] = [*secret_routes(SecretEntry(parts, parts.links.store, messenger))]
     if parts.sign_ins is not None:
-        sign_in = importlib.import_module("bot.commands.sign_in")
-        routes += web.sign_in_routes(sign_in.OAuthCallback(parts, parts.sign_ins, people), parts.links.address)
+        routes += sign_in_routes(OAuthCallback(parts, parts.sign_ins, messenger), parts.links.address)
     return routes
 
 
-def _is_this_machine(host: str) -> bool:
+def is_this_machine(host: str) -> bool:
+    """Return True for a loopback address, and for a name of this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -193,7 +193,7 @@ Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 
 class Problem(Exception):
-    """A rejected request. `code` is stable and for programs; `message` says what happened, `fix` what to do; `fields`
+    """A rejected request. `code` is stable and for programs; `message` is the cause, `fix` an imperative; `fields`
     has one message per invalid field of body, query or path.
     """
 

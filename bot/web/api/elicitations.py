@@ -1,4 +1,4 @@
-"""Elicitations over HTTP: answers to servers by the token in whose name the call runs.
+"""Elicitations over HTTP: answers to servers by the token that the call runs for.
 
 The engine checks the caller's right to answer. No response contains an answer.
 """
