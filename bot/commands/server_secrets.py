@@ -258,15 +258,15 @@ class ServerSecrets:
             async for reply in self._save_reference(record, slot, _reference(text), request.member):
                 yield reply
             return
+        if not (request.hidden_input or self._links.enabled):
+            raise CommandRejected(sentences(nowhere, SWITCH_ON))
         check_use(record, slot)
         if request.hidden_input:
             yield secret_form(record, slot)
-        elif self._links.enabled:
-            label = server_label(record.config)
-            text = _("A secret of {server} is entered on a page of the bot's own, never in a chat.", server=label)
-            yield await self._links.link_reply(record, slot, request.author, request.conversation, text)
-        else:
-            raise CommandRejected(sentences(nowhere, SWITCH_ON))
+            return
+        label = server_label(record.config)
+        text = _("A secret of {server} is entered on a page of the bot's own, never in a chat.", server=label)
+        yield await self._links.link_reply(record, slot, request.author, request.conversation, text)
 
     async def _editable(self, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
         """Return a server, if the user may set its secrets: environment variables can change a program's behavior."""
