@@ -220,9 +220,9 @@ class ErrorDetails(BaseModel):
     """Details of an error."""
 
     code: str = Field(description="A word for programs, such as `not_found`.")
-    message: str = Field(description="What happened, in a sentence.")
-    fix: str = Field(description="What to do about it; may be empty.")
-    fields: dict[str, str] = Field(description="What is wrong with which field.")
+    message: str = Field(description="Cause, in a sentence.")
+    fix: str = Field(description="Fix, as an imperative; may be empty.")
+    fields: dict[str, str] = Field(description="Messages by field name.")
 
 
 class ErrorAnswer(BaseModel):

@@ -93,10 +93,8 @@ class ResponseOptions:
 
 
 async def _options(
-    vocab: Annotated[
-        StatusVocabulary, Query(description="Whose words say how a server stands.")
-    ] = StatusVocabulary.OURS,
-    time: Annotated[Times, Query(description="How points in time are written.")] = Times.ISO,
+    vocab: Annotated[StatusVocabulary, Query(description="Vocabulary of the server status.")] = StatusVocabulary.OURS,
+    time: Annotated[Times, Query(description="Format of times.")] = Times.ISO,
 ) -> ResponseOptions:
     return ResponseOptions(vocab, time)
 
@@ -134,7 +132,7 @@ class ServerAnswer(ResponseModel):
     url: str | None
     transport_type: str
     auth_type: str
-    api_key_set: bool = Field(description="It has a secret that it signs in with.")
+    api_key_set: bool = Field(description="True if it has a secret for authentication.")
     missing_secrets: list[str] = Field(
         description="Secrets that are still to be entered: `auth`, `header:NAME` or `env:NAME`. A stored secret is "
         "cleared if the server moves to another address."
@@ -148,10 +146,10 @@ class ServerAnswer(ResponseModel):
     enabled: bool
     trusted: bool
     tool_count: int
-    workspace: str | None = Field(description="Whose it is; null for every workspace's.")
+    workspace: str | None = Field(description="Its workspace; null for every workspace.")
     managed_in: str = Field(description="`file` for the operator's own, which are read-only here, or `database`.")
     version: int | None = Field(description="Grows with every change; null for the operator's own.")
-    server_version: str | None = Field(description="What the server says of itself.")
+    server_version: str | None = Field(description="As reported by the server.")
     protocol_version: str | None
     created_at: Moment
     created_by: str | None
@@ -177,7 +175,7 @@ class OpenSessionResponse(ResponseModel):
 class ServerDetails(ServerAnswer):
     """One server in full."""
 
-    command_line: str | None = Field(description="For a program: exactly what is started, as a shell would take it.")
+    command_line: str | None = Field(description="For a program: the exact command line, as a shell would take it.")
 
     config: dict[str, Any] = Field(description="As it was given, `***` for every secret that is kept here.")
     tools: list[str]
@@ -191,8 +189,8 @@ class ServerDetails(ServerAnswer):
     tool_timeout: float
     tool_timeout_max: float
     tool_timeouts: dict[str, float]
-    words: str | None = Field(description="Whose words its tools return; null if its hints decide.")
-    sends: str | None = Field(description="Who reads what its calls carry; null if its hints decide.")
+    words: str | None = Field(description="Authors of the text that its tools return; null if its hints decide.")
+    sends: str | None = Field(description="Readers of the arguments of its calls; null if its hints decide.")
     tool_words: dict[str, str]
     tool_sends: dict[str, str]
     tool_recipients: dict[str, list[str]]
@@ -202,11 +200,11 @@ class ServerDetails(ServerAnswer):
     fallback_group: str | None
     fallback_order: int
     tool_names: str = Field(description="`prefixed` or `plain`.")
-    sessions: str = Field(description="Who shares a session: `shared`, `conversation` or `person`.")
+    sessions: str = Field(description="Users of one session: `shared`, `conversation` or `person`.")
     max_sessions: int
     session_idle_timeout: float | None = Field(description="Seconds; null for the usual time.")
     open_sessions: list[OpenSessionResponse] = Field(
-        description="Those of conversations or users, in the process that answers, without whose they are."
+        description="Sessions of conversations or users in this process, without their owners."
     )
     session: SessionResponse
 
@@ -215,7 +213,7 @@ class ToolAnswer(ResponseModel):
     """A tool."""
 
     name: str
-    offered_as: str = Field(description="What the model calls it.")
+    offered_as: str = Field(description="Its name for the model.")
     title: str
     description: str
     input_schema: dict[str, Any]

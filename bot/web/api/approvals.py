@@ -78,12 +78,15 @@ class ApprovalDecision(RequestModel):
     approved: bool | None = None
     reason: str = Field(default="", max_length=500, description="Reason of a denial, for the model.")
     revision: int = Field(
-        default=FIRST, ge=1, le=MOST_REVISIONS, description="What the verdict is about; 409 if it is not that any more."
+        default=FIRST,
+        ge=1,
+        le=MOST_REVISIONS,
+        description="Revision of the decision; 409 if it is not the current one.",
     )
     arguments: dict[str, Any] | None = Field(
         default=None,
-        description="All arguments, to be asked for instead. One that is sent as it was read, with what stands for a "
-        "secret, stays as it is.",
+        description="All arguments, in place of the requested ones. One that is sent back with the mask of a secret "
+        "keeps the secret.",
     )
     grant: str = Field(default="", description=f"Allow the next calls like it, too: {WORDS}.")
 
@@ -94,7 +97,7 @@ class CallOpening(RequestModel):
     model_config = ConfigDict(strict=True)
 
     revision: int = Field(
-        default=FIRST, ge=1, le=MOST_REVISIONS, description="What is opened; 409 if another one is asked for by now."
+        default=FIRST, ge=1, le=MOST_REVISIONS, description="Revision to open; 409 if it is not the current one."
     )
 
 
@@ -102,7 +105,7 @@ class DecisionAnswer(ResponseModel):
     """Result of a decision."""
 
     approval_request_id: str
-    revision: int = Field(description="The one that is asked for now.")
+    revision: int = Field(description="The current revision.")
     outcome: Outcome
     needed: int = Field(default=0, description="Number of approvals still needed before the call runs.")
     message: str = ""

@@ -105,7 +105,7 @@ class CommandAnswer(ResponseModel):
     actions: list[ActionAnswer] = Field(default_factory=list)
     page: PageAnswer | None = None
     data: dict[str, Any] | None = Field(
-        default=None, description="What the reply says, for programs; of `usage` in the shape of `GET /api/usage`."
+        default=None, description="The reply for programs; of `usage` in the format of `GET /api/usage`."
     )
     document: DocumentAnswer | None = None
     turn: TurnAnswer | None = None
@@ -113,7 +113,7 @@ class CommandAnswer(ResponseModel):
     fields: list[FieldAnswer] = Field(default_factory=list)
     carried: dict[str, str] = Field(default_factory=dict)
     intro: str = ""
-    instead: str = Field(default="", description="How to say the same without the form.")
+    instead: str = Field(default="", description="The same command without the form.")
 
 
 class CommandRoutes:

@@ -130,7 +130,7 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         prefix="/api/mcp/approval-policies", tags=["policies"], dependencies=[Depends(services.query_scope)]
     )
     policies = PolicyRoutes(services)
-    router.get("", name="list_policies", summary="What runs, what asks and what never runs")(policies.list_policies)
+    router.get("", name="list_policies", summary="Rules that allow, ask and forbid")(policies.list_policies)
     router.put("", name="set_policy", summary="Set the policy of a tool")(policies.set_policy)
     router.delete("", name="clear_policy", summary="Take a rule back", status_code=204)(policies.clear_policy)
     return router

@@ -40,16 +40,18 @@ class AgentBody(RequestModel):
 
     name: str | None = None
     enabled_mcp_server_ids: list[str] | None = Field(
-        default=None, description="Ids, slugs or names. Of what is not there, nothing is changed; `*` enables all."
+        default=None, description="Ids, slugs or names. Absent: unchanged; `*` enables all."
     )
     tools: list[str] | None = Field(default=None, description="`SERVER.TOOL`: the only ones of that server.")
     persona: str | None = None
     model: str | None = None
     policies: list[str] | None = Field(default=None, description="`SERVER=ask`, `SERVER.TOOL=deny`, or a rule as JSON.")
     approvers: list[str] | None = None
-    prompts: list[str] | None = Field(default=None, description="What Slack's pane suggests to ask, up to four.")
-    about: str | None = Field(default=None, description="What it does, in a sentence for those who choose an agent.")
-    language: str | None = Field(default=None, description="Of what everybody there reads: `en`, `ja`; empty for none.")
+    prompts: list[str] | None = Field(default=None, description="Up to four prompts that Slack's pane suggests.")
+    about: str | None = Field(default=None, description="Its purpose, in a sentence for users who choose an agent.")
+    language: str | None = Field(
+        default=None, description="Language of shared texts there: `en`, `ja`; empty for none."
+    )
     time_zone: str | None = Field(default=None, description="An IANA name, such as `Asia/Tokyo`; empty for none.")
     version: int | None = Field(default=None, ge=0)
 
@@ -69,7 +71,7 @@ class AgentAnswer(ResponseModel):
     about: str
     language: str
     time_zone: str
-    workspace: str | None = Field(description="Whose it is; null for every workspace's.")
+    workspace: str | None = Field(description="Its workspace; null for every workspace.")
     bound_to: list[str] = Field(description="Where it holds: `slack:T1`, `slack:T1:C1`.")
     asked_by_name_in: list[str] = Field(description="Where it answers to its name, in the same form.")
     version: int
@@ -82,7 +84,7 @@ class Agent(ResponseModel):
 
     id: str
     name: str
-    about: str = Field(description="What it does, in a sentence; may be empty.")
+    about: str = Field(description="Its purpose, in a sentence; may be empty.")
     default: bool = Field(description="True for the one that answers without a name, too.")
 
 
@@ -194,7 +196,7 @@ def _profile_routes(services: Services) -> APIRouter:
     router.put(
         "/{agent}",
         name="put_agent",
-        summary="Which servers a profile may use, and who it is",
+        summary="Set the servers, tools and instructions of a profile",
         responses={201: {"model": AgentAnswer, "description": "It has been made."}},
     )(profiles.put_agent)
     router.delete("/{agent}", name="delete_agent", summary="Delete a profile", status_code=204)(profiles.delete_agent)
@@ -204,7 +206,7 @@ def _profile_routes(services: Services) -> APIRouter:
 def _callable_agent_routes(administration: Administration) -> APIRouter:
     router = api_router(tags=["agents"])
 
-    @router.get("/api/agents", response_model=list[Agent], summary="Who can be asked by name")
+    @router.get("/api/agents", response_model=list[Agent], summary="Agents that can be asked by name")
     async def list_callable_agents(
         caller: MemberCaller,
         conversation_id: Annotated[str, Query(alias="conversationId", max_length=500)] = "",

@@ -102,7 +102,7 @@ class ConnectedAnswer(ConnectionAnswer):
 
     sign_in_url: str | None = Field(
         default=None,
-        description="Where a person signs the bot in, in a browser, if the server waits for that: within ten minutes.",
+        description="Address for signing the bot in with a browser within ten minutes, if the server needs it.",
     )
 
 
@@ -121,11 +121,11 @@ class VerifyAnswer(ResponseModel):
 
     ok: bool
     status: str
-    latency_ms: int | None = Field(description="How long all looks took together.")
-    era: str | None = Field(description="The version of the protocol that was agreed on.")
+    latency_ms: int | None = Field(description="Duration of all checks.")
+    era: str | None = Field(description="Negotiated version of the protocol.")
     error: str | None
     fix: str | None
-    checks: list[CheckAnswer] = Field(description="Every look, with `deep=true`; else those that found something.")
+    checks: list[CheckAnswer] = Field(description="Every check with `deep=true`; else those with a problem.")
 
 
 class SyncAnswer(ResponseModel):
@@ -183,7 +183,7 @@ class ServerActions:
         options: RequestedOptions,
         scope: CurrentScope,
         *,
-        deep: Annotated[bool, Query(description="Say of every look what it found.")] = False,
+        deep: Annotated[bool, Query(description="Return the result of every check.")] = False,
     ) -> VerifyAnswer:
         """Check a server from its address to its tools, and connect if all checks pass."""
         server = await self._directory.find(ref, scope.conversation)
@@ -255,7 +255,7 @@ def _action_routes(scope: ServerScope, services: Services) -> APIRouter:
     )
     for verb, summary, action in posts:
         router.post(f"/{verb}", name=f"{scope.name}{verb}_server", summary=summary)(action)
-    router.get("/capabilities", name=f"{scope.name}show_capabilities", summary="What a server offers")(
+    router.get("/capabilities", name=f"{scope.name}show_capabilities", summary="Capabilities of a server")(
         actions.show_capabilities
     )
     router.get(
@@ -317,9 +317,9 @@ class WaitingTool(ResponseModel):
 
     name: str
     review: str = Field(description="`new`, `changed` or `flagged`.")
-    flags: list[str] = Field(description="What to look at, in a few words each.")
+    flags: list[str] = Field(description="Suspicious parts, in a few words each.")
     differences: list[DefinitionDiff]
-    definition: str = Field(description="Its digest: approving names what was looked at.")
+    definition: str = Field(description="Digest of the definition; an approval names it.")
     pinned_by: str | None
     pinned_at: Moment
 
@@ -329,13 +329,13 @@ class ReviewAnswer(ResponseModel):
 
     server_id: str
     tools: list[WaitingTool]
-    definition: str | None = Field(description="The digest of all of them together; null if nothing waits.")
+    definition: str | None = Field(description="Digest of all of them; null without unreviewed tools.")
 
 
 class ApprovalBody(RequestModel):
     """Definitions to approve."""
 
-    definition: str = Field(description="The digest of what was looked at: of `tool`, or of everything that waits.")
+    definition: str = Field(description="Digest that was reviewed: of `tool`, or of all unreviewed tools.")
     tool: str = Field(default="", description="One tool alone, by the server's own name for it.")
 
 
@@ -406,7 +406,7 @@ class FileDifference(ResponseModel):
     """Difference between the operator's file and the running configuration."""
 
     added: list[str]
-    changed: dict[str, str] = Field(description="By name, what is different; values are not shown.")
+    changed: dict[str, str] = Field(description="Changed fields by server name, without values.")
     removed: list[str]
     problems: list[str]
     applied: bool
@@ -432,7 +432,7 @@ class Instructions(ResponseModel):
 def _common_routes(services: Services) -> APIRouter:
     router = api_router("/api/mcp", tags=["servers"], dependencies=[Depends(services.query_scope)])
 
-    @router.get("/instructions", summary="What the model is told of the servers")
+    @router.get("/instructions", summary="Instructions of the servers for the model")
     async def list_instructions(scope: CurrentScope) -> Instructions:
         """Return the instructions for the model. An unusable server contributes none."""
         entries = [
@@ -453,7 +453,7 @@ def _common_routes(services: Services) -> APIRouter:
     async def reload_file(
         scope: CurrentScope,
         *,
-        dry_run: Annotated[bool, Query(alias="dryRun", description="Say what would change, change nothing.")] = False,
+        dry_run: Annotated[bool, Query(alias="dryRun", description="Return the changes, apply none.")] = False,
     ) -> FileDifference:
         """Apply servers and rules from the operator's file as it is now."""
         difference = await (

@@ -79,12 +79,12 @@ class ConfigBody(RequestModel):
     password: SecretStr | None = Field(default=None, description="For `basic`.")
     client_id: str | None = Field(
         default=None,
-        description="For `oauth` and `client_credentials`: what the authorization server knows the bot by.",
+        description="For `oauth` and `client_credentials`: the id of the bot at the authorization server.",
     )
     client_secret: SecretStr | None = Field(default=None, description="That client's, if it has one.")
-    scope: str | None = Field(default=None, description="For both: what to ask for, with blanks between.")
+    scope: str | None = Field(default=None, description="For both: the requested scopes, separated by blanks.")
     template: str | None = Field(default=None, description="The launch template that it is started by.")
-    slots: dict[str, str] | None = Field(default=None, description="What fills the template's slots.")
+    slots: dict[str, str] | None = Field(default=None, description="Values of the template's slots.")
     command: str | None = None
     args: list[str] | None = None
     env: dict[str, SecretStr] | None = None
@@ -94,7 +94,7 @@ class ConfigBody(RequestModel):
 class ServerBody(RequestModel):
     """A server. For a change, only the changed fields are needed."""
 
-    name: str | None = Field(default=None, description="What people call it.")
+    name: str | None = Field(default=None, description="Its name for users.")
     server_id: str | None = Field(default=None, description="Its slug, which its tools' names begin with.")
     description: str | None = None
     url: str | None = Field(default=None, validation_alias=AliasChoices("url", "baseUrl"))
@@ -114,7 +114,7 @@ class ServerBody(RequestModel):
     enabled: bool | None = None
     trusted: bool | None = Field(default=None, description="Whether its word counts on which tools only read.")
     policy: str | None = Field(
-        default=None, description="For a new one: what holds for its tools from the first moment."
+        default=None, description="For a new server: the policy of its tools from the first moment."
     )
     system_instruction: str | None = Field(
         default=None, validation_alias=AliasChoices("systemInstruction", "system_instruction")
@@ -136,12 +136,12 @@ class ServerBody(RequestModel):
     tool_timeout: float | None = Field(default=None, description="Seconds.")
     tool_timeout_max: float | None = Field(default=None, description="Seconds, while it tells of progress.")
     tool_timeouts: dict[str, float] | None = Field(default=None, description="Seconds of single tools, by name.")
-    words: str | None = Field(default=None, description="Whose words its tools return: `own`, `shared`, `strangers`.")
-    sends: str | None = Field(default=None, description="Who reads what calls carry: `closed`, `team` or `world`.")
+    words: str | None = Field(default=None, description="Authors of its tools' texts: `own`, `shared`, `strangers`.")
+    sends: str | None = Field(default=None, description="Readers of its calls: `closed`, `team` or `world`.")
     tool_words: dict[str, str] | None = Field(default=None, description="`words` of single tools, by name.")
     tool_sends: dict[str, str] | None = Field(default=None, description="`sends` of single tools, by name.")
     tool_recipients: dict[str, list[str]] | None = Field(
-        default=None, description="The arguments of single tools that name who gets what a call carries."
+        default=None, description="Arguments of single tools that name the recipients of a call."
     )
     reconnect: bool | None = Field(default=None, description="Whether it is connected again after a loss.")
     connect_retries: int | None = Field(default=None, description="Further attempts within the time to connect.")
@@ -150,7 +150,7 @@ class ServerBody(RequestModel):
     fallback_order: int | None = Field(default=None, description="Its place in the group; 1 is asked first.")
     tool_names: str | None = Field(default=None, description="`prefixed` or `plain`.")
     sessions: str | None = Field(
-        default=None, description="Who shares a session: `shared` (all), `conversation` or `person`."
+        default=None, description="Users of one session: `shared` (all), `conversation` or `person`."
     )
     max_sessions: int | None = Field(default=None, description="Open sessions at once, if not all share one.")
     session_idle_timeout: float | None = Field(default=None, description="Seconds until an unused session ends.")
@@ -544,7 +544,7 @@ def _routes_in(scope: ServerScope, services: Services) -> APIRouter:
     changed: dict[int | str, dict[str, Any]] = {
         200: {"model": ServerAnswer, "description": "It was there, and has been changed (`upsert`)."}
     }
-    router.get("", name=f"{scope.name}list_servers", summary="Every server and how it stands")(servers.list_servers)
+    router.get("", name=f"{scope.name}list_servers", summary="Every server and its status")(servers.list_servers)
     router.post(
         "",
         name=f"{scope.name}add_server",

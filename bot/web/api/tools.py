@@ -81,7 +81,7 @@ class Pending(ResponseModel):
     approval_request_id: str | None
     revision: int | None = Field(description="The arguments to be approved.")
     approve: str | None = Field(description="The address to approve it at.")
-    follow: str = Field(description="Where its end is told.")
+    follow: str = Field(description="Address for following it to its end.")
 
 
 class ReadBody(RequestModel):
@@ -97,7 +97,7 @@ class PieceAnswer(ResponseModel):
     uri: str
     mime_type: str
     text: str | None = None
-    size: int | None = Field(default=None, description="Bytes, of what is no text.")
+    size: int | None = Field(default=None, description="Bytes of binary content.")
 
 
 class ReadAnswer(ResponseModel):
@@ -282,12 +282,12 @@ def routes(dependencies: WebDependencies) -> APIRouter:
     later: dict[int | str, dict[str, Any]] = {
         202: {"model": Pending, "description": "It waits for an approval, or is still running."}
     }
-    router.get("/tools", name="list_tools", summary="Every tool that servers offer here")(tools.list_tools)
+    router.get("/tools", name="list_tools", summary="All tools of the servers here")(tools.list_tools)
     router.post("/tools/execute", name="execute_tool", summary="Run a tool", response_model=Executed, responses=later)(
         tools.execute_tool
     )
     router.post("/resources/read", name="read_resource", summary="Read a resource")(tools.read_resource)
-    router.post("/prompts/get", name="get_prompt", summary="Have a prompt written out")(tools.render_prompt)
+    router.post("/prompts/get", name="get_prompt", summary="Render a prompt")(tools.render_prompt)
     router.get("/tool-calls", name="list_tool_calls")(tools.list_tool_calls)
     return router
 
