@@ -29,14 +29,14 @@ from bot.domain.messages import (
     detect_media_type,
     text_for_people,
 )
-from bot.domain.servers import BlobContents, CompletionTarget, Piece, TextContents
+from bot.domain.servers import BlobContents, Piece, TextContents
 from bot.domain.tools import Tool
 from bot.i18n import english
 from bot.mcp.argument_validation import validate
 from bot.mcp.redaction import Redaction
 
 if TYPE_CHECKING:
-    from mcp import Client, MCPError, types
+    from mcp import MCPError, types
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _DESCRIBING = ("title", "description")
@@ -319,29 +319,18 @@ def _schema_mismatch(tool: Tool, structured: Any, *, is_sent: bool) -> str:
     return f"(This does not fit what the tool says it returns: {'; '.join(detected)}.)" if detected else ""
 
 
-async def format_resource(client: Client, uri: str, redact: Redaction) -> Sequence[Piece]:
-    """Read a resource and return its contents. Raises the errors of a request, `calls.BROKEN`."""
-    answer = await client.read_resource(uri, cache_mode="bypass")
+def resource_pieces(answer: types.ReadResourceResult, redact: Redaction) -> Sequence[Piece]:
+    """Return the contents of a resource."""
     return tuple(_content(content, redact) for content in answer.contents)
 
 
-async def format_prompt(client: Client, name: str, arguments: Mapping[str, str], redact: Redaction) -> Sequence[Piece]:
-    """Get a prompt and return its messages. Raises the errors of a request, `calls.BROKEN`."""
-    answer = await client.get_prompt(name, dict(arguments))
+def prompt_pieces(answer: types.GetPromptResult, redact: Redaction) -> Sequence[Piece]:
+    """Return the messages of a prompt."""
     return tuple(_message(message, redact) for message in answer.messages)
 
 
-async def complete(client: Client, of: CompletionTarget, given: Mapping[str, str], redact: Redaction) -> Sequence[str]:
-    """Return the server's suggestions, without those that a person could not read whole. Raises the errors of a
-    request, `calls.BROKEN`.
-    """
-    if client.server_capabilities.completions is None:
-        return ()
-    from mcp import types  # noqa: PLC0415 - loaded with the first connection
-
-    reference = types.ResourceTemplateReference(uri=of.name) if of.is_template else types.PromptReference(name=of.name)
-    argument = {"name": of.argument, "value": of.value}
-    answer = await client.complete(reference, argument, dict(given) or None)
+def suggestions(answer: types.CompleteResult, redact: Redaction) -> Sequence[str]:
+    """Return a server's suggestions for a value, without those that a person could not read whole."""
     values = (value for value in answer.completion.values[:_MOST_SUGGESTIONS] if len(value) <= _LONGEST_SUGGESTION)
     return tuple(value for value in values if value.strip() and value == redact(visible(value)))
 

@@ -24,8 +24,8 @@ from bot.domain.servers import (
     kind_of,
 )
 from bot.mcp.errors import RequestContext
-from bot.mcp.server.session import ProtocolNegotiation
 from bot.mcp.toolbox import McpToolbox
+from bot.mcp.transports.open import ProtocolNegotiation
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, error, result, tool
 from tests.fakes.mcp.event_stream import FakeEventStream
 from tests.mcp.toolboxes import call, named, raw, started, text, until

@@ -28,6 +28,7 @@ from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result
 from tests.mcp.toolboxes import (
     FAST,
+    LIMIT,
     alive,
     call,
     named,
@@ -48,7 +49,7 @@ NEVER = 3600.0
 
 
 async def test_a_server_that_was_down_at_the_start_has_its_tools_at_the_next_question_after_it_is_up() -> None:
-    pacing = replace(FAST, first_pause=NEVER, longest_pause=NEVER, tries=1, look_again=0.0)
+    pacing = replace(FAST, first_pause=NEVER, longest_pause=NEVER, tries=1, look_again=0.0, look_limit=LIMIT)
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
         await endpoint.stop()
@@ -81,7 +82,7 @@ async def test_a_server_that_hangs_delays_no_question_but_the_first() -> None:
 
 async def test_questions_start_few_attempts_at_a_server_that_is_down() -> None:
     clock = Clock()
-    pacing = replace(FAST, first_pause=NEVER, longest_pause=NEVER)
+    pacing = replace(FAST, first_pause=NEVER, longest_pause=NEVER, look_limit=LIMIT)
     async with FakeEndpoint() as endpoint:
         endpoint.on = dict.fromkeys(("server/discover", "initialize"), Answer(500))
         async with started(remote("s", endpoint.url), pacing=pacing, clock=clock) as box:

@@ -1,4 +1,4 @@
-"""Fetching of a server's tools, instructions, resources, templates and prompts, and the time of the next listing.
+"""Capabilities of one server as a session keeps them: listings, the time of the next one, contents of resources.
 
 Texts are returned without invisible characters. They are not redacted: an item that contains a secret of the server is
 left out, because a changed definition would be a different one.
@@ -11,15 +11,20 @@ import json
 import logging
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import anyio
 from mcp import Client, MCPError, types
+from mcp.client.subscriptions import ResourceUpdated, SubscriptionLost
 from mcp.types import METHOD_NOT_FOUND
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
 from bot.domain.characters import visible
+from bot.domain.messages import FilePart, ImagePart, ToolResult
 from bot.domain.servers import (
     MOST_RESOURCES,
     Prompt,
@@ -31,6 +36,7 @@ from bot.domain.servers import (
 )
 from bot.domain.tools import Annotations, Tool, ToolKind
 from bot.i18n import gettext_lazy
+from bot.mcp.calls import BROKEN
 from bot.mcp.redaction import Redaction
 from bot.mcp.results import clean_schema
 from bot.mcp.review import apply_definition, scan_definition
@@ -48,6 +54,14 @@ _LARGEST = 4 * 1024 * 1024
 """
 LONGEST_INSTRUCTIONS = 10_000
 """Maximum number of characters of a server's instructions, because every request to a model has them."""
+_MOST_SUBSCRIPTIONS = 32
+"""Subscriptions of one session, the last used ones."""
+_MOST_SUBSCRIPTION_FAILURES = 3
+"""Failures after which a session subscribes to nothing more."""
+_LARGEST_CONTENTS = 1_000_000
+"""Maximum number of bytes of the contents of one resource."""
+_SETTLE_SECONDS = 0.3
+"""Pause in which the addresses of a burst of reads are collected, because a newer server gets all of them at once."""
 _LEAKING = gettext_lazy("one with a secret of the server in it")
 _Item = TypeVar("_Item", bound=BaseModel)
 _Ours = TypeVar("_Ours")
@@ -334,3 +348,106 @@ async def _all_pages(
             return collected, True
         cursors.add(cursor)
     return collected, False
+
+
+class ResourceCache:
+    """Contents of resources that a session has read, kept while the server tells of their changes. `run` has to be
+    running for anything to be kept.
+
+    Only a server that offers subscriptions has a cache. A resource is subscribed to after its first read; a later read
+    is kept, because a change before the subscription would have gone unnoticed.
+    """
+
+    def __init__(self) -> None:
+        self._wanted: OrderedDict[str, None] = OrderedDict()
+        self._subscribed: set[str] = set()
+        self._contents: dict[str, ToolResult] = {}
+        self._changes = 0
+        self._wakeup = asyncio.Event()
+        self._listening: anyio.CancelScope | None = None
+
+    def get(self, uri: str) -> ToolResult | None:
+        """Return the contents if they are current, else None."""
+        return self._contents.get(uri)
+
+    def start_read(self, uri: str) -> Callable[[ToolResult], None]:
+        """Record that a read begins, and subscribe. Return the function to keep its result, which does nothing if the
+        resource may have changed since.
+        """
+        was_subscribed, changes = uri in self._subscribed, self._changes
+        if not was_subscribed:
+            self._wanted[uri] = None
+            while len(self._wanted) > _MOST_SUBSCRIPTIONS:
+                dropped, _ = self._wanted.popitem(last=False)
+                self._contents.pop(dropped, None)
+            self._wakeup.set()
+            if self._listening is not None:
+                self._listening.cancel()
+        self._wanted.move_to_end(uri)
+
+        def keep(result: ToolResult) -> None:
+            current = was_subscribed and uri in self._subscribed and changes == self._changes
+            if current and not result.is_error and _size(result) <= _LARGEST_CONTENTS:
+                self._contents[uri] = result
+
+        return keep
+
+    def drop_changed(self, uri: str) -> None:
+        """Drop changed entries. The address may be that of a part of the resource that was subscribed to."""
+        self._changes += 1
+        self._contents = {known: result for known, result in self._contents.items() if not uri.startswith(known)}
+
+    async def run(self, client: Client) -> None:
+        """Keep the subscriptions until cancelled."""
+        offered = client.server_capabilities.resources
+        if offered is None or not offered.subscribe:
+            return
+        subscribe = self._listen if client.protocol_version in MODERN_PROTOCOL_VERSIONS else self._subscribe
+        failures = 0
+        while failures < _MOST_SUBSCRIPTION_FAILURES:
+            await self._wakeup.wait()
+            await anyio.sleep(_SETTLE_SECONDS)
+            self._wakeup.clear()
+            try:
+                await subscribe(client)
+            except (*BROKEN, SubscriptionLost, TimeoutError) as error:
+                log.debug("resources cannot be subscribed to: %s", type(error).__name__)
+                failures += 1
+            finally:
+                self._drop_unsubscribed()
+
+    async def _subscribe(self, client: Client) -> None:
+        """Subscribe one by one, as before 2026. Changes come as notifications of the session (`drop_changed`)."""
+        for uri in [uri for uri in self._subscribed if uri not in self._wanted]:
+            self._subscribed.discard(uri)
+            unsubscription = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
+            await client.session.send_request(unsubscription, types.EmptyResult)
+        for uri in [uri for uri in self._wanted if uri not in self._subscribed]:
+            # The library marks its own method as deprecated, also for servers that know no other.
+            subscription = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
+            await client.session.send_request(subscription, types.EmptyResult)
+            self._subscribed.add(uri)
+
+    async def _listen(self, client: Client) -> None:
+        """Listen to all changes in one stream, until it ends or other addresses are wanted. Nothing is replayed, so
+        nothing that was kept before counts afterwards.
+        """
+        try:
+            with anyio.CancelScope() as self._listening:
+                async with client.listen(resource_subscriptions=tuple(self._wanted)) as changes:
+                    self._subscribed = set(changes.honored.resource_subscriptions or ())
+                    async for event in changes:
+                        if isinstance(event, ResourceUpdated):
+                            self.drop_changed(event.uri)
+        finally:
+            self._listening = None
+            self._subscribed.clear()
+
+    def _drop_unsubscribed(self) -> None:
+        self._changes += 1
+        self._contents = {uri: result for uri, result in self._contents.items() if uri in self._subscribed}
+
+
+def _size(result: ToolResult) -> int:
+    files = (part for part in result.parts if isinstance(part, FilePart | ImagePart))
+    return len(result.text) + sum(len(part.data) for part in files)

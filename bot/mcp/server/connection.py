@@ -64,7 +64,8 @@ from bot.ports import CallContext
 
 if TYPE_CHECKING:
     from bot.mcp.failures import SessionEnd
-    from bot.mcp.server.session import ProtocolNegotiation, Session
+    from bot.mcp.server.session import Session
+    from bot.mcp.transports.open import ProtocolNegotiation
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +134,7 @@ class Connection:
 
     @cached_property
     def _negotiation(self) -> ProtocolNegotiation:
-        from bot.mcp.server.session import ProtocolNegotiation  # noqa: PLC0415 - see _run_session
+        from bot.mcp.transports.open import ProtocolNegotiation  # noqa: PLC0415 - see _run_session
 
         known = self.tracker.synced.capabilities
         return ProtocolNegotiation(self.config, known.handshake, version=known.server_version)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,10 +19,7 @@ from mcp import Client, MCPError, types
 from mcp.client.session import ClientRequestContext
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.types import (
-    HEADER_MISMATCH,
     METHOD_NOT_FOUND,
-    MISSING_REQUIRED_CLIENT_CAPABILITY,
-    UNSUPPORTED_PROTOCOL_VERSION,
 )
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -32,15 +28,9 @@ from bot.domain.messages import ToolCall
 from bot.domain.metrics import CacheUsed
 from bot.domain.servers import (
     CompletionTarget,
-    Handshake,
-    HttpKind,
-    HttpTransport,
     Piece,
-    Protocol,
     ServerCapabilities,
-    ServerConfig,
     SyncStatus,
-    kind_of,
 )
 from bot.domain.tools import CallReturned, Tool, ToolKind, ToolOutcome
 from bot.errors import ServerTrouble
@@ -56,27 +46,20 @@ from bot.mcp.active_calls import (
     RetryLater,
 )
 from bot.mcp.calls import BROKEN, list_folders, send_call
-from bot.mcp.config.checks import (
-    definition_fingerprint,
-    endpoint_fingerprint,
-)
-from bot.mcp.errors import InvalidDefinition, RequestContext, error_message, record_request
-from bot.mcp.failures import failed_listing, failed_request, root_cause
+from bot.mcp.config.checks import definition_fingerprint
+from bot.mcp.errors import InvalidDefinition, error_message, record_request
+from bot.mcp.failures import failed_listing, failed_request
 from bot.mcp.redaction import Redaction
 from bot.mcp.resource_tools import uri_of
-from bot.mcp.server.capabilities import CapabilityFetcher, ListingSchedule
+from bot.mcp.server.capabilities import CapabilityFetcher, ListingSchedule, ResourceCache
 from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.output import LEVEL, StderrTail, StrayLine
-from bot.mcp.server.resource_cache import ResourceCache
 from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.server.status import Event, ServerStatusTracker, State, is_serving
-from bot.mcp.transports.open import open_transport
+from bot.mcp.transports.open import ProtocolNegotiation, open_transport
 
 log = logging.getLogger(__name__)
 
-_KNOWN_SECONDS = 7 * 86_400.0
-_NOT_STREAMABLE = frozenset((400, 404, 405))
-_MODERN = frozenset((HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION))
 _GOODBYE_SECONDS = 3.0
 _MOST_LEFT_OUT = 50
 """Maximum number of stored reasons why a tool is left out."""
@@ -89,103 +72,6 @@ _CHANGES = (
     types.ResourceListChangedNotification,
     types.PromptListChangedNotification,
 )
-
-
-class ProtocolNegotiation:
-    """Choice of the next attempt's transport and mode. `known` is the cached handshake of server version `version`.
-    `clock` is in epoch seconds.
-    """
-
-    def __init__(
-        self,
-        config: ServerConfig,
-        known: Handshake | None,
-        clock: Callable[[], float] = time.time,
-        *,
-        version: str = "",
-    ) -> None:
-        self._config = config
-        self._version = version
-        self._clock = clock
-        self._known = known if known is not None and self._fits(known) else None
-        self._ignores_known = False
-        self._without_discovery = False
-        self._uses_sse = False
-
-    @property
-    def config(self) -> ServerConfig:
-        """The server with the transport to try, never `auto`."""
-        transport = self._config.transport
-        if not isinstance(transport, HttpTransport) or transport.kind is not HttpKind.AUTO:
-            return self._config
-        known = self._cached_handshake
-        kind = HttpKind.SSE if self._uses_sse or (known and known.transport == HttpKind.SSE) else HttpKind.STREAMABLE
-        return replace(self._config, transport=replace(transport, kind=kind))
-
-    @property
-    def mode(self) -> str:
-        """Negotiation mode of the MCP library. HTTP+SSE is older than the discovery request."""
-        if self._config.protocol is not Protocol.AUTO:
-            return "legacy" if self._config.protocol.begins_with_handshake else "auto"
-        discovers = not (self._without_discovery or self._cached_handshake or self._kind == HttpKind.SSE)
-        return "auto" if discovers else "legacy"
-
-    def protocol_label(self, protocol: str) -> str:
-        """Return the protocol to display. A server without MCP does not speak this version."""
-        return "JSON-RPC 2.0" if self._kind == HttpKind.JSONRPC else protocol
-
-    def on_connected(self, protocol: str, version: str = "") -> Handshake | None:
-        """Return the handshake to cache after a connection, or None. `version` is the server's own version: a
-        changed one is negotiated again. A set protocol leaves nothing behind for the time when it is not set.
-        """
-        if self._config.protocol is not Protocol.AUTO:
-            self._uses_sse = False
-            return None
-        another = self._cached_handshake is not None and version != self._version
-        self._version = version
-        if another or protocol in MODERN_PROTOCOL_VERSIONS:
-            self._known = None
-        elif self._cached_handshake is None or self._cached_handshake.transport != self._kind:
-            self._known = Handshake(self._kind, endpoint_fingerprint(self._config), self._clock())
-        self._ignores_known = self._without_discovery = self._uses_sse = False
-        return self._known
-
-    def on_failed(self, error: BaseException | None, attempt: RequestContext, *, hung_up: bool) -> bool:
-        """Record a failed attempt. Return True if another way is to be tried at once.
-
-        `hung_up`: the server closed the connection. No `error` means a timeout. Both can be caused by the discovery
-        request, so the next attempt leaves it out. The cached handshake is ignored in every second attempt, because
-        the server may have changed.
-        """
-        discovers = self.mode == "auto"
-        is_auto_streamable = kind_of(self._config.transport) == HttpKind.AUTO and self._kind == HttpKind.STREAMABLE
-        self._ignores_known = self._cached_handshake is not None
-        self._without_discovery = discovers and (hung_up or error is None)
-        self._uses_sse = is_auto_streamable and _is_sse_server(error, attempt)
-        return self._uses_sse
-
-    @property
-    def _kind(self) -> str:
-        return kind_of(self.config.transport)
-
-    @property
-    def _cached_handshake(self) -> Handshake | None:
-        if self._known is None or self._ignores_known or self._config.protocol is not Protocol.AUTO:
-            return None
-        return self._known if 0 <= self._clock() - self._known.found_at < _KNOWN_SECONDS else None
-
-    def _fits(self, known: Handshake) -> bool:
-        word = kind_of(self._config.transport)
-        return known.place == endpoint_fingerprint(self._config) and word in (known.transport, HttpKind.AUTO)
-
-
-def _is_sse_server(error: BaseException | None, attempt: RequestContext) -> bool:
-    """Return True if a server rejected streamable HTTP like one of HTTP+SSE (MCP specification 2026-07-28,
-    basic/transports, backwards compatibility).
-    """
-    cause = None if error is None else root_cause(error)
-    modern = isinstance(cause, MCPError) and cause.code in _MODERN
-    return attempt.status in _NOT_STREAMABLE and not attempt.failure and not modern
 
 
 async def monitor(
@@ -395,22 +281,27 @@ class Session:
 
     async def read_resource(self, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises ServerTrouble."""
-        return await self._request(ToolKind.READ_RESOURCE, results.format_resource(self.client, uri, self._redact))
+        request = self.client.read_resource(uri, cache_mode="bypass")
+        return results.resource_pieces(await self._request(ToolKind.READ_RESOURCE, request), self._redact)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Get a prompt. Raises ServerTrouble."""
-        return await self._request(
-            ToolKind.GET_PROMPT, results.format_prompt(self.client, name, arguments, self._redact)
-        )
+        request = self.client.get_prompt(name, dict(arguments))
+        return results.prompt_pieces(await self._request(ToolKind.GET_PROMPT, request), self._redact)
 
     async def complete(self, of: CompletionTarget, given: Mapping[str, str]) -> Sequence[str]:
         """Return the server's suggestions for a value; none if the request fails. Raises TimeoutError."""
-        with self._calls.other_request():
-            try:
-                return await results.complete(self.client, of, given, self._redact)
-            except BROKEN as error:
-                log.debug("MCP server %s: no suggestions for %s: %s", self._config.name, of.argument, error)
-                return ()
+        if self.client.server_capabilities.completions is None:
+            return ()
+        is_template, argument = of.is_template, {"name": of.argument, "value": of.value}
+        target = types.ResourceTemplateReference(uri=of.name) if is_template else types.PromptReference(name=of.name)
+        try:
+            with self._calls.other_request():
+                answer = await self.client.complete(target, argument, dict(given) or None)
+        except BROKEN as error:
+            log.debug("MCP server %s: no suggestions for %s: %s", self._config.name, of.argument, error)
+            return ()
+        return results.suggestions(answer, self._redact)
 
     async def _request(self, kind: ToolKind, request: Awaitable[_Answer]) -> _Answer:
         try:

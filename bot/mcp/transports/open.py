@@ -1,4 +1,4 @@
-"""Opening of a transport to a server: child process or HTTP.
+"""Opening of a transport to a server, child process or HTTP, and the choice of the one to try.
 
 Each transport yields the MCP library's two streams, instrumented: they record which requests were sent, and repair
 responses that the library would reject as a whole because of one wrong item.
@@ -10,8 +10,10 @@ import asyncio
 import logging
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -19,10 +21,14 @@ from typing import Any
 
 import anyio
 import httpx2
+from mcp import MCPError
 from mcp.shared.message import SessionMessage
 from mcp.types import (
+    HEADER_MISMATCH,
     INVALID_REQUEST,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
     PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
     ErrorData,
     JSONRPCError,
     JSONRPCNotification,
@@ -30,10 +36,12 @@ from mcp.types import (
     JSONRPCResponse,
 )
 from mcp.types.jsonrpc import RequestId
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from bot.domain.servers import HttpKind, HttpTransport, Protocol, ServerConfig, StdioTransport
-from bot.mcp.config.checks import AllowedTargets, Resolve, check_start
-from bot.mcp.errors import TOO_DEEP, WITHOUT_ID, current_request, record_request
+from bot.domain.servers import Handshake, HttpKind, HttpTransport, Protocol, ServerConfig, StdioTransport, kind_of
+from bot.mcp.config.checks import AllowedTargets, Resolve, check_start, endpoint_fingerprint
+from bot.mcp.errors import TOO_DEEP, WITHOUT_ID, RequestContext, current_request, record_request
+from bot.mcp.failures import root_cause
 from bot.mcp.oauth.tokens import AuthTransport, TokenProvider
 from bot.mcp.sdk import ReadStream, TransportStreams, WriteStream
 from bot.mcp.server.output import StderrTail, StrayLine
@@ -46,6 +54,10 @@ from bot.mcp.transports.streamable import AnswerReader, streamable_client
 
 log = logging.getLogger(__name__)
 
+_KNOWN_SECONDS = 7 * 86_400.0
+"""Seconds for which a cached handshake is used."""
+_NOT_STREAMABLE = frozenset((400, 404, 405))
+_MODERN = frozenset((HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION))
 _LISTEN = "subscriptions/listen"
 """Method of a request that is answered at the end of the connection."""
 
@@ -313,3 +325,100 @@ def _open_kind(
             return json_rpc_client(client, endpoint.url, config)
         case HttpKind.STREAMABLE | HttpKind.AUTO:
             return streamable_client(client, endpoint.url)
+
+
+class ProtocolNegotiation:
+    """Choice of the next attempt's transport and mode. `known` is the cached handshake of server version `version`.
+    `clock` is in epoch seconds.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        known: Handshake | None,
+        clock: Callable[[], float] = time.time,
+        *,
+        version: str = "",
+    ) -> None:
+        self._config = config
+        self._version = version
+        self._clock = clock
+        self._known = known if known is not None and self._fits(known) else None
+        self._ignores_known = False
+        self._without_discovery = False
+        self._uses_sse = False
+
+    @property
+    def config(self) -> ServerConfig:
+        """The server with the transport to try, never `auto`."""
+        transport = self._config.transport
+        if not isinstance(transport, HttpTransport) or transport.kind is not HttpKind.AUTO:
+            return self._config
+        known = self._cached_handshake
+        kind = HttpKind.SSE if self._uses_sse or (known and known.transport == HttpKind.SSE) else HttpKind.STREAMABLE
+        return replace(self._config, transport=replace(transport, kind=kind))
+
+    @property
+    def mode(self) -> str:
+        """Negotiation mode of the MCP library. HTTP+SSE is older than the discovery request."""
+        if self._config.protocol is not Protocol.AUTO:
+            return "legacy" if self._config.protocol.begins_with_handshake else "auto"
+        discovers = not (self._without_discovery or self._cached_handshake or self._kind == HttpKind.SSE)
+        return "auto" if discovers else "legacy"
+
+    def protocol_label(self, protocol: str) -> str:
+        """Return the protocol to display. A server without MCP does not speak this version."""
+        return "JSON-RPC 2.0" if self._kind == HttpKind.JSONRPC else protocol
+
+    def on_connected(self, protocol: str, version: str = "") -> Handshake | None:
+        """Return the handshake to cache after a connection, or None. `version` is the server's own version: a
+        changed one is negotiated again. A set protocol leaves nothing behind for the time when it is not set.
+        """
+        if self._config.protocol is not Protocol.AUTO:
+            self._uses_sse = False
+            return None
+        another = self._cached_handshake is not None and version != self._version
+        self._version = version
+        if another or protocol in MODERN_PROTOCOL_VERSIONS:
+            self._known = None
+        elif self._cached_handshake is None or self._cached_handshake.transport != self._kind:
+            self._known = Handshake(self._kind, endpoint_fingerprint(self._config), self._clock())
+        self._ignores_known = self._without_discovery = self._uses_sse = False
+        return self._known
+
+    def on_failed(self, error: BaseException | None, attempt: RequestContext, *, hung_up: bool) -> bool:
+        """Record a failed attempt. Return True if another way is to be tried at once.
+
+        `hung_up`: the server closed the connection. No `error` means a timeout. Both can be caused by the discovery
+        request, so the next attempt leaves it out. The cached handshake is ignored in every second attempt, because
+        the server may have changed.
+        """
+        discovers = self.mode == "auto"
+        is_auto_streamable = kind_of(self._config.transport) == HttpKind.AUTO and self._kind == HttpKind.STREAMABLE
+        self._ignores_known = self._cached_handshake is not None
+        self._without_discovery = discovers and (hung_up or error is None)
+        self._uses_sse = is_auto_streamable and _is_sse_server(error, attempt)
+        return self._uses_sse
+
+    @property
+    def _kind(self) -> str:
+        return kind_of(self.config.transport)
+
+    @property
+    def _cached_handshake(self) -> Handshake | None:
+        if self._known is None or self._ignores_known or self._config.protocol is not Protocol.AUTO:
+            return None
+        return self._known if 0 <= self._clock() - self._known.found_at < _KNOWN_SECONDS else None
+
+    def _fits(self, known: Handshake) -> bool:
+        word = kind_of(self._config.transport)
+        return known.place == endpoint_fingerprint(self._config) and word in (known.transport, HttpKind.AUTO)
+
+
+def _is_sse_server(error: BaseException | None, attempt: RequestContext) -> bool:
+    """Return True if a server rejected streamable HTTP like one of HTTP+SSE (MCP specification 2026-07-28,
+    basic/transports, backwards compatibility).
+    """
+    cause = None if error is None else root_cause(error)
+    modern = isinstance(cause, MCPError) and cause.code in _MODERN
+    return attempt.status in _NOT_STREAMABLE and not attempt.failure and not modern
