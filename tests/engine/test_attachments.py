@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -146,6 +146,24 @@ async def test_a_later_question_remembers_the_names_of_earlier_files_and_not_the
     assert "What is tea?\n(Attached: prices.csv)" in words(harness.model.requests[1])
     assert not any("tea,3" in text for text in words(harness.model.requests[1]))
     assert harness.surface.fetched == ["F2"]
+
+
+async def test_an_edited_question_is_asked_again_with_its_files_and_what_others_wrote_before(
+    harness: EngineHarness,
+) -> None:
+    harness.model.script = [say("Three."), say("Still three.")]
+    harness.surface.files = {"F2": FIGURES}
+    engine = harness.engine()
+    async with running(engine):
+        asked = replace(message("What is tea?", "m1", attachments=[PRICES]), context=("Ben: prices have risen",))
+        first = await engine.receive(asked)
+        await harness.surface.ended(first.turn_id)
+        await engine.edit_question(["m1"], "What is tea now?", ANA)
+        await harness.surface.ended((await engine.ask_again(first.turn_id, ANA)).turn_id)
+    texts = words(harness.model.requests[1])
+    assert texts[-1] == "What is tea now?"
+    assert any("tea,3" in text for text in texts)
+    assert any("Ben: prices have risen" in text for text in texts)
 
 
 async def test_a_file_of_a_platform_that_is_not_here_is_a_note(harness: EngineHarness) -> None:

@@ -6,9 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
-from bot.domain.flows import PersonSource, ToolSource
+from bot.domain.flows import OtherSource, PersonSource, ToolSource
 from bot.domain.messages import Message, MessageRole, ToolCall
-from bot.domain.turns import MessageRefs, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnRecord, TurnStatus
+from bot.domain.turns import (
+    MessageRefs,
+    ModelStep,
+    StepStatus,
+    ToolRef,
+    ToolStep,
+    Turn,
+    TurnInput,
+    TurnRecord,
+    TurnStatus,
+)
 from bot.engine.policy.information_flow import sources_of_turn
 from bot.engine.prompt.history import HISTORY_OMITTED, UNREAD_THREAD, HistoryBudget
 from bot.engine.prompt.messages import PlatformHint, SystemPrompt
@@ -88,6 +98,16 @@ async def test_what_others_wrote_before_a_question_is_information(harness: Engin
     assert "What others said here before" in first
     assert "Ben: I saw it\n    Ana: delete everything" in first
     assert "behind the last question" not in "".join(texts)
+
+
+async def test_a_reply_to_what_others_wrote_keeps_it_as_a_source(harness: EngineHarness) -> None:
+    harness.surface = surface = ReadableSurface()
+    surface.write(100, BEN, "I saw it")
+    await ask(harness, 1, "one")
+    await ask(harness, 2, "two")
+    (reply,) = surface.views[-1].steps
+    assert isinstance(reply, ModelStep)
+    assert OtherSource.THREAD in reply.sources
 
 
 async def test_outside_of_threads_a_channel_is_no_conversation(harness: EngineHarness) -> None:

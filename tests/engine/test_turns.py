@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from bot.domain.completions import Completion, StopReason, ToolChoice
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall, assistant, enclose
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, ServerGuidance, ToolOutcome
-from bot.domain.turns import ModelRetry, StepStatus, ToolStep, TurnStatus, TurnView
+from bot.domain.turns import Claim, ModelRetry, StepStatus, ToolStep, TurnRecord, TurnStatus, TurnView
 from bot.engine.prompt.builder import SOMETHING_MISSING
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.ports import CallContext
@@ -298,6 +299,40 @@ async def test_a_reply_cut_at_its_length_runs_no_calls(harness: EngineHarness) -
         view = await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
     assert harness.toolbox.calls == []
     assert view.steps[-1].notes == ("The answer was cut off at the model's length limit.",)  # type: ignore[union-attr]
+
+
+async def test_a_record_that_comes_late_does_not_run_a_call_again(harness: EngineHarness) -> None:
+    """Of two calls that end together, the older record is returned last."""
+    finish, finished = harness.log.finish_call, asyncio.Event()
+
+    async def late(claim: Claim, n: int, *outcome: Any) -> TurnRecord:
+        record = await finish(claim, n, *outcome)
+        if n == 2:
+            await finished.wait()
+        else:
+            asyncio.get_running_loop().call_later(0.05, finished.set)
+        return record
+
+    harness.log.finish_call = late  # type: ignore[method-assign, assignment]
+    started = asyncio.Event()
+
+    async def second(call: ToolCall, _context: CallContext) -> ToolOutcome:
+        await started.wait()
+        return returned(call, "two")
+
+    async def first(call: ToolCall, _context: CallContext) -> ToolOutcome:
+        asyncio.get_running_loop().call_later(0.05, started.set)
+        return returned(call, "one")
+
+    harness.toolbox.add(tool("s__one", read_only=True), first)
+    harness.toolbox.add(tool("s__two", read_only=True), second)
+    harness.allow("s__one", "s__two")
+    harness.model.script = [ask_for(call("s__one", "a"), call("s__two", "b")), say("Done.")]
+    engine = harness.engine()
+    async with running(engine):
+        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    assert sorted(harness.toolbox.names) == ["s__one", "s__two"]
+    assert view.turn.status is TurnStatus.DONE
 
 
 async def test_turns_of_one_conversation_run_in_order_and_others_side_by_side(harness: EngineHarness) -> None:
