@@ -11,10 +11,12 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 from time import time
 from typing import Any
 
 import discord
+from discord.utils import DISCORD_EPOCH, snowflake_time, time_snowflake
 
 from bot.chat.delivery import MessageOwner, require_ref
 from bot.errors import DeliveryFailed
@@ -50,8 +52,6 @@ SKEW = 60.0
 OLD_SECONDS = 3600.0
 OLD_PATIENCE = 12.0
 """Seconds for an edit of a message that is older than that (error 30046)."""
-EPOCH = 1_420_070_400.0
-"""Start of the time in Discord's ids, in epoch seconds."""
 
 
 class DiscordMessages:
@@ -195,7 +195,7 @@ class DiscordMessages:
             await change(client.get_partial_messageable(int(ref.channel)).get_partial_message(int(ref.message)))
 
     def _is_old(self, ref: MessageRef) -> bool:
-        return self._clock() - _made_at(ref.message) > OLD_SECONDS
+        return self._clock() - snowflake_time(int(ref.message)).timestamp() > OLD_SECONDS
 
 
 def _allowed_mentions(principals: Iterable[str]) -> discord.AllowedMentions:
@@ -237,9 +237,4 @@ def _nonce(*parts: str) -> str:
 
 def _first_id(at: float) -> int:
     """Return the lowest id of an object created at that time (epoch seconds)."""
-    return int(max(at - EPOCH, 0.0) * 1000) << 22
-
-
-def _made_at(message: str) -> float:
-    """Return when a message was posted, in epoch seconds."""
-    return (int(message) >> 22) / 1000 + EPOCH
+    return time_snowflake(datetime.fromtimestamp(max(at, DISCORD_EPOCH / 1000), UTC))
