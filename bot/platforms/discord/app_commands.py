@@ -217,6 +217,11 @@ def localized(text: str, limit: int) -> app_commands.locale_str:
 class CommandTranslator(app_commands.Translator):
     """Translates the texts of `localized` into all installed languages."""
 
+    def __init__(self) -> None:
+        # discord.py asks for each of its thirty locales, text by text.
+        resolved = {locale: resolve_language(locale.value) for locale in discord.Locale}
+        self._languages = {locale: tag for locale, tag in resolved.items() if tag and tag != DEFAULT_LANGUAGE}
+
     async def translate(
         self,
         string: app_commands.locale_str,
@@ -224,9 +229,12 @@ class CommandTranslator(app_commands.Translator):
         context: app_commands.TranslationContextTypes,  # noqa: ARG002 - a text has one translation everywhere
     ) -> str | None:
         """Return a text in the language of a locale, None for English and for a language that is not installed."""
-        language, extras = resolve_language(locale.value), dict[str, Any](string.extras)
+        language = self._languages.get(locale)
+        if language is None:
+            return None
+        extras = dict[str, Any](string.extras)
         text = extras.get(_TEXT)
-        if language is None or language == DEFAULT_LANGUAGE or not isinstance(text, LazyText):
+        if not isinstance(text, LazyText):
             return None
         with use_language(language):
             return single_line(text, extras[_LIMIT])
@@ -285,19 +293,18 @@ async def register(tree: CommandTree) -> bool:
     Discord allows 200 new commands a day, and a process may start more often.
     """
     translator, client = CommandTranslator(), tree.client
-    await tree.set_translator(translator)
     payloads = [await command.get_translated_payload(tree, translator) for command in tree.get_commands()]
     wanted = sorted(map(_comparable, payloads))
     with map_errors(gettext_lazy("register the commands")):
         async with asyncio.timeout(REGISTER_SECONDS):
             # Not `fetch_commands`: discord.py 2.7 loses there that a command is for servers, and its translations.
-            route = Route(
-                "GET", "/applications/{application_id}/commands", application_id=int(client.application_id or 0)
-            )
+            app = int(client.application_id or 0)
+            route = Route("GET", "/applications/{application_id}/commands", application_id=app)
             global_commands = await client.http.request(route, params={"with_localizations": "true"})
             if wanted == sorted(map(_comparable, global_commands)):
                 return False
-            await tree.sync()
+            # Not `sync`, which would translate all texts again.
+            await client.http.bulk_upsert_global_commands(app, payloads)
     return True
 
 
