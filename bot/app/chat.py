@@ -32,12 +32,7 @@ from bot.i18n import _
 from bot.llm.models import ModelChoice
 from bot.logs import log_to_file
 from bot.platforms.console.auto_approval import ApproveMode
-from bot.platforms.console.console import (
-    Streams,
-    Terminal,
-    open_headless,
-    process_streams,
-)
+from bot.platforms.console.console import Streams, Terminal, open_headless, process_streams
 from bot.platforms.console.local_user import SCRIPT_PREFIX, LocalUser, fresh_conversation, login_name
 from bot.platforms.console.turn_tracker import MOST_CONVERSATIONS, StartState, Welcome
 from bot.ports import TurnViews
@@ -176,8 +171,10 @@ class _Session:
         settings = self.settings.model_copy(update={"public_url": None})
         try:
             # In a thread, because loading takes a second and the prompt is there already.
-            composition = await asyncio.to_thread(importlib.import_module, "bot.app.runtime")
-            async with composition.open_runtime(
+            await asyncio.to_thread(_load_runtime)
+            from bot.app.runtime import open_runtime  # noqa: PLC0415 - loaded now
+
+            async with open_runtime(
                 settings,
                 self.files,
                 self.choice,
@@ -190,9 +187,9 @@ class _Session:
                 notify=terminal.surface.announce,
             ) as runtime:
                 terminal.surface.on_open(partial(self._announce, runtime.engine))
-                read_pending = await _pending_calls(runtime)
+                read_pending = _pending_calls(runtime)
                 parts.opening.set_result(await self._opening(runtime, read_pending))
-                parts.commands.set_result(await _with_approvals(runtime, read_pending))
+                parts.commands.set_result(_with_approvals(runtime, read_pending))
                 self.approvers.administration = runtime.services.administration
                 parts.engine.set_result(runtime.engine)
                 greeting = asyncio.create_task(self._greet(runtime, parts.welcome), name="welcome")
@@ -336,12 +333,13 @@ class _SavedConversations:
 
     async def find(self, name: str, advice: str) -> str:
         """Return the id that begins with this name. Raises InvalidOption if that is not one, with advice."""
-        conversations = importlib.import_module("bot.commands.conversations")
-        matches = await conversations.find_conversations(self.archive, self.person.key(name))
+        from bot.commands.conversations import ambiguous_id, find_conversations  # noqa: PLC0415 - loaded by then
+
+        matches = await find_conversations(self.archive, self.person.key(name))
         if len(matches) > 1:
-            raise InvalidOption(conversations.ambiguous_id(name, matches), _("write more of the one that you mean"))
+            raise InvalidOption(ambiguous_id(name, matches), _("write more of the one that you mean"))
         if matches:
-            return str(matches[0].thread)
+            return matches[0].thread
         ids = [summary.key.thread for summary in await self._last(COMPARED_IDS)]
         nearest = difflib.get_close_matches(name, ids)
         meant = _("did you mean {names}?", names=", ".join(nearest)) if nearest else ""
@@ -357,21 +355,24 @@ class _SavedConversations:
         return summaries
 
 
-async def _pending_calls(runtime: Runtime) -> ReadPendingCalls:
+def _load_runtime() -> None:
+    for name in ("bot.app.runtime", "bot.chat.approval_inbox"):
+        importlib.import_module(name)
+
+
+def _pending_calls(runtime: Runtime) -> ReadPendingCalls:
     """Return the reader of the calls that wait for a user."""
-    pending_calls = await asyncio.to_thread(importlib.import_module, "bot.chat.approval_inbox")
+    from bot.chat.approval_inbox import PendingCallReader  # noqa: PLC0415 - loaded with the runtime
+
     services = runtime.services
-    read: ReadPendingCalls = pending_calls.PendingCallReader(
-        services.stores.reporting, runtime.turn_log, services.rules
-    ).read
-    return read
+    return PendingCallReader(services.stores.reporting, runtime.turn_log, services.rules).read
 
 
-async def _with_approvals(runtime: Runtime, read_pending: ReadPendingCalls) -> Commands:
+def _with_approvals(runtime: Runtime, read_pending: ReadPendingCalls) -> Commands:
     """Return the commands, with `/approvals`."""
-    inbox = await asyncio.to_thread(importlib.import_module, "bot.chat.approval_inbox")
-    commands: Commands = inbox.ApprovalsCommand(runtime.engine, runtime.commands, read_pending)
-    return commands
+    from bot.chat.approval_inbox import ApprovalsCommand  # noqa: PLC0415 - loaded with the runtime
+
+    return ApprovalsCommand(runtime.engine, runtime.commands, read_pending)
 
 
 def _example_messages(tools: Sequence[Tool]) -> list[str]:
