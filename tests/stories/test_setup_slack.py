@@ -169,6 +169,22 @@ async def test_every_wrong_bot_token_is_told_with_its_fix_and_asked_for_again(co
     assert company.setup.values == {"SLACK_BOT_TOKEN": slack.bot_token}
 
 
+async def test_another_token_is_saved_in_the_place_of_one_without_scopes(company: Company) -> None:
+    slack, ask = company.slack, "Bot User OAuth Token"
+    other = slack.install(Team("T0BETA", "Beta", "beta"))
+    slack.installation.scopes -= {"files:read"}
+    company.setup.note("slack", created="yes")
+    company.setup.env.write_text(f"SLACK_BOT_TOKEN={slack.bot_token}\n")
+    async with company.setup.at_terminal("slack") as terminal:
+        await answers(terminal, "Use it?")
+        await terminal.shows("1 scope is missing")
+        await answers(terminal, "What now?", "2")
+        await answers(terminal, ask, other.token)
+        await answers(terminal, "Replace the SLACK_BOT_TOKEN")
+        await terminal.shows("App-level token, xapp-… (hidden)")
+    assert company.setup.values == {"SLACK_BOT_TOKEN": other.token}
+
+
 async def test_every_wrong_app_level_token_is_told_with_its_fix_and_asked_for_again(company: Company) -> None:
     slack, ask = company.slack, "App-level token"
     company.setup.env.write_text(f"SLACK_BOT_TOKEN={slack.bot_token}\n")

@@ -13,6 +13,7 @@ from bot.app.setup.steps import (
     PlatformMessageStep,
     PlatformSetup,
     PlatformStep,
+    PlatformTokenStep,
     Step,
     StepState,
     StepStatus,
@@ -21,7 +22,7 @@ from bot.app.setup.steps import (
     wrong_state,
 )
 from bot.app.setup.values import Progress, SetupOptions, SetupValues, env_file, split_names
-from bot.errors import CountersignError, NotFound, SettingsError
+from bot.errors import NotFound, SettingsError
 from bot.platforms.console.prompts import SetupTerminal
 from bot.platforms.discord.diagnostics import invite_link
 from bot.platforms.discord.rest import DiscordApiError, Identity, Rest
@@ -134,10 +135,10 @@ class AppStep(DiscordStep):
         terminal.say("The next step asks for its token, which shows if it is there.")
 
 
-class TokenStep(DiscordStep):
+class TokenStep(PlatformTokenStep[DiscordSetup]):
     """The bot token."""
 
-    name, title = "token", "Bot token"
+    owner = "app"
 
     async def inspect(self) -> StepState:
         """Check the token that is set."""
@@ -152,10 +153,6 @@ class TokenStep(DiscordStep):
             )
         return done_state(f"{identity.name}, application {identity.app}.")
 
-    async def is_confirmed(self) -> bool:
-        """Return False before the first token was accepted: one set elsewhere may be of the wrong application."""
-        return bool(self._progress.get("app"))
-
     async def guide(self) -> Sequence[str]:
         """Return the steps to the token."""
         return [
@@ -163,47 +160,21 @@ class TokenStep(DiscordStep):
             f"Write to {env_file()}: DISCORD_TOKEN=…",
         ]
 
-    async def apply(self) -> None:
-        """Save the token of standard input."""
-        if not self._setup.token:
-            return
-        identity = await self._setup.check(self._setup.token)
-        if "DISCORD_TOKEN" in self._values.given:
-            self._values.save({"DISCORD_TOKEN": self._setup.token})
-        self._note(identity)
-
-    async def ask(self, terminal: SetupTerminal) -> None:
-        """Offer the token that is set, or ask for one."""
-        current = self._setup.token
-        if current and (identity := await self._offer(terminal, current)) is not None:
-            self._note(identity)
-            return
+    async def _enter(self, terminal: SetupTerminal) -> tuple[str, Identity]:
         terminal.say(f"It is on the page Bot of the application ({PORTAL}): Reset Token shows it once.")
         entered = await terminal.ask_secret("Bot token")
         identity = await self._setup.check(entered)
         if not await terminal.confirm(f"{identity.name}, application {identity.app}: is that the right one?"):
             raise SettingsError("The token is of another application.", "copy the token of the right one")
-        if not await self._may_replace(terminal, "DISCORD_TOKEN", entered):
-            raise SettingsError("The old token was kept.", "use it, or replace it")
-        self._values.save({"DISCORD_TOKEN": entered})
-        self._note(identity)
-        terminal.report_done(f"DISCORD_TOKEN is in {env_file()}, which only you can read.")
+        return entered, identity
 
-    async def _offer(self, terminal: SetupTerminal, current: str) -> Identity | None:
-        """Return the owner of the token that is set if it works and is wanted."""
-        try:
-            identity = await self._setup.check(current)
-        except CountersignError as error:
-            terminal.report_error(f"DISCORD_TOKEN does not work: {error.detailed_cause}", str(error.fix))
-            return None
-        origin = self._values.origin("DISCORD_TOKEN")
-        wanted = await terminal.confirm(f"The DISCORD_TOKEN in {origin} is {identity.name} ({identity.app}). Use it?")
-        return identity if wanted else None
+    def _label(self, checked: Identity) -> str:
+        return f"{checked.name} ({checked.app})"
 
-    def _note(self, identity: Identity) -> None:
-        if self._progress.get("app") not in ("", identity.app):
+    def _note(self, checked: Identity) -> None:
+        if self._progress.get("app") not in ("", checked.app):
             self._progress.save(server="", channel="", message="", admins="", intent="")
-        self._progress.save(app=identity.app)
+        self._progress.save(app=checked.app)
 
 
 class IntentStep(DiscordStep):

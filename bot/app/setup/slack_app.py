@@ -8,9 +8,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from bot.app.setup.steps import OPEN, PlatformSetup, PlatformStep, StepState, done_state, form_error, wrong_state
+from bot.app.setup.steps import (
+    OPEN,
+    PlatformSetup,
+    PlatformStep,
+    PlatformTokenStep,
+    StepState,
+    done_state,
+    form_error,
+    wrong_state,
+)
 from bot.app.setup.values import env_file
-from bot.errors import CountersignError, SettingsError
+from bot.errors import SettingsError
 from bot.platforms.console.prompts import SetupTerminal
 from bot.platforms.slack.diagnostics import Scope, missing
 from bot.platforms.slack.listener import socket_url
@@ -244,10 +253,10 @@ class AppStep(SlackStep):
 # -------------------- the tokens
 
 
-class TokenStep(SlackStep):
+class TokenStep(PlatformTokenStep[SlackSetup]):
     """The bot token."""
 
-    name, title = "token", "Bot token"
+    owner = "team"
 
     async def inspect(self) -> StepState:
         """Check the token that is set."""
@@ -265,10 +274,6 @@ class TokenStep(SlackStep):
         doubt = " Slack did not say its scopes." if token.scopes_unknown else " It has all scopes."
         return done_state(f"{token.label} ({token.identity.team}).{doubt}")
 
-    async def is_confirmed(self) -> bool:
-        """Return False before the first token was accepted: one set elsewhere may be of the wrong workspace."""
-        return bool(self._progress.get("team"))
-
     async def guide(self) -> Sequence[str]:
         """Return the steps to the token."""
         return [
@@ -276,53 +281,30 @@ class TokenStep(SlackStep):
             f"Write to {env_file()}: SLACK_BOT_TOKEN=xoxb-…",
         ]
 
-    async def apply(self) -> None:
-        """Save the token of standard input."""
-        if not self._setup.token:
-            return
-        token = await self._setup.check(self._setup.token)
-        if "SLACK_BOT_TOKEN" in self._values.given:
-            self._values.save({"SLACK_BOT_TOKEN": self._setup.token})
-        self._note(token)
+    async def _offer(self, terminal: SetupTerminal, token: str) -> tuple[str, BotToken] | None:
+        offered = await super()._offer(terminal, token)
+        return None if offered is None else await self._check_scopes(terminal, token)
 
-    async def ask(self, terminal: SetupTerminal) -> None:
-        """Offer the token that is set, or ask for another. Raises SettingsError for one of another workspace."""
-        current = self._setup.token
-        if current and (token := await self._offer(terminal, current)) is not None:
-            self._note(token)
-            return
+    async def _enter(self, terminal: SetupTerminal) -> tuple[str, BotToken]:
         terminal.say(f"It is on the page OAuth & Permissions of the app ({CREATE_URL}): Bot User OAuth Token.")
         entered = await terminal.ask_secret("Bot User OAuth Token, xoxb-…")
-        token = await self._check_scopes(terminal, entered)
+        entered, token = await self._check_scopes(terminal, entered)
         if not await terminal.confirm(f"{token.label}: is this the right workspace?"):
             raise SettingsError("The token is of another workspace.", "copy the token of the app in the right one")
-        if not await self._may_replace(terminal, "SLACK_BOT_TOKEN", entered):
-            raise SettingsError("The old token was kept.", "use it, or replace it")
-        self._values.save({"SLACK_BOT_TOKEN": entered})
-        self._note(token)
-        terminal.report_done(f"SLACK_BOT_TOKEN is in {env_file()}, which only you can read.")
+        return entered, token
 
-    async def _offer(self, terminal: SetupTerminal, current: str) -> BotToken | None:
-        """Return the token that is set if it works and is wanted."""
-        try:
-            token = await self._setup.check(current)
-        except CountersignError as error:
-            terminal.report_error(f"SLACK_BOT_TOKEN does not work: {error.detailed_cause}", str(error.fix))
-            return None
-        origin = self._values.origin("SLACK_BOT_TOKEN")
-        if not await terminal.confirm(f"The SLACK_BOT_TOKEN in {origin} is {token.label}. Use it?"):
-            return None
-        return await self._check_scopes(terminal, current)
+    def _label(self, checked: BotToken) -> str:
+        return checked.label
 
-    async def _check_scopes(self, terminal: SetupTerminal, entered: str) -> BotToken:
-        """Return the token once it has all scopes, or once the missing ones are accepted."""
+    async def _check_scopes(self, terminal: SetupTerminal, entered: str) -> tuple[str, BotToken]:
+        """Return the token, or another one, once it has all scopes or the missing ones are accepted."""
         while True:
             token = await self._setup.check(entered)
             if token.scopes_unknown:
                 terminal.warn("Slack did not say what the token may do.")
             if not token.missing_scopes:
                 terminal.report_done(f"{token.label}. It has all scopes.")
-                return token
+                return entered, token
             count = len(token.missing_scopes)
             terminal.report_error(f"{token.label}: {'1 scope is' if count == 1 else f'{count} scopes are'} missing.")
             terminal.say(*(f"  {scope.name}: without it {scope.without}" for scope in token.missing_scopes))
@@ -340,10 +322,10 @@ class TokenStep(SlackStep):
                 case "other":
                     entered = await terminal.ask_secret("Bot User OAuth Token, xoxb-…")
                 case "go on":
-                    return token
+                    return entered, token
 
-    def _note(self, token: BotToken) -> None:
-        team = token.identity.team
+    def _note(self, checked: BotToken) -> None:
+        team = checked.identity.team
         if self._progress.get("team") not in ("", team):
             self._progress.save(channel="", message="", admins="")
         self._progress.save(team=team)

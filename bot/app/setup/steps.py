@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Generic, TextIO, TypeVar
 
-from bot.app.setup.values import WORKSPACE, Progress, SetupOptions, SetupValues
+from bot.app.setup.values import WORKSPACE, Progress, SetupOptions, SetupValues, env_file
 from bot.domain.locales import Locale, use_locale
 from bot.errors import CountersignError, SettingsError
 from bot.platforms.console.prompts import SetupTerminal
@@ -260,6 +260,65 @@ class PlatformStep(Step, Generic[Setup]):
     def _save_channel(self, channel_id: str, name: str) -> None:
         changed = channel_id != self._progress.get("channel")
         self._progress.save(channel=channel_id, channel_name=name, **({"message": ""} if changed else {}))
+
+
+class PlatformTokenStep(PlatformStep[Setup]):
+    """The bot token."""
+
+    name, title = "token", "Bot token"
+    owner: ClassVar[str]
+    """Name of the value in the progress that says of which workspace or application the token is."""
+
+    async def is_confirmed(self) -> bool:
+        """Return False before the first token was accepted: one set elsewhere may be of the wrong owner."""
+        return bool(self._progress.get(self.owner))
+
+    async def apply(self) -> None:
+        """Save the token of standard input."""
+        token, name = self._setup.token, self._setup.token_name
+        if not token:
+            return
+        checked = await self._setup.check(token)
+        if name in self._values.given:
+            self._values.save({name: token})
+        self._note(checked)
+
+    async def ask(self, terminal: SetupTerminal) -> None:
+        """Offer the token that is set, or ask for one. Raises SettingsError for one of another owner."""
+        name, present = self._setup.token_name, self._setup.token
+        offered = await self._offer(terminal, present) if present else None
+        token, checked = offered or await self._enter(terminal)
+        if offered is not None and token == present:
+            self._note(checked)
+            return
+        if not await self._may_replace(terminal, name, token):
+            raise SettingsError("The old token was kept.", "use it, or replace it")
+        self._values.save({name: token})
+        self._note(checked)
+        terminal.report_done(f"{name} is in {env_file()}, which only you can read.")
+
+    async def _offer(self, terminal: SetupTerminal, token: str) -> tuple[str, Any] | None:
+        """Return the token that is set, and its check, if it works and is wanted."""
+        name = self._setup.token_name
+        try:
+            checked = await self._setup.check(token)
+        except CountersignError as error:
+            terminal.report_error(f"{name} does not work: {error.detailed_cause}", str(error.fix))
+            return None
+        question = f"The {name} in {self._values.origin(name)} is {self._label(checked)}. Use it?"
+        return (token, checked) if await terminal.confirm(question) else None
+
+    @abstractmethod
+    async def _enter(self, terminal: SetupTerminal) -> tuple[str, Any]:
+        """Ask for a token, and return it with its check. Raises SettingsError for one of another owner."""
+
+    @abstractmethod
+    def _label(self, checked: Any) -> str:
+        """Return the bot and its owner, for people."""
+
+    @abstractmethod
+    def _note(self, checked: Any) -> None:
+        """Note the owner of an accepted token, and forget what belongs to another one."""
 
 
 class PlatformAdminsStep(PlatformStep[Setup]):
