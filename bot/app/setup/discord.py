@@ -59,11 +59,6 @@ _TOKEN_ERRORS = (
 )
 
 
-def token_error(token: str) -> SettingsError | None:
-    """Return the error in the form of a bot token, None if it has the right one."""
-    return form_error(token, _TOKEN_ERRORS)
-
-
 class DiscordSetup(PlatformSetup[Identity]):
     """Setup of Discord, shared by its steps."""
 
@@ -83,7 +78,7 @@ class DiscordSetup(PlatformSetup[Identity]):
 
     async def check(self, token: str) -> Identity:
         """Check a bot token. Raises CountersignError with a cause and a fix."""
-        if (error := token_error(token)) is not None:
+        if (error := form_error(token, _TOKEN_ERRORS)) is not None:
             raise error
         async with self.rest(token) as rest:
             try:
