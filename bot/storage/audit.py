@@ -114,7 +114,7 @@ def record(
     connection.execute(_add, {**row, "subject": subject, "hash": digest, "mac": keys.sign_row(digest)})
 
 
-def record_once(
+def _record_once(
     connection: sa.Connection, kind: str, actor: str, *, turn_id: str, subject: str = "", **facts: Any
 ) -> bool:
     """Add a row unless the turn has an identical one, so that repeated attempts do not fill the disk. Return True if
@@ -268,7 +268,7 @@ def record_new(connection: sa.Connection, turn: Turn, new: Sequence[ToolStep]) -
             )
             record_metric(connection, ApprovalAsked(turn.conversation.platform))
         elif step.status is StepStatus.DENIED:
-            added = record_once(
+            added = _record_once(
                 connection,
                 "forbidden",
                 turn.author.principal,
@@ -367,7 +367,7 @@ def record_refused(connection: sa.Connection, approval_id: str, by: Author, reas
     if row is None:
         return
     tool, _ = _read_call(row)
-    record_once(
+    _record_once(
         connection,
         "refused",
         by.principal,

@@ -163,7 +163,7 @@ def read_cached(row: Any) -> CachedCapabilities:
 
 def save_capabilities(connection: sa.Connection, server_id: str, capabilities: ServerCapabilities) -> None:
     """Save a sync's capabilities, and pin the tools at the first sync. No effect if the server was removed."""
-    text = encode_capabilities(capabilities)
+    text = encode_text(capabilities)
     # Read before the locks, because most syncs change nothing and must not wait for each other.
     before = connection.execute(_select_capabilities, {"i": server_id}).scalar()
     is_pinned = connection.execute(_mark_of_server, {"s": server_id}).first() is not None
@@ -230,11 +230,6 @@ def _pin(row: Any) -> Pin:
     except UNREADABLE:
         tool = None
     return Pin(row.server_id, row.tool, row.definition, tool, row.pinned_by, row.pinned_at)
-
-
-def encode_capabilities(capabilities: ServerCapabilities) -> str:
-    """Encode capabilities as JSON text."""
-    return encode_text(capabilities)
 
 
 def decode_capabilities(text: str | None) -> ServerCapabilities:

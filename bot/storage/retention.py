@@ -130,25 +130,6 @@ async def overdue_content(database: Database, seconds: float) -> int:
     return await database.read(lambda connection: connection.execute(_overdue, {"seconds": seconds}).scalar_one())
 
 
-def delete_due_content(
-    connection: sa.Connection, limit: int, *, fetch_seconds: float, undelivered_seconds: float
-) -> Sequence[str]:
-    """Delete the content of up to `limit` ended turns whose answer is out. Return their ids. See
-    `bot.ports.TurnRetention`.
-    """
-    values = {
-        **prefix_bounds("http", f"{HTTP}:"),
-        "limit": limit,
-        "fetch_seconds": fetch_seconds,
-        "undelivered_seconds": undelivered_seconds,
-    }
-    due = connection.execute(_due, values).all()
-    deleted = delete_content(connection, {row.id: row.conversation for row in due})
-    if deleted:
-        audit.record(connection, "deleted content", audit.NOBODY, count=len(deleted))
-    return deleted
-
-
 def delete_content(connection: sa.Connection, conversation_by_turn: dict[str, str]) -> Sequence[str]:
     """Delete the content of those of these turns that have ended. Return their ids. Turns of conversations that
     another transaction has locked are left out.
@@ -301,9 +282,17 @@ class SqlRetention:
     def _delete_content(
         self, connection: sa.Connection, limit: int, fetch_seconds: float, undelivered_seconds: float
     ) -> Sequence[str]:
-        return delete_due_content(
-            connection, limit, fetch_seconds=fetch_seconds, undelivered_seconds=undelivered_seconds
-        )
+        values = {
+            **prefix_bounds("http", f"{HTTP}:"),
+            "limit": limit,
+            "fetch_seconds": fetch_seconds,
+            "undelivered_seconds": undelivered_seconds,
+        }
+        due = connection.execute(_due, values).all()
+        deleted = delete_content(connection, {row.id: row.conversation for row in due})
+        if deleted:
+            audit.record(connection, "deleted content", audit.NOBODY, count=len(deleted))
+        return deleted
 
     async def purge_files(self, *, whole: bool) -> bool:
         """Remove what was deleted from the database's files; see `Database.purge_files`."""

@@ -144,7 +144,7 @@ def end_turn(connection: sa.Connection, turn_id: str, status: TurnStatus, failur
     for step in closed:
         if step.status == StepStatus.UNKNOWN:
             record_finished(connection, turn_id, step.n)
-    note_approvals_cancelled(connection, turn_id, [step.n for step in closed if step.status == StepStatus.CANCELLED])
+    _note_approvals_cancelled(connection, turn_id, [step.n for step in closed if step.status == StepStatus.CANCELLED])
     end_settled(connection, turn_id, status, failure)
 
 
@@ -153,7 +153,7 @@ def end_settled(connection: sa.Connection, turn_id: str, status: TurnStatus, fai
     mark_view_stale(connection, turn_id)
     ended = connection.execute(_close_turn, {"t": turn_id, "to": status, "why": failure}).one()
     mark_queued_views_stale(connection, turn_id)
-    record_metric(connection, TurnEnded(platform_of(ended.conversation), status, max(0.0, ended.seconds)))
+    record_metric(connection, TurnEnded(_platform_of(ended.conversation), status, max(0.0, ended.seconds)))
     notify_all(connection)
 
 
@@ -199,12 +199,12 @@ def note_approvals_ended(connection: sa.Connection, turn_id: str, ns: Sequence[i
     _record_ends(connection, _asked, turn_id, ns, outcome)
 
 
-def note_approvals_cancelled(connection: sa.Connection, turn_id: str, ns: Sequence[int]) -> None:
+def _note_approvals_cancelled(connection: sa.Connection, turn_id: str, ns: Sequence[int]) -> None:
     """Record the cancellation of the undecided approvals among these steps of an ended turn."""
     _record_ends(connection, _undecided, turn_id, ns, "cancelled")
 
 
-def platform_of(conversation: str) -> str:
+def _platform_of(conversation: str) -> str:
     """Return the platform of a conversation's key; empty if the key is unreadable."""
     try:
         return ConversationKey.parse(conversation).platform
@@ -222,7 +222,7 @@ def _record_ends(
     if not ns:
         return
     for row in connection.execute(query, {"t": turn_id, "ns": list(ns)}):
-        record_metric(connection, ApprovalEnded(platform_of(row.conversation), outcome, max(0.0, row.seconds)))
+        record_metric(connection, ApprovalEnded(_platform_of(row.conversation), outcome, max(0.0, row.seconds)))
 
 
 # -------------------- fair scheduling
@@ -421,7 +421,7 @@ class SqlClaims:
         return [to_claim(row) for row in rows]
 
 
-def choose_turns(
+def _choose_turns(
     waiting: Iterable[WaitingTurn], loads: Loads, *, most_running: int, free_slots: int
 ) -> Sequence[WaitingTurn]:
     """Return the turns to claim, at most `free_slots`, and count them in `loads`.
@@ -542,7 +542,7 @@ def _choose(
         rows = connection.execute(_waiting_within(reaches), {**values, "persons": batch})
         waiting += (WaitingTurn(*row) for row in rows)
         at_once *= 4
-    chosen = choose_turns(waiting, loads, most_running=limits.running, free_slots=free_slots)
+    chosen = _choose_turns(waiting, loads, most_running=limits.running, free_slots=free_slots)
     return [*ids, *(turn.id for turn in chosen)]
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from bot.domain.servers import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
 from bot.domain.tools import Annotations, Tool
-from bot.storage.capabilities import decode_capabilities, definitions_text, encode_capabilities, same_offer
+from bot.storage.capabilities import decode_capabilities, definitions_text, same_offer
+from bot.storage.codec import encode_text
 
 texts = st.text(st.characters(exclude_categories=()), max_size=8)
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
@@ -46,11 +47,11 @@ offers = st.builds(ServerCapabilities, some(tools), some(resources), some(templa
 
 @given(offers)
 def test_capabilities_of_any_server_come_back_exactly(offer: ServerCapabilities) -> None:
-    text = encode_capabilities(offer)
+    text = encode_text(offer)
     again = decode_capabilities(text)
     assert again == offer
     assert [tool.definition for tool in again.tools] == [tool.definition for tool in offer.tools]
-    assert encode_capabilities(again) == text
+    assert encode_text(again) == text
     assert text.isascii()
     assert "\0" not in text
     assert same_offer(text, text)
@@ -63,13 +64,13 @@ def test_only_offered_items_make_a_difference(one: ServerCapabilities, other: Se
         return [sorted(map(repr, kind)) for kind in kinds]
 
     if offered(one) == offered(other):
-        assert same_offer(encode_capabilities(one), encode_capabilities(other))
+        assert same_offer(encode_text(one), encode_text(other))
 
 
 def test_a_tool_is_stored_by_its_fields_with_the_fingerprint_of_its_definition() -> None:
     tool = Tool("s__run", "s", "run", "Run", "runs", MappingProxyType({"type": "object"}), None, Annotations(True))
     offer = ServerCapabilities(tools=(tool,))
-    (body,) = json.loads(encode_capabilities(offer))["tools"]
+    (body,) = json.loads(encode_text(offer))["tools"]
     stored = {key: body[key] for key in ("original_name", "title", "description", "input_schema", "output_schema")}
     assert stored == {
         "original_name": "run",
@@ -85,5 +86,5 @@ def test_a_tool_is_stored_by_its_fields_with_the_fingerprint_of_its_definition()
 
 def test_a_number_that_is_none_does_no_harm() -> None:
     tool = Tool("s__run", "s", "run", input_schema={"maximum": float("nan"), "items": [float("inf")]})
-    read = decode_capabilities(encode_capabilities(ServerCapabilities(tools=(tool,))))
+    read = decode_capabilities(encode_text(ServerCapabilities(tools=(tool,))))
     assert read.tools[0].input_schema == {"maximum": None, "items": [None]}

@@ -20,7 +20,7 @@ from bot.storage import reporting
 from bot.storage.database import prefix_bounds
 from bot.storage.encryption import generate_key, make_box
 from bot.storage.policies import SqlPolicyStore
-from bot.storage.postgresql import PostgresDatabase, listen, parse_wakeup
+from bot.storage.postgresql import PostgresDatabase, listen
 from bot.storage.servers import SqlServerStore
 from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, until
@@ -170,10 +170,6 @@ async def test_every_change_is_heard_in_other_processes(harness: PostgresHarness
     assert heard[1:] == [ConfigChanged()] * 3
     listening.cancel()
     await asyncio.wait({listening})
-
-
-def test_a_change_has_a_word_of_its_own() -> None:
-    assert parse_wakeup("changed") == ConfigChanged()
 
 
 async def test_conversations_are_looked_for_with_an_index(harness: PostgresHarness) -> None:
