@@ -95,7 +95,6 @@ COUNT_ROOM = 40
 """Characters for the count of omitted characters."""
 Element = dict[str, Any]
 """A part of a block as JSON."""
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 USER_ID = re.compile(r"[UW][A-Z0-9]{1,20}")
 GROUP_ID = re.compile(r"S[A-Z0-9]{1,20}")
 _AT = re.compile(r"(?<![\w.])@(?=\w)")
@@ -188,10 +187,11 @@ def feedback_buttons(turn_id: str) -> Block:
 
 def fallback(text: str) -> str:
     """Return the `text` of a message: escaped, without mentions, and within the limit for edits."""
-    pieces = [_ENTITIES.get(mention, mention) for mention in defuse_mentions(single_line(text, 2 * UPDATED_TEXT))]
+    text = defuse_mentions(single_line(text, 2 * UPDATED_TEXT))
+    if len((whole := escape(text)).encode()) <= UPDATED_TEXT:
+        return whole or ELLIPSIS
+    pieces = [escape(character) for character in text]
     ends = list(accumulate(len(piece.encode()) for piece in pieces))
-    if not ends or ends[-1] <= UPDATED_TEXT:
-        return "".join(pieces) or ELLIPSIS
     return "".join(pieces[: bisect_right(ends, UPDATED_TEXT - len(ELLIPSIS.encode()))]) + ELLIPSIS
 
 
