@@ -95,6 +95,15 @@ class Subscriptions:
                     last = view
                     yield view
 
+    async def wait(self, turn_id: str, read: Read, seconds: float, is_enough: Callable[[TurnView], bool]) -> TurnView:
+        """Return the stored view once a view is enough, or after `seconds`. Raises NotFound."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds), contextlib.aclosing(self.views(turn_id, read)) as views:
+                async for view in views:
+                    if is_enough(view):
+                        break
+        return await read(turn_id)
+
     @contextlib.contextmanager
     def _subscribe(self, turn_id: str) -> Iterator[tuple[_Topic, _Mailbox]]:
         topic, mailbox = self._topics.setdefault(turn_id, _Topic()), _Mailbox()

@@ -10,7 +10,6 @@ parameters and tools are set by the operator: the response lists such fields as 
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import re
@@ -445,19 +444,9 @@ class _Responses:
 
     async def wait(self, turn_id: str) -> TurnView:
         """Return the turn once it has ended or waits for a user, or its current view after the timeout."""
-        view = await self._engine.view(turn_id)
-        try:
-            async with (
-                asyncio.timeout(WAIT_SECONDS),
-                aclosing(self._subscriptions.views(turn_id, self._engine.view)) as views,
-            ):
-                async for view in views:
-                    if view.turn.status.ended or is_waiting(view):
-                        break
-        except TimeoutError:
-            return view
-        # The view of a process that runs the turn has no times.
-        return await self._engine.view(turn_id) if view.turn.status.ended else view
+        return await self._subscriptions.wait(
+            turn_id, self._engine.view, WAIT_SECONDS, lambda view: view.turn.status.ended or is_waiting(view)
+        )
 
 
 def _thread(idempotency_key: str | None) -> str:

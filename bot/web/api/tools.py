@@ -29,7 +29,7 @@ from bot.domain.servers import BlobContents, Piece, ServerStatus, TextContents
 from bot.domain.tools import Tool, ToolKind
 from bot.domain.turns import ReadFile, StepStatus, ToolStep, TurnView
 from bot.i18n import _
-from bot.ports import CallQuery, CallSummary, DirectCall, EngineApi
+from bot.ports import CallQuery, CallSummary, DirectCall
 from bot.rendering.response_models import CallStatus, ResponseModel, call_status, format_time, step_statuses
 from bot.web.conversation_ids import format_id
 from bot.web.limits import RequestStreamPlace
@@ -39,8 +39,6 @@ from bot.web.server_responses import ResponseOptions, ServerSerializer, ToolAnsw
 from bot.web.server_scope import CurrentScope, RequestScope, Services, WorkspaceName
 
 WAIT_SECONDS, LONGEST_WAIT = 30.0, 300.0
-_POLL_SECONDS = (0.05, 0.1, 0.2, 0.5)
-"""Seconds between reads of a turn; the last value repeats."""
 MOST_ROWS = 10_000
 """Highest offset in a list."""
 
@@ -180,6 +178,7 @@ class ToolRoutes:
         self._servers = services.dependencies.servers
         self._directory = services.directory
         self._engine = dependencies.engine
+        self._subscriptions = dependencies.subscriptions
         self._audit = dependencies.call_audit
         self._clock = dependencies.clock
 
@@ -207,9 +206,13 @@ class ToolRoutes:
         tool = self._directory.by_server(tool)
         message = manual_call(tool, body.arguments, conversation, scope.author)
         turn_id = (await self._engine.receive(message)).turn_id
-        result = await execution_result(
-            await wait_for_turn(self._engine, turn_id, body.wait_seconds if may_wait else 0)
+        view = await self._subscriptions.wait(
+            turn_id,
+            self._engine.view,
+            body.wait_seconds if may_wait else 0,
+            lambda view: view.turn.status.ended or bool(view.awaiting),
         )
+        result = await _execution_result(view)
         if isinstance(result, Pending):
             return JSONResponse(result.model_dump(mode="json"), 202, {"Location": result.follow})
         return result
@@ -292,20 +295,7 @@ def routes(dependencies: WebDependencies) -> APIRouter:
     return router
 
 
-async def wait_for_turn(engine: EngineApi, turn_id: str, seconds: float) -> TurnView:
-    """Return the turn once it has ended or waits for approval, or its view after `seconds`."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    intervals = iter(_POLL_SECONDS)
-    while True:
-        view = await engine.view(turn_id)
-        remaining = deadline - loop.time()
-        if view.turn.status.ended or view.awaiting or remaining <= 0:
-            return view
-        await asyncio.sleep(min(next(intervals, _POLL_SECONDS[-1]), remaining))
-
-
-async def execution_result(view: TurnView) -> Executed | Pending:
+async def _execution_result(view: TurnView) -> Executed | Pending:
     """Return the result of a manual call, or its pending state."""
     turn = view.turn
     approval = next((step.approval for step in view.awaiting if step.approval is not None), None)
