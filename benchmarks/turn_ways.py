@@ -76,7 +76,7 @@ class Product:
     async def turn(self, conversation: int) -> float:
         began = time.perf_counter()
         # Not through the turn tracker, which accepts one message at a time.
-        receipt = await self._engine.receive(self._person.says(QUESTION, str(conversation)))
+        receipt = await self._engine.receive(self._person.new_message(QUESTION, str(conversation)))
         self._watch.track(receipt.turn_id)
         async with asyncio.timeout(LIMIT):
             view = await self._watch.end_turn(receipt.turn_id, self._engine)

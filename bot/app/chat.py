@@ -269,7 +269,7 @@ class _Session:
         """Return the named conversation, or the last one of a window unless it is open in another. Headless runs start
         a new one each.
         """
-        turn_log, reach, elsewhere = runtime.turn_log, self.person.reach, ""
+        turn_log, key_prefix, elsewhere = runtime.turn_log, self.person.key_prefix, ""
         saved = _SavedConversations(self.person, runtime.services.stores.reporting, turn_log)
         conversation = await self._named_conversation(saved)
         if not self._interactive:
@@ -277,10 +277,10 @@ class _Session:
         others = await asyncio.to_thread(self.use.others) if self.use is not None else ()
         open_elsewhere = {key for process in others for key in process.conversations}
         if not conversation and not self.options.fresh:
-            latest = await turn_log.latest_conversation(reach, SCRIPT_PREFIX)
+            latest = await turn_log.latest_conversation(key_prefix, SCRIPT_PREFIX)
             thread = latest.thread if latest else ""
             conversation, elsewhere = ("", thread) if str(latest) in open_elsewhere else (thread, "")
-        unanswered = await turn_log.unanswered_conversations(reach, MOST_CONVERSATIONS)
+        unanswered = await turn_log.unanswered_conversations(key_prefix, MOST_CONVERSATIONS)
         unfinished = [key for key in unanswered if str(key) not in open_elsewhere]
         waiting = await self._waiting([key for key in unfinished if key.thread != conversation], read_pending)
         start = await saved.start(conversation)
@@ -348,10 +348,10 @@ class _SavedConversations:
 
     def name_of(self, typed: str) -> str:
         """Return a typed id without the parts of a key before it."""
-        return typed.removeprefix(self.person.reach).removeprefix(f"{self.person.name}:")
+        return typed.removeprefix(self.person.key_prefix).removeprefix(f"{self.person.name}:")
 
     async def _last(self, count: int) -> Sequence[ConversationSummary]:
-        summaries, _total = await self.archive.conversations(self.person.reach, "", count, 0)
+        summaries, _total = await self.archive.conversations(self.person.key_prefix, "", count, 0)
         return summaries
 
 

@@ -159,7 +159,7 @@ class ConsoleSurface:
 
     async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         """Write a notice; all audiences are the user of the terminal."""
-        if not audience.conversation.startswith(self._user.reach):
+        if not audience.conversation.startswith(self._user.key_prefix):
             raise DeliveryFailed(gettext_lazy("That conversation is not in this terminal."), permanent=True)
         try:
             self._drawing.notice(f"{notice.text} {notice.card_url}".rstrip())
@@ -168,7 +168,7 @@ class ConsoleSurface:
 
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the user with the rights of the process owner; other users have none."""
-        here = str(conversation).startswith(self._user.reach)
+        here = str(conversation).startswith(self._user.key_prefix)
         return self._user.member if here and author.principal == self._user.author.principal else Member(author)
 
     async def fetch(self, attachment: Attachment) -> bytes:

@@ -372,7 +372,7 @@ class HeadlessChat:
             case LocalCommand.QUIT:
                 code = None
             case UnknownCommand() as unknown:
-                write(self._output.remarks, f"{unknown.complaint}\n")
+                write(self._output.remarks, f"{unknown.error}\n")
                 code = 1
         return code
 
@@ -427,7 +427,7 @@ class HeadlessChat:
                 return 1
             case Reply(message=message) if message is not None:
                 engine = await await_ready(self._engine)
-                return await self._ask(engine, engine.receive(self._user.sends(message)))
+                return await self._ask(engine, engine.receive(self._user.prepare(message)))
             case Reply():
                 self._print(reply_text(last))
                 return 1 if last.failed else 0

@@ -365,7 +365,7 @@ class InteractiveChat:
                     await self._offer_conversations()
                     await self._resume(start.open)
                 case UnknownCommand() as unknown:
-                    self._transcript.notice(unknown.complaint)
+                    self._transcript.notice(unknown.error)
                 case LocalCommand.HELP | LocalCommand.QUIT | LocalCommand.STOP | None:
                     return
         except NotFound as error:
@@ -390,7 +390,7 @@ class InteractiveChat:
     async def _submit(self, engine: EngineApi, action: Say | RepeatCall | InboundMessage) -> Receipt:
         match action:
             case InboundMessage():
-                return await engine.receive(self._user.sends(action))
+                return await engine.receive(self._user.prepare(action))
             case Say(message):
                 agents = engine.agents(self._conversation)
                 return await engine.receive(self._questions.read(message, self._tracker.conversation, agents))

@@ -61,7 +61,7 @@ class LocalUser:
         )
 
     @property
-    def reach(self) -> str:
+    def key_prefix(self) -> str:
         """Key prefix of the user's conversations."""
         return str(self.key("")).removesuffix(":") + ":"
 
@@ -69,12 +69,12 @@ class LocalUser:
         """Return the key of a conversation."""
         return ConversationKey(CONSOLE, WORKSPACE, self.name, conversation)
 
-    def says(self, text: str, conversation: str) -> InboundMessage:
+    def new_message(self, text: str, conversation: str) -> InboundMessage:
         """Return a new message with a unique id."""
         key = self.key(conversation)
-        return self.sends(InboundMessage((f"console:{secrets.token_hex(16)}",), key, self.author, text))
+        return self.prepare(InboundMessage((f"console:{secrets.token_hex(16)}",), key, self.author, text))
 
-    def sends(self, message: InboundMessage) -> InboundMessage:
+    def prepare(self, message: InboundMessage) -> InboundMessage:
         """Return a message of the user with their locale, marked if a script sends it."""
         marks = tuple(f"{SCRIPT_PREFIX}{key}" for key in message.keys[:1]) if self.is_script else ()
         return replace(message, keys=(*message.keys, *marks), locale=self.locale, author_locale=self.locale)
@@ -95,11 +95,13 @@ class Questions:
             case Addressed(agent, rest):
                 if not rest:
                     raise NotFound(_("The question is missing: write it behind the name."))
-                message = replace(self._user.says(rest, conversation), agent=agent)
+                message = replace(self._user.new_message(rest, conversation), agent=agent)
             case UnknownName(meant):
                 raise _unknown_agent(agents, meant.agent if meant is not None else None)
             case None:
-                message = replace(self._user.says(text, conversation), agent=self._first_agent(conversation, agents))
+                message = replace(
+                    self._user.new_message(text, conversation), agent=self._first_agent(conversation, agents)
+                )
         self._begun.add(conversation)
         return message
 

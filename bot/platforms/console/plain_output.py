@@ -116,7 +116,7 @@ def _columns(table: Table) -> str:
     )
 
 
-class LeftMargin:
+class TurnRemarks:
     """Lines beside an answer: tool lines, cards and notes, each once, on standard error."""
 
     def __init__(self, stream: TextIO, theme: ConsoleTheme, view: TurnView) -> None:
@@ -126,13 +126,13 @@ class LeftMargin:
         self._written: set[tuple[str, str]] = set()
         self._activity: str | ModelRetry = ""
 
-    def beside(self, entry: Entry) -> None:
+    def write_entry(self, entry: Entry) -> None:
         """Write an entry other than the answer, if it has changed."""
         match entry:
             case CallLine(key, line):
                 if (key, line.mark) not in self._written:
                     self._written.add((key, line.mark))
-                    self.line(tool_text(line, self._theme))
+                    self.write_line(tool_text(line, self._theme))
             case Note(key, text) | Failure(key, text):
                 colour = self._theme.error if isinstance(entry, Failure) else self._theme.dim
                 self._write_once(key, f"  {colour(self._theme.own_text(safe_lines(text)))}")
@@ -145,7 +145,7 @@ class LeftMargin:
             case ReplyText():
                 return
 
-    def place(self, view: TurnView) -> None:
+    def write_queue(self, view: TurnView) -> None:
         """Write the reason a queued turn waits, once for every position."""
         if words := waiting_text(view):
             text = words
@@ -153,41 +153,41 @@ class LeftMargin:
                 text = _("{waiting}. To approve or stop that: {command}", waiting=words, command=self._command)
             self._write_once(words, f"  {self._theme.dim(text)}")
 
-    def pause(self, view: TurnView) -> None:
+    def write_retry(self, view: TurnView) -> None:
         """Write the time of every retry of the model, because nothing moves meanwhile."""
         if isinstance(view.activity, ModelRetry) and view.activity != self._activity:
-            self.line(f"  {self._theme.dim(safe_lines(str(view.activity)))}")
+            self.write_line(f"  {self._theme.dim(safe_lines(str(view.activity)))}")
         self._activity = view.activity
 
-    def cards(self, view: TurnView) -> None:
+    def write_cards(self, view: TurnView) -> None:
         """Write the card of every pending approval and elicitation once."""
         for step in view.steps:
             if isinstance(step, ModelStep):
                 continue
             for elicitation in step.elicitations:
-                self._question(elicitation_card(step, elicitation, view), view.turn.author)
+                self._write_elicitation(elicitation_card(step, elicitation, view), view.turn.author)
             if (card := approval_card(step)) is None or card.outcome:
                 continue
             key = (card.approval_id, str(card.revision))
             if key not in self._written:
                 self._written.add(key)
-                self.line(message_text(pending_call(step, card, time()), self._theme, CARD_WIDTH))
+                self.write_line(message_text(pending_call(step, card, time()), self._theme, CARD_WIDTH))
 
-    def _question(self, card: ElicitationCard, author: Author) -> None:
+    def _write_elicitation(self, card: ElicitationCard, author: Author) -> None:
         if not card.outcome:
             blocks = open_elicitation(card, author, time())
             self._write_once(card.elicitation_id, message_text(blocks, self._theme, CARD_WIDTH))
         else:
             self._write_once(card.elicitation_id, f"  {self._theme.dim(f'{card.title}. {card.outcome}')}")
 
-    def line(self, text: str) -> None:
+    def write_line(self, text: str) -> None:
         """Write a line of the program."""
         write(self._stream, text + "\n")
 
     def _write_once(self, key: str, text: str) -> None:
         if (key, "") not in self._written:
             self._written.add((key, ""))
-            self.line(text)
+            self.write_line(text)
 
 
 class _HeadlessOutput:
@@ -199,8 +199,23 @@ class _HeadlessOutput:
         self._theme = theme
 
     def append_foreign(self, view: TurnView, heading: str) -> None:
-        """Write the end of a foreign turn."""
-        print_foreign_turn(view, heading, LeftMargin(self._stderr, self._theme, view), self._theme)
+        """Write a turn of another conversation or process: its end, or the command to answer it."""
+        remarks = TurnRemarks(self._stderr, self._theme, view)
+        if view.turn.status.ended:
+            remarks.write_line(self._theme.dim(safe_lines(heading)))
+            for entry in entries(view):
+                remarks.write_entry(entry)
+            if view.turn.status is TurnStatus.DONE and (text := answer(view)):
+                remarks.write_line(safe_lines(text))
+        elif view.turn.status is TurnStatus.WAITING:
+            command = open_command(view.turn.conversation.thread)
+            text = (
+                _("It waits for an answer: {command}", command=command)
+                if view.asks and not view.awaiting
+                else _("It waits for an approval: {command}", command=command)
+            )
+            remarks.write_line(self._theme.dim(safe_lines(heading)))
+            remarks.write_line(self._theme.dim(f"  {text}"))
 
     def notice(self, text: str) -> None:
         """Write one line."""
@@ -212,67 +227,47 @@ class PlainStream(_HeadlessOutput):
 
     def __init__(self, stdout: TextIO, stderr: TextIO, theme: ConsoleTheme) -> None:
         super().__init__(stdout, stderr, theme)
-        self._margins: dict[str, LeftMargin] = {}
+        self._remarks: dict[str, TurnRemarks] = {}
         self._printed: dict[tuple[str, str], str] = {}
-        self._said_before = False
+        self._has_replies = False
 
     def append_own(self, view: TurnView) -> None:
         """Write the additions since the last view."""
-        margin = self._margins.setdefault(view.turn.id, LeftMargin(self._stderr, self._theme, view))
-        margin.place(view)
-        margin.pause(view)
+        remarks = self._remarks.setdefault(view.turn.id, TurnRemarks(self._stderr, self._theme, view))
+        remarks.write_queue(view)
+        remarks.write_retry(view)
         for entry in entries(view):
             match entry:
                 case ReplyText():
-                    self._say(view.turn.id, entry, margin)
+                    self._write_reply(view.turn.id, entry, remarks)
                 case ToolOutput(key, text, failed=False):
-                    self._say(view.turn.id, ReplyText(key, text, growing=False), margin)
+                    self._write_reply(view.turn.id, ReplyText(key, text, growing=False), remarks)
                 case _:
-                    margin.beside(entry)
-        margin.cards(view)
+                    remarks.write_entry(entry)
+        remarks.write_cards(view)
         if view.turn.status.ended:
-            self._margins.pop(view.turn.id)
+            self._remarks.pop(view.turn.id)
 
-    def _say(self, turn_id: str, reply: ReplyText, margin: LeftMargin) -> None:
+    def _write_reply(self, turn_id: str, reply: ReplyText, remarks: TurnRemarks) -> None:
         key = (turn_id, reply.key)
         text = strip_control(reply.text)
         before = self._printed.get(key)
         if before is None:
             before = ""
-            if self._said_before:
+            if self._has_replies:
                 write(self._stdout, "\n")
-            self._said_before = True
+            self._has_replies = True
         elif before.endswith("\0"):
             return
         if not text.startswith(before):
             write(self._stdout, "\n")
-            margin.line(self._theme.dim(str(AGAIN)))
+            remarks.write_line(self._theme.dim(str(AGAIN)))
             before = ""
         write(self._stdout, text[len(before) :])
         if not reply.growing:
             write(self._stdout, "" if text.endswith("\n") else "\n")
             text += "\0"
         self._printed[key] = text
-
-
-def print_foreign_turn(view: TurnView, heading: str, margin: LeftMargin, theme: ConsoleTheme) -> None:
-    """Print a turn of another conversation or process: its end, or its pending approval."""
-    heading = theme.dim(safe_lines(heading))
-    if view.turn.status.ended:
-        margin.line(heading)
-        for entry in entries(view):
-            margin.beside(entry)
-        if view.turn.status is TurnStatus.DONE and (text := answer(view)):
-            margin.line(safe_lines(text))
-    elif view.turn.status is TurnStatus.WAITING:
-        margin.line(heading)
-        command = open_command(view.turn.conversation.thread)
-        text = (
-            _("It waits for an answer: {command}", command=command)
-            if view.asks and not view.awaiting
-            else _("It waits for an approval: {command}", command=command)
-        )
-        margin.line(theme.dim(f"  {text}"))
 
 
 def write(stream: TextIO, text: str) -> None:

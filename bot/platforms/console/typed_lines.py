@@ -97,7 +97,7 @@ class UnknownCommand:
     like: str = ""
 
     @property
-    def complaint(self) -> str:
+    def error(self) -> str:
         """Error for the user, on one line."""
         missing = _("There is no {command}.", command=self.command)
         hint = _("Did you mean {command}?", command=self.like) if self.like else _("Type /help for what there is.")

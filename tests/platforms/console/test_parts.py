@@ -51,11 +51,11 @@ def test_a_line_means_what_it_says(typed: str, meaning: object) -> None:
 
 def test_a_person_reaches_their_own_conversations_and_no_others() -> None:
     ana = LocalUser("a:b")
-    assert str(ana.key("c1")).startswith(ana.reach)
-    assert not str(LocalUser("a").key("c1")).startswith(ana.reach)
-    assert not str(ana.key("c1")).startswith(LocalUser("a").reach)
+    assert str(ana.key("c1")).startswith(ana.key_prefix)
+    assert not str(LocalUser("a").key("c1")).startswith(ana.key_prefix)
+    assert not str(ana.key("c1")).startswith(LocalUser("a").key_prefix)
     assert fresh_conversation() != fresh_conversation()
-    assert ana.says("hi", "c1").keys != ana.says("hi", "c1").keys
+    assert ana.new_message("hi", "c1").keys != ana.new_message("hi", "c1").keys
 
 
 async def test_only_the_person_at_the_terminal_has_rights_there() -> None:
