@@ -58,7 +58,7 @@ class Maker:
         if self._lies and self._chance(0.1):
             return self._one(JUNK)
         if depth <= 0 or self._chance(0.3):
-            return self._one((True, False, {}, *({"type": each} for each in TYPES)))
+            return self._one((True, False, {}, *({"type": name} for name in TYPES)))
         return self._keywords(depth)
 
     def _keywords(self, depth: int, without: tuple[str, ...] = ()) -> Json:

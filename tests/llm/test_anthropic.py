@@ -342,8 +342,8 @@ def test_where_the_messages_end_that_stay_there_is_a_mark_for_the_cache_of_the_v
     request = ModelRequest(messages, stable_messages=3)
     marked = {**text("Hello"), "cache_control": {"type": "ephemeral"}}
     at_home, elsewhere = (request_body(MODEL, request, own_address=own)["messages"] for own in (True, False))
-    assert [each["content"] for each in at_home] == [[text("Hi")], [marked], [text("And now?")]]
-    assert [each["content"] for each in elsewhere] == [[text("Hi")], [text("Hello")], [text("And now?")]]
+    assert [message["content"] for message in at_home] == [[text("Hi")], [marked], [text("And now?")]]
+    assert [message["content"] for message in elsewhere] == [[text("Hi")], [text("Hello")], [text("And now?")]]
 
 
 @pytest.mark.parametrize("tag", ["</operator_note>", "<operator_note>", "<OPERATOR_NOTE >"])
@@ -397,7 +397,7 @@ def test_images_are_blocks_and_other_kinds_are_named() -> None:
     assert question["content"] == [block, text("[image: image/svg+xml]")]
     (returned,) = result["content"]
     assert (returned["type"], returned["tool_use_id"], returned["is_error"]) == ("tool_result", "c", True)
-    assert [each["type"] for each in returned["content"]] == ["text", "image", "text"]
+    assert [part["type"] for part in returned["content"]] == ["text", "image", "text"]
     assert returned["content"][1] == block
 
 

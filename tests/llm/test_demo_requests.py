@@ -79,7 +79,7 @@ ONE_CALL: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("question", "name", "arguments"), ONE_CALL, ids=[each[0] for each in ONE_CALL])
+@pytest.mark.parametrize(("question", "name", "arguments"), ONE_CALL, ids=[row[0] for row in ONE_CALL])
 async def test_plain_words_become_one_call(question: str, name: str, arguments: dict[str, Any]) -> None:
     assert await calls(question) == [(name, arguments)]
 
@@ -283,7 +283,7 @@ async def test_a_reply_with_calls_stops_for_tools_and_one_with_text_is_an_answer
     assert saying.usage.output_tokens == len(saying.message.text.split())
 
 
-@pytest.mark.parametrize("question", [each[0] for each in ONE_CALL[::6]] + ["hello", "delete a note"])
+@pytest.mark.parametrize("question", [row[0] for row in ONE_CALL[::6]] + ["hello", "delete a note"])
 async def test_the_same_request_gives_the_same_events_whatever_the_order_of_the_tools(question: str) -> None:
     request = ModelRequest((user(question),), EVERYTHING)
     assert await events(request) == await events(request)
@@ -293,8 +293,8 @@ async def test_the_same_request_gives_the_same_events_whatever_the_order_of_the_
 async def test_tomorrow_is_counted_from_the_day_that_the_prompt_tells() -> None:
     question = user("plan an event tomorrow: lunch")
     for day, tomorrow in (("Monday, 2026-11-23", "2026-11-24"), ("Sunday, 2026-11-22", "2026-11-23")):
-        told = [system(f"Be useful.\n\nToday is {day} (Asia/Tokyo)."), question]
-        (asked,) = (await reply(told)).tool_calls
+        messages = [system(f"Be useful.\n\nToday is {day} (Asia/Tokyo)."), question]
+        (asked,) = (await reply(messages)).tool_calls
         assert asked.arguments["day"] == tomorrow
     (asked,) = (await reply([user("Today is Monday, 2026-11-23 (UTC)."), question])).tool_calls
     assert asked.arguments["day"] == "2026-03-05", "a user's words are no part of the prompt"
@@ -322,11 +322,11 @@ async def test_the_searched_thing_is_found_before_it_is_changed() -> None:
     rows = {"notes": [{"id": 4, "text": "buy milk"}]}
     question = user("delete the note about milk")
     first = await reply([question], NOTES)
-    found = tool_results(ToolResult(first.tool_calls[0].id, (TextPart("#4 buy milk"),), structured=rows))
-    second = await reply([question, first, found], NOTES)
+    results = tool_results(ToolResult(first.tool_calls[0].id, (TextPart("#4 buy milk"),), structured=rows))
+    second = await reply([question, first, results], NOTES)
     assert [(call.name, call.arguments) for call in second.tool_calls] == [("notes__delete_note", {"id": 4})]
     denied = tool_results(ToolResult(second.tool_calls[0].id, (TextPart("Denied by ana."),), is_error=True))
-    last = await reply([question, first, found, second, denied], NOTES)
+    last = await reply([question, first, results, second, denied], NOTES)
     assert last.tool_calls == ()
     assert "Denied by ana." in last.text
 

@@ -52,8 +52,8 @@ class Slow:
 
 
 def measured(model: Slow) -> tuple[InstrumentedModel, list[MetricEvent]]:
-    found: list[MetricEvent] = []
-    return InstrumentedModel(model, "small", found.append, clock=lambda: model.time), found
+    metrics: list[MetricEvent] = []
+    return InstrumentedModel(model, "small", metrics.append, clock=lambda: model.time), metrics
 
 
 async def everything(model: InstrumentedModel, request: ModelRequest = REQUEST) -> list[ModelEvent]:
@@ -61,27 +61,27 @@ async def everything(model: InstrumentedModel, request: ModelRequest = REQUEST) 
 
 
 async def test_an_answer_is_handed_on_with_its_models_name_and_measured_once() -> None:
-    model, found = measured(Slow(TextDelta("Hel"), TextDelta("lo."), ANSWER))
+    model, metrics = measured(Slow(TextDelta("Hel"), TextDelta("lo."), ANSWER))
     named = replace(ANSWER, model="small")
     assert await everything(model) == [UsageReported(model="small"), TextDelta("Hel"), TextDelta("lo."), named]
-    assert found == [ModelAnswered("small", "answered", 3.0, 1.0, 100, 20)]
+    assert metrics == [ModelAnswered("small", "answered", 3.0, 1.0, 100, 20)]
 
 
 async def test_what_its_service_has_counted_is_handed_on_with_its_name_and_is_no_beginning_of_the_answer() -> None:
     counted = UsageReported(Usage(100, 1))
-    model, found = measured(Slow(counted, TextDelta("Hello."), ANSWER))
-    said = await everything(model)
-    assert said == [replace(counted, model="small"), TextDelta("Hello."), replace(ANSWER, model="small")]
-    assert found == [ModelAnswered("small", "answered", 3.0, 2.0, 100, 20)]
+    model, metrics = measured(Slow(counted, TextDelta("Hello."), ANSWER))
+    streamed = await everything(model)
+    assert streamed == [replace(counted, model="small"), TextDelta("Hello."), replace(ANSWER, model="small")]
+    assert metrics == [ModelAnswered("small", "answered", 3.0, 2.0, 100, 20)]
 
 
 async def test_an_answer_counts_as_such_though_nobody_listens_to_the_end_of_the_stream() -> None:
-    model, found = measured(Slow(TextDelta("Hello."), ANSWER))
+    model, metrics = measured(Slow(TextDelta("Hello."), ANSWER))
     async with aclosing(model.stream(REQUEST)) as events:
         async for event in events:
             if isinstance(event, Completion):
                 break
-    assert found == [ModelAnswered("small", "answered", 2.0, 1.0, 100, 20)]
+    assert metrics == [ModelAnswered("small", "answered", 2.0, 1.0, 100, 20)]
 
 
 @pytest.mark.parametrize(
@@ -95,24 +95,24 @@ async def test_an_answer_counts_as_such_though_nobody_listens_to_the_end_of_the_
 async def test_what_goes_wrong_is_raised_and_measured(
     script: tuple[ModelEvent | Exception, ...], expected: MetricEvent
 ) -> None:
-    model, found = measured(Slow(*script))
+    model, metrics = measured(Slow(*script))
     with pytest.raises((ModelUnavailable, ModelRejected)):
         await everything(model)
-    assert found == [expected]
+    assert metrics == [expected]
 
 
 async def test_a_stream_that_ends_without_an_answer_is_none() -> None:
-    model, found = measured(Slow(TextDelta("x")))
+    model, metrics = measured(Slow(TextDelta("x")))
     await everything(model)
-    assert found == [ModelAnswered("small", "unavailable", 1.0, 1.0)]
+    assert metrics == [ModelAnswered("small", "unavailable", 1.0, 1.0)]
 
 
 async def test_a_turn_that_is_stopped_meanwhile_is_measured_as_such() -> None:
-    model, found = measured(Slow(TextDelta("x"), ANSWER))
+    model, metrics = measured(Slow(TextDelta("x"), ANSWER))
     async with aclosing(model.stream(REQUEST)) as events:
         async for _ in events:
             break
-    assert found == [ModelAnswered("small", "stopped", 1.0, 1.0)]
+    assert metrics == [ModelAnswered("small", "stopped", 1.0, 1.0)]
 
 
 async def test_so_is_one_whose_task_is_cancelled() -> None:
@@ -123,12 +123,12 @@ async def test_so_is_one_whose_task_is_cancelled() -> None:
             yield ANSWER
 
     began = asyncio.Event()
-    model, found = measured(Silent())
+    model, metrics = measured(Silent())
     asking = asyncio.create_task(everything(model))
     await began.wait()
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
-    assert found == [ModelAnswered("small", "stopped", 0.0)]
+    assert metrics == [ModelAnswered("small", "stopped", 0.0)]
 
 
 async def test_what_it_can_do_and_its_end_are_the_models_own() -> None:

@@ -35,27 +35,26 @@ def texts(message: Written) -> list[str]:
 
 @given(TRANSCRIPTS)
 def test_whatever_was_said_the_strictest_templates_take_it(transcript: list[Written]) -> None:
-    told = merge_adjacent_roles(transcript)
-    # Mistral's templates: those who speak are the person and the assistant where it calls nothing, and nobody speaks
-    # to a tool's result but the assistant.
+    merged = merge_adjacent_roles(transcript)
+    # Mistral's templates: user and assistant alternate, apart from its calls, and only the assistant follows a result.
     speaking = [
-        each["role"]
-        for each in told
-        if each["role"] == "user" or (each["role"] == "assistant" and not each.get("tool_calls"))
+        message["role"]
+        for message in merged
+        if message["role"] == "user" or (message["role"] == "assistant" and not message.get("tool_calls"))
     ]
     assert speaking == [("user", "assistant")[n % 2] for n in range(len(speaking))]
-    assert "system" not in [each["role"] for each in told[1:]]
-    for one, other in pairwise(told):
-        if one["role"] == "assistant" and one.get("tool_calls"):
+    assert "system" not in [message["role"] for message in merged[1:]]
+    for message, other in pairwise(merged):
+        if message["role"] == "assistant" and message.get("tool_calls"):
             assert other["role"] == "tool"
-        if one["role"] == "tool":
+        if message["role"] == "tool":
             assert other["role"] in {"tool", "assistant"}
 
 
 @given(TRANSCRIPTS)
 def test_nothing_that_was_said_is_lost(transcript: list[Written]) -> None:
-    told = "".join(text for role in merge_adjacent_roles(transcript) for text in texts(role))
-    assert all(text in told for each in transcript for text in texts(each))
+    merged = "".join(text for role in merge_adjacent_roles(transcript) for text in texts(role))
+    assert all(text in merged for message in transcript for text in texts(message))
     ids = [
         [call["id"] for line in lines for call in line.get("tool_calls", ())]
         for lines in (transcript, merge_adjacent_roles(transcript))

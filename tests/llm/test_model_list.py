@@ -26,10 +26,10 @@ Made = Callable[[str, str], object]
 
 def chat(provider: str) -> Made:
     """Return the model of the provider of that name at another address."""
-    found = PROVIDERS.get(provider)
-    assert found is not None
+    known = PROVIDERS.get(provider)
+    assert known is not None
     return lambda name, address: openai_chat.create(
-        openai_chat.Config(name, KEY, base_url=address, variables=found.variables, **found.more)
+        openai_chat.Config(name, KEY, base_url=address, variables=known.variables, **known.more)
     )
 
 
@@ -54,12 +54,12 @@ async def looked_up(models: Models, name: str, made: Made, api: Api = "openai") 
 
 
 async def standing(models: Models, name: str, made: Made, api: Api = "openai") -> Availability:
-    async with looked_up(models, name, made, api) as found:
-        return found
+    async with looked_up(models, name, made, api) as availability:
+        return availability
 
 
 @pytest.mark.parametrize(
-    ("models", "name", "made", "api", "found"),
+    ("models", "name", "made", "api", "availability"),
     [
         (Models("vllm", {"meta/llama-4": 8_096}), "meta/llama-4", chat("openai"), "openai", Available(8_096)),
         (Models("litellm", {"house": 0}), "house", chat("openai"), "openai", Available()),
@@ -95,9 +95,9 @@ async def standing(models: Models, name: str, made: Made, api: Api = "openai") -
     ],
 )
 async def test_a_compatible_server_is_asked_for_its_list(
-    models: Models, name: str, made: Made, api: Api, found: Availability
+    models: Models, name: str, made: Made, api: Api, availability: Availability
 ) -> None:
-    assert await standing(models, name, made, api) == found
+    assert await standing(models, name, made, api) == availability
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ async def test_a_compatible_server_is_asked_for_its_list(
     ],
 )
 async def test_a_server_without_such_a_list_is_reached_and_says_nothing(instead: Status, said: str) -> None:
-    found = await standing(Models("vllm", {}, instead=instead), "small", chat("openai"))
-    assert isinstance(found, NotReported)
-    assert (said in found.reply) if said else (found.reply == "")
+    availability = await standing(Models("vllm", {}, instead=instead), "small", chat("openai"))
+    assert isinstance(availability, NotReported)
+    assert (said in availability.reply) if said else (availability.reply == "")
 
 
 @pytest.mark.parametrize("size", ["many", -1, 0, True, None, 2.5, 10**9, pytest.param(10**400, id="huge")])
@@ -144,8 +144,8 @@ async def test_a_key_that_is_refused_is_told_whoever_may_read_the_list(models: M
 
 async def test_a_list_that_is_larger_than_any_is_not_read_to_its_end() -> None:
     whole = json.dumps({"data": [{"id": "small"}, {"id": "x" * LARGEST_LIST}]})
-    found = await standing(Models("vllm", {}, instead=Status(200, body=whole)), "small", chat("openai"))
-    assert isinstance(found, NotReported)
+    availability = await standing(Models("vllm", {}, instead=Status(200, body=whole)), "small", chat("openai"))
+    assert isinstance(availability, NotReported)
 
 
 async def test_a_service_that_points_elsewhere_is_not_followed_with_the_key() -> None:
@@ -170,17 +170,17 @@ async def test_a_service_that_is_away_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("models", "name", "found"),
+    ("models", "name", "availability"),
     [
         (Models("openai", {"ft:small:org::a1": 1}), "ft:small:org::a1", Available()),
         (Models("openai", {"small": 1}, retires={"small": "2027-02-01"}), "small", Available(until="2027-02-01")),
         (Models("anthropic", {"house": 400_000}), "house", Available(400_000)),
     ],
 )
-async def test_the_vendor_is_asked_about_the_one_model(models: Models, name: str, found: Availability) -> None:
+async def test_the_vendor_is_asked_about_the_one_model(models: Models, name: str, availability: Availability) -> None:
     with FakeLanguageModel("openai", models=models) as service:
         async with at_home(service, name) as catalogue:
-            assert await catalogue.look_up() == found
+            assert await catalogue.look_up() == availability
         assert service.lookups == [f"/v1/models/{name}"]
 
 

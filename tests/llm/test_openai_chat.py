@@ -62,40 +62,40 @@ async def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
 
 
 async def test_whole_calls_without_index_and_id_get_ids_of_their_own() -> None:
-    found = await calls_of(part("look", '{"n": 1}'), part("look", '{"n": 2}'))
-    assert found == [("call_1", "look", {"n": 1}), ("call_2", "look", {"n": 2})]
+    calls = await calls_of(part("look", '{"n": 1}'), part("look", '{"n": 2}'))
+    assert calls == [("call_1", "look", {"n": 1}), ("call_2", "look", {"n": 2})]
 
 
 async def test_calls_that_share_an_index_are_told_apart_by_their_ids() -> None:
-    found = await calls_of(part("look", '{"n": 1}', index=0, id="a"), part("look", '{"n": 2}', index=0, id="b"))
-    assert found == [("a", "look", {"n": 1}), ("b", "look", {"n": 2})]
+    calls = await calls_of(part("look", '{"n": 1}', index=0, id="a"), part("look", '{"n": 2}', index=0, id="b"))
+    assert calls == [("a", "look", {"n": 1}), ("b", "look", {"n": 2})]
 
 
 async def test_a_new_id_with_every_fragment_makes_no_new_calls() -> None:
-    found = await calls_of(part("look", '{"n"', index=0, id="a"), part("", ": 1}", index=0, id="b"))
-    assert found == [("a", "look", {"n": 1})]
+    calls = await calls_of(part("look", '{"n"', index=0, id="a"), part("", ": 1}", index=0, id="b"))
+    assert calls == [("a", "look", {"n": 1})]
 
 
 async def test_a_name_that_is_repeated_is_not_doubled() -> None:
-    found = await calls_of(part("look", '{"n"', index=0, id="a"), part("look", ": 1}", index=0, id="a"))
-    assert found == [("a", "look", {"n": 1})]
+    calls = await calls_of(part("look", '{"n"', index=0, id="a"), part("look", ": 1}", index=0, id="a"))
+    assert calls == [("a", "look", {"n": 1})]
 
 
 async def test_fragments_of_two_calls_may_take_turns() -> None:
-    found = await calls_of(
+    calls = await calls_of(
         part("one", "", index=0, id="a"),
         part("two", "", index=1, id="b"),
         part("", '{"n": 1', index=0),
         part("", '{"n": 2}', index=1),
         part("", "}", index=0),
     )
-    assert found == [("a", "one", {"n": 1}), ("b", "two", {"n": 2})]
+    assert calls == [("a", "one", {"n": 1}), ("b", "two", {"n": 2})]
 
 
 async def test_an_id_given_twice_is_made_unique() -> None:
-    found = await calls_of(part("one", "", index=0, id="same"), part("two", "", index=1, id="same"))
-    assert [name for _, name, _ in found] == ["one", "two"]
-    assert len({call_id for call_id, _, _ in found}) == 2
+    calls = await calls_of(part("one", "", index=0, id="same"), part("two", "", index=1, id="same"))
+    assert [name for _, name, _ in calls] == ["one", "two"]
+    assert len({call_id for call_id, _, _ in calls}) == 2
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls", "function_call", "eos"])

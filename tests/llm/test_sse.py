@@ -28,8 +28,8 @@ EVENTS = [{"type": "one", "n": 1}, {"n": 2}, {"n": 3}, {"n": "é😀"}]
 def test_events_are_the_same_however_the_bytes_are_cut(size: int, mark: bytes, breaks: bytes) -> None:
     reader = EventReader()
     stream = mark + STREAM.replace(b"\r\n", b"\n").replace(b"\n", breaks)
-    found = [event for n in range(0, len(stream), size) for event in reader.feed(stream[n : n + size])]
-    assert found == EVENTS
+    events = [event for n in range(0, len(stream), size) for event in reader.feed(stream[n : n + size])]
+    assert events == EVENTS
     assert reader.ended
     assert not reader.nonsense
 

@@ -82,8 +82,8 @@ def test_arguments_are_judged_by_the_server_s_own_schema(made: tuple[Json, list[
 
 def only(schema: Json) -> Json:
     """The schema of a single argument, as it is sent."""
-    found: Json = for_openai({"type": "object", "properties": {"a": schema}})["properties"]["a"]
-    return found
+    simplified: Json = for_openai({"type": "object", "properties": {"a": schema}})["properties"]["a"]
+    return simplified
 
 
 @pytest.mark.parametrize(
@@ -227,16 +227,16 @@ def branching(width: int, depth: int) -> Json:
     ids=["wide", "very wide", "large", "deep", "values", "branches", "references", "names"],
 )
 def test_what_is_too_much_is_made_to_fit(sent: Any, listed: Json) -> None:
-    found = sent(listed)
-    assert len(json.dumps(found, separators=(",", ":"), ensure_ascii=False)) <= LARGEST_SCHEMA
-    assert openai_complaint("t", found) is None
-    assert anthropic_complaint(found) is None or sent is for_openai
+    simplified = sent(listed)
+    assert len(json.dumps(simplified, separators=(",", ":"), ensure_ascii=False)) <= LARGEST_SCHEMA
+    assert openai_complaint("t", simplified) is None
+    assert anthropic_complaint(simplified) is None or sent is for_openai
 
 
 def test_a_large_schema_loses_words_before_it_loses_arguments() -> None:
-    found = for_openai(branching(150, 0))
-    assert len(found["properties"]) == 150
-    assert all(each["type"] == "string" for each in found["properties"].values())
+    simplified = for_openai(branching(150, 0))
+    assert len(simplified["properties"]) == 150
+    assert all(parameter["type"] == "string" for parameter in simplified["properties"].values())
 
 
 def test_a_long_description_of_a_tool_is_cut_to_what_services_take() -> None:
@@ -255,9 +255,9 @@ def test_the_bot_s_own_descriptions_are_sent_whole_and_those_of_servers_are_cut(
     own = Tool("countersign__search_tools", OWN_SERVER, "search_tools", input_schema=schema)
     request = ModelRequest((user("?"),), (own, dataclasses.replace(own, server="other", server_id="id-other")))
     for mine, theirs in (
-        [each["function"]["parameters"] for each in openai_chat.request_body("m", request, own_address=True)["tools"]],
-        [each["input_schema"] for each in anthropic.request_body("m", request, own_address=True)["tools"]],
-        [each["parameters"] for each in openai_responses.request_body("m", request, own_address=True)["tools"]],
+        [tool["function"]["parameters"] for tool in openai_chat.request_body("m", request, own_address=True)["tools"]],
+        [tool["input_schema"] for tool in anthropic.request_body("m", request, own_address=True)["tools"]],
+        [tool["parameters"] for tool in openai_responses.request_body("m", request, own_address=True)["tools"]],
     ):
         assert mine["properties"]["names"]["description"] == names
         assert len(theirs["properties"]["names"]["description"]) == LONGEST_DESCRIPTION

@@ -62,7 +62,7 @@ def test_every_call_gets_an_accepted_id_of_its_own_and_its_result_finds_it(names
         written.append(ids.of_call(name))
         assert ids.of_result(name) == written[-1]
     assert len(set(written)) == len(written)
-    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,40}", each) for each in written)
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,40}", call_id) for call_id in written)
 
 
 @given(st.lists(st.sampled_from(["", "a", "b", "call_1", "call_2", "call_2_2"]), max_size=6))
