@@ -14,8 +14,9 @@ from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.tools import CallOutcomeUnknown, ToolOutcome
 from bot.domain.turns import StepStatus, ToolRef, ToolReplay, ToolStep
+from bot.engine.builtin_tools.read_result import ReadResult
 from bot.engine.policy.approvers import Approvers
-from bot.engine.policy.information_flow import ResultVisibility
+from bot.engine.policy.information_flow import GONE, ResultVisibility
 from bot.engine.policy.rules import Policies, RuleBook
 from bot.engine.prompt.history import WITHHELD_RESULT, HistoryBudget
 from bot.errors import NotFound
@@ -223,6 +224,16 @@ async def test_that_nobody_knows_how_a_call_has_ended_is_told_to_everybody(harne
     assert await disclosure.rejection_reason(1, cut_off) == ""
     answered = replace(cut_off, result=ToolResult("c1", (TextPart("A server has said this."),)))
     assert await disclosure.rejection_reason(1, answered) == REFUSED
+
+
+async def test_a_page_of_a_result_that_is_deleted_is_not_told(harness: EngineHarness) -> None:
+    """Its tool is unknown, so nobody can say whether the author may see it."""
+    deny(harness, server="hr", askers=BENS)
+    assert harness.rules is not None
+    rules, offered = harness.rules.rules(HALL), await harness.toolbox.offer()
+    disclosure = ResultVisibility(rules, rules.all, offered, BEN, None, harness.log)
+    page = ToolStep(2, reading("1.2"), ReadResult.reference, StepStatus.DONE, result=ToolResult("c1", (TextPart("0"),)))
+    assert await disclosure.rejection_reason(3, page) == GONE
 
 
 async def test_results_of_earlier_turns_that_are_told_again_are_kept_back_from_who_is_denied_the_tool(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
+from dataclasses import replace
 from time import monotonic
 
 import pytest
@@ -220,6 +221,43 @@ async def test_the_first_words_of_an_answer_do_not_wait_for_the_pace_of_the_plat
     async with running(engine):
         await engine.receive(message("hi"))
         await harness.surface.wait_for(lambda view: view.streaming.startswith("Hello"))
+
+
+async def test_views_without_new_words_wait_for_the_pace_of_the_platform(harness: EngineHarness) -> None:
+    interval_over, waits = asyncio.Event(), 0
+
+    async def pause(seconds: float) -> None:
+        nonlocal waits
+        if seconds == 60.0:
+            waits += 1
+            await interval_over.wait()
+
+    class Replaced(RecordingSurface):
+        """While it shows the first view, the second comes."""
+
+        async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+            if view.activity == "one":
+                delivery.deliver(replace(view, activity="two"))
+            async for posted in super().deliver(view, refs):
+                yield posted
+
+    surface = Replaced(min_interval=60.0)
+    await harness.log.enqueue(message("hi"))
+    (claim,) = await harness.log.claim(1)
+    view = await harness.log.get_view(claim.turn_id)
+    delivery = ViewDelivery(harness.log, [surface], clock=monotonic, pause=pause)
+    delivery.begin(claim.turn_id)
+    delivery.deliver(replace(view, activity="one"))
+    await until(lambda: waits == 1)
+    delivery.deliver(replace(view, activity="three"))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert [shown.activity for shown in surface.views] == ["one"]
+    interval_over.set()
+    await until(lambda: len(surface.views) == 2)
+    assert surface.views[-1].activity == "three"
+    delivery.settle(claim.turn_id)
+    await until(lambda: delivery.is_idle)
 
 
 async def test_a_reference_is_kept_as_soon_as_its_slot_is_out(harness: EngineHarness) -> None:
