@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from bot.domain.messages import ImagePart, Message, MessageRole, TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import ModelStep, Step, StepStatus, ToolStep, Turn, TurnInput, TurnRecord, TurnStatus
 from tests.fakes.parts import ANA, HALL
@@ -35,16 +33,6 @@ def test_the_answer_is_a_last_reply_that_asks_for_nothing() -> None:
     assert record(asking, call(2, StepStatus.DONE)).answer is None
     assert record(asking, call(2, StepStatus.DONE), answer).answer is answer
     assert record(answer, call(4, StepStatus.READY)).answer is None
-
-
-@pytest.mark.parametrize("status", list(TurnStatus))
-def test_a_turn_has_three_ends(status: TurnStatus) -> None:
-    assert status.ended == (status in {TurnStatus.DONE, TurnStatus.FAILED, TurnStatus.CANCELLED})
-
-
-@pytest.mark.parametrize("status", list(StepStatus))
-def test_a_step_is_open_until_it_has_been_decided_run_or_given_up(status: StepStatus) -> None:
-    assert status.ended != (status in {StepStatus.AWAITING, StepStatus.READY, StepStatus.STARTED, StepStatus.ASKING})
 
 
 def test_a_messages_text_is_joined_as_it_stands_and_a_results_by_lines() -> None:

@@ -140,6 +140,7 @@ def test_surrounding_blanks_and_hidden_characters_do_not_get_lost() -> None:
         ("fields", "{team: 7}", "That is no JSON."),
         ("fields", '{"team": 7, "team": 8}', "This cannot be used: the name 'team' is there twice."),
         ("fields", "[" * 65 + "]" * 65, "That is no JSON."),
+        ("fields", '["\\ud800"]', "That is no JSON."),
         ("fields", "[" * 100_000, "That is no JSON."),
     ],
 )
