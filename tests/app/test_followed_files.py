@@ -22,10 +22,11 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.audit import AuditQuery
 from bot.domain.health import HealthStatus
 from bot.domain.tools import Tool
+from bot.domain.usage import UsageOwner
 from bot.engine.policy.rules import Policies, Rules, ServerPolicy
 from bot.errors import DatabaseUnavailable, SettingsError
 from bot.settings import read_settings
-from tests.app.test_config_reload import HALL, folder, office, states
+from tests.app.test_config_reload import ANA, HALL, folder, office, states
 from tests.fakes.parts import until
 
 __all__ = ["folder"]
@@ -88,7 +89,6 @@ async def following(folder: Path, **environment: Any) -> AsyncIterator[Followed]
         services.administration.pause = followed.pause
         services.administration.notify = followed.told.append
         running = asyncio.create_task(services.administration.run())
-        await until(lambda: services.administration._applied_revision != -1)
         try:
             yield followed
         finally:
@@ -227,7 +227,8 @@ async def test_all_other_files_are_followed_too(folder: Path) -> None:
         assert (used.system_prompt, used.prices.currency, len(used.limits)) == ("Be brief.", "EUR", 1)
         assert here.services.administration.allows_program("npx")
         assert here.services.turn_log._prices == used.prices
-        assert here.services.usage_limiter._limits == used.limits
+        statuses = await here.services.usage_limiter.statuses(UsageOwner.of(ANA, HALL))
+        assert [status.limit for status in statuses] == list(used.limits)
         assert "git" in used.launches.templates
         assert here.services.command_dependencies.templates() == used.launches.templates
 
