@@ -24,7 +24,7 @@ class Clock:
             self._stopped_at = time.time()
 
     def advance(self, seconds: float) -> None:
-        """Let this many seconds pass at once; whoever waits for a time by then is woken."""
+        """Let this many seconds pass at once, and wake the waiters for times until then."""
         self._ahead += seconds
         self._moved.set()
         self._moved = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Trouble on demand that every platform knows, and what is planned of it for the next calls."""
+"""Faults on demand that every platform has, and the planned ones of the next calls."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Plans(Generic[Fault]):
         self.planned[called] += [fault] * times
 
     def clear(self, called: str | None = None) -> None:
-        """Forget what was planned, for one name or for all."""
+        """Forget the planned faults of one name or of all."""
         if called is None:
             self.planned.clear()
         else:

@@ -74,14 +74,14 @@ LONGEST = 1 << 18
 """Bytes of one packet."""
 STREAMS = 3
 WITHOUT_NAMES = "TESTS_WITHOUT_NAMES"
-"""A variable for programs that shall know no host but this machine, whatever network there is."""
+"""A variable for programs that resolve no host but this machine, on any network."""
 SHORTER_WAITS = "TESTS_SHORTER_WAITS"
 """A variable with seconds for constants of a program, as JSON, such as `{"bot.engine.faults.POLL_SECONDS": 0.2}`."""
 _resolve = socket.getaddrinfo
 
 
 def loaded() -> Iterator[str]:
-    """The modules that are loaded before anything is begun: what the bot would load only when it is wanted, too."""
+    """Return the modules to load before the first start, with those that the bot loads only on use."""
     for module in pkgutil.walk_packages(bot.__path__, f"{bot.__name__}."):
         if not module.name.endswith(PROGRAMS) and not module.name.startswith(MIGRATIONS):
             yield module.name
@@ -90,7 +90,7 @@ def loaded() -> Iterator[str]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Be the only one who makes the folder, fills it, or takes it away."""
+    """Hold the lock of the folder: one process at a time makes, fills or removes it."""
     with _locked(folder):
         yield
 
@@ -116,7 +116,7 @@ class Server:
         self._watch(listener, self._somebody_comes)
 
     def serve(self) -> dict[str, Any]:
-        """Returns in each new process, with what it was asked to be; in the server itself never."""
+        """Return in each new process, with its request. Never return in the server itself."""
         while True:
             for key, _ in self._ready.select():
                 still = key in self._ready.get_map().values()  # and not done with by another of this round
@@ -178,7 +178,7 @@ class Server:
             told.sendall(NUMBER.pack(pid))
 
     def _end(self) -> None:
-        """End, if nobody is at the door."""
+        """End if no request waits."""
         with alone(self._folder):
             if not self._ready.select(0):
                 shutil.rmtree(self._folder)
@@ -232,7 +232,7 @@ def _of_this_machine(host: str, *more: Any, **others: Any) -> list[tuple[Any, ..
 
 
 def end(code: int) -> None:
-    """End like the interpreter, but leave what is loaded as it is: taking it apart is more than most programs do."""
+    """End like the interpreter, without the deletion of modules, which costs more than most programs do."""
     threading._shutdown()  # type: ignore[attr-defined]
     gc.collect()  # what the program has left unclosed may complain
     atexit._run_exitfuncs()

@@ -21,7 +21,7 @@ STREAMS = (0, 1, 2)
 
 
 def main() -> None:
-    """Be what the command line says."""
+    """Become the program of the command line."""
     arguments = sys.argv[1:]
     if arguments[:2] == ["-P", "-m"]:  # the folder is not on the path of a forked program in any case
         begin(arguments[2:])

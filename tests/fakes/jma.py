@@ -29,7 +29,7 @@ FOLDER = "/bosai/forecast/data/"
 
 @dataclass(frozen=True)
 class Status:
-    """An HTTP status other than 200, with a body that nobody should ever see."""
+    """An HTTP status other than 200, with a body that must never be shown."""
 
     code: int
     body: str = "internal detail of the service"
@@ -37,14 +37,14 @@ class Status:
 
 @dataclass(frozen=True)
 class Raw:
-    """Status 200 and these bytes, whatever they are."""
+    """Status 200 and these bytes."""
 
     body: bytes
 
 
 @dataclass(frozen=True)
 class Slow:
-    """No answer for some seconds; then the right one, if anybody still waits."""
+    """No answer for some seconds, then the right one to a client that still waits."""
 
     seconds: float
 
@@ -257,7 +257,7 @@ class FakeJma:
         return sum(part in path for path in self.requests)
 
     def file(self, path: str) -> Any:
-        """The JSON at a path, or None for what the agency does not have."""
+        """Return the JSON at a path, None for an unknown one."""
         if path == AREA_PATH:
             return area_file()
         kind, _, name = path.removeprefix(FOLDER).partition("/")
@@ -303,7 +303,7 @@ class FakeJma:
 
 @contextlib.contextmanager
 def refusing() -> Iterator[str]:
-    """An address that refuses connections: bound, so that nobody else gets it, and never listening."""
+    """Return an address that refuses connections: bound, so that no other program gets it, and never listening."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{reserved.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""Messages as Anthropic streams it, and what it refuses."""
+"""Messages as Anthropic streams it, with its refusals."""
 
 from __future__ import annotations
 

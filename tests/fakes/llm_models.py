@@ -1,4 +1,4 @@
-"""The models that a fake service has, told in the shapes of those who tell: `GET /v1/models` and what is beside it."""
+"""The models of a fake service, in the shapes of different vendors: `GET /v1/models` and similar routes."""
 
 from __future__ import annotations
 

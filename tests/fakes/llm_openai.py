@@ -1,4 +1,4 @@
-"""Chat Completions as OpenAI streams it, and what it refuses."""
+"""Chat Completions as OpenAI streams it, with its refusals."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _schema_problems(tools: Sequence[Mapping[str, Any]]) -> Iterator[Status]:
 
 
 def refused_parameters(n: int, message: str) -> Status:
-    """The answer to a request whose tool number `n` has parameters that the service does not take."""
+    """Return the error for a request whose tool number `n` has refused parameters."""
     param = f"tools[{n}].function.parameters"
     return Status(400, message, "invalid_request_error", "invalid_function_parameters", param)
 

@@ -1,4 +1,4 @@
-"""Responses as OpenAI streams it, and what it refuses."""
+"""Responses as OpenAI streams it, with its refusals."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _function_call(call: Call, number: str, count: int) -> tuple[dict[str, Any],
 
 
 def sealed(thinking: str) -> str:
-    """Reasoning as only the service can read it; it refuses what is not its own."""
+    """Encrypt reasoning, so that only the service reads it. It refuses any other text."""
     return "gAAAA" + hashlib.sha256(thinking.encode()).hexdigest()[:16]
 
 

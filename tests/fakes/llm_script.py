@@ -34,7 +34,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """A reply: thinking, text and calls, each cut into `pieces` deltas. `stop` None is what goes with the calls."""
+    """A reply: reasoning, text and calls, each cut into `pieces` deltas. `stop` None follows from the calls."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
@@ -183,7 +183,7 @@ class Request:
 
     @property
     def question(self) -> str:
-        """The text of the last message a person wrote. Notes of the operator in it are left out, and whose it is."""
+        """Return the text of the last message of a user, without notes of the operator and the author line."""
         texts = [_texts(message) for message in self.messages if message.get("role") == "user"]
         return next((text for text in reversed(texts) if text), "")
 
@@ -217,7 +217,7 @@ def _unwrapped(text: str) -> str:
 Rule = Callable[[Request], Reply]
 
 _SPEAKER = re.compile(r"\AMessage from [^\n]*:(\n|\Z)")
-"""The line in which the bot says who asks."""
+"""The line in which the bot names the asker."""
 
 
 def _texts(holder: Mapping[str, Any]) -> str:

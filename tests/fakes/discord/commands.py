@@ -170,7 +170,7 @@ def check_choices(where: str, choices: list[Json], kind: int) -> None:
 
 
 def untranslated(entries: Iterable[Json]) -> list[Json]:
-    """Commands or options as Discord describes them to whoever does not ask for their translations."""
+    """Return commands or options as Discord describes them without translations."""
     return [
         {name: value for name, value in entry.items() if not name.endswith("_localizations")}
         | ({"options": untranslated(entry["options"])} if entry.get("options") else {})

@@ -207,11 +207,11 @@ class FakeDiscord(Factories):
         values: Values | None = None,
         files: Mapping[str, list[tuple[str, bytes]]] | None = None,
     ) -> Interaction:
-        """Fill in and submit the modal somebody has open; fields are named by label or custom id."""
+        """Fill in and submit the modal that a user has open. Fields are named by label or custom id."""
         return await self._touching.submit(user, values or {}, files or {})
 
     def close_modal(self, user: User) -> None:
-        """Close the modal somebody has open; the app is not told."""
+        """Close the modal that a user has open. The app gets no event."""
         del self._touching.modals[user.id]
 
     # What can be seen
@@ -221,17 +221,13 @@ class FakeDiscord(Factories):
         return sights(self.world, user, channel.id)
 
     def modal(self, user: User) -> Modal:
-        """The modal somebody has open.
-
-        Raises:
-            LookupError: they have none open.
-        """
+        """Return the modal that a user has open. Raises LookupError without one."""
         if user.id not in self._touching.modals:
             raise LookupError(f"{user.name} has no modal open")
         return self._touching.modals[user.id]
 
     def reload(self, user: User) -> None:
-        """Start somebody's client again: what was ephemeral is gone, and so is a modal."""
+        """Restart the client of a user, without its ephemeral messages and its modal."""
         self._touching.modals.pop(user.id, None)
         for kept in self.world.messages.values():
             for message in kept.values():

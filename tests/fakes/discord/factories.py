@@ -1,4 +1,4 @@
-"""Making who and what is there: people, roles, guilds, channels."""
+"""Creation of people, roles, guilds and channels."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Factories:
 
     @property
     def bot_role(self) -> Role:
-        """The app's role in the first guild; what it was invited with stands in its permissions."""
+        """Return the app's role in the first guild, with the permissions of its invitation."""
         return self.guild.roles[self.guild.members[self.bot.id].roles[0]]
 
     def another_guild(self, name: str, *, with_bot: bool = True) -> Guild:
-        """A further server, with an owner nobody meets; the app is in it unless said otherwise."""
+        """Add a further server with an owner. The app is in it by default."""
         guild = Guild(self.world.ids.new(), name)
         guild.roles[guild.id] = Role(guild.id, "@everyone", FOR_EVERYONE, position=0)
         owner = User(self.world.ids.new(), f"{name} owner")
@@ -49,7 +49,7 @@ class Factories:
         return guild
 
     def invite(self, guild: Guild, permissions: Permission = NOTHING) -> None:
-        """Add the app to a guild, with what its own role may do beyond everyone."""
+        """Add the app to a guild, with the permissions of its own role beyond those of everyone."""
         role = Role(self.world.ids.new(), self.app.name, permissions, managed=True, bot=self.bot.id)
         guild.roles[role.id] = role
         guild.members[self.bot.id] = Member(self.bot, [role.id])
@@ -104,7 +104,7 @@ class Factories:
         mentionable: bool = False,
         guild: Guild | None = None,
     ) -> Role:
-        """A role and who has it."""
+        """Add a role with its members."""
         where = guild or self.guild
         role = Role(self.world.ids.new(), name, permissions, mentionable, position=len(where.roles))
         where.roles[role.id] = role
@@ -139,7 +139,7 @@ class Factories:
         return channel
 
     def dm(self, user: User) -> Channel:
-        """The direct conversation of somebody with the app."""
+        """Return the direct conversation of a user with the app."""
         return self.world.dm(user)
 
     # What changes of people
@@ -157,20 +157,20 @@ class Factories:
         events.member_told(self.world, "GUILD_MEMBER_REMOVE", where, member)
 
     def give(self, user: User, role: Role) -> None:
-        """Give somebody a role."""
+        """Give a user a role."""
         guild, member = self._membership(user, role)
         if role.id not in member.roles:
             member.roles.append(role.id)
         events.member_told(self.world, "GUILD_MEMBER_UPDATE", guild, member)
 
     def take(self, user: User, role: Role) -> None:
-        """Take a role from somebody."""
+        """Take a role from a user."""
         guild, member = self._membership(user, role)
         member.roles.remove(role.id)
         events.member_told(self.world, "GUILD_MEMBER_UPDATE", guild, member)
 
     def time_out(self, user: User, seconds: float, guild: Guild | None = None) -> None:
-        """Silence somebody for a while."""
+        """Time a member out for a while."""
         where = guild or self.guild
         member = where.members[user.id]
         member.timed_out_until = self.world.now() + seconds

@@ -1,4 +1,4 @@
-"""Attachments: what people and the app upload, and the addresses they are fetched from."""
+"""Attachments: uploads of users and the app, and their addresses."""
 
 from __future__ import annotations
 

@@ -290,7 +290,7 @@ class Gateway:
         return len(connection.sends) > self.world.limits.gateway_sends
 
     def _forget(self) -> None:
-        """Forget sessions that nobody has taken up in time."""
+        """Forget sessions that were not resumed in time."""
         now = self.world.now()
         for session in list(self.sessions.values()):
             if session.connection is None and now > session.left_at + self.world.limits.resume_within:

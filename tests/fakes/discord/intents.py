@@ -1,4 +1,4 @@
-"""Which events an app asks for when it connects, and what it may see of messages."""
+"""Intents: the events that an app asks for when it connects, and the parts of messages that it may see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interactions: what somebody pressed, typed or submitted, until the app has answered and for fifteen minutes after."""
+"""Interactions: presses, commands and submitted forms, until the app has answered and for fifteen minutes after."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FITTING: dict[Asked, frozenset[Answer]] = {
 
 @dataclass(eq=False)
 class Modal:
-    """A modal that somebody has open."""
+    """A modal that a user has open."""
 
     drawn: Json
     opened_by: Interaction

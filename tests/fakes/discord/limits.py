@@ -1,4 +1,4 @@
-"""Numbers of the real Discord that a test may want smaller. What cannot be otherwise stands where it is checked."""
+"""Limits of the real Discord that a test may want smaller. Fixed ones stand where they are checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Limits:
     """Seconds of the clock, bytes, counts."""
 
     answer_within: float = 3
-    """An interaction that nobody answered by then has failed, and its token is void."""
+    """Seconds until an unanswered interaction has failed and its token is void."""
     token_lifetime: float = 900
     followups_outside: int = 5
     """Follow-ups of one interaction in a guild without the app, by a user who has installed it."""

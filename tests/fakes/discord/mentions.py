@@ -84,7 +84,7 @@ class Mentioned:
 
 
 def settle(message: Message, users: dict[str, User], may: Allowed, now: float, *, ping: bool = True) -> None:
-    """Write into a message whom it mentions and notifies. `ping`: whether a reply notifies the one replied to."""
+    """Set the mentions and notified users of a message. `ping` tells if a reply notifies the author replied to."""
     mentioned, guild, author = Mentioned.by(message), message.channel.guild, message.author
     found = [users[user] for user in mentioned.users if user in users]
     message.mentions = [user for user in found if may.user(user.id)]

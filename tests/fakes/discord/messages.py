@@ -92,7 +92,7 @@ class Message:
         return Flag.LOADING in self.flags
 
     def remember(self) -> None:
-        """Keep what it is now, before it changes."""
+        """Keep the present description before a change."""
         self.past.append(self.described(deep=False))
 
     def described(self, *, bare: bool = False, deep: bool = True) -> Json:

@@ -1,4 +1,4 @@
-"""Modals: what the app draws, and what a person's values make of it when submitted."""
+"""Modals: the app's form, and the submitted values of a user."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Granted:
 
 
 def _up(seconds: float) -> float:
-    """Rounded up to milliseconds, so that whoever waits so long has waited enough."""
+    """Round up to milliseconds, so that a client that waits so long has waited enough."""
     return math.ceil(seconds * 1000) / 1000
 
 

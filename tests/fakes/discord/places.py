@@ -77,7 +77,7 @@ class Channel:
         return f"<#{self.id}>"
 
     def permissions(self, user: User, now: float) -> Permission:
-        """Permissions of this user here; none for a user who is not a member."""
+        """Return the permissions of this user here, none for a user outside the guild."""
         if self.guild is None:
             is_there = user in self.recipients or (user.bot and len(self.recipients) == 1)
             return IN_A_DM if is_there else Permission(0)

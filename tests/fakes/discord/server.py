@@ -34,7 +34,7 @@ class Server:
         self._world.gateway_url = f"ws://127.0.0.1:{self.port}/gateway"
 
     async def close(self) -> None:
-        """Close the port and what is connected to it."""
+        """Close the port and its connections."""
         self._rest.close()
         await self._gateway.drop()
         if self._runner is not None:

@@ -37,7 +37,7 @@ class Connection:
             self._outbox.put_nowait({"op": op, "d": data, "s": seq, "t": event})
 
     async def write(self) -> None:
-        """Send what is put, until cancelled or the socket is gone. Compressed if that was asked for and is zlib's."""
+        """Send queued messages until cancelled or the socket is gone, compressed with zlib on request."""
         packed = zlib.compressobj() if self.request.query.get("compress") == "zlib-stream" else None
         while True:
             text = json.dumps(await self._outbox.get())

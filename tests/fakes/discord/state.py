@@ -1,4 +1,4 @@
-"""Everything behind the fake: the app, the guilds, who is there and what was said, interactions, the log."""
+"""The state of the fake: the app, guilds, members, messages, interactions, the log of calls."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ class UserActions:
         return {"type": kind, "name": name, "value": value}
 
     def _resolved(self, value: Any, channel: Channel, data: Json) -> str:
-        """The id of what was picked; it is described beside the options, a user with the membership."""
+        """Return the id of the picked object, which is described beside the options, a user with the membership."""
         if isinstance(value, tuple):
             value = self._world.store(value[0], value[1], "ephemeral")
         resolved = data.setdefault("resolved", {})

@@ -51,7 +51,7 @@ class UserMessages:
         events.changed(self._world, message)
 
     def unfurl(self, message: Message, title: str) -> None:
-        """Discord fetched a link in a message: it changes, nobody edited it."""
+        """Add the preview of a link to a message, which changes it without an edit."""
         message.remember()
         message.embeds = [*message.embeds, {"type": "link", "title": title}]
         events.changed(self._world, message)

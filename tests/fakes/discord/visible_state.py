@@ -53,7 +53,7 @@ def sights(world: DiscordState, user: User, channel: str) -> list[VisibleState]:
 
 
 def sight_of(message: Message, world: DiscordState) -> VisibleState:
-    """One message as somebody sees it who sees it."""
+    """Return one message as a user sees it."""
     return VisibleState(
         id=message.id,
         user=message.author.id,

@@ -16,8 +16,8 @@ NOW = dt.datetime.now(dt.UTC)
 
 
 def self_signed(folder: Path, *, days: float = 365.0, host: str = "127.0.0.1") -> tuple[ssl.SSLContext, Path]:
-    """A server's side of TLS, and the file with its certificate for whoever is to trust it. A negative number of
-    `days` is a certificate that has expired.
+    """Return a server's TLS context, and the file with its certificate for clients that trust it. A negative number of
+    `days` gives an expired certificate.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a test")])

@@ -54,7 +54,7 @@ class FakeEndpoint:
     seen: list[tuple[dict[str, str], Message]] = field(default_factory=list)
     port: int = 0
     capabilities: dict[str, Any] = field(default_factory=lambda: {"tools": {}})
-    """Capabilities that the server declares, whatever it then answers."""
+    """Capabilities that the server declares."""
     tls: ssl.SSLContext | None = None
     _server: asyncio.Server | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -89,7 +89,7 @@ class FakeEndpoint:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def hold(self, method: str, until: asyncio.Event) -> asyncio.Event:
-        """Answer a method only from that event on; the result is set when somebody waits for it."""
+        """Answer a method only after an event. The returned event is set when a request waits for it."""
         arrived = asyncio.Event()
         self._held[method] = (arrived, until)
         return arrived

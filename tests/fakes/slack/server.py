@@ -35,7 +35,7 @@ class Server:
         self._world.base = f"http://127.0.0.1:{self.port}"
 
     async def close(self) -> None:
-        """Close the port and what is connected to it."""
+        """Close the port and its connections."""
         self._api.close()
         await self._sockets.close()
         if self._runner is not None:

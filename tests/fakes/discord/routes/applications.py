@@ -47,7 +47,7 @@ def put_guild_commands(request: Request) -> list[Json]:
 
 @route("GET /applications/{application}/guilds/{guild}/commands/permissions")
 def command_permissions(request: Request) -> list[Json]:
-    """Who may use commands otherwise than they were registered: nobody has changed that."""
+    """Return the changed permissions of commands: none."""
     _own(request)
     return []
 

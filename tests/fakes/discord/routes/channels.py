@@ -1,4 +1,4 @@
-"""Channels as such: what they are, changing and leaving them, typing in them."""
+"""Channels: reading, changing and leaving them, typing in them."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def guild(request: Request) -> Json:
 
 @route("GET /guilds/{guild}/members/search", query=("query", "limit"))
 def search(request: Request) -> list[Json]:
-    """Members whose names begin so."""
+    """Return the members whose names begin with a text."""
     guild, typed = request.world.guild(request.path["guild"]), request.query.get("query", "").lower()
     found = [
         m.described()

@@ -93,7 +93,7 @@ def edit(request: Request) -> Json:
 
 @route("DELETE /channels/{channel}/messages/{message}")
 def delete(request: Request) -> None:
-    """Delete a message: one's own, or with the permission anybody's."""
+    """Delete a message: one's own, or any with the permission."""
     world, channel = request.world, request.world.channel(request.path["channel"])
     world.need(channel)
     message = world.message(channel.id, request.path["message"])
@@ -159,7 +159,7 @@ def _writable(request: Request) -> Channel:
 
 
 def _see_that_they_take_it(world: DiscordState, channel: Channel) -> None:
-    """Somebody can refuse direct messages, and who is in no guild of the app's gets none."""
+    """Return False for a user who refuses direct messages or is in no guild of the app."""
     for user in channel.recipients if channel.guild is None else []:
         if not user.takes_dms or not any(g.with_bot and user.id in g.members for g in world.guilds.values()):
             raise Refused(50007)

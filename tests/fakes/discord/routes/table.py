@@ -1,4 +1,4 @@
-"""The table of the routes there are: what each may be given and who may call it."""
+"""The table of routes: allowed parameters and callers of each."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Route:
     open: bool
 
     def major(self, path: dict[str, str]) -> str:
-        """The place whose bucket a call belongs to."""
+        """Return the channel, guild or token whose bucket a call belongs to."""
         return "+".join(path[name] for name in ("channel", "guild", "token") if name in path)
 
 

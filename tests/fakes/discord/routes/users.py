@@ -15,7 +15,7 @@ def me(request: Request) -> Json:
 
 @route("POST /users/@me/channels", body="object")
 def open_dm(request: Request) -> Json:
-    """Open the direct conversation with somebody; whether they take messages shows only when one is sent."""
+    """Open the direct conversation with a user. A refusal of messages shows only when one is sent."""
     only("", request.body, "recipient_id")
     if "recipient_id" not in request.body:
         raise required("recipient_id")

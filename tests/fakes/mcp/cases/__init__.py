@@ -1,1 +1,1 @@
-"""Servers of the kinds that people connect: real ones, by the MCP library, each with a record of what it did."""
+"""Servers of typical kinds: real ones, by the MCP library, each with a record of its effects."""

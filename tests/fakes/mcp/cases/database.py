@@ -27,14 +27,14 @@ class Database:
 
     @property
     def rows(self) -> list[tuple[str, str]]:
-        """The customers, whoever added them."""
+        """Return all customers."""
         with closing(sqlite3.connect(self.file)) as connection:
             return connection.execute("select name, city from customers order by name").fetchall()
 
 
 @contextmanager
 def database(file: Path, user: str, password: str) -> Iterator[Database]:
-    """The server, for whoever has the password; the file is made with one customer in it."""
+    """Return the server, which requires the password. The file is made with one customer in it."""
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute(SCHEMA)
         connection.execute("insert into customers values ('Ada', 'London')")

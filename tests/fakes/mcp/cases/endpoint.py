@@ -1,4 +1,4 @@
-"""An ASGI program on a loopback port, in a thread of its own, behind whatever it asks of those who knock."""
+"""An ASGI program on a loopback port in a thread of its own, behind its authentication."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START_SECONDS = 30.0
 
 
 class Doorkeeper:
-    """Lets those in who bring this header; the others get 401. `rejected_page` counts them."""
+    """Accept requests with this header, and answer others with 401. `rejected_page` counts them."""
 
     def __init__(self, app: App, header: str, value: str, challenge: str = "") -> None:
         self._app = app

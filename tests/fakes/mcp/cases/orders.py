@@ -1,4 +1,4 @@
-"""A shop's own rules as tools: what something costs, and an order, which is binding."""
+"""A shop's own rules as tools: prices, and binding orders."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Shop:
 
 @contextmanager
 def shop() -> Iterator[Shop]:
-    """The server, open to whoever reaches it."""
+    """Return the server, which requires no authentication."""
     made = Shop()
     server = MCPServer("shop", version="1.0.0", log_level="ERROR")
 

@@ -22,7 +22,7 @@ class Tracker:
 
 @contextmanager
 def tracker(token: str) -> Iterator[Tracker]:
-    """The server, for whoever has the token."""
+    """Return the server, which requires the token."""
     made = Tracker()
     server = MCPServer("tracker", version="1.0.0", log_level="ERROR")
 

@@ -24,7 +24,7 @@ class Workflows:
 
 @contextmanager
 def workflows(key: str) -> Iterator[Workflows]:
-    """The server, for whoever has the key."""
+    """Return the server, which requires the key."""
     made = Workflows()
     server = MCPServer("n8n", version="1.0.0", log_level="ERROR")
 
