@@ -19,7 +19,7 @@ _SCRIPT = {
 
 
 class PackageRunners:
-    """The programs in a folder of their own, and what each was started with."""
+    """The programs in a folder of their own, and the arguments of each start."""
 
     def __init__(self, folder: Path) -> None:
         self._bin = folder / "runners"

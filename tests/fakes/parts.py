@@ -80,7 +80,7 @@ Script = (
 
 @dataclass
 class ScriptedModel:
-    """Answers with the next entry of its script and remembers what it was asked."""
+    """Answers with the next entry of its script and records requests."""
 
     script: list[Script | Unfinished] = field(default_factory=list)
     requests: list[ModelRequest] = field(default_factory=list)

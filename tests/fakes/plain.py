@@ -87,7 +87,7 @@ class Channel:
 
 @dataclass(eq=False)
 class Message:
-    """A message. `commands` are pairs of a label and a text to type; `only_for` is the one user who sees it, if any."""
+    """A message. `commands` are pairs of a label and a text to type. Only the user `only_for`, if any, sees it."""
 
     id: str
     channel: Channel

@@ -31,7 +31,7 @@ SERVER_HAS_ENDED = "the server that begins programs has ended: what it loads can
 
 
 class Program:
-    """A program that runs; what it is given and where it writes are descriptors, closed by whoever opened them."""
+    """A running program. Its streams are descriptors, which their opener closes."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class Program:
         *,
         terminal: bool = False,
     ) -> None:
-        """Begin. `arguments` are a module's name or a Python file, and what follows it on the command line. `terminal`
-        says that standard input is one, which the program shall lead a session on.
+        """Start. `arguments` are a module's name or a Python file with its arguments. `terminal` tells that standard
+        input is a terminal, on which the program leads a session.
         """
         asked = {
             "arguments": list(arguments),
@@ -68,8 +68,8 @@ class Program:
         return self.returncode
 
     async def wait(self) -> int:
-        """The same for as many as want to know, without a limit. Whoever begins to wait kills it in the end, or waits
-        again.
+        """Wait for the end without a limit, for any number of waiters. A caller that begins to wait kills it in the
+        end, or waits again.
         """
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._hear_the_end())
@@ -122,8 +122,8 @@ def listening(*arguments: str, environment: Mapping[str, str] | None = None) -> 
 
 
 def python() -> str:
-    """A `python` for those who begin processes themselves: modules and files are begun by the same server. The first
-    who asks waits for it.
+    """Return a `python` for code that starts processes itself: the fork server starts its modules and files. The first
+    caller waits for the server.
     """
     _control()
     return str(_home() / "python")
@@ -138,7 +138,7 @@ def _home() -> Path:
 
 @functools.cache
 def _control() -> socket.socket:
-    """The server's ear. Whichever worker comes first begins the server; it ends with the last of those who ask."""
+    """Return the socket of the server. The first worker starts the server, which ends with its last client."""
     ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     address = str(_home() / SOCKET)
     with fork_server.alone(_home()):

@@ -28,7 +28,7 @@ PATIENCE = 60.0
 
 
 class ProgramOnTerminal(PseudoTerminal):
-    """A program that runs. `raw` is every byte it wrote, `text` and `lines` what is to be seen."""
+    """A running program. `raw` has every byte of its output, `text` and `lines` the screen."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class ProgramOnTerminal(PseudoTerminal):
             changed.cancel()
 
     def _read_the_rest(self) -> None:
-        """Read what is still on its way to the screen, which is all there will be."""
+        """Read the remaining output of the program."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._read()

@@ -36,7 +36,7 @@ EVERYTHING = Manifest(
     shortcuts=frozenset(),
     agent=True,
 )
-"""An app with every scope that the fake knows, whatever the product asks for."""
+"""Return an app with every scope that the fake knows."""
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def opening_hours() -> str:
 
 @server.resource("library://desk/novel", name="novel", title="A long novel", mime_type="text/plain")
 def novel() -> str:
-    """More than anybody reads at once."""
+    """A text larger than one read."""
     return LONG
 
 
@@ -51,7 +51,7 @@ def count_reads(of: str) -> str:
 
 @server.resource("library://shelf/{shelf}", name="shelf", title="Books of a shelf")
 def books(shelf: str) -> str:
-    """What stands on a shelf."""
+    """Return the articles of a shelf."""
     return f"Shelf {shelf}: maps and atlases."
 
 

@@ -97,14 +97,14 @@ def probe(request_id: Any) -> None:
 
 
 def stamped(result: dict[str, Any]) -> dict[str, Any]:
-    """A result with what the newest protocol wants on it."""
+    """Return a result with the fields of the newest protocol."""
     if script.get("era") == "legacy":
         return result
     return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result}
 
 
 def run(request_id: Any, action: dict[str, Any], called: dict[str, Any]) -> None:
-    """Do what the script says about a tool."""
+    """Run the script of a tool."""
     global listing  # noqa: PLW0603  # the program is its state
     if "result" in action:
         say({"id": request_id, "result": stamped(action["result"])})
@@ -171,7 +171,7 @@ def answer_late(request_id: Any, action: dict[str, Any], _token: Any) -> None:
 
 
 def write(request_id: Any, action: dict[str, Any], _token: Any) -> None:
-    """Write whatever the script says."""
+    """Write the output of the script."""
     sys.stdout.write(action["line"].replace("ID", str(request_id)) + "\n")
     sys.stdout.flush()
 
@@ -196,7 +196,7 @@ def answer_twice(request_id: Any, _action: dict[str, Any], _token: Any) -> None:
 
 
 def answer_another(request_id: Any, _action: dict[str, Any], _token: Any) -> None:
-    """Answer calls that nobody has made, and this one not."""
+    """Answer calls that were never made, and this one not."""
     for other in (int(request_id) + 1_000, f"no-{request_id}"):
         answer(other)
 
@@ -211,7 +211,7 @@ def progress(request_id: Any, action: dict[str, Any], token: Any) -> None:
 
 
 def flood(request_id: Any, action: dict[str, Any], token: Any) -> None:
-    """Say much more than anybody wants to hear."""
+    """Return a very long text."""
     for n in range(action["lines"]):
         match action["with"]:
             case "progress":
@@ -242,7 +242,7 @@ MISDEEDS = {
 
 
 def noted(action: dict[str, Any], called: dict[str, Any]) -> str:
-    """Do something that can be counted afterwards, whatever happens to this program; what it says of it."""
+    """Record an effect on disk, which survives this program, and return its text."""
     arguments = called.get("arguments", {})
     with Path(action["file"]).open("a", encoding="utf-8") as file:
         file.write(f"{arguments['label']}\n")

@@ -148,7 +148,7 @@ def by(author: str) -> str:
 
 @server.prompt()
 def greet(name: str) -> str:
-    """Greet somebody."""
+    """Greet a person."""
     return f"Say hello to {name}"
 
 

@@ -1,4 +1,4 @@
-"""Blocks: which there are, what each holds, and which surface takes them."""
+"""Blocks: their types, the fields of each, and the surfaces that take them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ MARKDOWN = 12_000
 TABLE = 10_000
 """Characters of a table, all cells together."""
 WEIGHT, EACH = 13_200, 100
-"""What all blocks of a message may weigh, and what each weighs beyond its text. Not documented; others measured that
-text and a hundred for each header may come to about 13,200. Here every block counts like a header.
+"""Limit of all blocks of a message, and the weight of each beyond its text. Not documented: others measured about
+13,200 for text and a hundred for each header. Here every block counts like a header.
 """
 
 _ID = {"block_id": maybe(string(255))}

@@ -84,7 +84,7 @@ def find(blocks: list[Json], name: str, user: str | None) -> Control:
 
 
 def beginning(blocks: list[Json]) -> State:
-    """The state of a surface nobody has touched."""
+    """Return the state of an untouched surface."""
     state: State = {}
     for control in controls(blocks):
         element, kind = control.element, control.element["type"]

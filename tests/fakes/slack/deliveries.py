@@ -33,7 +33,7 @@ class Attempt:
 
 @dataclass
 class Delivery:
-    """One thing for the app. `payload` is what it gets; `answer`: what it acknowledged with, if anything."""
+    """One delivery to the app. `payload` is its content, `answer` the body of the acknowledgement, if any."""
 
     id: str
     kind: Kind

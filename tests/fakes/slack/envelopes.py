@@ -50,7 +50,7 @@ class Envelopes:
         self._send("events_api", payload)
 
     def interaction(self, payload: Json) -> Delivery:
-        """Send what somebody did with a button, a modal or a shortcut."""
+        """Send the act of a user with a button, a modal or a shortcut."""
         return self._send("interactive", payload)
 
     def command(self, payload: Json) -> Delivery:

@@ -1,4 +1,4 @@
-"""Trouble on demand: what the next calls of a method meet instead of, or after, being done."""
+"""Faults on demand: the next calls of a method fail before or after their effect."""
 
 from __future__ import annotations
 

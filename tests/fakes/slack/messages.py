@@ -124,7 +124,7 @@ class Message:
         return written
 
     def remember(self) -> Json:
-        """Keep what it is now as its past, before it changes; returns it."""
+        """Record the present state as its past before a change, and return it."""
         before = self.written()
         self.past.append(before)
         return before

@@ -17,7 +17,7 @@ STACK = 3
 
 @dataclass
 class View:
-    """One view of a stack, or a Home tab. `drawn` is what the app gave; `hash` changes with every change."""
+    """One view of a stack, or a Home tab. `drawn` is the view of the app. `hash` changes with every change."""
 
     id: str
     team: str
@@ -89,7 +89,7 @@ class Modals:
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def trigger(self, user: str, team: str, from_view: str = "") -> str:
-        """A new trigger_id for what this person just did."""
+        """Return a new trigger_id for the last act of this person."""
         number = next(self._numbers)
         trigger = f"{number}.{number * 7919}.{number:032x}"
         self.triggers[trigger] = Trigger(

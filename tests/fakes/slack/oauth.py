@@ -19,7 +19,7 @@ TOKEN_SECONDS = 43_200
 
 @dataclass(frozen=True)
 class Grant:
-    """What a person has allowed. `organization`: the app gets all workspaces of it."""
+    """The consent of a person. With `organization` the app gets all its workspaces."""
 
     team: Team
     user: User

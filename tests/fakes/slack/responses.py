@@ -1,4 +1,4 @@
-"""Response URLs: a way to answer what somebody did, five times within half an hour, without a token."""
+"""Response URLs: answers to an act of a user, five times within half an hour, without a token."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KNOWN = frozenset(
 
 @dataclass
 class ResponseUrl:
-    """One of them: for whom, where, about which message (None after a command), until when, how often still."""
+    """One response URL: its user, channel, message (None after a command), expiry, and remaining uses."""
 
     team: str
     user: str
@@ -85,10 +85,8 @@ class ResponseUrls:
 
 
 def answer_with(world: SlackState, target: ResponseUrl, given: Json) -> Message | None:
-    """Do what a response says: delete or replace the message it is about, or post a new one; ephemeral by default.
-
-    Raises:
-        Refused: no_text, invalid_blocks.
+    """Carry out a response: delete or replace its message, or post a new one, ephemeral by default. Raises Refused with
+    no_text or invalid_blocks.
     """
     workspace, about = world.workspaces[target.team], target.message
     bot = world.app.installations[target.team].bot

@@ -1,4 +1,4 @@
-"""Rich text: sections, lists, quotes and preformatted text, and what they may hold."""
+"""Rich text: sections, lists, quotes and preformatted text, with their allowed elements."""
 
 from __future__ import annotations
 

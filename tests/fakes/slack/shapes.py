@@ -1,4 +1,4 @@
-"""A small language for what JSON must look like; problems are worded and pointed at as Slack words and points."""
+"""A small schema language for JSON, whose errors have the wording and pointers of Slack."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Shape = Callable[[Any, str, "Problems"], None]
-"""Looks at a value at a JSON pointer and notes what is wrong."""
+"""Checks a value at a JSON pointer and collects errors."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ def whole(value: Any, at: str, problems: Problems) -> None:
 
 
 def anything(value: Any, at: str, problems: Problems) -> None:
-    """Whatever it is."""
+    """Any value."""
 
 
 def one_of(*values: str) -> Shape:

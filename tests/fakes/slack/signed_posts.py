@@ -46,7 +46,7 @@ class SignedPosts:
         attempt.seconds = time.monotonic() - began
 
     async def verify(self, token: str, challenge: str = CHALLENGE) -> Json:
-        """Slack's question when the URL is entered: does it answer with the challenge? Returns what came back."""
+        """Send Slack's challenge for a new URL, and return the response."""
         body = json.dumps({"token": token, "challenge": challenge, "type": "url_verification"})
         status, answer, _ = await self._post(body, self.signed(body) | {"Content-Type": "application/json"})
         return {"status": status, "answer": answer, "challenge": challenge}

@@ -275,7 +275,7 @@ class FakeSlack(Factories):
         return self.world.workspaces[channel.team.id].sights(user.id, channel.id, thread_ts)
 
     def reload(self, user: User) -> None:
-        """Start somebody's client again: what was ephemeral is gone."""
+        """Restart the client of a user, without its ephemeral messages."""
         self.world.workspaces[user.team.id].reload(user.id)
 
     def modal(self, user: User) -> View:
@@ -290,7 +290,7 @@ class FakeSlack(Factories):
         return stack[-1]
 
     def modals(self, user: User) -> list[View]:
-        """The stack of modals somebody has open."""
+        """Return the stack of modals that a user has open."""
         return list(self.world.modals.stacks.get(user.id, []))
 
     def home(self, user: User) -> View | None:

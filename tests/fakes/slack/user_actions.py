@@ -37,7 +37,7 @@ class UserActions:
         as_of: Json | None = None,
         hidden: bool = False,
     ) -> Delivery:
-        """Press or choose; `as_of`: what the person still has on the screen instead of what is there now."""
+        """Press or choose. `as_of` is an outdated message that the person still sees."""
         blocks = self._blocks(on, as_of)
         control = find(blocks, name, None if hidden else user.id)
         state = self._state(user, on, blocks)

@@ -74,7 +74,7 @@ class UserMessages:
         events.deleted(self._world, workspace, message, before)
 
     def unfurl(self, message: Message, attachment: Json) -> None:
-        """Slack fetched a link in a message: the message changes, nobody edited it."""
+        """Add the preview of a link to a message, which changes it without an edit."""
         workspace = self._workspace(message)
         before = message.remember()
         message.attachments = [*message.attachments, attachment]

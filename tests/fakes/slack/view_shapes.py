@@ -1,4 +1,4 @@
-"""Views: modals and the Home tab, what they hold and how large they may be."""
+"""Views: modals and the Home tab, with their fields and limits."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ LINES = frozenset({"rich_text_section", "rich_text_preformatted", "rich_text_quo
 
 
 def words_of(message: Message, viewer: str) -> str:
-    """The texts of a message as one person (by id) sees them, a line each: what was streamed, then its blocks if it
-    has any, else its text, then its files.
+    """Return the texts of a message as one person (by id) sees them, a line each: the streamed text, then its blocks if
+    it has any, else its text, then its files.
     """
     lines: list[str] = []
     if message.stream is not None:

@@ -1,6 +1,5 @@
-"""One workspace: its people, places, messages and files, and who can see what.
-
-It knows no network: methods of the Web API and the test's own people both change it through here.
+"""One workspace: its people, channels, messages and files, and their visibility. It has no network: methods of the Web
+API and users of the test both change it through here.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Workspace:
     _last_ts: int = 0
 
     def new_id(self, letter: str) -> str:
-        """An id nobody has yet, such as U00000001."""
+        """Return an unused id, such as U00000001."""
         self._made += 1
         return f"{letter}{self._made:08d}"
 
@@ -106,7 +105,7 @@ class Workspace:
         return message
 
     def store(self, name: str, content: bytes, user: str, base: str) -> StoredFile:
-        """Keep a file somebody brings along."""
+        """Store an uploaded file."""
         file_id = self.new_id("F")
         stored = StoredFile(file_id, name, content, user, f"{base}/files-pri/{self.team.id}-{file_id}/{name}")
         self.files[file_id] = stored

@@ -19,7 +19,7 @@ STATUS = ("channel_id", "thread_ts", "status", "loading_messages", *DRESSED)
 
 @method("assistant.threads.setStatus", "tier4", STATUS, "chat:write", "assistant:write")
 def set_status(caller: Caller, args: Arguments) -> Json:
-    """Show below a thread what is being done; an empty status takes it away, a message too, two minutes as well."""
+    """Show an activity below a thread. An empty status, a message or two minutes remove it."""
     key = _thread(caller, args)
     dress_allowed(caller, args)
     loading = args.json("loading_messages") or []

@@ -1,4 +1,4 @@
-"""Message metadata: what an app may hang on a message."""
+"""Message metadata of an app."""
 
 from __future__ import annotations
 

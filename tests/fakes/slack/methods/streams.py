@@ -87,7 +87,7 @@ STOP = ("channel", "ts", "markdown_text", "chunks", "blocks", "metadata", "sessi
 
 @method("chat.stopStream", "tier2", STOP, "chat:write")
 def stop(caller: Caller, args: Arguments) -> Json:
-    """End a stream: a last piece, blocks below it, and what the session is then."""
+    """End a stream: a last piece, blocks below it, and the final state."""
     message = _streaming(caller, args)
     blocks = args.rows("blocks", "invalid_blocks_format") or []
     check_blocks(blocks, "message")

@@ -1,4 +1,4 @@
-"""The table of the methods there are: who may call each, how often, with what."""
+"""The table of methods: callers, rate limits and arguments of each."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def push_view(caller: Caller, args: Arguments) -> Json:
 
 @method("views.update", "tier4", ("view", "view_id", "external_id", "hash"))
 def update_view(caller: Caller, args: Arguments) -> Json:
-    """Draw an open view anew; with a hash only if nobody did so since."""
+    """Update an open view, with a hash only if it was not updated since."""
     view_id, external_id = args.text("view_id"), args.text("external_id")
     if bool(view_id) == bool(external_id):
         raise invalid_arguments("must provide one of view_id, external_id")
@@ -45,7 +45,7 @@ def update_view(caller: Caller, args: Arguments) -> Json:
 
 @method("views.publish", "tier4", ("user_id", "view", "hash"))
 def publish_view(caller: Caller, args: Arguments) -> Json:
-    """Draw somebody's Home tab."""
+    """Draw the Home tab of a user."""
     drawn = checked_view(args.json("view"), "home")
     user = caller.workspace.person(args.needed("user_id"))
     before = caller.workspace.homes.get(user.id)
