@@ -129,7 +129,7 @@ async def test_a_turn_that_waits_wakes_the_processes_that_may_deliver_what_comes
         listening.cancel()
 
 
-async def test_what_the_engine_asks_for_now_counts_where_it_is_more(harness: Harness) -> None:
+async def test_stricter_present_requirements_count(harness: Harness) -> None:
     await waiting(harness, ApprovalRequirements())
     assert await harness.log.decide(signed(BEN), ApproverEvidence("test:ben", quorum=2)) == MoreApprovalsNeeded(1)
     assert await harness.log.decide(signed(ZOE), ApproverEvidence("test:zoe", quorum=2)) == Decided(
@@ -137,7 +137,7 @@ async def test_what_the_engine_asks_for_now_counts_where_it_is_more(harness: Har
     )
 
 
-async def test_what_the_engine_asks_for_now_changes_nothing_where_it_is_less(harness: Harness) -> None:
+async def test_weaker_present_requirements_change_nothing(harness: Harness) -> None:
     await waiting(harness)
     assert await harness.log.decide(signed(BEN), ApproverEvidence("test:ben", quorum=1)) == MoreApprovalsNeeded(1)
 
@@ -166,7 +166,7 @@ async def test_an_approval_that_counts_no_more_is_taken_out_and_may_be_given_ane
     assert await audit_findings(harness.database) == []
 
 
-async def test_whoever_presses_again_does_not_bring_back_what_counts_no_more(harness: Harness) -> None:
+async def test_a_second_press_does_not_revive_an_approval_that_no_longer_counts(harness: Harness) -> None:
     await waiting(harness, ApprovalRequirements(quorum=2))
     assert await harness.log.decide(signed(ANA), ApproverEvidence("members")) == MoreApprovalsNeeded(1)
     barring = ApproverEvidence("members", excluded=frozenset({"test:ana"}))
@@ -258,7 +258,7 @@ async def test_a_reminder_is_due_after_its_time_from_when_the_card_was_posted_an
     assert await harness.log.take_reminders([""], 8) == []
 
 
-async def test_nobody_is_reminded_of_what_wants_no_reminder_or_is_settled(harness: Harness) -> None:
+async def test_no_reminder_is_sent_for_settled_calls_or_calls_without_one(harness: Harness) -> None:
     claim = await waiting(harness, ApprovalRequirements(), remind_in=30.0)
     await posted(harness, claim)
     assert await harness.log.decide(signed(BEN)) == Decided(DecisionType.APPROVE)
@@ -266,7 +266,7 @@ async def test_nobody_is_reminded_of_what_wants_no_reminder_or_is_settled(harnes
     assert await harness.log.take_reminders([""], 8) == []
 
 
-async def test_nobody_is_reminded_of_what_has_timed_out_while_nobody_looked(harness: Harness) -> None:
+async def test_no_reminder_is_sent_for_a_call_that_has_timed_out_unseen(harness: Harness) -> None:
     claim = await waiting(harness, ApprovalRequirements(), remind_in=30.0)
     await posted(harness, claim)
     harness.time += 60
@@ -301,7 +301,7 @@ async def test_approvers_are_notified_in_private_once_as_soon_as_the_card_is_pos
     assert await log.take_private_notices([""], 8) == []
 
 
-async def test_nobody_is_notified_in_private_of_what_is_decided_or_mentioned(harness: Harness) -> None:
+async def test_no_private_notice_is_sent_for_decided_or_mentioned_calls(harness: Harness) -> None:
     mentioned = PossibleApprovers(((Approver("test:ben", "Ben", ApprovalNotice.MENTION),),))
     await posted(harness, await waiting(harness, possible_approvers=mentioned))
     assert await harness.log.take_private_notices([""], 8) == []
@@ -316,7 +316,7 @@ async def test_of_many_processes_that_look_at_once_one_notifies(harness: Harness
     assert sum(len(each) for each in results) == 1
 
 
-async def test_an_approval_that_takes_a_view_counts_for_whoever_has_opened_every_page(harness: Harness) -> None:
+async def test_an_approval_that_takes_a_view_counts_for_users_who_opened_every_page(harness: Harness) -> None:
     await waiting(harness, ApprovalRequirements())
     viewing = ApproverEvidence("members", must_view=True)
     assert await harness.log.decide(signed(BEN), viewing) == ViewRequired()

@@ -148,7 +148,7 @@ async def test_a_call_that_a_policy_forbids_is_there_once(harness: Harness) -> N
     assert (row.kind, row.actor, row.facts["fingerprint"]) == ("forbidden", "test:ana", PRINT)
 
 
-async def test_a_call_that_nobody_knows_the_end_of_is_there_by_name(harness: Harness) -> None:
+async def test_a_call_of_unknown_outcome_is_in_the_audit_by_name(harness: Harness) -> None:
     claim = await running(harness)
     step = called(2, StepStatus.READY)
     await harness.log.append(claim, wants(step), [step])
@@ -188,7 +188,7 @@ async def test_nothing_that_was_said_or_returned_is_in_it(harness: Harness) -> N
 # ---------------------------------------------------------------------- refusals
 
 
-async def test_whoever_may_not_and_tries_is_there_once_for_each_reason_however_often(harness: Harness) -> None:
+async def test_a_refused_user_is_in_the_audit_once_for_each_reason(harness: Harness) -> None:
     turn_id = await asked(harness)
     for _ in range(300):
         await harness.log.record_rejection("card-1", SAM, "You may not approve this.")
@@ -316,7 +316,7 @@ async def test_a_second_row_of_the_same_number_shows_wherever_the_pieces_end(har
         "seq = 'x'", "seq = 2.5", "at = 'noon'", "body = x'00'", "body = '[]'", "body = 7", "kind = x'ff'", "hash = 3"
     ],
 )  # fmt: skip
-async def test_what_no_row_can_hold_is_a_misfit_and_no_error(tmp_path: Path, change: str) -> None:
+async def test_an_entry_that_no_row_can_hold_is_left_out_without_an_error(tmp_path: Path, change: str) -> None:
     """SQLite takes anything in any column."""
     harness = await sqlite_harness(tmp_path)
     await many(harness, 3)
@@ -404,7 +404,7 @@ async def test_a_quick_verification_reads_the_latest_rows_and_compares_older_che
         assert [finding.fault for finding in report.findings] == faults
 
 
-async def test_rows_that_no_checkpoint_covers_after_a_while_limit_what_can_be_told(harness: Harness) -> None:
+async def test_rows_without_a_checkpoint_limit_the_verdict(harness: Harness) -> None:
     harness.database.audit_keys = keys = AuditKeys(lambda: (b"k" * 32,))
     await many(harness, 2)
     head = await SqlAuditTrail(harness.database).head()

@@ -105,9 +105,7 @@ async def eventful(harness: Harness) -> Claim:
     return claim
 
 
-async def test_nothing_of_what_was_said_and_returned_is_left_in_any_table_or_file(
-    harness: Harness, tmp_path: Path
-) -> None:
+async def test_no_message_or_result_is_left_in_any_table_or_file(harness: Harness, tmp_path: Path) -> None:
     claim = await eventful(harness)
     before = await columns_with(harness.database, MARKER)
     assert {name.partition(".")[0] for name in before} == {
@@ -123,7 +121,7 @@ async def test_nothing_of_what_was_said_and_returned_is_left_in_any_table_or_fil
     assert await audit_findings(harness.database) == []
 
 
-async def test_who_called_which_tool_when_and_with_what_outcome_is_still_told(harness: Harness) -> None:
+async def test_calls_with_user_tool_time_and_outcome_are_still_listed(harness: Harness) -> None:
     claim = await eventful(harness)
     await deliver(harness, claim.turn_id)
     before = await harness.database.run(audit_rows)
@@ -167,7 +165,7 @@ async def test_a_turn_without_content_is_read_no_more_and_never_shown_again(harn
     assert await columns_with(harness.database, MARKER) == []
 
 
-async def test_what_comes_late_is_not_stored(harness: Harness) -> None:
+async def test_late_content_is_not_stored(harness: Harness) -> None:
     claim = await running(harness)
     step = ToolStep(2, ToolCall("c2", "s__write"), REF, StepStatus.READY)
     await harness.log.append(claim, ModelStep(1, assistant("", step.call), StopReason.TOOLS), [step])
@@ -257,7 +255,7 @@ async def test_rows_without_content_go_when_retention_deletes_turns(harness: Har
     assert await audit_findings(harness.database) == []
 
 
-async def test_somebody_elses_conversation_keeps_its_content(harness: Harness) -> None:
+async def test_the_conversation_of_another_user_keeps_its_content(harness: Harness) -> None:
     await answered(harness, "gone")
     other = ConversationKey("test", "w", "hall", "9")
     claim = await running(harness, "goes on", other)

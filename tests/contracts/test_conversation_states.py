@@ -72,7 +72,7 @@ async def test_a_turn_that_is_called_off_without_a_stop_is_given_back_and_has_be
     assert await word(harness) == "STREAMING"
 
 
-async def test_an_end_is_told_for_what_it_is(harness: Harness) -> None:
+async def test_an_end_of_a_conversation_has_its_kind(harness: Harness) -> None:
     await harness.log.finish(await running(harness), TurnStatus.FAILED, [], "It did not work.")
     assert await word(harness) == "FAILED"
     claim = await running(harness, "and again")

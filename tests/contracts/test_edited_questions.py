@@ -66,7 +66,7 @@ async def test_an_edit_may_name_another_agent(harness: Harness) -> None:
     assert again.effect is EditEffect.NONE
 
 
-async def test_somebody_else_cannot_edit_a_question(harness: Harness) -> None:
+async def test_another_user_cannot_edit_a_question(harness: Harness) -> None:
     await running(harness, "one")
     edited = await harness.log.edit_question(["one"], "1", BEN)
     assert edited is not None

@@ -142,7 +142,7 @@ async def test_an_owner_that_was_replaced_can_ask_nothing(harness: Harness) -> N
         await harness.log.open_elicitation(claim, 2, FORM, 60.0)
 
 
-async def test_what_was_asked_while_a_call_was_under_way_is_withdrawn_when_it_ends(harness: Harness) -> None:
+async def test_a_question_of_a_running_call_is_withdrawn_when_the_call_ends(harness: Harness) -> None:
     claim = await started(harness)
     record, asked = await harness.log.open_elicitation(claim, 2, FORM, 60.0)
     assert [elicitation.id for elicitation in record.calls[0].pending_elicitations] == [asked]
@@ -152,7 +152,7 @@ async def test_what_was_asked_while_a_call_was_under_way_is_withdrawn_when_it_en
     assert isinstance(await harness.log.answer_elicitation(asked, ANSWER, ANA), AlreadyDecided)
 
 
-async def test_what_a_dead_process_was_asking_under_way_is_withdrawn_by_the_next(harness: Harness) -> None:
+async def test_a_question_of_a_dead_process_is_withdrawn_by_the_next(harness: Harness) -> None:
     claim = await running(harness)
     await harness.log.append(claim, WANTS, [reading(2)])
     _, asked = await harness.log.open_elicitation(claim, 2, FORM, 60.0)
@@ -195,7 +195,7 @@ async def test_rounds_are_counted_and_only_the_last_goes_along(harness: Harness)
     assert step.resume == ElicitationResults({"page": DECLINED}, "state 2")
 
 
-async def test_the_audit_knows_who_answered_and_not_what(harness: Harness) -> None:
+async def test_the_audit_has_the_answering_user_and_not_the_answer(harness: Harness) -> None:
     _, (asked,) = await asking(harness)
     await harness.log.answer_elicitation(asked, ANSWER, ANA)
     rows = await harness.database.run(audit_rows)

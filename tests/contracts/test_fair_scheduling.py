@@ -99,7 +99,7 @@ async def test_a_turn_that_waits_for_an_approval_takes_no_place(harness: Harness
     assert askers(await log.claim(8)) == ["ana"]
 
 
-async def test_people_whose_turns_cannot_go_on_hold_up_nobody(harness: Harness) -> None:
+async def test_users_whose_turns_cannot_go_on_hold_up_no_other(harness: Harness) -> None:
     for n in range(40):
         author = Author("test", f"p{n}", "P")
         await harness.log.enqueue(said(author, 1))
@@ -150,7 +150,7 @@ async def test_a_message_that_was_refused_may_come_again(harness: Harness) -> No
     assert not (await log.enqueue(said(ANA, 1))).redelivery
 
 
-async def test_what_comes_before_a_turn_that_waits_is_told(harness: Harness) -> None:
+async def test_a_waiting_turn_names_the_turn_before_it(harness: Harness) -> None:
     mine = await ask(harness, ANA, 50)
     assert (await harness.log.get_view(mine[0])).ahead == 0
     assert (await harness.log.get_view(mine[-1])).ahead == 49

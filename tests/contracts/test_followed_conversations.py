@@ -13,7 +13,7 @@ async def test_a_conversation_is_followed_from_its_first_turn(harness: Harness) 
     assert await harness.log.is_followed(HALL, 30.0)
 
 
-async def test_the_last_message_to_anybody_decides(harness: Harness) -> None:
+async def test_the_last_addressed_message_decides(harness: Harness) -> None:
     await harness.log.enqueue(message("hi"))
     await harness.log.save_addressee(HALL, is_bot=False, at=10.0)
     assert not await harness.log.is_followed(HALL, 30.0)

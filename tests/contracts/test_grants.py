@@ -132,7 +132,7 @@ async def entries(harness: Harness, *kinds: str) -> list[AuditEntry]:
 # ---------------------------------------------------------------------- what is covered
 
 
-async def test_the_call_that_was_approved_says_what_was_granted_with_it(harness: Harness) -> None:
+async def test_an_approved_call_names_its_grant(harness: Harness) -> None:
     for scope in (ThreadScope(), ArgumentsScope(), HoursScope(8), PermanentScope()):
         grant = await granted(harness, scope)
         approval = await harness.log.get_approval(grant.approval_id)
@@ -204,18 +204,18 @@ async def test_a_call_that_differs_in_anything_asks(
     assert await runs(harness, wanted(2, a=1))
 
 
-async def test_what_is_for_everyone_is_for_everyone(harness: Harness) -> None:
+async def test_a_grant_for_everyone_holds_for_every_user(harness: Harness) -> None:
     await granted(harness, PermanentScope(), everyone=True)
     assert await runs(harness, wanted(2, asker=BEN, a=1))
     assert await runs(harness, wanted(2, asker=Author("test", "sam", "Sam"), a=1), ELSEWHERE)
 
 
-async def test_what_is_for_a_destructive_tool_too_covers_it(harness: Harness) -> None:
+async def test_a_grant_for_destructive_tools_too_covers_one(harness: Harness) -> None:
     await granted(harness, destructive=True)
     assert await runs(harness, as_it(wanted(2, a=1), destructive=True))
 
 
-async def test_nobodys_own_grant_stands_in_for_four_eyes(harness: Harness) -> None:
+async def test_no_own_grant_replaces_four_eyes(harness: Harness) -> None:
     terms = ApprovalRequirements(four_eyes=True)
     step = wanted(2, terms=terms, a=1)
     claim, _ = await asks(harness, step)
@@ -287,7 +287,7 @@ async def test_duplicates_that_wait_in_the_turn_follow_the_grant_and_others_do_n
     assert (row.facts["grant"], row.facts["scope"], row.facts["person"]) == (grant.id, "thread", "test:ana")
 
 
-async def test_a_duplicate_that_whoever_grants_may_not_approve_or_has_not_seen_so_does_not_follow(
+async def test_a_duplicate_that_the_granter_may_not_approve_or_has_not_seen_does_not_follow(
     harness: Harness,
 ) -> None:
     first, edited, another = wanted(2, a=1), wanted(3, "card-edited", a=2), wanted(4, a=3)
@@ -310,7 +310,7 @@ async def test_a_decision_that_does_not_count_grants_nothing(harness: Harness) -
     assert await entries(harness, "granted") == []
 
 
-async def test_of_two_who_grant_at_once_one_does(harness: Harness) -> None:
+async def test_of_two_grants_at_once_one_is_made(harness: Harness) -> None:
     _, (step,) = await asks(harness, wanted(2, a=1))
     settled = await asyncio.gather(*(harness.log.grant(*given(step, PermanentScope(), by)) for by in (ANA, BEN)))
     assert sorted(isinstance(each, Decided) for each in settled) == [False, True]
@@ -378,7 +378,7 @@ async def test_grants_are_listed_by_workspace_with_all_that_is_known_of_them(har
     assert await store.active_grants("test:v") == []
 
 
-async def test_what_is_not_in_force_is_not_revoked_and_leaves_nothing(harness: Harness) -> None:
+async def test_a_grant_not_in_force_is_not_revoked_and_leaves_no_entry(harness: Harness) -> None:
     store = SqlGrantStore(harness.database)
     grant = await granted(harness)
     assert not await store.revoke("made-up", ANA)
@@ -399,7 +399,7 @@ async def test_a_deleted_conversation_takes_its_grants_along(harness: Harness) -
     ]
 
 
-async def test_a_server_that_is_removed_takes_what_was_granted_of_it_along(harness: Harness) -> None:
+async def test_a_removed_server_takes_its_grants_along(harness: Harness) -> None:
     servers = SqlServerStore(harness.database, SecretBox(), {})
     config = ServerConfig("s", HttpTransport("https://x.example/mcp"), id="id-of-s", workspace="test:w")
     kept = await servers.add(ServerRecord(config), {}, ANA)

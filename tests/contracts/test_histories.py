@@ -52,7 +52,7 @@ async def test_history_goes_on_where_the_summary_ends(harness: Harness) -> None:
     assert await harness.log.history(ELSEWHERE, 4, 9) == History()
 
 
-async def test_whose_words_stand_in_replies_and_summaries_is_kept_with_them(harness: Harness) -> None:
+async def test_sources_of_replies_and_summaries_are_stored_with_them(harness: Harness) -> None:
     sources = (ToolSource("s", "read", "id-s", "d1g3st", "p1"), *OtherSource)
     claim = await running(harness, "one")
     await harness.log.finish(claim, TurnStatus.DONE, [replace(ANSWER, n=1, sources=sources)], "")
@@ -81,7 +81,7 @@ async def test_a_source_that_only_a_later_release_knows_is_that_of_an_unknown_re
     assert [reply.sources for reply in record.replies] == [(OtherSource.RESULT,)]
 
 
-async def test_what_is_known_of_earlier_turns_is_what_is_read_of_them(harness: Harness) -> None:
+async def test_cached_earlier_turns_equal_the_stored_ones(harness: Harness) -> None:
     claims = [await ended(harness, text) for text in ("one", "two", "three")]
     known = await harness.log.history(HALL, 9, 9)
     assert known == await SqlTurnLog(harness.database).history(HALL, 9, 9)
@@ -116,7 +116,7 @@ async def test_a_turn_that_was_deleted_is_not_remembered(harness: Harness) -> No
     assert questions(await harness.log.history(HALL, 9, 9)) == ["two"]
 
 
-async def test_who_has_lost_a_turn_sums_nothing_up(harness: Harness) -> None:
+async def test_a_process_that_lost_a_turn_stores_no_summary(harness: Harness) -> None:
     claim = await ended(harness, "one")
     with pytest.raises(LostLease):
         await harness.log.save_summary(claim, HistorySummary(1, "Late."), await harness.log.history(HALL, 9, 9))
@@ -134,7 +134,7 @@ async def test_a_summary_goes_with_its_conversation(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("before", [None, HistorySummary(1, "They began.")])
-async def test_a_summary_of_what_was_deleted_while_it_was_made_is_not_kept(
+async def test_a_summary_of_turns_deleted_meanwhile_is_not_stored(
     harness: Harness, before: HistorySummary | None
 ) -> None:
     for text in ("one", "two"):

@@ -77,7 +77,7 @@ async def test_users_who_talk_to_each_other_get_no_answer(workspace: Workspace) 
     assert workspace.questions == []
 
 
-async def test_a_thread_goes_on_without_mentions_until_somebody_turns_to_another_user(workspace: Workspace) -> None:
+async def test_a_thread_goes_on_without_mentions_until_a_message_addresses_another_user(workspace: Workspace) -> None:
     sam = workspace.administrator()
     thread = await workspace.question()
     workspace.write(workspace.priya, "and since when?", thread)

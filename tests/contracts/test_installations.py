@@ -98,7 +98,7 @@ async def test_removing_one_deletes_its_tokens_and_leaves_the_others(
     assert await store.renew(removed) is None
 
 
-async def test_what_is_known_of_an_earlier_installation_does_not_remove_the_next_one(
+async def test_an_event_of_an_earlier_installation_does_not_remove_the_next_one(
     store: SqlInstallationStore,
 ) -> None:
     first = await store.save(ACME, ANA)

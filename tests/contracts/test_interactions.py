@@ -332,7 +332,7 @@ async def editing(workspace: Workspace, **arguments: str) -> tuple[TurnView, Pos
     return view, card
 
 
-async def test_the_form_of_a_call_holds_its_arguments_and_what_is_filled_in_reaches_the_engine(
+async def test_the_form_of_a_call_has_its_arguments_and_the_typed_values_reach_the_engine(
     listening: Workspace,
 ) -> None:
     view, card = await editing(listening)
@@ -409,7 +409,7 @@ async def asked(workspace: Workspace, **changes: Any) -> tuple[TurnView, Posted]
     return view, card
 
 
-async def test_the_form_of_a_server_opens_and_what_is_filled_in_reaches_the_engine(listening: Workspace) -> None:
+async def test_the_form_of_a_server_opens_and_the_typed_values_reach_the_engine(listening: Workspace) -> None:
     view, card = await asked(listening, properties={"seats": SEATS}, message="How many?")
     form = await listening.open_form(listening.priya, card, RunCommandInNewReply((ANSWER, ID)))
     assert "How many?" in form
@@ -458,7 +458,7 @@ async def test_a_server_is_declined_by_one_press(listening: Workspace) -> None:
 
 
 @pytest.mark.parametrize("command", [ANSWER, DECLINE])
-async def test_a_colleague_who_presses_is_told_why_not(listening: Workspace, command: str) -> None:
+async def test_a_colleague_who_presses_reads_the_reason_of_the_refusal(listening: Workspace, command: str) -> None:
     view, card = await asked(listening)
     listening.engine.inquiries[ID] = NotAllowed("Only Priya can answer this.")
     sam = listening.administrator()
@@ -553,7 +553,7 @@ async def test_a_command_opens_its_form_which_comes_back_corrected_and_step_by_s
     assert third.conversation == view.turn.conversation
 
 
-async def test_what_has_to_be_typed_to_confirm_goes_along(listening: Workspace) -> None:
+async def test_the_text_typed_to_confirm_goes_along(listening: Workspace) -> None:
     action = OpenConfirmation(("mcp", "remove", "jira"), "jira", "Remove jira")
     view, message = await with_button(listening, action, [Reply("jira is gone.")])
     form = await listening.open_form(listening.priya, message, action)
@@ -563,7 +563,7 @@ async def test_what_has_to_be_typed_to_confirm_goes_along(listening: Workspace) 
     assert listening.bot.commands.requests[-1].words == ("remove", "jira", "--confirm=jira")
 
 
-async def test_a_button_of_an_earlier_process_says_what_to_do(listening: Workspace) -> None:
+async def test_a_button_of_an_earlier_process_has_a_notice_with_a_fix(listening: Workspace) -> None:
     view, _ = await delivered(listening, running("The pool"))
     old = f"pending:{'x' * 22}"
     message = await listening.forge(view.turn.conversation, old)
@@ -571,7 +571,7 @@ async def test_a_button_of_an_earlier_process_says_what_to_do(listening: Workspa
     await listening.see(listening.priya, view.turn.conversation, PENDING_EXPIRED)
 
 
-async def test_one_user_has_only_so_many_requests_under_way_and_keeps_nobody_waiting(listening: Workspace) -> None:
+async def test_one_user_has_a_limit_of_requests_and_holds_up_no_other(listening: Workspace) -> None:
     opened, waiting, decide = asyncio.Event(), list[str](), listening.engine.decide
 
     async def decide_later(decision: Any, member: Any) -> DecisionResult:
@@ -600,7 +600,7 @@ async def test_one_user_has_only_so_many_requests_under_way_and_keeps_nobody_wai
 # Ask about this
 
 
-async def test_somebody_asks_about_a_message_in_a_thread_at_it(with_menus: Workspace) -> None:
+async def test_a_question_about_a_message_in_a_thread_is_answered_there(with_menus: Workspace) -> None:
     said = with_menus.write(sam := with_menus.administrator(), "checkout is broken & slow")
     await with_menus.ask_about(with_menus.priya, said)
     await with_menus.fake.submit(with_menus.priya, {"question": "since **when**? @everyone"})

@@ -125,14 +125,14 @@ async def test_a_refused_request_says_why(provider: Provider, status: int) -> No
     assert "prompt is too long: 210000 tokens > 200000 maximum" in error.cause
 
 
-async def test_what_the_service_says_is_quoted_in_one_bounded_line(provider: Provider) -> None:
+async def test_the_message_of_the_service_is_quoted_in_one_bounded_line(provider: Provider) -> None:
     error = await failure(provider, Status(400, "no\r\n\x1b[31m" + "x" * 10_000))
     assert error.cause.isprintable()
     assert len(error.cause) < 500
 
 
 @pytest.mark.parametrize("body", ["<html><h1>Bad gateway</h1></html>", "", "[1]", "null", '{"error": "busy"}'])
-async def test_an_error_without_the_usual_body_is_still_told(provider: Provider, body: str) -> None:
+async def test_an_error_without_the_usual_body_is_still_reported(provider: Provider, body: str) -> None:
     error = await failure(provider, Status(502, body=body))
     assert isinstance(error, ModelUnavailable)
     assert "502" in error.cause
@@ -175,7 +175,7 @@ async def test_a_page_in_place_of_a_reply_points_to_the_address(provider: Provid
     assert f"{provider.variables}_BASE_URL" in error.fix
 
 
-async def test_nobody_at_the_address_is_unavailable(provider: Provider) -> None:
+async def test_an_address_without_a_service_is_unavailable(provider: Provider) -> None:
     with FakeLanguageModel(provider.api) as service:
         address = service.base_url
     model = provider.create(address)
@@ -215,7 +215,7 @@ async def test_the_first_byte_has_a_limit_of_its_own(provider: Provider, limits:
 
 
 @pytest.mark.parametrize("hangs_up", [True, False], ids=["cut", "never ended"])
-async def test_what_happens_after_the_end_of_a_reply_costs_nothing(provider: Provider, hangs_up: bool) -> None:
+async def test_an_error_after_the_end_of_a_reply_is_ignored(provider: Provider, hangs_up: bool) -> None:
     async with talking(provider, Linger(Say("Rain."), hangs_up=hangs_up)) as (model, _):
         request = replace(asking(), limits=ModelLimits(first_seconds=5, idle_seconds=0.1))
         assert (await complete(model, request)).message.text == "Rain."

@@ -124,7 +124,7 @@ async def test_a_reply_may_be_left_in_the_middle(model: LanguageModel) -> None:
     assert (await complete(model, ModelRequest((QUESTION,)))).message.text
 
 
-def test_what_it_can_do_is_known_before_it_is_asked(model: LanguageModel) -> None:
+def test_capabilities_are_known_before_the_first_request(model: LanguageModel) -> None:
     capabilities = model.capabilities
     assert capabilities.tools
     assert capabilities.context_tokens > 0

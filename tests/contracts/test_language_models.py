@@ -118,14 +118,14 @@ async def test_missing_usage_is_no_error(provider: Provider) -> None:
         assert (await complete(model)).usage == Usage()
 
 
-async def test_it_is_told_that_the_reply_has_begun_and_what_is_counted_until_then(provider: Provider) -> None:
+async def test_the_begin_of_a_reply_is_reported_with_the_usage_until_then(provider: Provider) -> None:
     async with talking(provider, Say("Rain.", tokens=Tokens(input=900, output=12, cached=800))) as (model, _):
         first, *_ = await everything(model)
     assert isinstance(first, UsageReported)
     assert first.usage == (Usage(900, 1, 800) if provider.api == "anthropic" else Usage())
 
 
-async def test_what_is_counted_at_the_end_is_told_before_the_completion(provider: Provider) -> None:
+async def test_usage_counted_at_the_end_is_reported_before_the_completion(provider: Provider) -> None:
     async with talking(provider, Say("Rain.", tokens=Tokens(input=900, output=12, cached=800))) as (model, _):
         said = await everything(model)
     counted = [event.usage for event in said if isinstance(event, UsageReported)]
@@ -149,7 +149,7 @@ async def test_half_a_surrogate_pair_is_replaced(provider: Provider) -> None:
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 7, 1000])
-async def test_calls_are_put_together_whatever_pieces_they_come_in(provider: Provider, pieces: int) -> None:
+async def test_calls_are_joined_from_pieces_of_any_size(provider: Provider, pieces: int) -> None:
     calls = (Call("weather__get", {"city": "Malmö", "days": [1, 2]}), Call("clock__now"))
     async with talking(provider, Say("Let me look.", calls, pieces=pieces)) as (model, _):
         completion = await complete(model, asking(tools=(WEATHER, BARE)))
@@ -254,7 +254,7 @@ async def test_a_whole_transcript_is_accepted_by_the_service(provider: Provider)
         assert text in sent
 
 
-async def test_what_a_model_said_can_be_sent_back_with_the_results(provider: Provider) -> None:
+async def test_a_reply_can_be_sent_back_with_the_results(provider: Provider) -> None:
     broken = Call("clock__now", "{")
     calls = (Call("weather__get", {"city": "Oslo"}), broken)
     async with talking(provider, Say("I look.", calls, thinking="Where?"), Say("Rain.")) as (model, service):
@@ -306,7 +306,7 @@ async def test_a_result_without_text_tells_its_structured_content(provider: Prov
     assert service.requests[0].results == ('{"now": 7}',)
 
 
-async def test_half_a_surrogate_pair_in_what_is_sent_is_replaced(provider: Provider) -> None:
+async def test_half_a_surrogate_pair_in_a_request_is_replaced(provider: Provider) -> None:
     transcript = (
         user("a\ud83db"),
         assistant("", ToolCall("c", "clock__now")),

@@ -23,33 +23,33 @@ def leases(harness: Harness) -> Leases:
     return SqlLeases(harness.database)
 
 
-async def test_what_one_holds_no_other_gets(leases: Leases) -> None:
+async def test_a_held_lease_is_not_given_to_another(leases: Leases) -> None:
     assert await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
     assert not await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
 
 
-async def test_who_renews_in_good_time_keeps_it(leases: Leases, harness: Harness) -> None:
+async def test_a_holder_who_renews_in_time_keeps_the_lease(leases: Leases, harness: Harness) -> None:
     for _ in range(5):
         assert await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
         harness.time += SECONDS - 1
         assert not await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
 
 
-async def test_who_vanished_is_followed_as_soon_as_its_seconds_are_over(leases: Leases, harness: Harness) -> None:
+async def test_a_vanished_holder_is_followed_when_its_seconds_are_over(leases: Leases, harness: Harness) -> None:
     await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
     harness.time += SECONDS
     assert await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
     assert not await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
 
 
-async def test_who_was_late_keeps_it_if_nobody_came(leases: Leases, harness: Harness) -> None:
+async def test_a_late_holder_keeps_the_lease_if_no_other_took_it(leases: Leases, harness: Harness) -> None:
     await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
     harness.time += 10 * SECONDS
     assert await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
     assert not await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
 
 
-async def test_what_is_released_is_free_at_once(leases: Leases) -> None:
+async def test_a_released_lease_is_free_at_once(leases: Leases) -> None:
     await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
     await leases.release(GATEWAY, "one")
     assert await leases.acquire_or_renew(GATEWAY, "other", SECONDS)

@@ -31,7 +31,7 @@ async def kept(harness: Harness) -> int:
     )
 
 
-async def test_a_link_is_found_as_often_as_anybody_looks_and_taken_once(links: LinkStore) -> None:
+async def test_a_link_can_be_looked_up_often_and_taken_once(links: LinkStore) -> None:
     made, token = await links.create_link(SERVER, SLOT, ANA, HALL)
     assert made == SecretLink(SERVER, SLOT, ANA, HALL, START + LINK_SECONDS)
     assert LINK_TOKEN.fullmatch(token)
@@ -41,7 +41,7 @@ async def test_a_link_is_found_as_often_as_anybody_looks_and_taken_once(links: L
     assert await links.find(token) is None
 
 
-async def test_of_many_who_take_it_at_once_one_has_it(harness: Harness, links: LinkStore) -> None:
+async def test_of_many_takers_at_once_one_gets_the_link(harness: Harness, links: LinkStore) -> None:
     stores = [links, SqlLinkStore(harness.database)]
     other = harness.another_process() if isinstance(harness, PostgresHarness) else None
     if other is not None:
@@ -62,7 +62,7 @@ async def test_a_link_is_good_for_ten_minutes_by_the_clock_of_the_database(harne
     assert await links.use_link(token) is None
 
 
-async def test_what_never_was_a_link_is_none(links: LinkStore) -> None:
+async def test_an_unknown_token_is_no_link(links: LinkStore) -> None:
     await links.create_link(SERVER, SLOT, ANA, HALL)
     for token in ("", "x", "a" * 43, "\0", "💡"):
         assert await links.find(token) is None
@@ -93,7 +93,7 @@ async def test_links_whose_time_is_over_are_forgotten_when_the_next_one_is_made(
     assert await links.use_link(token) is not None
 
 
-async def test_of_what_is_in_a_link_nothing_is_on_disk(harness: Harness, links: LinkStore, tmp_path: Path) -> None:
+async def test_no_part_of_a_link_is_on_disk(harness: Harness, links: LinkStore, tmp_path: Path) -> None:
     _, token = await links.create_link(SERVER, SLOT, ANA, HALL)
     rows = await harness.database.run(lambda connection: repr(connection.execute(sa.select(one_time_links)).all()))
     files = b"".join(file.read_bytes() for file in tmp_path.glob("turns.db*"))  # noqa: ASYNC240
@@ -102,7 +102,7 @@ async def test_of_what_is_in_a_link_nothing_is_on_disk(harness: Harness, links: 
     assert ANA.principal in rows
 
 
-async def test_whoever_has_a_strange_name_gets_a_link_like_everybody_else(links: LinkStore) -> None:
+async def test_a_user_of_any_name_gets_a_link(links: LinkStore) -> None:
     _, token = await links.create_link(SERVER, SLOT, WEIRD, HALL)
     found = await links.find(token)
     assert found is not None

@@ -104,13 +104,13 @@ async def test_words_are_there_as_soon_as_their_bytes_are(provider: Provider) ->
         assert await asyncio.wait_for(next_seen(stream), 30) == TextDelta("Rain.")
 
 
-async def test_an_error_in_place_of_a_stream_is_told(provider: Provider) -> None:
+async def test_an_error_in_place_of_a_stream_is_reported(provider: Provider) -> None:
     body = json.dumps({"error": {"message": "prompt is too long: 9 > 8", "type": "invalid_request_error"}}, indent=2)
     error = await failure(provider, Bytes((body.encode(),), headers={"content-type": "application/json"}))
     assert type(error) is ContextTooLong
 
 
-async def test_an_error_event_without_a_type_is_told(provider: Provider) -> None:
+async def test_an_error_event_without_a_type_is_reported(provider: Provider) -> None:
     body = json.dumps({"error": {"message": "So it is.", "code": "429"}})
     error = await failure(provider, Bytes((b"data: " + body.encode() + b"\n\n",)))
     assert isinstance(error, ModelUnavailable)
@@ -157,7 +157,7 @@ async def test_a_service_that_hangs_up_is_told_from_one_that_is_away(provider: P
 @pytest.mark.parametrize(
     "answer", [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 200 OK\r\nx: " + b"y" * 99_999 + b"\r\n\r\n"]
 )
-async def test_what_is_no_http_is_no_answer(provider: Provider, answer: bytes) -> None:
+async def test_a_response_that_is_no_http_is_no_answer(provider: Provider, answer: bytes) -> None:
     gone = asyncio.Event()
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -180,13 +180,13 @@ async def test_what_is_no_http_is_no_answer(provider: Provider, answer: bytes) -
 
 
 @pytest.mark.parametrize("charset", ["hex", "undefined", "nonsense", "utf-16"])
-async def test_an_error_in_an_encoding_that_is_none_is_told(provider: Provider, charset: str) -> None:
+async def test_an_error_in_an_unknown_encoding_is_reported(provider: Provider, charset: str) -> None:
     headers = {"content-type": f"application/json; charset={charset}"}
     error = await failure(provider, Status(400, "prompt is too long", headers=headers))
     assert type(error) is ContextTooLong
 
 
-async def test_an_error_whose_words_never_end_is_told(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endless_error_is_reported(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosted_model, "ERROR_SECONDS", 0.1)
     error = await failure(provider, Bytes((b'{"error": {"mess',), status=401, ends=False))
     assert isinstance(error, ModelBarred)
@@ -233,9 +233,7 @@ async def test_no_part_of_the_key_is_shown(provider: Provider, status: int, said
         ("", None),
     ],
 )
-async def test_a_wait_that_nobody_can_mean_is_bounded_or_passed_over(
-    provider: Provider, wait: str, seconds: float | None
-) -> None:
+async def test_an_absurd_wait_is_bounded_or_ignored(provider: Provider, wait: str, seconds: float | None) -> None:
     error = await failure(provider, Status(429, headers={"retry-after": wait}))
     assert isinstance(error, ModelUnavailable)
     assert error.retry_after == seconds
@@ -267,7 +265,7 @@ async def test_pings_do_not_keep_a_reply_going_for_ever(provider: Provider) -> N
 
 
 @pytest.mark.parametrize("count", [-5, 1.5e300, 10**30, "7", [7], True, None, {"a": 1}])
-async def test_a_count_that_nobody_can_have_counted_is_none(provider: Provider, count: Any) -> None:
+async def test_an_absurd_count_is_none(provider: Provider, count: Any) -> None:
     stream = stream_of(provider, Say("Rain."))
     stream = re.sub(
         rb'("(?:\w+_tokens|cached_tokens)": )\d+', lambda found: found[1] + json.dumps(count).encode(), stream
@@ -360,7 +358,7 @@ async def test_a_quotation_does_not_take_the_tools_away(provider: Provider) -> N
         assert service.requests[2].tool_names == ("look",)
 
 
-async def test_what_one_service_keeps_for_itself_is_not_shown_to_another(provider: Provider) -> None:
+async def test_private_values_of_one_service_are_not_sent_to_another(provider: Provider) -> None:
     async with talking(provider, Say("Yes.", (Call("look"),), thinking="Secretly, no.")) as (model, _):
         reply = (await complete(model)).message
     assert reply.provider_metadata

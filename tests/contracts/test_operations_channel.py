@@ -129,7 +129,7 @@ async def test_a_flapping_server_is_one_message_an_hour_that_counts(operations: 
     assert len(operations.posted) == 2
 
 
-async def test_a_fault_that_was_over_before_it_was_posted_is_not_told(operations: Operations) -> None:
+async def test_a_fault_that_ended_before_its_post_is_not_posted(operations: Operations) -> None:
     await operations.store.report(WEATHER, "one", HOLD)
     await operations.store.withdraw(WEATHER.key, "one")
     await operations.process("one").update()

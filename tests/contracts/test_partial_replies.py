@@ -46,7 +46,7 @@ async def of_ana(harness: Harness) -> int:
     ].requests
 
 
-async def test_in_whatever_order_they_come_the_last_word_counts(harness: Harness) -> None:
+async def test_notes_in_any_order_leave_the_last_value(harness: Harness) -> None:
     claim = await running(harness)
     for n, order in enumerate(permutations((noted(10), noted(40), noted(400), FINAL))):
         uses = [replace(each, id=f"u{n}") for each in order]
@@ -60,7 +60,7 @@ async def test_in_whatever_order_they_come_the_last_word_counts(harness: Harness
     )
 
 
-async def test_the_last_word_counts_though_it_is_estimated_in_part_and_less_than_what_was_noted(
+async def test_the_last_value_counts_though_it_is_partly_estimated_and_less_than_the_noted_one(
     harness: Harness,
 ) -> None:
     claim = await running(harness)
@@ -114,7 +114,7 @@ async def test_a_reply_over_midnight_counts_on_the_day_it_was_first_noted_and_on
     assert await since(harness, 0) == UsageTotal(1, WHOLE, unpriced=1)
 
 
-async def test_whoever_has_lost_the_turn_notes_its_own_request_beside_that_of_the_next(harness: Harness) -> None:
+async def test_a_process_that_lost_the_turn_notes_its_request_beside_that_of_the_next(harness: Harness) -> None:
     before = harness.log
     claim = await running(harness)
     await before.record_usage([(claim, noted(10))])
@@ -141,7 +141,7 @@ async def test_a_row_that_was_deleted_while_its_reply_goes_on_is_counted_anew_an
     assert await of_ana(harness) == 1
 
 
-async def test_what_is_told_after_its_conversation_was_deleted_is_counted_for_whoever_asked(harness: Harness) -> None:
+async def test_usage_after_the_deletion_of_its_conversation_counts_for_the_asker(harness: Harness) -> None:
     claim = await running(harness)
     await harness.log.finish(claim, TurnStatus.DONE, [answer("u1")], "")
     assert await harness.log.delete_conversation(claim.conversation, ANA)

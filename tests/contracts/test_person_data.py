@@ -55,7 +55,7 @@ async def two_people(harness: Harness) -> tuple[Claim, Claim]:
     return first, second
 
 
-async def test_an_export_has_what_one_person_said_got_decided_and_used(harness: Harness) -> None:
+async def test_an_export_has_messages_answers_decisions_and_usage_of_one_person(harness: Harness) -> None:
     first, _ = await two_people(harness)
     data = await SqlPersonData(harness.database).export("test:ana")
     text = json.dumps(data)
@@ -71,7 +71,7 @@ async def test_an_export_has_what_one_person_said_got_decided_and_used(harness: 
     assert not any((await SqlPersonData(harness.database).export("other:ana")).values())
 
 
-async def test_a_forgotten_person_leaves_ids_and_numbers_and_nobody_else_loses_anything(harness: Harness) -> None:
+async def test_a_forgotten_person_leaves_ids_and_numbers_and_others_lose_nothing(harness: Harness) -> None:
     _, second = await two_people(harness)
     before = await harness.database.run(audit_rows)
     data = SqlPersonData(harness.database)
@@ -114,7 +114,7 @@ async def test_feedback_and_reasons_go_too_and_a_turn_that_runs_is_left(harness:
     assert await columns_with(harness.database, "goes on") == ["message_keys.key"]
 
 
-async def test_somebody_elses_grants_stay(harness: Harness) -> None:
+async def test_grants_of_others_stay(harness: Harness) -> None:
     await two_people(harness)
     await SqlPersonData(harness.database).forget("test:ben", "console:op")
     assert QUESTION in json.dumps(await SqlPersonData(harness.database).export("test:ana"))

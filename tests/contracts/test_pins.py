@@ -63,7 +63,7 @@ async def audited(harness: Harness) -> list[AuditEntry]:
     return list(page)
 
 
-async def test_the_first_sync_pins_what_there_is_but_for_what_is_flagged(
+async def test_the_first_sync_pins_all_definitions_except_flagged_ones(
     harness: Harness, servers: SqlServerStore, pins: PinStore
 ) -> None:
     assert await pins.pinned_definitions() == {}
@@ -106,7 +106,7 @@ async def test_of_two_first_syncs_at_once_one_counts(servers: SqlServerStore, pi
     assert (await pins.pinned_definitions())[FILE] in (definitions(TOOL, OTHER), definitions(CHANGED))
 
 
-async def test_what_an_admin_pins_takes_the_place_of_what_was_and_is_in_the_audit(
+async def test_a_pin_of_an_admin_replaces_the_earlier_one_and_is_in_the_audit(
     harness: Harness, servers: SqlServerStore, pins: PinStore
 ) -> None:
     await servers.save_capabilities(FILE, offer(TOOL, OTHER, ODD))
@@ -126,7 +126,7 @@ async def test_what_an_admin_pins_takes_the_place_of_what_was_and_is_in_the_audi
     assert await servers.revision() == before + 1
 
 
-async def test_pinning_what_is_pinned_already_changes_nothing(
+async def test_pinning_a_pinned_definition_changes_nothing(
     harness: Harness, servers: SqlServerStore, pins: PinStore
 ) -> None:
     await servers.save_capabilities(FILE, offer(TOOL))

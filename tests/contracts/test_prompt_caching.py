@@ -93,7 +93,7 @@ def answering(cache: PromptCache, request: Request) -> Say:
 
 @EACH_PROVIDER
 @pytest.mark.parametrize("replay", list(ToolReplay))
-async def test_each_request_finds_in_the_cache_what_the_one_before_it_has_left_there(
+async def test_each_request_reuses_the_cached_prefix_of_the_one_before(
     provider: Provider, replay: ToolReplay, tmp_path: Path
 ) -> None:
     cache = PromptCache()
@@ -117,9 +117,7 @@ async def test_each_request_finds_in_the_cache_what_the_one_before_it_has_left_t
 
 
 @EACH_PROVIDER
-async def test_what_is_said_only_once_does_not_keep_what_stays_from_being_found(
-    provider: Provider, tmp_path: Path
-) -> None:
+async def test_a_one_time_message_does_not_hide_the_lasting_prefix(provider: Provider, tmp_path: Path) -> None:
     cache = PromptCache()
     with FakeLanguageModel(provider.api, rule=lambda request: answering(cache, request)) as service:
         model = as_at_home(provider.create(service.base_url), provider)

@@ -112,7 +112,7 @@ async def test_when_a_turn_ends_those_behind_it_move_up(harness: Harness) -> Non
     assert (await harness.log.get_view(second)).blocker is None
 
 
-async def test_stopping_what_waits_for_an_approval_lets_the_next_one_go_on(harness: Harness) -> None:
+async def test_stopping_a_turn_that_waits_for_an_approval_lets_the_next_one_go_on(harness: Harness) -> None:
     claim = await running(harness, "one")
     second, third = await queued(harness, "two"), await queued(harness, "three")
     await asks(harness, claim)
@@ -123,7 +123,7 @@ async def test_stopping_what_waits_for_an_approval_lets_the_next_one_go_on(harne
     assert [claim.turn_id for claim in await harness.log.claim(8)] == [second]
 
 
-async def test_a_queued_turn_that_is_stopped_moves_up_those_behind_it_and_nobody_else(harness: Harness) -> None:
+async def test_a_queued_turn_that_is_stopped_moves_up_those_behind_it_alone(harness: Harness) -> None:
     claim = await running(harness, "one")
     second, third, fourth = [await queued(harness, text) for text in ("two", "three", "four")]
     await harness.log.stop(third, BEN)
@@ -132,7 +132,7 @@ async def test_a_queued_turn_that_is_stopped_moves_up_those_behind_it_and_nobody
     assert (await harness.log.get_view(second)).blocker == BlockingTurn(claim.turn_id)
 
 
-async def test_whoever_ends_a_turn_twice_because_an_answer_was_lost_moves_them_up_once(harness: Harness) -> None:
+async def test_a_turn_ended_twice_after_a_lost_answer_moves_them_up_once(harness: Harness) -> None:
     claim = await running(harness, "one")
     second = await queued(harness, "two")
     before = (await harness.log.get_view(second)).revision
@@ -156,7 +156,7 @@ async def test_a_reach_that_ends_with_a_colon_takes_in_one_conversation_alone(ha
     assert len(await harness.log.stale_views("test:w:hall:1", 8)) == 2
 
 
-async def test_a_call_that_came_late_moves_nobody(harness: Harness) -> None:
+async def test_a_late_call_moves_no_turn(harness: Harness) -> None:
     """A change that only the driver's own view shows makes no view of a waiting turn stale."""
     claim = await running(harness, "one")
     second = await queued(harness, "two")

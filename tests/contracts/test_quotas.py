@@ -50,13 +50,13 @@ async def test_it_is_said_how_many_may_go_at_once_after_this(quotas: Quotas, har
     assert answer.left == pytest.approx(1)
 
 
-async def test_a_quiet_time_saves_up_no_more_than_what_may_go_at_once(quotas: Quotas, harness: Harness) -> None:
+async def test_a_quiet_time_saves_up_no_more_than_one_burst(quotas: Quotas, harness: Harness) -> None:
     await waits(quotas, 8)
     harness.time += 3600
     assert await waits(quotas, 6) == pytest.approx([0, 0, 0, 0, 0, 2])
 
 
-async def test_who_would_wait_too_long_takes_nothing_and_hears_how_long(quotas: Quotas) -> None:
+async def test_a_caller_who_would_wait_too_long_takes_nothing_and_gets_the_wait(quotas: Quotas) -> None:
     await waits(quotas, 6)
     for _ in range(3):
         assert await refused(quotas, most=3.0) == pytest.approx(4)
@@ -138,7 +138,7 @@ async def test_on_the_servers_own_clock_many_connections_keep_the_quota(postgres
             await process.close()
 
 
-async def test_what_nobody_would_wait_for_is_forgotten_and_nothing_else(quotas: Quotas, harness: Harness) -> None:
+async def test_full_quotas_are_forgotten_and_no_others(quotas: Quotas, harness: Harness) -> None:
     await waits(quotas, 1, name="quiet")
     await waits(quotas, 3, name="idle")
     harness.time += 3

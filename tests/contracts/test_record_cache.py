@@ -65,7 +65,7 @@ async def test_everything_that_is_written_is_told_as_it_is_read(harness: Harness
     assert [record.revision for record in records] == sorted({record.revision for record in records})
 
 
-async def test_the_audit_says_of_a_call_what_it_says_where_the_call_is_read(harness: Harness) -> None:
+async def test_the_audit_of_a_call_is_the_same_with_and_without_the_cache(harness: Harness) -> None:
     claim = await claimed(harness)
     granted = GrantUse("g", "test:ana", "Ana", "print")
     first, second = step(2, text="x"), dataclasses.replace(step(3, text="x"), grant=granted)
@@ -132,7 +132,7 @@ async def test_a_call_that_waits_for_an_approval_is_read(harness: Harness) -> No
     assert await is_what_is_read(harness, record)
 
 
-async def test_what_somebody_else_has_changed_is_read(harness: Harness) -> None:
+async def test_changes_of_another_process_are_read(harness: Harness) -> None:
     claim = await claimed(harness)
     await harness.log.append(claim, asked(1), [step(2)])
 
@@ -146,7 +146,7 @@ async def test_what_somebody_else_has_changed_is_read(harness: Harness) -> None:
     assert await is_what_is_read(harness, record)
 
 
-async def test_the_next_driver_knows_what_the_one_before_it_has_done(harness: Harness) -> None:
+async def test_the_next_process_reads_the_steps_of_the_one_before(harness: Harness) -> None:
     claim = await claimed(harness)
     await harness.log.append(claim, asked(1), [step(2)])
     await harness.log.release([claim])

@@ -87,7 +87,7 @@ async def test_the_bots_own_words_stand_outside(provider: Provider) -> None:
     assert "<data" not in denied
 
 
-async def test_what_no_reader_sees_is_gone_and_everything_else_is_as_it_was(provider: Provider) -> None:
+async def test_invisible_characters_are_gone_and_all_else_is_unchanged(provider: Provider) -> None:
     text = await sent(provider, *a_result(TextPart(f"{HIDDEN}{KEPT}{HIDDEN}")))
     assert f">\nsecret{KEPT}secret\n</data" in text
 

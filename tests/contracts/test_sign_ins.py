@@ -57,7 +57,7 @@ async def rows(harness: Harness, table: sa.Table) -> list[Any]:
     return await harness.database.run(lambda connection: list(connection.execute(sa.select(table)).all()))
 
 
-async def test_what_is_kept_is_found_as_it_was_and_by_nobody_else(store: SqlSignInStore) -> None:
+async def test_a_stored_sign_in_is_read_back_and_by_no_other_user(store: SqlSignInStore) -> None:
     kept = await store.save(JIRA, TOKENS)
     assert kept == replace(TOKENS, version=kept.version if kept else 0)
     assert await store.find(JIRA) == kept
@@ -66,7 +66,7 @@ async def test_what_is_kept_is_found_as_it_was_and_by_nobody_else(store: SqlSign
     assert await store.versions() == {JIRA: kept.version if kept else 0}
 
 
-async def test_of_two_who_renew_the_same_version_one_keeps_what_it_got(store: SqlSignInStore) -> None:
+async def test_of_two_renewals_of_one_version_one_is_stored(store: SqlSignInStore) -> None:
     first = await store.save(JIRA, TOKENS)
     assert first is not None
     tries = await asyncio.gather(*(store.save(JIRA, replace(first, access_token=f"token-{n}")) for n in range(5)))
@@ -75,7 +75,7 @@ async def test_of_two_who_renew_the_same_version_one_keeps_what_it_got(store: Sq
     assert await store.find(JIRA) == winner
 
 
-async def test_what_was_renewed_before_somebody_signed_out_and_in_again_does_not_come_back(
+async def test_a_renewal_from_before_a_new_sign_in_is_not_stored(
     store: SqlSignInStore,
 ) -> None:
     old = await store.save(JIRA, TOKENS)
@@ -87,7 +87,7 @@ async def test_what_was_renewed_before_somebody_signed_out_and_in_again_does_not
     assert await store.find(JIRA) == new
 
 
-async def test_whoever_signs_in_replaces_what_is_there_whichever_version(store: SqlSignInStore) -> None:
+async def test_a_new_sign_in_replaces_any_version(store: SqlSignInStore) -> None:
     await store.save(JIRA, TOKENS)
     kept = await store.signed_in(JIRA, replace(TOKENS, access_token="another", version=7), ANA)
     found = await store.find(JIRA)
@@ -171,7 +171,7 @@ async def test_a_state_is_good_once_for_ten_minutes(harness: Harness, store: Sql
         assert await store.take(strange) is None
 
 
-async def test_a_persons_next_link_makes_the_one_before_useless_and_nobody_elses(store: SqlSignInStore) -> None:
+async def test_a_persons_next_link_replaces_their_last_one_and_none_of_others(store: SqlSignInStore) -> None:
     first = await store.begin(UNDER_WAY)
     others = [await store.begin(replace(UNDER_WAY, by=BEN)), await store.begin(replace(UNDER_WAY, key=WIKI))]
     second = await store.begin(UNDER_WAY)
@@ -192,7 +192,7 @@ async def test_a_server_that_is_deleted_takes_its_sign_ins_along(harness: Harnes
     assert await store.take(state) is None
 
 
-async def test_a_new_key_encrypts_sign_ins_anew_and_what_no_key_opens_is_named(harness: Harness) -> None:
+async def test_a_new_key_encrypts_sign_ins_anew_and_unreadable_ones_are_named(harness: Harness) -> None:
     await SqlSignInStore(harness.database, SecretBox((OTHER_KEY,))).save(WIKI, TOKENS)
     await SqlSignInStore(harness.database, SecretBox((KEY,))).save(JIRA, TOKENS)
     new = b"n" * 32

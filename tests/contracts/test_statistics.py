@@ -70,7 +70,7 @@ async def test_where_nothing_is_to_be_done_the_backlog_is_empty(harness: Harness
     assert await SqlReporting(harness.database).backlog() == empty
 
 
-async def test_turns_are_counted_by_status_with_what_waits_for_people_and_for_drawing(harness: Harness) -> None:
+async def test_turns_are_counted_by_status_with_waiting_approvals_and_deliveries(harness: Harness) -> None:
     claim = await asking_for(
         harness, wanted(2, StepStatus.AWAITING, card="a"), wanted(3, StepStatus.AWAITING, card="b"), where=place(1)
     )
@@ -128,7 +128,7 @@ async def test_calls_are_counted_by_server_with_how_they_went_and_how_long_they_
     assert [server.server for server in (await happened(harness, server="id-of-files")).servers] == ["files"]
 
 
-async def test_approvals_are_counted_with_what_became_of_them_and_how_fast_people_were(harness: Harness) -> None:
+async def test_approvals_are_counted_by_outcome_with_the_times_of_users(harness: Harness) -> None:
     claim = await asking_for(harness, *(wanted(n, StepStatus.AWAITING, card=f"card-{n}") for n in range(2, 7)))
     await harness.log.acquire_delivery(claim.turn_id, 99)
     await harness.log.mark_delivered(claim.turn_id, 99)
@@ -144,7 +144,7 @@ async def test_approvals_are_counted_with_what_became_of_them_and_how_fast_peopl
     assert (await happened(harness, server="id-of-other")).approvals == ApprovalActivity()
 
 
-async def test_only_what_happened_since_then_and_there_counts(harness: Harness) -> None:
+async def test_only_events_of_the_period_and_place_count(harness: Harness) -> None:
     early = await asking_for(
         harness, wanted(2, StepStatus.READY), wanted(3, StepStatus.AWAITING, card="early"), where=place(1)
     )

@@ -104,7 +104,7 @@ def servers(harness: Harness) -> SqlServerStore:
     return server_store(harness)
 
 
-def test_the_stores_are_what_the_other_parts_ask_for(harness: Harness) -> None:
+def test_the_stores_implement_their_ports(harness: Harness) -> None:
     _servers: ServerStore = server_store(harness)
     _policies: PolicyStore = SqlPolicyStore(harness.database)
     _profiles: ProfileStore = SqlProfileStore(harness.database)
@@ -244,7 +244,7 @@ async def test_every_way_over_http_is_read_as_it_was_written(servers: SqlServerS
     assert await servers.records() == [added]
 
 
-async def test_a_changed_server_says_who_changed_it_last_and_when(harness: Harness, servers: SqlServerStore) -> None:
+async def test_a_changed_server_has_its_last_editor_and_time(harness: Harness, servers: SqlServerStore) -> None:
     added = await servers.add(record(), {}, ANA)
     harness.time = START + 60
     changed = await servers.change(renamed(added, "Rain"), {}, BEN, changes={"title": "The weather → Rain"})
@@ -253,7 +253,7 @@ async def test_a_changed_server_says_who_changed_it_last_and_when(harness: Harne
     assert (changed.created_by, changed.created_at) == (ANA.principal, START)
 
 
-async def test_whoever_changes_an_old_version_hears_who_was_faster_and_changes_nothing(
+async def test_a_change_of_an_old_version_fails_with_the_faster_editor(
     harness: Harness, servers: SqlServerStore
 ) -> None:
     added = await servers.add(record(), {}, ANA)
@@ -348,7 +348,7 @@ async def test_a_server_of_everybody_shares_its_slug_with_none_of_a_workspace(
     assert caught.value.field == "name"
 
 
-async def test_a_server_is_switched_whatever_its_version_and_a_change_of_it_leaves_that_alone(
+async def test_a_server_is_switched_at_any_version_and_a_change_of_it_leaves_that_alone(
     harness: Harness, servers: SqlServerStore
 ) -> None:
     added = await servers.add(record(), {}, ANA)
@@ -386,7 +386,7 @@ async def test_a_removed_server_takes_its_secrets_policies_and_tools_along_and_n
     assert await the_chain_is_whole(harness)
 
 
-async def test_what_is_done_to_a_server_that_is_gone_is_refused(harness: Harness, servers: SqlServerStore) -> None:
+async def test_a_change_of_a_removed_server_is_refused(harness: Harness, servers: SqlServerStore) -> None:
     added = await servers.add(record(), {}, ANA)
     await servers.remove(added.id, added.version, ANA)
     with pytest.raises(NotFound):
@@ -458,7 +458,7 @@ OFFER = ServerCapabilities(
 )
 
 
-async def test_what_a_server_offers_comes_back_exactly(harness: Harness, servers: SqlServerStore) -> None:
+async def test_the_offers_of_a_server_are_read_back_exactly(harness: Harness, servers: SqlServerStore) -> None:
     await servers.save_capabilities("file:weather", OFFER)
     known = await servers.cached_capabilities()
     assert known == {"file:weather": CachedCapabilities(SyncStatus.SYNCED, OFFER, START)}
@@ -467,7 +467,7 @@ async def test_what_a_server_offers_comes_back_exactly(harness: Harness, servers
     assert list(read.tools[0].input_schema["properties"]) == ["b", "a"]
 
 
-async def test_a_failed_sync_keeps_what_is_known_and_a_good_one_clears_the_failure(
+async def test_a_failed_sync_keeps_the_known_tools_and_a_good_one_clears_the_failure(
     harness: Harness, servers: SqlServerStore
 ) -> None:
     await servers.save_sync_failure("file:weather", "It did not answer.")
@@ -511,7 +511,7 @@ async def test_the_first_sync_of_a_server_that_offers_nothing_is_no_change(serve
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"tools": [1]}', "null", ""])
-async def test_what_is_known_and_cannot_be_read_is_left_out_said_once_and_put_right_by_the_next_sync(
+async def test_unreadable_offers_are_left_out_logged_once_and_replaced_by_the_next_sync(
     harness: Harness, servers: SqlServerStore, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     await servers.save_capabilities("file:weather", OFFER)
@@ -557,7 +557,7 @@ async def test_the_revision_grows_with_every_change_of_servers_policies_and_prof
         before = after
 
 
-async def test_what_changes_nothing_leaves_the_revision_and_the_audit_alone(
+async def test_an_edit_without_a_change_leaves_the_revision_and_the_audit_alone(
     harness: Harness, servers: SqlServerStore
 ) -> None:
     policies, profiles = SqlPolicyStore(harness.database), SqlProfileStore(harness.database)
@@ -581,7 +581,7 @@ async def test_what_changes_nothing_leaves_the_revision_and_the_audit_alone(
 # ---------------------------------------------------------------------- secrets
 
 
-async def test_secrets_are_revealed_from_wherever_they_are_kept(harness: Harness, tmp_path: Path) -> None:
+async def test_secrets_are_revealed_from_every_source(harness: Harness, tmp_path: Path) -> None:
     (tmp_path / "token").write_bytes(b" from a file\r\n\r\n")
     servers = server_store(harness, PASSWORD="from the environment")
     kept = record(
@@ -625,7 +625,7 @@ async def test_a_value_for_a_secret_that_is_not_stored_is_a_mistake_of_the_calle
         assert TOKEN not in str(caught.value)
 
 
-async def test_secrets_that_cannot_be_read_say_where_why_and_what_to_do(harness: Harness, tmp_path: Path) -> None:
+async def test_unreadable_secrets_have_place_cause_and_fix(harness: Harness, tmp_path: Path) -> None:
     files = {"empty": b"\n", "large": b"x" * 65_537, "bytes": b"\xff\xfe", "whole": b"x" * 65_536}
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
@@ -695,7 +695,7 @@ async def test_after_a_rotation_the_new_key_alone_opens_everything(harness: Harn
     assert await the_chain_is_whole(harness)
 
 
-async def test_a_password_opens_what_it_sealed_after_a_key_has_taken_its_place(
+async def test_a_password_opens_its_secrets_after_a_key_has_replaced_it(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(encryption, "_ROUNDS", 2)
@@ -724,7 +724,7 @@ async def test_nothing_of_a_secret_is_in_the_database(
     assert TOKEN.encode() not in await dump(harness, tmp_path)
 
 
-async def test_the_audit_says_what_has_changed_and_no_secret_or_address_that_may_hold_one(
+async def test_the_audit_has_the_changes_without_secrets_and_their_addresses(
     harness: Harness, servers: SqlServerStore
 ) -> None:
     url = HttpTransport("https://ana:hunter2@weather.example:8443/mcp?key=hunter2", {"X-Key": "hunter2"})
@@ -845,7 +845,7 @@ async def test_a_rule_that_cannot_be_read_denies(harness: Harness, body: str, ca
     assert await policies.clear_rule(rule.id, ANA)
 
 
-async def test_a_call_is_found_by_its_approval_or_its_number_with_what_was_ruled_of_it(harness: Harness) -> None:
+async def test_a_call_is_found_by_its_approval_or_its_number_with_its_policy_result(harness: Harness) -> None:
     policies = SqlPolicyStore(harness.database)
     policy_result = StoredPolicyResult(
         ApprovalPolicy.ASK_USER, "policy.toml:3", "ASK_USER: mail.send", "It is the only rule."
@@ -1061,7 +1061,7 @@ async def test_an_empty_conversation_is_kept_once_and_takes_questions_like_any_o
     assert await archive.summary(at("hall", "2")) is None
 
 
-async def test_where_somebody_asked_lately_is_told_the_latest_first(harness: Harness) -> None:
+async def test_recent_places_of_a_user_are_listed_latest_first(harness: Harness) -> None:
     archive = SqlReporting(harness.database)
     for key in (at("hall"), at("yard"), at("hall", "2"), at("hall", "1", "W"), at("yard")):
         await asked(harness, key, f"question {harness.time}")
@@ -1090,7 +1090,7 @@ async def test_a_reach_is_taken_letter_by_letter(harness: Harness, strange: str)
     assert ([each.key.channel for each in page], count) == ([strange], 1)
 
 
-async def test_who_has_asked_something_took_part_on_their_own_platform(harness: Harness) -> None:
+async def test_an_asker_took_part_on_their_own_platform_alone(harness: Harness) -> None:
     archive = SqlReporting(harness.database)
     await asked(harness, HALL, "hi", ANA)
     assert await archive.has_participant(HALL, ANA.principal)
@@ -1115,7 +1115,7 @@ def wanted(n: int, server: str, status: StepStatus = StepStatus.READY, card: str
     return ToolStep(n, call, ToolRef(server, "run"), status, approval=approval)
 
 
-async def test_calls_are_listed_with_who_asked_who_decided_how_they_ended_and_how_long_they_took(
+async def test_calls_are_listed_with_asker_decider_outcome_and_duration(
     harness: Harness,
 ) -> None:
     archive = SqlReporting(harness.database)
@@ -1226,9 +1226,7 @@ async def test_the_audit_is_read_page_by_page_the_latest_first(harness: Harness,
     assert await archive.audit(AuditQuery("nobody"), 9, 0) == ([], 0)
 
 
-async def test_whom_a_row_of_the_audit_is_about_cannot_be_changed_unseen(
-    harness: Harness, servers: SqlServerStore
-) -> None:
+async def test_a_changed_subject_of_an_audit_row_is_found(harness: Harness, servers: SqlServerStore) -> None:
     await servers.add(record(), {}, ANA)
     assert await the_chain_is_whole(harness)
 
@@ -1271,7 +1269,7 @@ async def test_a_new_server_is_never_there_without_the_policy_it_was_added_with(
 # ------------------------------------------------------- what concerns one person
 
 
-async def test_a_persons_last_word_on_an_answer_is_the_one_that_is_kept(harness: Harness) -> None:
+async def test_the_last_feedback_of_a_person_on_an_answer_is_stored(harness: Harness) -> None:
     opinions = SqlFeedbackStore(harness.database)
     claim = await running(harness)
     await opinions.save(claim.turn_id, True, ANA)
@@ -1320,7 +1318,7 @@ async def awaiting(harness: Harness, conversation: ConversationKey, *cards: str)
     return claim.turn_id
 
 
-async def test_what_waits_for_an_approval_is_found_by_reach_the_latest_first(harness: Harness) -> None:
+async def test_waiting_approvals_are_found_by_reach_latest_first(harness: Harness) -> None:
     archive = SqlReporting(harness.database)
     await awaiting(harness, at("hall"), "card-1", "card-2")
     await awaiting(harness, at("hall", "2"), "card-3")
@@ -1333,7 +1331,7 @@ async def test_what_waits_for_an_approval_is_found_by_reach_the_latest_first(har
     assert (await archive.pending_approvals(["slack:"], 10)).calls == []
 
 
-async def test_what_waits_is_read_page_by_page_and_nothing_is_left_out_or_there_twice(harness: Harness) -> None:
+async def test_waiting_calls_are_read_page_by_page_without_gaps_or_repeats(harness: Harness) -> None:
     archive = SqlReporting(harness.database)
     await awaiting(harness, at("hall"), *(f"card-a{n}" for n in range(7)))
     await awaiting(harness, at("hall", "1", "W"), "card-b")
@@ -1378,7 +1376,7 @@ async def test_one_older_call_is_reached_past_a_hundred_and_ten_newer_ones(harne
     assert (sizes, page.calls[-1].approval_id, behind) == ([50, 50, 11], "card-old", None)
 
 
-async def test_what_is_decided_expired_or_stopped_waits_for_nobody(harness: Harness) -> None:
+async def test_decided_expired_and_stopped_calls_do_not_wait(harness: Harness) -> None:
     archive = SqlReporting(harness.database)
     decided = await awaiting(harness, at("a"), "card-1")
     expiring = await awaiting(harness, at("b"), "card-2")
@@ -1393,7 +1391,7 @@ async def test_what_is_decided_expired_or_stopped_waits_for_nobody(harness: Harn
     assert (await archive.pending_approvals([""], 10)).calls == []
 
 
-async def test_what_a_person_has_asked_is_found_the_latest_first_however_it_stands(harness: Harness) -> None:
+async def test_questions_of_a_person_are_found_latest_first_at_any_status(harness: Harness) -> None:
     archive = SqlReporting(harness.database)
     await asked(harness, at("hall"), "first")
     await asked(harness, at("hall"), "not hers", BEN)
@@ -1411,7 +1409,7 @@ async def test_what_a_person_has_asked_is_found_the_latest_first_however_it_stan
     assert await archive.recent_turns("slack:ana", "", 10) == []
 
 
-async def test_a_turn_that_cannot_be_read_is_left_out_of_what_was_asked(harness: Harness) -> None:
+async def test_an_unreadable_turn_is_left_out_of_the_questions(harness: Harness) -> None:
     await asked(harness, at("hall"), "first")
     await asked(harness, at("hall", "2"), "second")
     await execute(harness, "update turns set input = '{\"v\": 9}' where conversation = :c", c=str(at("hall")))
@@ -1422,7 +1420,7 @@ async def test_a_turn_that_cannot_be_read_is_left_out_of_what_was_asked(harness:
 # ---------------------------------------------------------------------- languages and time zones of users
 
 
-async def test_what_a_user_has_chosen_is_kept_beside_what_the_client_tells(harness: Harness) -> None:
+async def test_preferences_are_stored_beside_the_locale_of_the_client(harness: Harness) -> None:
     locales = SqlLocaleStore(harness.database)
     assert await locales.find(ANA.principal) == UserLocale()
     await locales.remember(ANA.principal, "ja")
@@ -1437,7 +1435,7 @@ async def test_what_a_user_has_chosen_is_kept_beside_what_the_client_tells(harne
     assert (await locales.find(strange)).chosen == Locale("ja")
 
 
-async def test_only_what_clients_told_long_ago_is_deleted(harness: Harness) -> None:
+async def test_only_old_locales_of_clients_are_deleted(harness: Harness) -> None:
     locales = SqlLocaleStore(harness.database)
     await locales.remember(ANA.principal, "ja")
     await locales.choose(BEN.principal, Locale("ja"))

@@ -69,7 +69,7 @@ async def test_a_name_is_free_again_once_its_token_is_good_for_nothing(tokens: T
     assert await tokens.tokens() == [third]
 
 
-async def test_of_several_who_take_a_name_at_once_one_has_it(tokens: TokenStore) -> None:
+async def test_of_several_tokens_of_one_name_at_once_one_is_made(tokens: TokenStore) -> None:
     tries = (tokens.create("ci", ApiRole.MEMBER, "", None, ANA) for _ in range(5))
     answers = await asyncio.gather(*tries, return_exceptions=True)
     made = [answer for answer in answers if not isinstance(answer, BaseException)]
@@ -96,9 +96,7 @@ async def test_transactions_that_are_run_twice_make_and_revoke_once(tokens: Toke
     assert [entry.kind for entry in entries] == ["revoked token", "made token"]
 
 
-async def test_the_audit_says_who_made_and_revoked_which_and_holds_no_token(
-    tokens: TokenStore, harness: Harness
-) -> None:
+async def test_the_audit_has_creators_and_revokers_and_no_token(tokens: TokenStore, harness: Harness) -> None:
     made, token = await tokens.create("ci", ApiRole.ADMIN, "slack:T1", A_DAY, ANA)
     await tokens.revoke("ci", BEN)
     entries, _ = await SqlReporting(harness.database).audit(AuditQuery(), 10, 0)

@@ -109,7 +109,7 @@ async def test_files_go_with_their_turn(harness: Harness) -> None:
         await harness.log.get_file(claim.turn_id, image.id)
 
 
-async def test_what_comes_after_the_lease_was_lost_is_told_without_its_bytes(harness: Harness) -> None:
+async def test_a_file_after_the_lease_was_lost_is_listed_without_its_bytes(harness: Harness) -> None:
     claim = await running(harness)
     unsafe = ToolStep(2, ToolCall("c", "s__draw"), ToolRef("s", "draw"), StepStatus.READY)
     await harness.log.append(claim, WANTS, [unsafe])

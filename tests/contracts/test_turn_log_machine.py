@@ -294,7 +294,7 @@ def _everything(connection: sa.Connection) -> tuple[Sequence[sa.Row[Any]], Seque
 
 
 @pytest.mark.parametrize("walk", range(4))
-def test_nothing_that_matters_happens_twice_whatever_the_order_in_a_file(walk: int, tmp_path: Path) -> None:
+def test_no_effect_happens_twice_in_any_order_on_sqlite(walk: int, tmp_path: Path) -> None:
     template = asyncio.run(migrated(tmp_path / "turns.db"))
     made = iter(range(10_000))
 
@@ -308,7 +308,7 @@ def test_nothing_that_matters_happens_twice_whatever_the_order_in_a_file(walk: i
 
 
 @pytest.mark.parametrize("walk", range(4))
-def test_nothing_that_matters_happens_twice_whatever_the_order_on_a_server(walk: int, postgres: Server) -> None:
+def test_no_effect_happens_twice_in_any_order_on_postgresql(walk: int, postgres: Server) -> None:
     class OnServer(TurnLogMachine):
         async def make_harness(self) -> Harness:
             return PostgresHarness(await asyncio.to_thread(postgres.fresh, virtual_clock=True))

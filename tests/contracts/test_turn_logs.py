@@ -124,7 +124,7 @@ async def test_a_clock_that_jumps_takes_no_turn_away_from_its_owner(harness: Har
     await harness.log.append(claim, WANTS, [write(2)])
 
 
-async def test_what_a_dead_process_was_driving_is_claimed_after_the_next_start(harness: Harness) -> None:
+async def test_turns_of_a_dead_process_are_claimed_after_the_next_start(harness: Harness) -> None:
     claim = await running(harness)
     log = await harness.restart()
     (again,) = await log.claim(8)
@@ -225,7 +225,7 @@ async def test_a_question_comes_back_as_it_was_asked(harness: Harness) -> None:
     assert turn.author == ANA
 
 
-async def test_parked_turns_are_nobodys_until_somebody_decides(harness: Harness) -> None:
+async def test_waiting_turns_have_no_owner_until_a_decision(harness: Harness) -> None:
     claim = await running(harness)
     await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     assert await harness.log.suspend(claim) is None
@@ -307,7 +307,7 @@ async def unseen(harness: Harness, expires_in: float | None = 60.0) -> tuple[Cla
 
 
 @pytest.mark.parametrize("expires_in", [60.0, None])
-async def test_a_call_whose_card_can_never_be_posted_is_turned_down_and_the_turn_goes_on(
+async def test_a_call_whose_card_can_never_be_posted_is_denied_and_the_turn_goes_on(
     harness: Harness, expires_in: float | None
 ) -> None:
     claim, revision = await unseen(harness, expires_in)
@@ -342,7 +342,7 @@ async def test_a_card_is_turned_down_once_however_often_its_drawing_is_given_up(
     assert await harness.log.get_view(claim.turn_id) == before
 
 
-async def test_a_drawing_that_nobody_has_given_up_is_given_up_after_the_next_start(harness: Harness) -> None:
+async def test_an_undeliverable_view_is_given_up_after_the_next_start(harness: Harness) -> None:
     claim, revision = await unseen(harness)
     log = await harness.restart()
     assert await log.stale_views("test:", 8) == [claim.turn_id]
@@ -363,7 +363,7 @@ async def test_a_card_that_was_out_once_still_waits_when_a_later_drawing_is_give
     assert await harness.log.decide(Decision("card-1", 2, DecisionType.APPROVE, ANA)) == Decided(DecisionType.APPROVE)
 
 
-async def test_of_several_cards_only_the_one_that_nobody_saw_is_turned_down(harness: Harness) -> None:
+async def test_of_several_cards_only_the_undelivered_one_is_denied(harness: Harness) -> None:
     claim, revision = await unseen(harness)
     await harness.log.mark_delivered(claim.turn_id, revision)
     harness.log = await harness.restart()
@@ -380,7 +380,7 @@ async def test_of_several_cards_only_the_one_that_nobody_saw_is_turned_down(harn
     assert [step.status for step in calls] == [StepStatus.READY, StepStatus.DENIED]
 
 
-async def test_a_call_that_somebody_has_decided_is_left_alone_when_its_drawing_is_given_up(harness: Harness) -> None:
+async def test_a_decided_call_is_left_alone_when_its_view_is_given_up(harness: Harness) -> None:
     claim, revision = await unseen(harness)
     await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
     assert not await harness.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
@@ -388,7 +388,7 @@ async def test_a_call_that_somebody_has_decided_is_left_alone_when_its_drawing_i
     assert view.steps[1].status is StepStatus.READY  # type: ignore[union-attr]
 
 
-async def test_who_has_lost_a_drawing_turns_nothing_down(harness: Harness) -> None:
+async def test_a_process_that_lost_a_delivery_denies_nothing(harness: Harness) -> None:
     claim, revision = await unseen(harness)
     before = await harness.log.get_view(claim.turn_id)
     log = await harness.restart()
@@ -415,7 +415,7 @@ async def test_an_approval_without_a_limit_waits_for_ever(harness: Harness) -> N
     assert await harness.log.claim(8) == []
 
 
-async def test_a_turn_that_nobody_drives_is_stopped_at_once(harness: Harness) -> None:
+async def test_a_turn_without_an_owner_is_stopped_at_once(harness: Harness) -> None:
     claim = await running(harness)
     await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     await harness.log.suspend(claim)
@@ -483,7 +483,7 @@ async def test_references_are_kept_by_slot(harness: Harness) -> None:
     assert await harness.log.acquire_delivery(claim.turn_id, NEWEST) == {"reply": "m3", "card": "m2"}
 
 
-async def test_history_is_what_ended_before_oldest_first(harness: Harness) -> None:
+async def test_history_has_the_ended_turns_oldest_first(harness: Harness) -> None:
     for text in ("one", "two", "three"):
         await harness.log.finish(await running(harness, text), TurnStatus.DONE, [ANSWER], "")
     await running(harness, "four")
@@ -546,7 +546,7 @@ async def test_a_turn_that_another_process_drives_is_not_drawn_here(harness: Har
     assert await harness.log.acquire_delivery(claim.turn_id, NEWEST) == {}
 
 
-async def test_who_goes_on_with_a_turn_draws_it_as_soon_as_the_dead_process_cannot_any_more(harness: Harness) -> None:
+async def test_the_next_owner_of_a_turn_delivers_it_as_soon_as_the_dead_process_cannot(harness: Harness) -> None:
     claim = await running(harness)
     await harness.log.append(claim, WANTS, [write(2)])
     await harness.log.acquire_delivery(claim.turn_id, NEWEST)
@@ -558,7 +558,7 @@ async def test_who_goes_on_with_a_turn_draws_it_as_soon_as_the_dead_process_cann
     assert await log.acquire_delivery(claim.turn_id, NEWEST) == {}
 
 
-async def test_a_turn_that_ends_before_its_first_message_is_out_is_nobody_elses_to_draw(harness: Harness) -> None:
+async def test_a_turn_that_ends_before_its_first_message_is_delivered_by_its_owner_alone(harness: Harness) -> None:
     claim = await running(harness)
     record = await harness.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
     elsewhere = SqlTurnLog(harness.database)
@@ -579,7 +579,7 @@ async def test_a_drawing_put_down_is_anybodys_at_once(harness: Harness) -> None:
     assert await SqlTurnLog(harness.database).acquire_delivery(claim.turn_id, NEWEST) == {"reply": "m1"}
 
 
-async def test_who_knows_less_of_a_turn_than_has_been_drawn_does_not_get_its_drawing(harness: Harness) -> None:
+async def test_a_process_with_an_older_view_than_the_delivered_one_gets_no_delivery(harness: Harness) -> None:
     claim = await running(harness)
     record = await harness.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
     await harness.log.mark_delivered(claim.turn_id, record.revision)
@@ -613,7 +613,7 @@ async def test_a_revised_call_is_approved_as_it_stands_and_old_cards_decide_noth
     assert not await harness.log.revise(Revision("no-such-card", 1, {"a": 4}, "late print", BEN))
 
 
-async def test_transactions_that_are_run_twice_do_what_they_do_once(harness: Harness) -> None:
+async def test_transactions_that_are_run_twice_have_one_effect(harness: Harness) -> None:
     """A COMMIT whose answer was lost is run again: its first outcome is unknown."""
     run_once = harness.database.run_once
 
@@ -656,7 +656,7 @@ async def test_a_message_without_a_name_is_one_turn_though_its_commit_is_made_tw
     assert len({receipt.turn_id for receipt in receipts}) == 2
 
 
-async def test_a_turn_that_nobody_stopped_is_given_back_and_not_cancelled(harness: Harness) -> None:
+async def test_a_turn_without_a_stop_is_released_and_not_cancelled(harness: Harness) -> None:
     claim = await running(harness)
     record = await harness.log.finish(claim, TurnStatus.CANCELLED, [], "")
     assert record.turn.status is TurnStatus.QUEUED
@@ -671,7 +671,7 @@ async def test_a_claim_whose_answer_was_lost_is_made_again_at_once(harness: Harn
     assert again.turn_id == receipt.turn_id
 
 
-async def test_a_job_is_done_once_in_its_time_by_whoever_comes_first(harness: Harness) -> None:
+async def test_a_job_is_done_once_in_its_period_by_the_first_process(harness: Harness) -> None:
     elsewhere = SqlTurnLog(harness.database)
     took = await asyncio.gather(*(log.try_start_job("tidy", 60) for log in (harness.log, elsewhere, harness.log)))
     assert sorted(took) == [False, False, True]
@@ -703,7 +703,7 @@ async def test_old_turns_are_deleted_in_batches_once_their_end_has_been_seen(har
     assert [view.turn.question.text for view in await harness.log.recent_turns(HALL, 9)] == ["three"]
 
 
-async def test_a_deleted_conversation_takes_everything_along_but_the_audit_and_what_was_counted(
+async def test_a_deleted_conversation_takes_all_along_except_audit_and_usage(
     harness: Harness,
 ) -> None:
     claim = await running(harness)
@@ -731,7 +731,7 @@ def executed(statement: sa.TextClause, connection: sa.Connection) -> None:
     connection.execute(statement)
 
 
-async def test_the_audit_tells_what_was_asked_decided_and_run_and_shows_any_change(harness: Harness) -> None:
+async def test_the_audit_has_requests_decisions_and_runs_and_shows_any_change(harness: Harness) -> None:
     claim = await running(harness)
     await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
@@ -772,7 +772,7 @@ async def test_numbers_that_are_none_are_stored_as_nothing_and_every_row_can_sti
     assert await harness.database.run(lambda connection: connection.execute(view).scalar_one()) == 1
 
 
-async def test_what_no_database_can_store_as_text_is_stored_all_the_same(harness: Harness) -> None:
+async def test_text_that_no_database_takes_is_stored_all_the_same(harness: Harness) -> None:
     strange = 'NUL \0, half a pair \ud800, backslash u0000 \\u0000, "quotes"'
     claim = await running(harness, strange)
     call = ToolStep(2, ToolCall("c2", "s__read", {"text": strange}), None, StepStatus.FAILED, result=result(strange))

@@ -54,7 +54,7 @@ async def test_a_turn_that_ends_is_measured_with_how_long_it_took(harness: Harne
     assert found == [TurnEnded("test", status, 2.5)]
 
 
-async def test_a_call_that_waits_for_nobody_is_measured_when_it_has_ended(harness: Harness) -> None:
+async def test_a_call_without_an_approval_is_measured_when_it_has_ended(harness: Harness) -> None:
     found = measured(harness)
     claim = await asking_for(harness, wanted(2, StepStatus.READY, repeatable=True))
     for _ in range(2):
@@ -84,7 +84,7 @@ async def test_a_call_that_is_turned_down_ends_its_approval_and_never_ran(harnes
     assert found == [ApprovalAsked("test"), ApprovalEnded("test", "denied", 0.0)]
 
 
-async def test_an_approval_that_times_out_is_measured_once_whoever_finds_out(harness: Harness) -> None:
+async def test_an_approval_that_times_out_is_measured_once_by_any_process(harness: Harness) -> None:
     found = measured(harness)
     claim = await asking_for(harness, wanted(2, StepStatus.AWAITING, "card-1"))
     await harness.log.acquire_delivery(claim.turn_id, 99)
@@ -97,7 +97,7 @@ async def test_an_approval_that_times_out_is_measured_once_whoever_finds_out(har
     assert found == [ApprovalAsked("test"), ApprovalEnded("test", "expired", 61.0)]
 
 
-async def test_a_call_that_nobody_could_see_ends_as_not_shown(harness: Harness) -> None:
+async def test_a_call_with_an_undelivered_card_ends_as_not_shown(harness: Harness) -> None:
     found = measured(harness)
     claim = await asking_for(harness, wanted(2, StepStatus.AWAITING, "card-1"))
     await harness.log.acquire_delivery(claim.turn_id, 99)
@@ -112,7 +112,7 @@ async def test_a_policy_that_forbids_a_call_is_measured_once(harness: Harness) -
     assert found == [CallEnded("s", "write", "denied", None)]
 
 
-async def test_stopping_a_turn_ends_what_nobody_had_decided_and_nothing_else(harness: Harness) -> None:
+async def test_stopping_a_turn_ends_its_undecided_calls_alone(harness: Harness) -> None:
     found = measured(harness)
     claim = await asking_for(
         harness,
@@ -126,7 +126,7 @@ async def test_stopping_a_turn_ends_what_nobody_had_decided_and_nothing_else(har
     assert found[3:] == [ApprovalEnded("test", "cancelled", 0.0), TurnEnded("test", "cancelled", 0.0)]
 
 
-async def test_a_call_that_a_crash_leaves_in_flight_is_measured_by_whoever_finds_it(harness: Harness) -> None:
+async def test_a_call_that_a_crash_leaves_in_flight_is_measured_by_the_next_process(harness: Harness) -> None:
     claim = await asking_for(harness, wanted(2, StepStatus.READY))
     await harness.log.start_call(claim, 2)
     log = await harness.restart()
@@ -139,7 +139,7 @@ async def test_a_call_that_a_crash_leaves_in_flight_is_measured_by_whoever_finds
     assert (ended.server, ended.tool, ended.status) == ("s", "write", "unknown")
 
 
-async def test_what_is_rolled_back_is_not_measured_and_the_next_attempt_is_once(harness: Harness) -> None:
+async def test_a_rolled_back_transaction_is_not_measured_and_the_next_attempt_is_once(harness: Harness) -> None:
     claim = await running(harness)
     run_once = harness.database.run_once
     tries = 0

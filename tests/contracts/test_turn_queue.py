@@ -76,7 +76,7 @@ async def test_a_message_that_was_seen_before_begins_nothing(harness: Harness) -
     assert await harness.log.claim(8) == []
 
 
-async def test_what_was_taken_in_by_a_process_that_died_is_gone_on_with(harness: Harness) -> None:
+async def test_a_message_received_by_a_process_that_died_is_continued(harness: Harness) -> None:
     _, claim = await harness.log.enqueue_and_claim(message("hi"))
     assert claim is not None
     (again,) = await (await harness.restart()).claim(8)
@@ -121,7 +121,7 @@ async def test_while_a_message_is_taken_in_a_look_round_does_not_claim_it_as_wel
     assert await harness.log.claim(8, holding=[claim.turn_id]) == []
 
 
-async def test_a_look_round_that_is_tried_again_does_not_claim_what_was_taken_in_meanwhile(harness: Harness) -> None:
+async def test_a_repeated_claim_does_not_claim_messages_received_meanwhile(harness: Harness) -> None:
     committed, go_on = asyncio.Event(), asyncio.Event()
     run_once = harness.database.run_once
     taking: list[asyncio.Task[Any]] = []
@@ -148,7 +148,7 @@ async def test_a_look_round_that_is_tried_again_does_not_claim_what_was_taken_in
     await harness.log.finish(claim, TurnStatus.DONE, [], "")
 
 
-async def test_a_drawing_that_was_taken_in_is_nobody_elses(harness: Harness) -> None:
+async def test_a_claimed_delivery_has_one_owner(harness: Harness) -> None:
     _, claim = await harness.log.enqueue_and_claim(message("hi"))
     assert claim is not None
     await harness.log.finish(claim, TurnStatus.DONE, [], "")

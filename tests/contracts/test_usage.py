@@ -125,7 +125,7 @@ async def test_a_conversation_over_http_counts_for_the_workspace_it_is_held_in(h
     assert await named(harness, UsageGrouping.WORKSPACE) == {"test:w": 7}
 
 
-async def test_only_what_came_since_then_counts(harness: Harness) -> None:
+async def test_only_usage_since_then_counts(harness: Harness) -> None:
     await answered(harness, answer(usage=Usage(1, 0)))
     harness.time += DAY
     await answered(harness, answer(usage=Usage(10, 0)))
@@ -133,7 +133,7 @@ async def test_only_what_came_since_then_counts(harness: Harness) -> None:
     assert await named(harness, UsageGrouping.PERSON, UsageQuery(START + DAY + 1)) == {}
 
 
-async def test_the_price_of_the_day_stays_the_price_of_what_came_that_day(harness: Harness) -> None:
+async def test_usage_keeps_the_price_of_its_day(harness: Harness) -> None:
     priced(harness)
     await answered(harness, answer())
     priced(harness, DOLLAR)
@@ -141,7 +141,7 @@ async def test_the_price_of_the_day_stays_the_price_of_what_came_that_day(harnes
     assert (await whole(harness)).costs == {"EUR": COST, "USD": 1200}
 
 
-async def test_what_was_counted_stays_when_the_turns_are_deleted_and_goes_in_its_own_time(harness: Harness) -> None:
+async def test_usage_stays_when_turns_are_deleted_and_has_a_retention_of_its_own(harness: Harness) -> None:
     claim = await answered(harness, answer())
     await harness.log.acquire_delivery(claim.turn_id, 99)
     await harness.log.mark_delivered(claim.turn_id, 99)
@@ -215,7 +215,7 @@ def begun_reply(written: int, *, estimated: bool = True, model: str = "paid:best
     return UsageEntry(use_id, 1, UsageKind.REPLY, model, Usage(1000, written), estimated)
 
 
-async def test_what_is_estimated_grows_with_the_reply_and_is_one_request(harness: Harness) -> None:
+async def test_an_estimate_grows_with_the_reply_and_is_one_request(harness: Harness) -> None:
     log = priced(harness)
     claim = await begun(harness)
     for written in (10, 40, 40):
@@ -249,7 +249,7 @@ async def test_the_reply_takes_the_place_of_its_estimate_at_once_and_for_good(ha
     assert await whole(harness) == counted
 
 
-async def test_a_reply_that_can_not_be_kept_is_paid_for_once_however_often_that_is_told(harness: Harness) -> None:
+async def test_a_reply_that_cannot_be_stored_is_counted_once_after_many_reports(harness: Harness) -> None:
     claim = await begun(harness)
     await harness.log.stop(claim.turn_id, BEN)
     with pytest.raises(Stopped):
@@ -258,7 +258,7 @@ async def test_a_reply_that_can_not_be_kept_is_paid_for_once_however_often_that_
     assert await whole(harness) == UsageTotal(1, TAKEN, unpriced=1)
 
 
-async def test_what_broke_off_is_counted_for_turns_that_have_ended_and_for_several_at_once(harness: Harness) -> None:
+async def test_broken_off_replies_are_counted_for_ended_turns_and_for_several_at_once(harness: Harness) -> None:
     one = await answered(harness, answer(usage=Usage(1, 0)))
     two = await begun(harness, ELSEWHERE, author=BEN)
     await harness.log.record_usage([(one, begun_reply(1)), (two, begun_reply(2, use_id="u2"))])
@@ -267,7 +267,7 @@ async def test_what_broke_off_is_counted_for_turns_that_have_ended_and_for_sever
     assert (await whole(harness, UsageQuery(0, channel="test:w:den"))).estimated == 1
 
 
-async def test_what_was_estimated_before_the_process_died_stays(harness: Harness) -> None:
+async def test_an_estimate_from_before_the_process_died_stays(harness: Harness) -> None:
     claim = await begun(harness)
     await harness.log.record_usage([(claim, begun_reply(40))])
     harness.time += DAY

@@ -28,12 +28,12 @@ def judged(caller: ApiClient, *approvers: str, asker: Author = ANA, **more: obje
 
 
 @pytest.mark.parametrize("admins", [frozenset(), frozenset({"slack:UADMIN"})])
-def test_a_program_administers_by_its_token_whoever_else_is_named(admins: frozenset[str]) -> None:
+def test_a_program_administers_by_its_token_beside_named_users(admins: frozenset[str]) -> None:
     approvers = Approvers(admins)
     assert [approvers.administers(each.member) for each in (CI, NIGHT, ROOT)] == [False, False, True]
 
 
-def test_a_role_of_programs_counts_for_nobody_who_comes_from_a_chat() -> None:
+def test_a_role_of_programs_counts_for_no_user_of_a_chat() -> None:
     for platform in ("slack", "discord", "console"):
         member = Member(Author(platform, "U9", "x"), ROOT.member.roles)
         assert not NAMED.administers(member)
@@ -43,11 +43,11 @@ def test_a_role_of_programs_counts_for_nobody_who_comes_from_a_chat() -> None:
         )
 
 
-def test_a_program_approves_by_its_token_where_no_rule_says_who_does() -> None:
+def test_a_program_approves_by_its_token_if_no_rule_names_approvers() -> None:
     assert [judged(each) for each in (CI, NIGHT, ROOT)] == ["", "api-role:approver", "api-role:admin"]
 
 
-def test_where_a_rule_says_who_approves_a_role_alone_does_not_do() -> None:
+def test_a_role_alone_does_not_approve_where_a_rule_names_approvers() -> None:
     for named in ("slack:UBEN", "slack-group:S1", "members", "asker", "api:other"):
         assert [judged(each, named) for each in (NIGHT, ROOT)] == ["", ""], named
 
@@ -74,7 +74,7 @@ def test_where_programs_talk_members_are_those_that_approve_and_four_eyes_are_ke
     assert judged(NIGHT, asker=NIGHT.author, four_eyes=True) == ""
 
 
-def test_where_a_profile_says_who_approves_a_role_alone_does_not_do_either() -> None:
+def test_a_role_alone_does_not_approve_where_a_profile_names_approvers() -> None:
     book = RuleBook(None, NAMED)
     profile = Profile("p", "ops", "slack:T1", approvers=frozenset({"slack:UZOE"}))
     book.amend((), (profile,), (Binding("slack:T1", "p"),))

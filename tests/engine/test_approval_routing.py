@@ -73,7 +73,7 @@ def test_approvers_are_written_to_if_all_of_them_are_people(
     assert going(APPROVERS, approvers=approvers) == people
 
 
-def test_under_four_eyes_whoever_asked_is_not_written_to() -> None:
+def test_under_four_eyes_the_asker_gets_no_card() -> None:
     assert going(APPROVERS, approvers=signed_by(BEN, "slack:U1"), four_eyes=True) == {BEN}
 
 
@@ -102,7 +102,7 @@ def test_the_members_of_a_group_get_the_card_up_to_the_limit() -> None:
     assert of_group(None) == (frozenset(), "the members of slack-group:S1 are unknown here")
 
 
-def test_what_was_asked_for_says_where_its_card_is() -> None:
+def test_a_call_in_its_thread_names_the_place_of_its_card() -> None:
     terms = ApprovalRequirements(deliver=frozenset({"slack:T1:C9", BEN}))
     assert approval_targets(Approval("a", 1, "print", ANA, None, requirements=terms)) == (
         ChannelTarget("C9"),

@@ -102,14 +102,14 @@ def test_who_may_approve(said: ApprovalRequirements, who: Member, counts: str | 
     assert found == ApproverEvidence(counts, 1) if counts else isinstance(found, NotAllowed)
 
 
-def test_whoever_asked_may_turn_it_down_on_any_terms_and_an_editor_too_who_could_approve() -> None:
+def test_the_asker_may_deny_on_any_terms_and_an_editor_who_may_approve_too() -> None:
     said = terms("test:zoe", "test:kim", four_eyes=True, quorum=2)
     assert judged(said, Member(ANA), DecisionType.DENY) == ApproverEvidence("asker", 2)
     assert judged(said, Member(KIM), DecisionType.DENY) == ApproverEvidence("test:kim", 2)
     assert isinstance(judged(said, Member(BEN), DecisionType.DENY), NotAllowed)
 
 
-def test_whoever_may_not_is_told_who_may() -> None:
+def test_a_user_without_the_right_reads_who_has_it() -> None:
     said = terms("members", four_eyes=True, quorum=2)
     needed = "It needs 2 of members, neither the asker nor an editor."
     for who, why in (
@@ -175,7 +175,7 @@ async def test_two_of_several_have_to_approve_and_each_counts_once(harness: Engi
     assert len(harness.toolbox.calls) == 1
 
 
-async def test_one_who_may_approve_is_enough_to_turn_it_down_also_after_having_approved(harness: EngineHarness) -> None:
+async def test_one_approver_is_enough_to_deny_also_after_approving(harness: EngineHarness) -> None:
     engine = prepared(harness, terms("members", quorum=3))
     async with running(engine):
         turn, approval = await asked(harness, engine)
@@ -191,7 +191,7 @@ async def test_one_who_may_approve_is_enough_to_turn_it_down_also_after_having_a
     assert harness.toolbox.calls == []
 
 
-async def test_two_who_approve_at_once_are_both_counted(harness: EngineHarness) -> None:
+async def test_two_approvals_at_once_are_both_counted(harness: EngineHarness) -> None:
     engine = prepared(harness, terms("members", quorum=2))
     async with running(engine):
         turn, approval = await asked(harness, engine)
@@ -226,7 +226,7 @@ async def test_a_rule_that_became_stricter_counts_for_a_card_that_is_out(harness
         await harness.surface.ended(turn)
 
 
-async def test_someone_who_left_the_group_a_moment_ago_may_not_approve(harness: EngineHarness) -> None:
+async def test_a_user_who_just_left_the_group_may_not_approve(harness: EngineHarness) -> None:
     engine = prepared(harness, terms(OPS))
     async with running(engine):
         _, approval = await asked(harness, engine)
@@ -271,7 +271,7 @@ class Telling(RecordingSurface):
     ("approvers", "people"),
     [(("test:zoe", "test:ben", "other:kim", OPS), ["ben", "zoe"]), ((OPS,), [""]), (("members",), [""]), ((), ["ben"])],
 )
-async def test_those_who_may_approve_are_reminded_once_at_half_time(
+async def test_approvers_are_reminded_once_at_half_time(
     harness: EngineHarness, approvers: tuple[str, ...], people: list[str]
 ) -> None:
     harness.surface = surface = Telling()
@@ -290,7 +290,7 @@ async def test_those_who_may_approve_are_reminded_once_at_half_time(
     assert surface.told[0][1].startswith(f"mail.send ({approval.id[:8]}), which Ana asked for, still awaits approval")
 
 
-async def test_one_who_cannot_be_reached_does_not_keep_the_others_from_being_reminded(harness: EngineHarness) -> None:
+async def test_an_unreachable_approver_does_not_keep_others_from_being_reminded(harness: EngineHarness) -> None:
     harness.surface = surface = Telling(mute=frozenset({"ben"}))
     engine = prepared(harness, terms("test:ben", "test:zoe", remind=True, expires=600.0))
     async with running(engine):
@@ -314,7 +314,7 @@ async def test_where_the_card_stands_in_another_channel_those_there_are_reminded
     assert [audience for audience, _ in surface.told] == [NoticeTarget(f"{HALL.workspace_key}:approvals:")]
 
 
-async def test_nobody_is_reminded_of_what_is_decided(harness: EngineHarness) -> None:
+async def test_no_reminder_is_sent_for_a_decided_call(harness: EngineHarness) -> None:
     harness.surface = surface = Telling()
     engine = prepared(harness, terms("test:zoe", remind=True, expires=600.0))
     async with running(engine):
@@ -381,7 +381,7 @@ Clicks = st.lists(st.tuples(some_member(), st.sampled_from(DecisionType), st.int
 
 
 @given(some_terms(), Clicks)
-def test_nobody_outside_the_approver_set_ever_decides_whatever_the_order_of_clicks(
+def test_no_user_outside_the_approver_set_ever_decides_in_any_order_of_clicks(
     said: ApprovalRequirements, clicks: object
 ) -> None:
     for who, verdict, _ in clicks:  # type: ignore[attr-defined]
@@ -396,7 +396,7 @@ def test_nobody_outside_the_approver_set_ever_decides_whatever_the_order_of_clic
 
 
 @given(some_terms(), some_terms(), some_member())
-def test_terms_that_are_joined_are_met_only_by_who_meets_both(
+def test_joined_terms_are_met_only_by_a_user_who_meets_both(
     one: ApprovalRequirements, other: ApprovalRequirements, who: Member
 ) -> None:
     both = judged(one.combine(other), who, DecisionType.APPROVE)
@@ -420,7 +420,7 @@ def may(said: ApprovalRequirements, who: Member, verdict: DecisionType) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(25))
-async def test_a_call_is_decided_by_those_who_may_and_by_as_many_as_have_to_whatever_the_clicks(
+async def test_a_call_is_decided_by_approvers_and_by_the_required_number_after_any_clicks(
     harness: EngineHarness, seed: int
 ) -> None:
     chance = random.Random(seed)

@@ -59,7 +59,7 @@ def test_defaults_fill_in_what_an_object_or_an_entry_of_a_list_lacks() -> None:
     assert ruled({"to": []}, "to.project", "OPS", schema=schema) is ALLOW
 
 
-def test_what_is_allowed_by_its_default_runs_and_what_may_be_filled_in_asks() -> None:
+def test_a_call_allowed_by_its_default_runs_and_one_with_open_values_asks() -> None:
     assert ruled({}, "project", "OPS", policy=ALLOW, schema=an_object(project=OPS)) is ALLOW
     assert ruled({"project": "DEV"}, "project", "OPS", policy=ALLOW, schema=an_object(project=OPS)) is ASK
     maybe = an_object(issue=an_object(project=OPS))

@@ -70,7 +70,7 @@ async def signed(engine: Engine, step: ToolStep, revision: int, by: Member = APP
     return await engine.approvals.decide(Decision(card(step), revision, DecisionType.APPROVE, by.author), by)
 
 
-async def test_exactly_what_was_changed_runs_and_the_model_hears_who_changed_what(harness: EngineHarness) -> None:
+async def test_exactly_the_edited_call_runs_and_the_model_reads_editor_and_changes(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
         turn_id, step = await asked(harness, engine)
@@ -83,7 +83,7 @@ async def test_exactly_what_was_changed_runs_and_the_model_hears_who_changed_wha
     assert 'Ben edited this call before it was approved. It was run with text: "milk" -> "bread".' in told
 
 
-async def test_the_view_says_who_changed_it_and_what_was_asked_for(harness: EngineHarness) -> None:
+async def test_the_view_names_the_editor_and_the_original_arguments(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
         turn_id, step = await asked(harness, engine)
@@ -110,9 +110,7 @@ async def test_the_view_says_who_changed_it_and_what_was_asked_for(harness: Engi
     ],
     ids=["asker", "approver", "somebody", "guest", "outsider", "guest who asked"],
 )
-async def test_whoever_may_approve_and_whoever_asked_may_change_a_call(
-    harness: EngineHarness, who: Member, may: bool
-) -> None:
+async def test_approvers_and_the_asker_may_edit_a_call(harness: EngineHarness, who: Member, may: bool) -> None:
     engine = harness.engine()
     async with running(engine):
         _, step = await asked(harness, engine)
@@ -122,7 +120,7 @@ async def test_whoever_may_approve_and_whoever_asked_may_change_a_call(
     assert [(entry.kind, entry.actor) for entry in entries] == [("revised" if may else "refused", who.author.principal)]
 
 
-async def test_who_has_asked_and_changed_it_does_not_approve_it_thereby(harness: EngineHarness) -> None:
+async def test_an_edit_by_the_asker_is_no_approval(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
         _, step = await asked(harness, engine)
@@ -131,7 +129,7 @@ async def test_who_has_asked_and_changed_it_does_not_approve_it_thereby(harness:
         assert harness.toolbox.calls == []
 
 
-async def test_four_eyes_count_whoever_has_changed_it(harness: EngineHarness) -> None:
+async def test_four_eyes_count_the_editor(harness: EngineHarness) -> None:
     harness.rules = RuleBook(
         Policies(rules=(Rule(ApprovalPolicy.ASK_USER, requirements=ApprovalRequirements(four_eyes=True)),)), SIGNATORIES
     )
@@ -161,7 +159,7 @@ async def test_approvals_that_were_given_before_a_change_do_not_count_for_it(har
         assert harness.toolbox.calls == []
 
 
-async def test_what_does_not_fit_the_tool_is_not_asked_for(harness: EngineHarness) -> None:
+async def test_an_edit_that_does_not_fit_the_tool_is_refused(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
         _, step = await asked(harness, engine)
@@ -177,7 +175,7 @@ async def test_what_does_not_fit_the_tool_is_not_asked_for(harness: EngineHarnes
     assert same.problems[0].problem == UNCHANGED
 
 
-async def test_what_a_policy_denies_cannot_be_asked_for(harness: EngineHarness) -> None:
+async def test_an_edit_that_a_policy_denies_is_refused(harness: EngineHarness) -> None:
     denied = Rule(ApprovalPolicy.ALWAYS_DENY, tool="*add", arguments={"text": "bread"})
     engine = harness.engine()
     async with running(engine):
@@ -210,7 +208,7 @@ async def test_a_call_that_is_settled_unknown_or_out_of_date_cannot_be_changed(h
     assert [each.status for each in view.steps if isinstance(each, ToolStep)] == [StepStatus.DONE]
 
 
-async def test_the_model_is_told_no_secret_that_somebody_has_typed(harness: EngineHarness) -> None:
+async def test_the_model_reads_no_secret_that_a_user_has_typed(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
         turn_id, step = await asked(harness, engine)

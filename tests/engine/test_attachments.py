@@ -95,7 +95,7 @@ async def test_files_are_fetched_once_for_all_rounds_of_a_turn_and_never_kept_on
     assert "tea,3" not in str(await harness.log.get_view(receipt.turn_id))
 
 
-async def test_whoever_goes_on_with_a_turn_after_an_approval_fetches_its_files_anew(harness: EngineHarness) -> None:
+async def test_the_process_that_goes_on_after_an_approval_fetches_the_files_anew(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("s__write"))
     harness.model.script = [ask_for(call("s__write")), say("Done.")]
     harness.surface.files = {"F2": FIGURES}
@@ -199,7 +199,7 @@ async def test_a_file_that_takes_too_long_does_not_keep_the_others_from_arriving
     assert any("tea,3" in each.text for each in found.messages)
 
 
-async def test_whoever_stops_waiting_for_files_leaves_no_fetch_behind() -> None:
+async def test_a_cancelled_wait_for_files_leaves_no_fetch_behind() -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 
     async def fetch(_attachment: Attachment) -> bytes:
@@ -231,7 +231,7 @@ async def test_a_surface_with_a_bug_costs_a_file_and_not_the_turn() -> None:
         (b"RIFF\0\0\0\0WEBPVP8 ", "image/webp"),
     ],
 )
-async def test_an_image_goes_by_what_it_is_and_not_by_what_it_is_called(data: bytes, mime_type: str) -> None:
+async def test_an_image_goes_by_its_content_and_not_by_its_name(data: bytes, mime_type: str) -> None:
     reading = await read((CAT, data))
     assert [image.mime_type for image in images(reading.request)] == [mime_type]
 
@@ -279,7 +279,7 @@ async def test_a_model_that_reads_documents_gets_a_pdf_as_it_is() -> None:
         (READING, b"<html>", "plan.pdf: it is not a PDF."),
     ],
 )
-async def test_what_is_no_pdf_and_what_a_model_cannot_read_is_one_clear_line(
+async def test_a_file_that_the_model_cannot_read_is_one_clear_line(
     capabilities: Capabilities, content: bytes, note: str
 ) -> None:
     reading = await read((file("plan.pdf", "application/pdf"), content), capabilities=capabilities)
@@ -343,7 +343,7 @@ async def test_a_name_stays_on_its_line() -> None:
         (PRICES, 200 * 2**10, "prices.csv: too large, since I read text files of up to 200 KB."),
     ],
 )
-async def test_a_file_is_too_large_by_what_it_says_and_by_what_it_is(
+async def test_a_file_is_too_large_by_its_stated_and_by_its_real_size(
     attachment: Attachment, limit: int, said: str
 ) -> None:
     kind = Attachment(attachment.id, attachment.name, attachment.mime_type, limit + 1)

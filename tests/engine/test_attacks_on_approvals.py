@@ -171,7 +171,7 @@ async def test_no_edit_takes_an_approval_over_to_a_tool_that_changes_meanwhile(
         assert stands == replace(approval, expires_at=stands.expires_at)
 
 
-async def test_a_revision_that_nobody_was_shown_is_not_approved(harness: EngineHarness) -> None:
+async def test_a_revision_that_was_never_shown_is_not_approved(harness: EngineHarness) -> None:
     engine = prepared(harness, rule())
     async with running(engine):
         _, (approval,) = await asked(harness, engine)
@@ -202,7 +202,7 @@ async def test_an_edit_after_the_first_of_two_approvals_takes_both_anew_and_coun
     assert [arguments for _, arguments, _ in harness.toolbox.calls] == [other]
 
 
-async def test_who_is_a_full_member_or_an_admin_of_another_platform_is_nobody_here(harness: EngineHarness) -> None:
+async def test_a_member_or_admin_of_another_platform_has_no_rights_here(harness: EngineHarness) -> None:
     engine = prepared(harness, rule(ASK, "members"))
     async with running(engine):
         _, (approval,) = await asked(harness, engine)
@@ -237,7 +237,7 @@ async def test_of_two_approvals_the_askers_does_not_count_any_more_where_four_ey
     assert [row.facts.get("no_longer_count") for row in rows] == [None, ["test:ana"], None]
 
 
-async def test_whoever_approved_before_a_rule_named_others_approves_anew_if_it_is_for_them_to(
+async def test_an_approver_from_before_a_stricter_rule_approves_anew_if_the_rule_allows_it(
     harness: EngineHarness,
 ) -> None:
     engine = prepared(harness, rule(ASK, "members", quorum=2))
@@ -286,7 +286,7 @@ async def test_a_denial_between_two_of_three_approvals_ends_it(harness: EngineHa
 # ------------------------------------------------------------------ rules that ask on terms that somebody gets around
 
 
-async def test_auto_that_asks_keeps_its_terms_whoever_asks_beside_it(harness: EngineHarness) -> None:
+async def test_auto_that_asks_keeps_its_terms_beside_other_asking_rules(harness: EngineHarness) -> None:
     """An admin's word is the stricter one by its name, and says nothing of who signs."""
     engine = prepared(harness, rule(AUTO, FINANCE, four_eyes=True))
     assert harness.rules is not None
@@ -323,7 +323,7 @@ def test_a_time_that_one_rule_sets_is_not_lifted_by_another_that_waits_on() -> N
 # ------------------------------------------------------------------ grants
 
 
-async def test_no_duplicate_is_approved_with_a_grant_that_whoever_grants_may_not_approve_by_now(
+async def test_no_duplicate_is_approved_with_a_grant_after_the_granter_lost_the_right(
     harness: EngineHarness,
 ) -> None:
     engine = prepared(harness, rule(), sends=({"to": "sam"}, {"to": "mallory"}, {"to": "ben"}))
@@ -344,7 +344,7 @@ async def test_no_duplicate_is_approved_with_a_grant_that_whoever_grants_may_not
     assert [entry.actor for entry in await audited(harness, "decided")] == ["test:ben", "test:ben", "test:zoe"]
 
 
-async def test_another_rule_that_has_come_to_stand_in_the_same_line_asks_whatever_was_granted(
+async def test_another_rule_in_the_same_line_asks_despite_a_grant(
     harness: EngineHarness,
 ) -> None:
     engine = prepared(harness, rule())
@@ -379,7 +379,7 @@ async def test_another_rule_that_has_come_to_stand_in_the_same_line_asks_whateve
     ],
     ids=["described anew", "another schema", "renamed", "removed and added again", "removed"],
 )
-async def test_what_is_not_the_tool_any_more_that_was_approved_is_not_called(
+async def test_a_tool_that_differs_from_the_approved_one_is_not_called(
     harness: EngineHarness, now: Tool | None, said: str
 ) -> None:
     engine = prepared(harness, rule())

@@ -34,12 +34,12 @@ from bot.engine.prompt.messages import author_label, label_message
         ("A" * 10_000, f"{'A' * 59}… (slack:U1)"),
     ],
 )
-def test_a_name_stands_on_one_line_behind_which_the_id_is_and_takes_nobody_elses_part(name: str, shown: str) -> None:
+def test_a_name_stands_on_one_line_before_its_id_and_imitates_no_other(name: str, shown: str) -> None:
     assert author_label(Author("slack", "U1", name)) == shown
 
 
 @given(st.text(max_size=300), st.text(min_size=1, max_size=40))
-def test_whatever_a_name_is_the_first_line_ends_where_ours_does(name: str, text: str) -> None:
+def test_a_name_of_any_characters_stays_within_the_first_line(name: str, text: str) -> None:
     header, question = label_message(Author("slack", "U1", name), text).parts
     line = getattr(header, "text", "")
     assert "\n" not in line

@@ -15,7 +15,7 @@ from tests.engine.test_receiving import for_ever, looked_round, said, without_cl
 from tests.fakes.parts import message, running, say, until
 
 
-async def test_what_an_earlier_process_left_waiting_goes_before_what_comes_in_now(harness: EngineHarness) -> None:
+async def test_turns_left_by_an_earlier_process_go_before_new_ones(harness: EngineHarness) -> None:
     left = [await harness.log.enqueue(said(n)) for n in range(9)]
     harness.clock[0] += 1
     harness.model.script = [for_ever] * 12
@@ -75,7 +75,7 @@ async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(
         assert engine.activity.turns == ((await first).turn_id,)
 
 
-async def test_a_look_that_fails_lets_nobody_go_before_those_that_wait(harness: EngineHarness) -> None:
+async def test_a_failed_look_lets_no_turn_go_before_waiting_ones(harness: EngineHarness) -> None:
     claim, failed, may_look = harness.log.claim, asyncio.Event(), asyncio.Event()
 
     async def away(*_asked: Any) -> Sequence[Claim]:
@@ -100,7 +100,7 @@ async def test_a_look_that_fails_lets_nobody_go_before_those_that_wait(harness: 
         assert engine.activity.turns == (first.turn_id,)
 
 
-async def test_what_was_found_long_ago_and_has_ended_is_not_given_back_when_the_process_leaves(
+async def test_ended_turns_are_not_released_when_the_process_leaves(
     harness: EngineHarness,
 ) -> None:
     """Its answer is being posted, maybe: whoever took the drawing then would post it again."""

@@ -68,7 +68,7 @@ class ReplacedMeanwhile(FakeToolbox):
         return await super().offer(workspace)
 
 
-async def test_what_was_allowed_of_one_server_is_not_run_on_another_where_it_would_ask(harness: EngineHarness) -> None:
+async def test_a_call_allowed_for_one_server_does_not_run_on_another_that_asks(harness: EngineHarness) -> None:
     harness.toolbox = ReplacedMeanwhile(model=harness.model)
     harness.toolbox.add(tool("pay__send", server_id="removed-since"), answers_ok)
     harness.rules = RuleBook(Policies(ASK), Approvers(admins=frozenset({ANA.principal})))
@@ -151,7 +151,7 @@ class Withholding(FakeToolbox):
         return replace(offered, tools=tools, withheld=frozenset(self.withheld))
 
 
-async def test_a_call_that_was_approved_before_its_tool_changed_is_not_run_and_says_what_to_wait_for(
+async def test_a_call_approved_before_its_tool_changed_does_not_run_and_names_the_review(
     harness: EngineHarness,
 ) -> None:
     toolbox = harness.toolbox = Withholding()

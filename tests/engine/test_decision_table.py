@@ -162,7 +162,7 @@ def test_the_decision_table(case: PolicyRequest, written: list[str], comes: Appr
         ),
     ],
 )
-def test_auto_runs_what_reads_on_the_word_of_a_trusted_server_whose_definition_is_pinned(
+def test_auto_runs_pinned_reads_of_a_trusted_server(
     case: PolicyRequest, pinned: bool, comes: ApprovalPolicy, because: str
 ) -> None:
     for default, written in ((AUTO, []), (ASK, ["auto jira"])):
@@ -171,7 +171,7 @@ def test_auto_runs_what_reads_on_the_word_of_a_trusted_server_whose_definition_i
         assert found.why.endswith(because)
 
 
-def test_auto_asks_where_nobody_can_look_at_definitions() -> None:
+def test_auto_asks_where_definitions_cannot_be_reviewed() -> None:
     assert evaluate([], TRUSTED_READING, AUTO).stored.policy is ASKS
 
 
@@ -216,7 +216,7 @@ def test_a_default_of_denying_gives_way_to_a_rule_that_fits_and_not_to_one_that_
     assert evaluate(rules("ask jira asker=slack-group:S1"), replace(CALL, member=None), DENY).stored.policy is NEVER
 
 
-def test_what_was_decided_says_why_and_what_the_others_said() -> None:
+def test_a_policy_result_has_its_reason_and_the_other_rules() -> None:
     found = evaluate(rules("allow jira", "ask *", "allow jira.create_issue", "ask jira"), CALL, ASK)
     assert found.stored.rule == "#3"
     assert found.stored.words == "ALWAYS_ALLOW: jira.create_issue"
@@ -245,7 +245,7 @@ def test_of_several_rules_that_ask_alike_the_terms_of_all_count() -> None:
     )
 
 
-def test_where_the_operators_file_says_who_approves_nothing_from_elsewhere_beats_it() -> None:
+def test_approvers_of_the_operators_file_are_never_overruled() -> None:
     (asks, allows, loosens) = rules("ask jira", "allow jira.create_issue in=slack:T1:C-ops", "ask jira.create_issue")
     two = replace(asks, requirements=ApprovalRequirements(quorum=2), of_file=True)
     found = evaluate([two, allows], CALL, ASK)
@@ -308,7 +308,7 @@ def covers(rule: Rule, case: PolicyRequest) -> bool:
 
 
 @given(st.lists(RULES, max_size=6), CASES, POLICIES, st.booleans())
-def test_no_set_of_rules_runs_what_a_denial_covers(
+def test_no_set_of_rules_runs_a_denied_call(
     written: list[Rule], case: PolicyRequest, default: ApprovalPolicy, pinned: bool
 ) -> None:
     policy = evaluate(written, case, default, lambda _tool: pinned).stored.policy

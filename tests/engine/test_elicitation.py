@@ -134,7 +134,7 @@ async def test_nothing_is_under_way_while_a_person_thinks_and_a_restart_changes_
     assert [step.status for step in calls_of(view)] == [StepStatus.DONE]
 
 
-async def test_only_the_one_in_whose_name_the_call_runs_may_answer(harness: EngineHarness) -> None:
+async def test_only_the_asker_of_the_call_may_answer(harness: EngineHarness) -> None:
     with_tool(harness, Booking(SEATS))
     engine = harness.engine()
     async with running(engine):
@@ -148,7 +148,7 @@ async def test_only_the_one_in_whose_name_the_call_runs_may_answer(harness: Engi
         assert questions(await engine.view(receipt.turn_id))
 
 
-async def test_what_does_not_fit_the_form_is_not_sent(harness: EngineHarness) -> None:
+async def test_answers_that_do_not_fit_the_form_are_not_sent(harness: EngineHarness) -> None:
     booking = Booking(SEATS)
     with_tool(harness, booking)
     engine = harness.engine()
@@ -227,7 +227,7 @@ async def test_a_call_goes_on_when_all_that_it_has_asked_is_answered(harness: En
         ElicitationRequest("q", "Go", UrlMode("http://127.0.0.1.evil.example/")),
     ],
 )
-async def test_what_a_server_must_not_ask_for_is_declined_and_nobody_is_asked(
+async def test_a_forbidden_question_of_a_server_is_declined_without_a_form(
     harness: EngineHarness, question: ElicitationRequest
 ) -> None:
     booking = Booking(question)
@@ -243,7 +243,7 @@ async def test_what_a_server_must_not_ask_for_is_declined_and_nobody_is_asked(
     assert not elicitation.answered_by
 
 
-async def test_nobody_answers_in_time_and_the_server_hears_that_nothing_was_chosen(harness: EngineHarness) -> None:
+async def test_without_an_answer_in_time_the_server_gets_a_cancellation(harness: EngineHarness) -> None:
     harness.approval_seconds = 60.0
     booking = Booking(SEATS)
     with_tool(harness, booking)
@@ -306,7 +306,7 @@ async def test_a_server_that_never_has_enough_is_given_up(harness: EngineHarness
     assert len(seen) == MOST_ROUNDS + 1
 
 
-async def test_a_server_that_asks_for_what_nobody_may_be_asked_is_given_up_sooner(harness: EngineHarness) -> None:
+async def test_a_server_with_forbidden_questions_is_given_up_sooner(harness: EngineHarness) -> None:
     """Each such question is a card in the conversation."""
     rounds = 0
 
@@ -343,7 +343,7 @@ async def test_a_call_that_is_under_way_waits_for_the_answer(harness: EngineHarn
     assert [(elicitation.open, elicitation.answered_by) for elicitation in step.elicitations] == [(False, "Ana")]
 
 
-async def test_a_call_that_is_under_way_hears_when_nobody_answers_in_time(harness: EngineHarness) -> None:
+async def test_a_running_call_gets_a_cancellation_without_an_answer_in_time(harness: EngineHarness) -> None:
     harness.approval_seconds = 0.05
     booking = Meanwhile()
     with_tool(harness, booking)
@@ -355,7 +355,7 @@ async def test_a_call_that_is_under_way_hears_when_nobody_answers_in_time(harnes
 
 
 @pytest.mark.parametrize(("read_only", "becomes"), [(True, StepStatus.DONE), (False, StepStatus.UNKNOWN)])
-async def test_what_was_asked_under_way_ends_with_its_process(
+async def test_a_question_of_a_running_call_ends_with_its_process(
     harness: EngineHarness, read_only: bool, becomes: StepStatus
 ) -> None:
     booking = Meanwhile()

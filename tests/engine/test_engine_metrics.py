@@ -49,7 +49,7 @@ async def test_a_drawing_that_has_to_wait_is_delayed_and_then_drawn(harness: Eng
     assert outcomes(found)[:3] == ["delayed", "delayed", "drawn"]
 
 
-async def test_a_drawing_that_nobody_can_ever_see_is_given_up(harness: EngineHarness) -> None:
+async def test_a_view_that_can_never_be_delivered_is_given_up(harness: EngineHarness) -> None:
     found: list[MetricEvent] = []
     harness.model.script = [say("Hello.")]
     harness.surface.trouble = [DeliveryFailed("channel_not_found", permanent=True)] * 20
@@ -61,7 +61,7 @@ async def test_a_drawing_that_nobody_can_ever_see_is_given_up(harness: EngineHar
     assert set(outcomes(found)) == {"given up"}
 
 
-async def test_a_bug_in_a_surface_delays_what_it_was_to_draw(harness: EngineHarness) -> None:
+async def test_a_bug_in_a_platform_delays_its_views(harness: EngineHarness) -> None:
     found: list[MetricEvent] = []
     harness.model.script = [say("Hello.")]
     harness.surface.trouble = [RuntimeError("a bug")]

@@ -92,7 +92,7 @@ async def test_a_request_that_is_too_long_for_the_stand_in_is_not_for_the_prefer
     assert sum("word word" in each.text for each in pair.first.requests[-1].messages) == 4
 
 
-async def test_a_stand_in_that_takes_less_is_asked_for_what_it_takes(harness: EngineHarness) -> None:
+async def test_a_fallback_model_with_smaller_limits_gets_a_request_within_them(harness: EngineHarness) -> None:
     long = [say(f"a{n} {LONG}") for n in range(6)]
     second = [say("They spoke."), say("b6"), say("b7")]
     pair = Pair(harness, [*long, BUSY], second, context_tokens=9_000)

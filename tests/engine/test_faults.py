@@ -71,7 +71,7 @@ async def faults_of(source: FaultSource) -> list[Fault]:
     return [fault for fault in await source() if isinstance(fault, Fault)]
 
 
-async def test_a_server_has_failed_after_its_last_attempt_and_its_own_words_are_not_told() -> None:
+async def test_a_server_has_failed_after_its_last_attempt_and_its_own_words_are_not_reported() -> None:
     servers = Servers([RETRYING])
     source = ServerFaults(servers)
     assert list(await source()) == [Suspicion(f"server:{CONFIG.id}"), Suspicion(f"sign-in:{CONFIG.id}")]

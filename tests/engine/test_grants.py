@@ -136,7 +136,7 @@ async def test_calls_that_wait_in_the_same_turn_follow_at_once(harness: EngineHa
         (ADD, GrantRequest(HoursScope(169)), ADMIN, "That takes between one minute and 168 hours."),
     ],
 )
-async def test_whoever_may_approve_but_not_grant_that_is_told_and_nothing_is_approved(
+async def test_an_approver_without_the_right_to_grant_reads_it_and_nothing_is_approved(
     harness: EngineHarness, rules: RuleBook, *, tool_wanted: Tool, permission: GrantRequest, by: Member, said: str
 ) -> None:
     harness.toolbox.add(tool_wanted)
@@ -166,7 +166,7 @@ async def test_an_admin_may_say_so_for_a_destructive_tool_and_for_always(
     assert [each.status for each in calls_of(view)] == [StepStatus.DONE]
 
 
-async def test_whoever_may_not_approve_may_not_grant_and_is_on_record_once(
+async def test_a_user_who_may_not_approve_may_not_grant_and_is_in_the_audit_once(
     harness: EngineHarness, rules: RuleBook
 ) -> None:
     harness.toolbox.add(ADD)
@@ -182,9 +182,7 @@ async def test_whoever_may_not_approve_may_not_grant_and_is_on_record_once(
     assert await audited(harness, "decided", "granted", "refused") == [("refused", "test:ben")]
 
 
-async def test_the_audit_says_in_english_why_somebody_may_not_approve_or_grant(
-    harness: EngineHarness, rules: RuleBook
-) -> None:
+async def test_the_audit_has_the_reason_of_a_refusal_in_english(harness: EngineHarness, rules: RuleBook) -> None:
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
@@ -215,7 +213,7 @@ def test_a_grant_holds_in_places_of_every_language(set_rules: tuple[Rule, ...]) 
         assert here.judge(ADD, {}, ANA).stored.asked_by == english
 
 
-async def test_what_has_changed_or_is_not_there_is_not_granted(harness: EngineHarness, rules: RuleBook) -> None:
+async def test_a_changed_or_missing_call_is_not_granted(harness: EngineHarness, rules: RuleBook) -> None:
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
@@ -238,7 +236,7 @@ async def test_a_denial_grants_nothing(harness: EngineHarness, rules: RuleBook) 
     assert await audited(harness, "granted") == []
 
 
-async def test_a_policy_that_denies_denies_whatever_was_granted(harness: EngineHarness, rules: RuleBook) -> None:
+async def test_a_denying_policy_denies_despite_a_grant(harness: EngineHarness, rules: RuleBook) -> None:
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
@@ -297,7 +295,7 @@ async def test_a_tool_that_has_changed_asks_again(harness: EngineHarness, rules:
     assert step.status is StepStatus.AWAITING
 
 
-async def test_what_was_revoked_asks_again(harness: EngineHarness, rules: RuleBook) -> None:
+async def test_a_revoked_grant_asks_again(harness: EngineHarness, rules: RuleBook) -> None:
     harness.toolbox.add(ADD)
     engine = harness.engine()
     store = SqlGrantStore(harness.database)

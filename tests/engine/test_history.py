@@ -195,7 +195,7 @@ async def test_a_summary_that_fails_for_now_is_tried_again_with_the_next_questio
     assert kept.text == "All of it."
 
 
-async def test_a_summary_is_counted_as_what_it_is(harness: EngineHarness) -> None:
+async def test_a_summary_is_counted_as_a_summary(harness: EngineHarness) -> None:
     completion = Completion(assistant("So far."), StopReason.ANSWERED, Usage(900, 40), model="demo")
     harness.model.script = [*(say(f"a{n} {LONG}") for n in range(1, 5)), completion, say("a5")]
     engine = harness.engine(memory=SHORT)
@@ -256,7 +256,7 @@ async def test_a_request_that_stays_too_long_is_tried_at_most_twice_more_and_end
     assert (view.turn.status, view.turn.failure) == (TurnStatus.FAILED, str(problem))
 
 
-async def test_what_was_too_long_once_is_not_sent_again(harness: EngineHarness) -> None:
+async def test_a_request_that_was_too_long_is_not_sent_again(harness: EngineHarness) -> None:
     most = 3_000
 
     async def answer(request: ModelRequest) -> Completion:
@@ -369,7 +369,7 @@ async def test_arguments_that_cannot_be_used_are_told_by_name(
     assert words(harness.model.requests[-1])[-1] == told
 
 
-async def test_what_is_read_on_counts_as_a_strangers_words(harness: EngineHarness) -> None:
+async def test_a_continued_result_counts_as_a_strangers_words(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("s__read", read_only=True, server_id="s"), lambda wanted, _: gave(wanted, large()))
     harness.toolbox.add(tool("mail__send", server_id="mail"))
     harness.allow("s__read", "mail__send")
@@ -408,7 +408,7 @@ async def test_what_is_read_on_counts_as_a_strangers_words(harness: EngineHarnes
         (ToolReplay.FULL, ["q1", "ok", "There is no tool called 's__no'.", "It is ok."]),
     ],
 )
-async def test_of_earlier_tool_calls_the_model_is_told_what_the_setting_says(
+async def test_the_setting_decides_about_earlier_tool_calls_in_requests(
     harness: EngineHarness, replay: ToolReplay, told: list[str]
 ) -> None:
     harness.toolbox.add(tool("s__read", read_only=True))
@@ -451,7 +451,7 @@ async def test_requests_begin_as_those_before_them_did_from_round_to_round_and_f
 # ---------------------------------------------------------------------- people and places
 
 
-async def test_where_several_people_write_each_question_says_whose_it_is(harness: EngineHarness) -> None:
+async def test_with_several_users_each_question_names_its_asker(harness: EngineHarness) -> None:
     harness.model.script = [say("Hello Ana."), say("Hello Ben.")]
     engine = harness.engine(instructions=SystemPrompt("P", {"test": PlatformHint("Draws tables.", shared=True)}))
     async with running(engine):
@@ -483,7 +483,7 @@ def night_in(zone: tzinfo) -> date:
     return NIGHT.astimezone(zone).date()
 
 
-async def test_the_day_is_that_of_the_one_who_asks(harness: EngineHarness) -> None:
+async def test_the_day_is_that_of_the_asker(harness: EngineHarness) -> None:
     harness.model.script = [say("Hello.")]
     engine = harness.engine(instructions=SystemPrompt("P", today=night_in))
     asked = replace(message("Which day is it?"), author_locale=Locale("ja", "Asia/Tokyo"))
@@ -492,7 +492,7 @@ async def test_the_day_is_that_of_the_one_who_asks(harness: EngineHarness) -> No
     assert words(harness.model.requests[-1])[0] == "P\n\nToday is Monday, 2026-11-23 (Asia/Tokyo)."
 
 
-async def test_where_several_people_write_the_day_comes_after_what_their_requests_share(harness: EngineHarness) -> None:
+async def test_with_several_users_the_day_comes_after_the_shared_prefix(harness: EngineHarness) -> None:
     harness.model.script = [say("Hello Ana."), say("Hello Ben.")]
     hints = {"test": PlatformHint(shared=True)}
     engine = harness.engine(instructions=SystemPrompt("P", hints, today=night_in))

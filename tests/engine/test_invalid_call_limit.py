@@ -95,7 +95,7 @@ async def test_a_reply_with_one_good_call_is_not_in_vain(harness: EngineHarness)
     assert {request.tool_choice for request in harness.model.requests} == {ToolChoice.AUTO}
 
 
-async def test_nobody_is_asked_to_approve_a_call_whose_arguments_do_not_fit(harness: EngineHarness) -> None:
+async def test_no_card_is_shown_for_a_call_whose_arguments_do_not_fit(harness: EngineHarness) -> None:
     schema = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
     harness.toolbox.add(replace(tool("s__pay", read_only=False), input_schema=schema))
     wrong, right = call("s__pay", "e", amount="lots"), call("s__pay", "f", amount=5)

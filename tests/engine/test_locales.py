@@ -50,7 +50,7 @@ async def test_a_language_without_texts_counts_for_nothing() -> None:
     assert resolver("tlh").for_place(HALL, OWN, JAPANESE) == OWN
 
 
-async def test_what_a_user_has_chosen_wins_over_what_the_platform_says() -> None:
+async def test_a_users_preference_wins_over_the_locale_of_the_platform() -> None:
     store = MemoryLocales()
     await store.choose("slack:U1", Locale("en"))
     chosen = LocaleResolver(SETTINGS, store=store)
@@ -65,7 +65,7 @@ async def test_a_language_that_a_client_has_told_counts_while_the_platform_says_
     assert await told.for_user(AKI, Locale("en-US"), HALL) == SETTINGS
 
 
-async def test_nobody_waits_for_preferences_while_the_database_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_turn_waits_for_preferences_while_the_database_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.engine.locales.STORED_SECONDS", 0.01)
     for store in (MemoryLocales(away=True), MemoryLocales(seconds=60)):
         away = LocaleResolver(SETTINGS, store=store)

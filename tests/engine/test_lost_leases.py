@@ -72,7 +72,7 @@ async def test_a_turn_taken_over_while_its_process_slept_is_let_go_without_touch
     assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
 
 
-async def test_what_a_tool_returned_is_written_down_when_the_database_is_back(harness: EngineHarness) -> None:
+async def test_a_result_is_stored_when_the_database_is_back(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("s__write"))
     harness.allow("s__write")
     harness.model.script = [ask_for(call("s__write")), say("Done.")]
@@ -94,7 +94,7 @@ async def test_what_a_tool_returned_is_written_down_when_the_database_is_back(ha
     assert len(harness.toolbox.calls) == 1
 
 
-async def test_nothing_is_drawn_while_nobody_knows_whose_the_turns_are(harness: EngineHarness) -> None:
+async def test_no_view_is_delivered_while_the_owner_of_turns_is_unknown(harness: EngineHarness) -> None:
     release = asyncio.Event()
 
     async def slow(call: ToolCall, context: CallContext) -> ToolOutcome:
@@ -125,7 +125,7 @@ async def test_nothing_is_drawn_while_nobody_knows_whose_the_turns_are(harness: 
     assert view.turn.status is TurnStatus.DONE
 
 
-async def test_an_engine_whose_drawing_breaks_down_ends_instead_of_looking_alive(harness: EngineHarness) -> None:
+async def test_an_engine_whose_delivery_breaks_down_ends(harness: EngineHarness) -> None:
     async def broken(*_: object) -> Sequence[str]:
         raise RuntimeError("bug")
 

@@ -45,7 +45,7 @@ async def test_a_call_of_unknown_outcome_is_run_again_only_with_a_fresh_approval
     assert len(harness.model.requests) == 2
 
 
-async def test_the_next_question_knows_what_was_run_by_hand(harness: EngineHarness) -> None:
+async def test_the_next_question_has_the_calls_run_by_hand(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("notes__read", read_only=True), lost)
     harness.allow("notes__read")
     harness.model.script = [ask_for(call("notes__read")), say("Lost."), say("Fine.")]
@@ -78,7 +78,7 @@ async def test_checking_asks_the_model_to_look_and_not_to_repeat(harness: Engine
     assert "Do not repeat the call." in words(harness.model.requests[2])[-1]
 
 
-async def test_the_question_of_a_check_hides_what_a_card_hides(harness: EngineHarness) -> None:
+async def test_the_question_of_a_check_hides_the_same_as_a_card(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("notes__add"), lost)
     harness.toolbox.secrets["header X-Key"] = "k3y-0f-the-notes"
     asked_for = call("notes__add", text="login k3y-0f-the-notes with password=hunter2, then milk", token="abc")
@@ -100,7 +100,7 @@ async def test_the_question_of_a_check_hides_what_a_card_hides(harness: EngineHa
     assert not [each for each in ("k3y-0f", "hunter2", "abc") if each in text]
 
 
-async def test_what_succeeded_or_was_never_there_is_not_run_again(harness: EngineHarness) -> None:
+async def test_a_successful_or_unknown_call_is_not_run_again(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("notes__add"))
     harness.allow("notes__add")
     harness.model.script = [ask_for(call("notes__add")), say("Saved.")]

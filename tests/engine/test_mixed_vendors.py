@@ -41,7 +41,7 @@ def thought(of: str, *calls: Call) -> Say:
     return Say(f"{of} says", calls, thinking=f"{of} thinks")
 
 
-async def test_each_vendor_takes_what_the_others_have_said_and_is_shown_none_of_their_thoughts(
+async def test_each_vendor_gets_replies_of_others_without_their_reasoning(
     harness: EngineHarness,
 ) -> None:
     for n in range(40):

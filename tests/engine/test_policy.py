@@ -142,7 +142,7 @@ def test_every_rule_of_the_file_is_known_as_the_operators() -> None:
 
 
 @pytest.mark.parametrize("guide", ["docs/policies.md", "docs/configuration.md"])
-def test_what_the_guides_show_can_be_read(guide: str) -> None:
+def test_examples_of_the_guides_are_valid(guide: str) -> None:
     text = (Path(__file__).parents[2] / guide).read_text(encoding="utf-8")
     shown = [
         block for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "policy" in block or "ALWAYS" in block
@@ -188,7 +188,7 @@ default = "ASK_USER"
         ('[servers.a]\nlist = "ALWAYS_ALLOW"', ", line 2: servers.a.list means nothing here.", "default, tools"),
     ],
 )
-def test_an_unknown_key_is_refused_with_its_line_and_what_may_stand_there(text: str, cause: str, choice: str) -> None:
+def test_an_unknown_key_is_refused_with_its_line_and_the_known_keys(text: str, cause: str, choice: str) -> None:
     error = refused(text)
     assert error.cause == f"config/policy.toml{cause}"
     assert error.fix == f"use one of {choice}"
@@ -251,7 +251,7 @@ def test_a_wrong_default_is_refused_also_where_the_variable_wins() -> None:
         ('servers.a.tools = ["t"]', "servers.a.tools"),
     ],
 )
-def test_what_must_be_a_table_is_named(text: str, place: str) -> None:
+def test_a_value_that_must_be_a_table_is_named(text: str, place: str) -> None:
     error = refused(text)
     assert error.cause == f"config/policy.toml, line 1: {place} must be a table."
     assert f"[{place}]" in error.fix
@@ -278,21 +278,21 @@ def test_a_long_value_does_not_fill_the_screen() -> None:
 # ---------------------------------------------------------------------- approvers
 
 
-def test_the_operator_administers_and_approves_whoever_else_is_named() -> None:
+def test_the_operator_administers_and_approves_beside_named_users() -> None:
     approvers = Approvers(frozenset({"slack:U9"}), frozenset({"slack:U8"}), "console:root")
     operator = Member(OPERATOR)
     assert approvers.administers(operator)
     assert approvers.evidence(operator)
 
 
-def test_nobody_is_the_operator_where_there_is_none() -> None:
+def test_no_user_is_the_operator_where_there_is_none() -> None:
     stranger = Member(Author("", "", ""))
     approvers = Approvers()
     assert not approvers.administers(stranger)
     assert not approvers.evidence(stranger)
 
 
-def test_where_nobody_is_named_the_platforms_admins_administer_and_only_they_approve() -> None:
+def test_without_named_users_only_admins_of_the_platform_administer_and_approve() -> None:
     approvers = Approvers()
     assert approvers.administers(Member(ANA, platform_admin=True))
     assert approvers.evidence(Member(ANA, platform_admin=True))
@@ -328,7 +328,7 @@ def test_a_group_or_role_stands_for_its_members() -> None:
     assert not approvers.evidence(Member(BEN, roles=frozenset({"slack-group:S2"})))
 
 
-def test_an_id_on_another_platform_is_somebody_else() -> None:
+def test_an_id_on_another_platform_is_another_user() -> None:
     approvers = Approvers(admins=frozenset({"slack:U1"}))
     assert not approvers.evidence(Member(Author("discord", "U1", "Ana")))
 
@@ -349,7 +349,7 @@ def test_guests_and_people_from_outside_never_approve_not_even_by_name_or_as_adm
     assert not Approvers().administers(member)
 
 
-def test_whoever_asked_may_deny_but_not_approve() -> None:
+def test_the_asker_may_deny_but_not_approve() -> None:
     approvers = Approvers(admins=frozenset({"slack:U1"}))
     assert objection(approvers, Member(BEN), BEN, DecisionType.DENY) == ""
     assert (
@@ -357,7 +357,7 @@ def test_whoever_asked_may_deny_but_not_approve() -> None:
     )
 
 
-def test_whoever_asked_is_known_by_id_under_a_new_name_too() -> None:
+def test_the_asker_is_known_by_id_under_a_new_name_too() -> None:
     renamed = Author(BEN.platform, BEN.id, "Benjamin")
     assert objection(Approvers(), Member(renamed), BEN, DecisionType.DENY) == ""
     namesake = Author(BEN.platform, "U3", BEN.name)
@@ -365,7 +365,7 @@ def test_whoever_asked_is_known_by_id_under_a_new_name_too() -> None:
 
 
 @pytest.mark.parametrize("verdict", list(DecisionType))
-def test_others_can_neither_approve_nor_deny_and_are_told_who_can(verdict: DecisionType) -> None:
+def test_others_can_neither_approve_nor_deny_and_read_who_can(verdict: DecisionType) -> None:
     approvers = Approvers(approvers=frozenset({"slack:U5", "slack-group:S1"}))
     assert objection(approvers, Member(BEN), ANA, verdict) == (
         "You may not approve this. It needs slack-group:S1, slack:U5."
@@ -380,7 +380,7 @@ def test_an_approver_may_approve_and_deny_every_call(verdict: DecisionType) -> N
     assert objection(approvers, Member(ANA), ANA, verdict) == ""
 
 
-def test_the_file_says_if_the_user_who_asked_may_approve() -> None:
+def test_the_file_decides_if_the_asker_may_approve() -> None:
     assert read("").self_approval
     assert read("self_approval = true").self_approval
     assert not read('default = "ASK_USER"\nself_approval = false\n').self_approval

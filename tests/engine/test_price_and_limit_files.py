@@ -34,7 +34,7 @@ def test_prices_are_read_as_they_are_written() -> None:
     assert read_prices(PRICES, "p") == PriceList("EUR", (claude, Price("ollama:*", zero, zero, zero, zero)))
 
 
-def test_what_goes_through_the_cache_costs_as_input_where_nothing_else_is_said() -> None:
+def test_cached_tokens_cost_as_input_without_a_price_of_their_own() -> None:
     (price,) = read_prices(f'currency = "EUR"\n{ENTRY}', "p").prices
     assert (price.cached_input, price.cache_write) == (Decimal(1), Decimal(1))
 
@@ -70,7 +70,7 @@ def test_without_entries_nothing_has_a_price(text: str) -> None:
         ("currency = ", "p cannot be read: .*Fix: correct the file or PRICES_FILE"),
     ],
 )
-def test_a_price_that_cannot_be_used_is_refused_with_its_line_and_what_to_write(text: str, said: str) -> None:
+def test_an_invalid_price_is_refused_with_its_line_and_a_fix(text: str, said: str) -> None:
     with pytest.raises(SettingsError, match=f"^{said}"):
         read_prices(text, "p")
 
@@ -108,7 +108,7 @@ def test_limits_are_read_in_their_order_and_one_entry_may_limit_both() -> None:
         ("[[limits]", "l cannot be read: .*Fix: correct the file or LIMITS_FILE"),
     ],
 )
-def test_a_limit_that_cannot_be_used_is_refused_with_its_line_and_what_to_write(text: str, said: str) -> None:
+def test_an_invalid_limit_is_refused_with_its_line_and_a_fix(text: str, said: str) -> None:
     with pytest.raises(SettingsError, match=f"^{said}"):
         read_limits(text, "l", "")
 

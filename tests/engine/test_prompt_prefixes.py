@@ -30,7 +30,7 @@ async def found(wanted: ToolCall, _: object) -> ToolOutcome:
 
 @pytest.mark.parametrize("replay", list(ToolReplay))
 @pytest.mark.parametrize("shared", [True, False])
-async def test_whatever_happens_in_a_conversation_the_next_request_goes_on_from_the_one_before(
+async def test_after_any_event_the_next_request_begins_with_the_one_before(
     harness: EngineHarness, replay: ToolReplay, shared: bool
 ) -> None:
     harness.toolbox.add(tool("s__read", read_only=True), found)

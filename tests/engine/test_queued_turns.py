@@ -60,7 +60,7 @@ async def test_when_the_call_is_approved_nothing_is_in_its_way_any_more(harness:
     assert places[-1] == ""
 
 
-async def test_behind_what_a_server_wants_to_hear_the_way_out_is_the_same(harness: EngineHarness) -> None:
+async def test_a_turn_queued_behind_a_question_of_a_server_can_be_stopped_the_same_way(harness: EngineHarness) -> None:
     async def asks(_call: ToolCall, _context: CallContext) -> ToolOutcome:
         return CallNeedsInput((ElicitationRequest("seats", "How many?", FormMode({})),), None)
 

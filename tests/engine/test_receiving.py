@@ -60,7 +60,7 @@ async def test_a_message_is_answered_without_looking_round_for_it(harness: Engin
     assert (view.turn.status, view.steps[0].message.text) == (TurnStatus.DONE, "Hello.")  # type: ignore[union-attr]
 
 
-async def test_what_finds_no_room_waits_until_there_is_some(harness: EngineHarness) -> None:
+async def test_a_turn_without_capacity_waits_until_there_is_some(harness: EngineHarness) -> None:
     harness.model.script = [for_ever, say("Second.")]
     engine = harness.engine(most_turns=1)
     async with running(engine):
@@ -76,7 +76,7 @@ async def test_what_finds_no_room_waits_until_there_is_some(harness: EngineHarne
         assert (await harness.surface.ended(other.turn_id)).turn.status is TurnStatus.DONE
 
 
-async def test_what_is_being_claimed_takes_room_too(harness: EngineHarness) -> None:
+async def test_a_turn_that_is_being_claimed_takes_capacity_too(harness: EngineHarness) -> None:
     claimed, go_on = asyncio.Event(), asyncio.Event()
     claim = harness.log.claim
 
@@ -129,7 +129,7 @@ async def test_no_message_overtakes_those_that_wait_for_room(harness: EngineHarn
         await until(lambda: engine.activity.turns == (third.turn_id, fourth.turn_id))
 
 
-async def test_what_could_not_be_drawn_here_is_not_begun_here(harness: EngineHarness) -> None:
+async def test_a_turn_that_cannot_be_shown_here_is_not_begun_here(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
         await looked_round(engine)
@@ -138,7 +138,7 @@ async def test_what_could_not_be_drawn_here_is_not_begun_here(harness: EngineHar
         assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.QUEUED
 
 
-async def test_where_other_processes_could_drive_it_whoever_looks_round_first_does(harness: EngineHarness) -> None:
+async def test_a_turn_is_taken_by_the_first_process_that_claims(harness: EngineHarness) -> None:
     async def never(_message: InboundMessage) -> tuple[Receipt, Claim | None]:
         raise AssertionError
 
@@ -152,7 +152,7 @@ async def test_where_other_processes_could_drive_it_whoever_looks_round_first_do
         assert (await harness.surface.ended(receipt.turn_id)).turn.status is TurnStatus.DONE
 
 
-async def test_what_was_being_taken_in_when_the_process_left_is_given_back(harness: EngineHarness) -> None:
+async def test_a_message_being_received_when_the_process_leaves_is_released(harness: EngineHarness) -> None:
     taking, go_on = harness.hold_up_taking_in()
     engine = harness.engine()
     async with running(engine):
@@ -169,7 +169,7 @@ async def test_what_was_being_taken_in_when_the_process_left_is_given_back(harne
     assert (again.turn_id, again.recoveries) == (receipt.turn_id, 0)
 
 
-async def test_what_nobody_waits_for_any_more_while_it_is_taken_in_is_answered_all_the_same(
+async def test_a_message_whose_sender_stops_waiting_is_answered_all_the_same(
     harness: EngineHarness,
 ) -> None:
     taken = asyncio.Event()

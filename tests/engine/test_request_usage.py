@@ -34,12 +34,12 @@ def test_a_service_that_counts_nothing_until_the_end_takes_back_no_word() -> Non
     )
 
 
-def test_a_service_that_repeats_what_it_has_read_has_not_counted_what_was_written_since() -> None:
+def test_repeated_input_counts_do_not_count_later_output() -> None:
     read = UsageReported(Usage(5_000, 1, 4_000))
     assert taken(read, TextDelta(WORDS), read) == Usage(5_000, 1 + round(estimate_text(WORDS)), 4_000)
 
 
-def test_what_was_counted_once_stays_counted() -> None:
+def test_counted_usage_stays_counted() -> None:
     assert taken(
         UsageReported(Usage(5_000, 30, 4_000, 500, 20)), UsageReported(), UsageReported(Usage(0, 40, 0, 0, 25))
     ) == Usage(5_000, 40, 4_000, 500, 25)

@@ -137,7 +137,7 @@ async def test_the_only_server_need_not_be_named(harness: EngineHarness) -> None
     assert view.turn.status is TurnStatus.DONE
 
 
-async def test_what_the_profile_does_not_enable_cannot_be_read(harness: EngineHarness) -> None:
+async def test_a_resource_that_the_profile_does_not_enable_cannot_be_read(harness: EngineHarness) -> None:
     add(harness, "notes")
     add(harness, "files")
     notes = requests_of("notes")[0].server_id
@@ -154,7 +154,7 @@ async def test_what_the_profile_does_not_enable_cannot_be_read(harness: EngineHa
     assert not harness.toolbox.calls
 
 
-async def test_what_was_read_taints_the_turn(harness: EngineHarness) -> None:
+async def test_a_read_resource_taints_the_turn(harness: EngineHarness) -> None:
     add(harness, "notes")
     harness.toolbox.add(tool("mail__send", server_id="id-mail"), answers_ok)
     harness.allow("mail__send")
@@ -203,7 +203,7 @@ async def test_an_attached_resource_waits_for_the_approval_that_a_rule_wants(har
     assert not harness.model.requests
 
 
-async def test_the_next_question_knows_what_was_attached(harness: EngineHarness) -> None:
+async def test_the_next_question_has_the_attachments(harness: EngineHarness) -> None:
     add(harness, "notes")
     await answered(harness, attaching("what is in it?", ATTACHED), say("this"))
     await answered(harness, message("and now?"), say("that"))
@@ -262,7 +262,7 @@ async def test_without_its_prompt_nothing_is_asked_and_the_turn_fails(harness: E
     assert not harness.model.requests
 
 
-async def test_the_name_of_a_prompt_is_not_what_the_person_has_typed_but_its_arguments_are(
+async def test_the_arguments_of_a_prompt_count_as_typed_and_its_name_does_not(
     harness: EngineHarness,
 ) -> None:
     prompt = ToolCall(

@@ -55,7 +55,7 @@ async def asked(harness: EngineHarness, *rounds: tuple[ResultPart, ...], capabil
     return receipt.turn_id
 
 
-async def test_a_model_that_sees_gets_the_image_and_what_is_for_people_alone_it_does_not(
+async def test_a_model_that_sees_gets_images_except_those_for_users_alone(
     harness: EngineHarness,
 ) -> None:
     image = ImagePart(png(1), "image/png", "cat.png")
@@ -71,7 +71,7 @@ async def test_a_model_that_does_not_see_is_told_that_there_is_an_image(harness:
     assert results(harness.model.requests[-1]) == [(TextPart("Here."), TextPart("[Image: image/png]"))]
 
 
-async def test_an_image_that_is_too_large_for_the_model_is_told(harness: EngineHarness) -> None:
+async def test_an_image_too_large_for_the_model_is_named(harness: EngineHarness) -> None:
     small = Capabilities(images=True, image_bytes=len(png(1)))
     await asked(harness, (ImagePart(png(1), "image/png"), ImagePart(png(2) + b"x", "image/png")), capabilities=small)
     assert results(harness.model.requests[-1]) == [(ImagePart(png(1), "image/png"), TextPart("[Image: image/png]"))]
@@ -84,7 +84,7 @@ async def test_of_many_images_the_newest_go_along(harness: EngineHarness) -> Non
     assert found == [text_part, text_part, *(ImagePart(png(n), "image/png") for n in range(2, MAX_IMAGES + 2))]
 
 
-async def test_whoever_draws_can_read_what_was_returned(harness: EngineHarness) -> None:
+async def test_a_platform_can_read_the_returned_files(harness: EngineHarness) -> None:
     turn_id = await asked(harness, (FilePart(b"pool,20\n", "text/csv", "pools.csv"),))
     for view in (await harness.surface.ended(turn_id), await harness.engine().view(turn_id)):
         (file,) = (part for step in view.steps for part in getattr(getattr(step, "result", None), "parts", ()))

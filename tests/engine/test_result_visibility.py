@@ -80,9 +80,7 @@ ANA_READS = (ask_for(call("hr__read", of="sam")), say("Read."))
         pytest.param({"server": "hr"}, id="to everybody by now"),
     ],
 )
-async def test_who_is_denied_a_tool_is_not_read_what_it_has_told_others(
-    harness: EngineHarness, rule: dict[str, Any]
-) -> None:
+async def test_results_of_a_denied_tool_are_kept_from_the_user(harness: EngineHarness, rule: dict[str, Any]) -> None:
     harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not.")]
     engine = harness.engine()
     async with running(engine):
@@ -100,13 +98,13 @@ async def test_who_is_denied_a_tool_is_not_read_what_it_has_told_others(
         pytest.param({"arguments": {"of": "priya"}, "askers": BENS}, id="other arguments"),
     ],
 )
-async def test_who_is_denied_something_else_is_read_it(harness: EngineHarness, rule: dict[str, Any]) -> None:
+async def test_results_of_an_allowed_tool_are_read_to_the_user(harness: EngineHarness, rule: dict[str, Any]) -> None:
     deny(harness, **rule)
     harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("There.")]
     assert (await told(harness, (ANA, "read it"), (BEN, "and on"))).startswith("000000000 ")
 
 
-async def test_to_somebody_of_whom_nobody_knows_who_they_are_nothing_is_read_that_members_are_denied(
+async def test_an_unknown_user_gets_no_result_that_members_are_denied(
     harness: EngineHarness,
 ) -> None:
     async def unknown(*_asked: object) -> None:
@@ -122,7 +120,7 @@ async def test_to_somebody_of_whom_nobody_knows_who_they_are_nothing_is_read_tha
     assert words(harness.model.requests[-1])[-1] == REFUSED
 
 
-async def test_a_page_of_a_result_is_read_to_nobody_who_may_not_read_the_result(harness: EngineHarness) -> None:
+async def test_a_page_of_a_result_follows_the_rights_of_the_result(harness: EngineHarness) -> None:
     deny(harness, server="hr", askers=BENS)
     harness.model.script = [
         *(*ANA_READS, ask_for(reading("1.2")), say("There.")),
@@ -131,7 +129,7 @@ async def test_a_page_of_a_result_is_read_to_nobody_who_may_not_read_the_result(
     assert await told(harness, (ANA, "read it"), (ANA, "and on"), (BEN, "what was that?")) == REFUSED
 
 
-async def test_what_a_tool_has_said_that_is_gone_is_read_by_the_name_that_it_had(harness: EngineHarness) -> None:
+async def test_results_of_a_removed_tool_follow_its_last_name(harness: EngineHarness) -> None:
     deny(harness, server="hr", askers=BENS)
     harness.model.script = [
         *ANA_READS,
@@ -152,7 +150,7 @@ async def test_what_a_tool_has_said_that_is_gone_is_read_by_the_name_that_it_had
 
 
 @pytest.mark.parametrize("askers", [pytest.param(BENS, id="to some"), pytest.param(frozenset(), id="to everybody")])
-async def test_what_a_server_has_said_that_is_renamed_is_read_by_the_name_that_it_has(
+async def test_results_of_a_renamed_server_follow_its_present_name(
     harness: EngineHarness, askers: frozenset[str]
 ) -> None:
     harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not."), say("I do not know.")]
@@ -168,7 +166,7 @@ async def test_what_a_server_has_said_that_is_renamed_is_read_by_the_name_that_i
     assert [text for text in words(harness.model.requests[-1]) if "000000000" in text] == []
 
 
-async def test_what_a_server_has_said_is_no_longer_denied_by_a_name_that_it_had(harness: EngineHarness) -> None:
+async def test_results_of_a_renamed_server_are_not_denied_by_its_old_name(harness: EngineHarness) -> None:
     deny(harness, server="hr", askers=BENS)
     harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("There.")]
     engine = harness.engine()
@@ -188,7 +186,7 @@ async def test_what_a_server_has_said_is_no_longer_denied_by_a_name_that_it_had(
         pytest.param(Profile("p1", "hr", servers=frozenset({"id-hr"})), "000000000 ", id="it is enabled"),
     ],
 )
-async def test_what_a_tool_has_said_is_read_to_nobody_while_the_profile_does_not_enable_it(
+async def test_results_of_a_tool_that_the_profile_does_not_enable_are_kept_back(
     harness: EngineHarness, profile: Profile, said: str
 ) -> None:
     harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("Well."), say("Well.")]
@@ -202,7 +200,7 @@ async def test_what_a_tool_has_said_is_read_to_nobody_while_the_profile_does_not
     assert (WITHHELD_RESULT in words(harness.model.requests[-1])) == (said == NOT_ENABLED)
 
 
-async def test_what_a_server_has_said_of_a_call_of_unknown_outcome_is_kept_back_too(harness: EngineHarness) -> None:
+async def test_the_text_of_a_call_of_unknown_outcome_is_kept_back_too(harness: EngineHarness) -> None:
     async def lost(_wanted: ToolCall, _context: object) -> ToolOutcome:
         return CallOutcomeUnknown("The server said: 000000000, and then no more.")
 
@@ -215,7 +213,7 @@ async def test_what_a_server_has_said_of_a_call_of_unknown_outcome_is_kept_back_
     assert WITHHELD_RESULT in words(harness.model.requests[-1])
 
 
-async def test_that_nobody_knows_how_a_call_has_ended_is_told_to_everybody(harness: EngineHarness) -> None:
+async def test_an_unknown_outcome_itself_is_shown_to_every_user(harness: EngineHarness) -> None:
     deny(harness, server="hr", askers=BENS)
     assert harness.rules is not None
     rules, offered = harness.rules.rules(HALL), await harness.toolbox.offer()
@@ -236,7 +234,7 @@ async def test_a_page_of_a_result_that_is_deleted_is_not_told(harness: EngineHar
     assert await disclosure.rejection_reason(3, page) == GONE
 
 
-async def test_results_of_earlier_turns_that_are_told_again_are_kept_back_from_who_is_denied_the_tool(
+async def test_repeated_results_of_earlier_turns_are_kept_from_a_denied_user(
     harness: EngineHarness,
 ) -> None:
     deny(harness, server="hr", askers=BENS)
@@ -249,7 +247,7 @@ async def test_results_of_earlier_turns_that_are_told_again_are_kept_back_from_w
     assert [text[:10] for text in words(harness.model.requests[-1]) if "000000000" in text] == ["000000000 "]
 
 
-async def test_what_a_person_ran_by_hand_is_kept_back_from_a_model_that_asks_for_who_is_denied_it(
+async def test_a_result_run_by_hand_is_kept_from_the_model_of_a_denied_user(
     harness: EngineHarness,
 ) -> None:
     deny(harness, server="hr", askers=BENS)
@@ -264,7 +262,7 @@ async def test_what_a_person_ran_by_hand_is_kept_back_from_a_model_that_asks_for
     assert "000000000" not in said
 
 
-async def test_who_was_refused_a_call_is_told_again_why(harness: EngineHarness) -> None:
+async def test_a_refused_caller_reads_the_reason_again(harness: EngineHarness) -> None:
     deny(harness, server="hr", askers=BENS)
     harness.model.script = [ask_for(call("hr__read")), say("I may not."), say("As I said.")]
     await told(harness, (BEN, "read it"), (BEN, "why not?"), replay=ToolReplay.FULL)
@@ -306,7 +304,7 @@ async def test_a_summary_which_everybody_is_told_is_made_without_results_that_ar
         pytest.param({}, True, id="to everybody"),
     ],
 )
-async def test_where_nothing_runs_that_no_rule_allows_a_summary_is_made_of_what_everybody_is_allowed(
+async def test_where_rules_allow_a_summary_has_results_allowed_to_every_user(
     harness: EngineHarness, rule: dict[str, Any], is_told: bool
 ) -> None:
     harness.rules = RuleBook(Policies(DENY), Approvers())
@@ -315,7 +313,7 @@ async def test_where_nothing_runs_that_no_rule_allows_a_summary_is_made_of_what_
     assert ("000000000 " in summed, WITHHELD_RESULT in summed) == (is_told, not is_told)
 
 
-async def test_where_nothing_runs_that_no_rule_allows_results_are_for_those_whom_one_allows_the_tool(
+async def test_where_rules_allow_results_are_for_users_whom_one_allows_the_tool(
     harness: EngineHarness,
 ) -> None:
     harness.rules = RuleBook(Policies(DENY), Approvers())

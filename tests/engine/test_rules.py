@@ -65,13 +65,13 @@ def test_an_admins_word_on_a_server_does_not_loosen_the_files_on_its_tool() -> N
 
 
 @pytest.mark.parametrize("particular", ["add", ""])
-def test_what_the_file_denies_nobody_allows(particular: str) -> None:
+def test_no_rule_allows_a_call_that_the_file_denies(particular: str) -> None:
     file = Policies(servers={"notes": ServerPolicy({"add": DENY})})
     profile = Profile("p", "p", policies=(of("n1", particular, ALLOW),))
     assert book(file, of("n1", particular, ALLOW), profile=profile).rules(HALL).policy_of(ADD) is DENY
 
 
-def test_what_an_admin_denies_for_a_server_is_denied_whatever_is_said_of_its_tools() -> None:
+def test_a_denial_of_an_admin_for_a_server_beats_rules_about_its_tools() -> None:
     file = Policies(servers={"notes": ServerPolicy({"add": ALLOW})})
     assert book(file, of("n1", "", DENY)).rules(HALL).policy_of(ADD) is DENY
 
@@ -91,7 +91,7 @@ def test_a_rule_is_for_its_server_and_not_for_another_of_the_same_name() -> None
     assert book(None, of("n1", "add", ALLOW)).rules(HALL).policy_of(elsewhere) is ASK
 
 
-def test_a_rule_holds_in_the_workspace_of_the_admin_who_set_it_and_in_no_other() -> None:
+def test_a_rule_holds_in_the_workspace_of_its_admin_and_in_no_other() -> None:
     made = book(None, plain("n1", "add", DENY, workspace="test:w"), plain("n1", "list", DENY, workspace="test:x"))
     assert [made.rules(place).policy_of(ADD) for place in (HALL, KITCHEN, ABROAD)] == [DENY, DENY, ASK]
     assert [made.rules(place).policy_of(LIST) for place in (HALL, KITCHEN, ABROAD)] == [ASK, ASK, DENY]

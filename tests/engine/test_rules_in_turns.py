@@ -41,7 +41,7 @@ def steps(view: TurnView) -> list[ToolStep]:
     return [step for step in view.steps if isinstance(step, ToolStep)]
 
 
-async def test_arguments_decide_and_what_decided_is_kept_with_the_call(harness: EngineHarness) -> None:
+async def test_arguments_decide_and_the_deciding_rule_is_stored_with_the_call(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("mail__send"), answers_ok)
     harness.rules = book(
         Rule(ALLOW, server="mail", id="policy.toml:1"),
@@ -90,7 +90,7 @@ async def test_a_denial_that_came_after_the_approval_wins(harness: EngineHarness
     assert harness.toolbox.calls == []
 
 
-async def test_what_is_prepared_before_a_turn_counts_for_it_and_for_a_call_that_waits(harness: EngineHarness) -> None:
+async def test_a_rule_set_before_a_turn_counts_for_it_and_for_a_waiting_call(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
     harness.rules, saved = book(), [Policies(ALLOW)]
 
@@ -176,7 +176,7 @@ class People(RecordingSurface):
         ({"test-group:g"}, True, StepStatus.DENIED),
     ],
 )
-async def test_who_asks_is_asked_of_the_platform_and_taken_for_the_worse_where_it_cannot_say(
+async def test_the_asker_is_looked_up_and_has_the_least_rights_without_an_answer(
     harness: EngineHarness, groups: set[str], away: bool, comes: StepStatus
 ) -> None:
     harness.surface = people = People(groups=frozenset(groups), away=away)
@@ -190,7 +190,7 @@ async def test_who_asks_is_asked_of_the_platform_and_taken_for_the_worse_where_i
     assert people.asked == (2 if comes is StepStatus.DONE else 1), "once more before it is sent"
 
 
-async def test_nobody_is_looked_up_where_no_rule_wants_to_know(harness: EngineHarness) -> None:
+async def test_no_user_is_looked_up_without_a_rule_about_users(harness: EngineHarness) -> None:
     harness.surface = people = People(away=True)
     harness.toolbox.add(tool("mail__send"), answers_ok)
     harness.rules = book(Rule(ALLOW, askers=frozenset({ANA.principal})))

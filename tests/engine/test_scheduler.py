@@ -33,7 +33,7 @@ async def test_a_job_is_done_again_when_it_is_due_and_a_failing_one_stops_no_oth
     assert "job 'fail' failed" in caplog.text
 
 
-async def test_retention_deletes_what_ended_long_ago(harness: EngineHarness) -> None:
+async def test_retention_deletes_turns_that_ended_long_ago(harness: EngineHarness) -> None:
     for n in range(3):
         await harness.log.enqueue(message(f"question {n}"))
         (claim,) = await harness.log.claim(1)

@@ -179,7 +179,7 @@ async def test_a_search_that_finds_nothing_or_asks_for_nothing_says_so(harness: 
     assert none.is_error
 
 
-async def test_where_nothing_fits_the_closest_server_and_what_it_is_for_come_first(harness: EngineHarness) -> None:
+async def test_without_a_match_the_closest_server_and_its_purpose_come_first(harness: EngineHarness) -> None:
     harness.toolbox.guidance = (ServerGuidance("mail", description="Letters of the company"),)
     await answered(harness, ask_for(searching("mammoth")), say("Nothing."))
     (result,) = results(harness.model.requests[-1])
@@ -230,7 +230,7 @@ async def test_names_count_as_they_are_meant(harness: EngineHarness, names: obje
     assert results(harness.model.requests[-1])[0].text.splitlines()[0] == first
 
 
-async def test_a_name_whose_server_is_away_or_whose_definition_waits_is_told_so() -> None:
+async def test_a_tool_of_an_absent_server_or_under_review_is_reported_as_such() -> None:
     offered = ToolSet(
         (SEND, tool("staging__deploy")),
         unavailable=frozenset({"prod"}),
@@ -300,7 +300,7 @@ def test_a_tool_without_the_prefix_of_its_server_is_listed_by_its_whole_name() -
     assert listed((*MANY, tool("ping")), 2_500).splitlines()[0] == "ping"
 
 
-async def test_what_is_too_large_to_be_told_is_told_in_outline(harness: EngineHarness) -> None:
+async def test_a_tool_too_large_to_show_is_shown_in_outline(harness: EngineHarness) -> None:
     properties = {"to": {"type": "string", "description": "x" * 50_000}, "any": {"anyOf": [{}, {}]}}
     harness.toolbox.add(
         tool("mail__send", input_schema={"type": "object", "properties": properties, "required": ["to"]})
@@ -314,7 +314,7 @@ async def test_what_is_too_large_to_be_told_is_told_in_outline(harness: EngineHa
     }
 
 
-async def test_what_does_not_fit_beside_a_large_tool_is_left_for_another_search(harness: EngineHarness) -> None:
+async def test_tools_that_do_not_fit_beside_a_large_one_are_left_for_another_search(harness: EngineHarness) -> None:
     large = {"type": "object", "properties": {"to": {"type": "string", "description": "x" * 15_000}}}
     for n in range(3):
         harness.toolbox.add(tool(f"mail__send_{n}", input_schema=large))
@@ -334,7 +334,7 @@ async def test_a_definition_that_no_database_takes_as_it_is_is_found_all_the_sam
     assert json.loads(result.text.splitlines()[-1])["arguments"]["properties"] == {"to\ufffd": {"const": "\0"}}
 
 
-async def test_what_the_profile_does_not_enable_is_neither_found_nor_called(harness: EngineHarness) -> None:
+async def test_a_tool_that_the_profile_does_not_enable_is_neither_found_nor_called(harness: EngineHarness) -> None:
     harness.rules = RuleBook(Policies(ALLOW), Approvers())
     harness.rules.amend([], [Profile("p", "lab", servers=frozenset({"id-lab"}))], [Binding(EVERYWHERE, "p")])
     view = await answered(
@@ -514,7 +514,7 @@ async def test_a_tool_without_arguments_is_called_without_any(harness: EngineHar
     assert [arguments for _, arguments, _ in harness.toolbox.calls] == [{}, {}]
 
 
-async def test_a_search_taints_nothing_and_what_a_found_tool_has_said_does(harness: EngineHarness) -> None:
+async def test_a_search_taints_nothing_and_a_result_of_a_found_tool_does(harness: EngineHarness) -> None:
     harness.rules = RuleBook(Policies(ALLOW), Approvers(admins=frozenset({"test:ana"})))
     harness.model.script = [
         ask_for(searching("measures", "s1")),

@@ -146,11 +146,13 @@ def test_which_calls_their_asker_may_approve(called: Tool, rules: Rules, result:
         (Author("api", "ci", "ci"), None, SelfApproval.PROGRAM),
     ],
 )
-def test_whose_calls_their_asker_may_approve(author: Author, member: Member | None, result: SelfApproval) -> None:
+def test_ordinary_calls_may_be_approved_by_their_asker(
+    author: Author, member: Member | None, result: SelfApproval
+) -> None:
     assert judged(author=author, member=member) is result
 
 
-def test_nothing_is_known_of_a_call_of_nobody_or_without_arguments() -> None:
+def test_a_call_without_an_asker_or_arguments_is_not_classified() -> None:
     assert place().judge(ADD, {}).requirements.self_approval is SelfApproval.UNKNOWN
     assert place().judge(ADD, None, ANA).requirements.self_approval is SelfApproval.UNKNOWN
 
@@ -238,7 +240,7 @@ def test_ids_of_discord_name_people_and_places(arguments: dict[str, Any], others
         ({}, False),
     ],
 )
-def test_an_argument_that_the_operator_lists_as_a_recipient_names_somebody(
+def test_an_argument_that_the_operator_lists_as_a_recipient_names_a_person(
     arguments: dict[str, Any], others: bool
 ) -> None:
     sending = replace(ADD, flow=Flow(recipients=("to",)))
@@ -258,7 +260,7 @@ def test_a_default_names_others_where_the_argument_is_left_out(default: str, flo
     assert judged(sending, here, PRIYA, to="U024BE7LH") is SelfApproval.ALLOWED
 
 
-def test_the_operators_address_with_its_values_filled_in_is_what_names_others() -> None:
+def test_a_filled_in_address_template_names_other_people() -> None:
     filled = place(fill_address=lambda _tool, arguments: {"uri": f"mail://{arguments['box']}@example.com"})
     assert judged(rules=filled, box="ben") is SelfApproval.OTHERS
 
@@ -280,7 +282,7 @@ def test_a_call_that_asks_because_of_others_words_needs_an_approver() -> None:
     assert taint.apply_policy(closed, {}, result).requirements.self_approval is SelfApproval.ALLOWED
 
 
-def test_what_is_stored_and_what_holds_now_both_have_to_allow_it() -> None:
+def test_the_stored_and_the_present_rule_both_have_to_allow_it() -> None:
     allowed, unknown = ApprovalRequirements(self_approval=SelfApproval.ALLOWED), ApprovalRequirements()
     assert allowed.combine(allowed).asker_may_approve
     assert not allowed.combine(unknown).asker_may_approve
@@ -311,7 +313,7 @@ OPEN = ApprovalRequirements(self_approval=SelfApproval.ALLOWED)
         (replace(OPEN, four_eyes=True), Member(ANA), None),
     ],
 )
-def test_who_may_approve_a_call_that_its_asker_may(
+def test_approvers_of_a_call_that_its_asker_may_approve(
     terms: ApprovalRequirements, who: Member, counts: ApproverEvidence | None
 ) -> None:
     found = check_approver(APPROVERS, terms, who, DecisionType.APPROVE, asker=ANA)
@@ -328,7 +330,7 @@ def test_an_asker_who_is_an_approver_decides_as_one() -> None:
     assert not found.self_approval
 
 
-def test_whoever_asked_and_may_not_is_told_why_and_others_are_told_who_may() -> None:
+def test_an_asker_who_may_not_reads_why_and_others_read_who_may() -> None:
     wiping = ApprovalRequirements(self_approval=SelfApproval.DESTRUCTIVE)
     for terms, who, reason in (
         (
@@ -444,9 +446,7 @@ async def test_the_asker_does_not_approve_a_destructive_call_and_an_approver_doe
 
 
 @pytest.mark.parametrize("away", [False, True], ids=["guest", "unknown"])
-async def test_a_guest_and_whom_the_platform_cannot_tell_need_an_approver_from_the_beginning(
-    harness: EngineHarness, away: bool
-) -> None:
+async def test_guests_and_unknown_users_need_an_approver_from_the_beginning(harness: EngineHarness, away: bool) -> None:
     harness.surface = Hall(guests={"ana"}, away=away)
     engine = harness.engine()
     async with running(engine):
@@ -458,7 +458,7 @@ async def test_a_guest_and_whom_the_platform_cannot_tell_need_an_approver_from_t
         assert await approve(engine, step, BEN) == Decided(DecisionType.APPROVE)
 
 
-async def test_who_has_become_a_guest_since_may_not_approve(harness: EngineHarness) -> None:
+async def test_an_asker_who_became_a_guest_may_not_approve(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
         _, step = await asked(harness, engine)
@@ -479,9 +479,7 @@ STRICTER = {
 
 
 @pytest.mark.parametrize("change", STRICTER)
-async def test_what_has_become_stricter_since_the_call_was_asked_for_counts(
-    harness: EngineHarness, change: str
-) -> None:
+async def test_a_stricter_rule_since_the_request_counts(harness: EngineHarness, change: str) -> None:
     engine = harness.engine()
     async with running(engine):
         _, step = await asked(harness, engine)
@@ -491,7 +489,7 @@ async def test_what_has_become_stricter_since_the_call_was_asked_for_counts(
         assert await approve(engine, step, BEN) == Decided(DecisionType.APPROVE)
 
 
-async def test_what_has_become_weaker_since_the_call_was_asked_for_does_not_count(harness: EngineHarness) -> None:
+async def test_a_weaker_rule_since_the_request_does_not_count(harness: EngineHarness) -> None:
     harness.rules = RuleBook(Policies(self_approval=False), APPROVERS, pinned)
     engine = harness.engine()
     async with running(engine):
@@ -547,7 +545,7 @@ async def test_an_edit_by_a_guests_approver_gives_the_guest_no_right(harness: En
         assert isinstance(await approve(engine, step, revision=2), NotAllowed)
 
 
-async def test_an_edit_does_not_take_away_what_a_rule_asked_for(harness: EngineHarness) -> None:
+async def test_an_edit_does_not_remove_the_requirements_of_a_rule(harness: EngineHarness) -> None:
     only_ben = ApprovalRequirements((frozenset({"test:ben"}),))
     harness.rules = RuleBook(Policies(rules=(Rule(ASK, requirements=only_ben),)), APPROVERS, pinned)
     engine = harness.engine()
@@ -658,7 +656,7 @@ async def test_a_call_that_its_asker_may_approve_disturbs_no_approver(harness: E
     assert text.endswith("still awaits approval. It needs the user who asked, or test:ben.")
 
 
-async def test_approvers_who_were_mentioned_before_an_edit_are_not_told_again(harness: EngineHarness) -> None:
+async def test_approvers_who_were_mentioned_before_an_edit_are_not_notified_again(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
         _, step = await asked(harness, engine, call("notes__wipe", note="7"))
@@ -670,7 +668,7 @@ async def test_approvers_who_were_mentioned_before_an_edit_are_not_told_again(ha
         assert approval_of(step).possible_approvers.with_notice(ApprovalNotice.MENTION)
 
 
-async def test_nobody_is_told_of_an_edited_call_where_nobody_is_to_be_told(harness: EngineHarness) -> None:
+async def test_an_edited_call_without_approvers_to_notify_notifies_none(harness: EngineHarness) -> None:
     engine = harness.engine(approval_notice=ApprovalNotice.NONE)
     async with running(engine):
         _, step = await asked(harness, engine)
@@ -701,7 +699,7 @@ async def is_asked(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> 
 
 
 @pytest.mark.parametrize("wanted", [THREAD, GrantRequest(ArgumentsScope()), GrantRequest(HoursScope(1))])
-async def test_a_grant_of_the_asker_covers_what_the_asker_may_approve(
+async def test_a_grant_of_the_asker_covers_calls_that_the_asker_may_approve(
     harness: EngineHarness, wanted: GrantRequest
 ) -> None:
     engine = harness.engine()
@@ -718,7 +716,7 @@ async def test_a_grant_of_the_asker_covers_what_the_asker_may_approve(
     [(ANA, False), (BEN, True)],
     ids=["of the asker", "of an approver"],
 )
-async def test_a_grant_of_the_asker_does_not_cover_what_the_asker_may_not_approve(
+async def test_a_grant_of_the_asker_does_not_cover_other_calls(
     harness: EngineHarness, who: Author, covered: bool
 ) -> None:
     engine = harness.engine()

@@ -38,7 +38,7 @@ async def test_a_turn_is_stopped_while_the_model_writes(harness: EngineHarness) 
     assert "(I was stopped before I had answered.)" in words(harness.model.requests[1])
 
 
-async def test_what_the_model_had_written_stays_and_it_goes_on_from_there(harness: EngineHarness) -> None:
+async def test_the_written_text_stays_and_the_model_goes_on_from_there(harness: EngineHarness) -> None:
     harness.model.script = [Unfinished("The pool was"), say("halved.")]
     engine = harness.engine()
     async with running(engine):
@@ -146,7 +146,7 @@ async def test_a_write_that_may_be_repeated_may_have_run_when_it_is_stopped(harn
     assert await audited(harness) == ["stopped", "ran unknown"]
 
 
-async def test_what_a_lost_process_may_have_sent_is_not_said_to_be_unsent(harness: EngineHarness) -> None:
+async def test_a_call_of_a_lost_process_is_not_reported_as_unsent(harness: EngineHarness) -> None:
     step = ToolStep(2, call("s__read"), ToolRef("s", "read", read_only=True), StepStatus.READY, repeatable=True)
     receipt = await harness.log.enqueue(message("one"))
     (claim,) = await harness.log.claim(1)

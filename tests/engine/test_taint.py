@@ -96,9 +96,7 @@ def guarded(harness: EngineHarness, **changes: object) -> Engine:
     ],
     ids=lambda value: f"{value.original_name} {value.sends}" if isinstance(value, Tool) else None,
 )
-def test_what_asks_follows_from_whose_words_were_read_and_from_where_the_call_can_send(
-    wanted: Tool, asks_after: list[Words]
-) -> None:
+def test_asking_follows_from_the_sources_read_and_the_reach_of_the_call(wanted: Tool, asks_after: list[Words]) -> None:
     found = [words for words in Words if Taint((TaintSource("y", words, "id-y"),)).approval_reason(wanted, {})]
     assert found == asks_after
 
@@ -184,9 +182,7 @@ def test_no_ending_of_a_file_name_that_is_left_out_is_a_top_level_domain() -> No
         ({}, True),
     ],
 )
-def test_a_read_that_says_nothing_but_what_the_person_has_written_needs_no_approval(
-    arguments: dict[str, object], asks: bool
-) -> None:
+def test_a_read_with_only_the_askers_own_words_needs_no_approval(arguments: dict[str, object], asks: bool) -> None:
     taint = Taint(
         (TaintSource("y", STRANGERS, "id-y"),), author_texts=("Read 3 pages of https://a.example/Rent, please.",)
     )
@@ -196,7 +192,7 @@ def test_a_read_that_says_nothing_but_what_the_person_has_written_needs_no_appro
     assert bool(taint.approval_reason(replace(fetch, flow=Flow()), arguments)) is asks
 
 
-def test_a_call_that_writes_or_of_which_nothing_is_known_needs_an_approval_whatever_the_person_has_written() -> None:
+def test_a_write_or_unknown_call_needs_an_approval_even_in_the_askers_words() -> None:
     taint = Taint((TaintSource("y", STRANGERS, "id-y"),), author_texts=("Do not send Hello to eve.",))
     send = {"to": "eve", "text": "Hello"}
     assert taint.approval_reason(MAIL, send)
@@ -219,7 +215,7 @@ def test_a_tool_of_which_nothing_is_known_is_asked_about_if_anything_else_was_re
     assert Taint((*alone.sources, TaintSource("diary", OWN, "id-diary"))).approval_reason(unknown, {})
 
 
-def test_what_would_be_read_again_as_ones_own_words_needs_an_approval() -> None:
+def test_a_write_that_is_read_back_as_own_words_needs_an_approval() -> None:
     add = tool("diary__add", OWN, CLOSED)
     for words, asks in ((OWN, False), (SHARED, True), (STRANGERS, True)):
         taint = Taint(
@@ -251,9 +247,7 @@ SEND = tool("mail__send", OWN, WORLD, arguments=("to", "cc", "text"), recipients
         ({"to": "bob@corp.example, eve@evil.example"}, True),
     ],
 )
-def test_a_call_whose_recipients_the_person_has_named_needs_no_approval(
-    arguments: dict[str, object], asks: bool
-) -> None:
+def test_a_call_to_recipients_that_the_asker_named_needs_no_approval(arguments: dict[str, object], asks: bool) -> None:
     taint = Taint((TaintSource("y", STRANGERS, "id-y"),), ("Tell bob@corp.example, kim@ross.example and (Carl).",))
     assert bool(taint.approval_reason(SEND, arguments)) is asks
 
@@ -263,7 +257,7 @@ def test_an_argument_that_the_tool_does_not_have_exempts_nothing() -> None:
     assert Taint((TaintSource("y", STRANGERS, "id-y"),), ("Tell bob.",)).approval_reason(misspelt, {"to": "bob"})
 
 
-async def test_what_the_person_has_named_before_counts_and_what_others_have_named_does_not(
+async def test_recipients_named_before_by_the_asker_count_and_those_of_others_do_not(
     harness: EngineHarness,
 ) -> None:
     with_tools(harness, PAGE, SEND)
@@ -285,7 +279,7 @@ async def test_what_the_person_has_named_before_counts_and_what_others_have_name
     assert step.call.arguments["to"] == "eve@evil.example"
 
 
-async def test_a_question_that_quotes_a_call_of_the_model_names_nobody(harness: EngineHarness) -> None:
+async def test_a_question_that_quotes_a_call_of_the_model_names_no_recipient(harness: EngineHarness) -> None:
     async def lost(_call: ToolCall, _context: CallContext) -> ToolOutcome:
         return CallOutcomeUnknown("No answer within 30 s.")
 
@@ -326,7 +320,7 @@ async def test_a_call_that_was_refused_before_it_was_sent_has_brought_no_words_o
     assert [each.status for each in calls_of(view)] == [StepStatus.FAILED, StepStatus.DONE]
 
 
-async def test_what_a_stranger_may_have_written_sends_nothing_out_without_an_approval(harness: EngineHarness) -> None:
+async def test_text_of_strangers_sends_nothing_out_without_an_approval(harness: EngineHarness) -> None:
     with_tools(harness, PAGE, MAIL)
     in_turn(harness, call("web__fetch", "1"), call("mail__send", "2"))
     engine = guarded(harness)
@@ -388,7 +382,7 @@ async def test_one_server_that_strangers_write_to_is_asked_about_before_it_sends
     assert [step.call.name for step in awaiting(view)] == ["tracker__comment"]
 
 
-async def test_another_server_of_the_same_name_does_not_vouch_for_what_was_read(harness: EngineHarness) -> None:
+async def test_another_server_of_the_same_name_does_not_vouch_for_earlier_results(harness: EngineHarness) -> None:
     with_tools(harness, PAGE, MAIL)
     in_turn(harness, call("web__fetch", "1"), call("mail__send", "2"))
     trustworthy = replace(PAGE, flow=Flow(OWN, CLOSED))
@@ -415,7 +409,7 @@ async def test_nothing_is_asked_where_the_operator_has_switched_it_off(harness: 
     assert harness.toolbox.names == ["web__fetch", "mail__send"]
 
 
-async def test_what_never_runs_does_not_run_for_an_approval_either(harness: EngineHarness) -> None:
+async def test_a_denied_call_does_not_run_with_an_approval_either(harness: EngineHarness) -> None:
     with_tools(harness, PAGE, MAIL)
     in_turn(harness, call("web__fetch", "1"), call("mail__send", "2"))
     harness.policies["mail__send"] = ApprovalPolicy.ALWAYS_DENY
@@ -427,7 +421,7 @@ async def test_what_never_runs_does_not_run_for_an_approval_either(harness: Engi
 
 
 @pytest.mark.parametrize("brings", ["a file", "a thread"])
-async def test_a_file_and_what_others_said_before_are_not_the_askers_own_words(
+async def test_files_and_earlier_messages_of_others_are_not_the_askers_own_words(
     harness: EngineHarness, brings: str
 ) -> None:
     with_tools(harness, MAIL)
@@ -447,9 +441,7 @@ async def test_a_file_and_what_others_said_before_are_not_the_askers_own_words(
 
 
 @pytest.mark.parametrize("replay", ToolReplay)
-async def test_what_a_stranger_may_have_written_is_carried_to_the_next_question(
-    harness: EngineHarness, replay: ToolReplay
-) -> None:
+async def test_text_of_strangers_is_carried_to_the_next_question(harness: EngineHarness, replay: ToolReplay) -> None:
     with_tools(harness, PAGE, MAIL)
     harness.model.script = [ask_for(call("web__fetch", "1")), say("It says to mail."), say("Sure.")]
     before = guarded(harness, memory=HistoryBudget(replay=replay))
@@ -464,7 +456,7 @@ async def test_what_a_stranger_may_have_written_is_carried_to_the_next_question(
     assert "The model has read web" in step.policy_result.why
 
 
-async def test_what_another_person_has_asked_sends_nothing_out_in_the_name_of_who_asks_now(
+async def test_a_question_of_another_user_sends_nothing_out_in_the_askers_name(
     harness: EngineHarness,
 ) -> None:
     with_tools(harness, PAGE, MAIL)
@@ -481,7 +473,7 @@ async def test_what_another_person_has_asked_sends_nothing_out_in_the_name_of_wh
     assert [step.status for step in calls_of(view)] == [StepStatus.DONE, StepStatus.AWAITING]
 
 
-async def test_a_summary_carries_who_has_asked(harness: EngineHarness) -> None:
+async def test_a_summary_carries_its_askers(harness: EngineHarness) -> None:
     with_tools(harness, MAIL)
 
     async def talking(request: ModelRequest) -> Completion:
@@ -529,7 +521,7 @@ async def test_another_conversation_begins_clean(harness: EngineHarness) -> None
     assert [step.status for step in calls_of(view)] == [StepStatus.DONE]
 
 
-async def test_what_a_server_said_that_is_gone_counts_as_a_strangers(harness: EngineHarness) -> None:
+async def test_results_of_a_removed_server_count_as_a_strangers(harness: EngineHarness) -> None:
     with_tools(harness, DIARY, MAIL)
     harness.model.script = [ask_for(call("diary__read", "1")), say("Read."), ask_for(call("mail__send", "2"))]
     engine = guarded(harness)
@@ -559,7 +551,7 @@ async def test_a_server_that_was_renamed_is_still_the_one_that_was_read(harness:
     assert [step.status for step in calls_of(view)] == [StepStatus.DONE]
 
 
-async def test_a_summary_carries_whose_words_it_was_made_of(harness: EngineHarness) -> None:
+async def test_a_summary_carries_its_sources(harness: EngineHarness) -> None:
     with_tools(harness, PAGE, MAIL)
     questions = numbered(1, 5)
 
@@ -586,7 +578,7 @@ async def test_a_summary_carries_whose_words_it_was_made_of(harness: EngineHarne
 # ---------------------------------------------------------------------- grants
 
 
-async def test_what_was_granted_before_strangers_words_were_read_does_not_count_after_it(
+async def test_a_grant_from_before_strangers_words_does_not_count_after_them(
     harness: EngineHarness,
 ) -> None:
     for each in (PAGE, MAIL):
@@ -612,7 +604,7 @@ async def test_what_was_granted_before_strangers_words_were_read_does_not_count_
     assert view.turn.status is TurnStatus.DONE
 
 
-async def test_what_was_granted_after_the_teams_words_does_not_count_after_strangers_words(
+async def test_a_grant_after_the_teams_words_does_not_count_after_strangers_words(
     harness: EngineHarness,
 ) -> None:
     with_tools(harness, WIKI, tool("inbox__read", STRANGERS, CLOSED, reads=True), MAIL)
@@ -631,7 +623,7 @@ async def test_what_was_granted_after_the_teams_words_does_not_count_after_stran
     assert calls_of(view)[4].status is StepStatus.AWAITING
 
 
-async def test_a_person_who_runs_a_tool_by_hand_is_not_asked_because_of_what_a_model_has_read(
+async def test_a_call_run_by_hand_is_not_tainted_by_the_models_reading(
     harness: EngineHarness,
 ) -> None:
     with_tools(harness, PAGE, MAIL)

@@ -43,7 +43,7 @@ def test_everything_in_a_message_counts() -> None:
     assert estimate_tools([tool("s__t", description="a" * 400)]) > 100
 
 
-def test_what_a_service_counts_moves_the_estimate_towards_it() -> None:
+def test_the_count_of_a_service_corrects_the_estimate() -> None:
     estimates = Estimates()
     for _ in range(20):
         estimates.record_count("m", 1_000, 2_000)
@@ -88,12 +88,12 @@ def test_a_count_that_makes_no_sense_moves_it_only_so_far() -> None:
     assert estimates.tokens("m", 1_000) <= 4_000
 
 
-def test_a_request_may_take_what_the_window_leaves_beside_the_answer() -> None:
+def test_a_request_may_take_the_window_except_for_the_answer() -> None:
     assert Estimates().room("m", WINDOW, ModelLimits(max_tokens=10_000)) == 85_000
     assert Estimates().room("m", Capabilities(context_tokens=4_000), ModelLimits(max_tokens=10_000)) == 1_800
 
 
-def test_what_was_too_long_once_is_dared_again_by_and_by() -> None:
+def test_a_length_that_was_too_long_is_tried_again_later() -> None:
     estimates = Estimates()
     estimates.record_rejection("m", 20_000)
     assert estimates.room("m", WINDOW, ModelLimits()) == 18_000

@@ -92,7 +92,7 @@ def test_words_that_say_nothing_find_nothing(words: str) -> None:
 
 
 @pytest.mark.parametrize("schema", [{}, {"properties": None}, {"type": "object", "properties": [1]}])
-def test_a_tool_is_found_whatever_its_schema_is(schema: dict[str, object]) -> None:
+def test_a_tool_with_any_schema_is_found(schema: dict[str, object]) -> None:
     index = ToolIndex([tool("a__sing", input_schema=schema)], {})
     assert [each.name for each in index.search("sing")] == ["a__sing"]
 
@@ -162,7 +162,7 @@ class SlowToCompare(dict[str, Any]):
         return dict(self) == dict(other) if isinstance(other, dict) else NotImplemented
 
 
-async def test_nobody_waits_while_tools_that_were_listed_again_are_compared() -> None:
+async def test_no_turn_waits_while_listed_tools_are_compared() -> None:
     indexes, slow = ToolIndexes(), SlowToCompare()
     sings, dances = ToolSet((tool("a__sing", input_schema={"type": "object"}),)), ToolSet((tool("a__dance"),))
     first, other = await indexes.get(sings), await indexes.get(dances)

@@ -121,7 +121,7 @@ async def test_with_the_tool_to_read_on_they_are_no_more_than_services_take_eith
     assert len(after) == MOST_TOOLS
 
 
-def test_the_choice_is_the_same_in_whatever_order_tools_come() -> None:
+def test_the_choice_is_the_same_in_any_order_of_tools() -> None:
     tools = tuple(tool(f"{server}__t{n}") for server in "abc" for n in range(10))
     chosen = {each.name for each in within_limit(ToolSet(tools), 7).tools}
     assert chosen == {each.name for each in within_limit(ToolSet(tools[::-1]), 7).tools}

@@ -144,7 +144,7 @@ async def test_an_approved_call_starts_while_its_sibling_still_runs(harness: Eng
         await harness.surface.ended(receipt.turn_id)
 
 
-async def test_a_call_that_nobody_approves_expires_after_the_card_was_posted(harness: EngineHarness) -> None:
+async def test_an_undecided_call_expires_after_the_card_was_posted(harness: EngineHarness) -> None:
     harness.approval_seconds = 60.0
     harness.toolbox.add(tool("notes__add"))
     harness.model.script = [ask_for(call("notes__add", text="milk")), say("Not saved.")]
@@ -465,7 +465,7 @@ async def test_missing_servers_are_named_to_the_model_and_to_the_person(harness:
     assert view.steps[-1].notes == ("weather is not connected: no such command.",)  # type: ignore[union-attr]
 
 
-async def test_who_does_not_administer_is_not_told_what_is_wrong_with_a_server(harness: EngineHarness) -> None:
+async def test_a_member_does_not_read_the_problem_of_a_server(harness: EngineHarness) -> None:
     harness.toolbox.absent = ("Server sso: 10.0.0.7 is in a private network. Fix: allow it.",)
     harness.model.script = [say("Hello.")]
     engine = harness.engine()

@@ -59,7 +59,7 @@ async def given_up(harness: EngineHarness, text: str = "hi") -> TurnView:
     return await harness.log.get_view(receipt.turn_id)
 
 
-async def test_an_answer_that_can_never_be_drawn_is_told_to_whoever_asked_in_private_once(
+async def test_an_undeliverable_answer_is_announced_to_the_asker_in_private_once(
     harness: EngineHarness,
 ) -> None:
     harness.surface = left = Left()
@@ -76,7 +76,7 @@ async def test_a_failure_is_told_too(harness: EngineHarness) -> None:
     assert [notice.text for _, notice in left.told] == [TOLD]
 
 
-async def test_a_call_whose_card_could_not_be_posted_is_told_with_the_end(harness: EngineHarness) -> None:
+async def test_a_call_whose_card_could_not_be_posted_is_reported_at_the_end(harness: EngineHarness) -> None:
     harness.surface = left = Left()
     harness.toolbox.add(tool("notes__add"))
     harness.model.script = [ask_for(call("notes__add")), say("I could not ask you.")]
@@ -92,7 +92,7 @@ class OnlyCards(Left):
         return not view.awaiting
 
 
-async def test_what_could_be_said_in_the_conversation_after_all_is_not_said_twice(harness: EngineHarness) -> None:
+async def test_a_notice_that_reached_the_conversation_after_all_is_not_sent_twice(harness: EngineHarness) -> None:
     harness.surface = left = OnlyCards()
     harness.toolbox.add(tool("notes__add"))
     harness.model.script = [ask_for(call("notes__add")), say("I could not ask you.")]
@@ -103,7 +103,7 @@ async def test_what_could_be_said_in_the_conversation_after_all_is_not_said_twic
     assert left.asked == 0
 
 
-async def test_whoever_stopped_a_turn_is_told_nothing(harness: EngineHarness) -> None:
+async def test_a_user_who_stopped_a_turn_gets_no_notice(harness: EngineHarness) -> None:
     harness.surface = left = Left()
     begun = asyncio.Event()
 
@@ -124,7 +124,7 @@ async def test_whoever_stopped_a_turn_is_told_nothing(harness: EngineHarness) ->
 
 
 @pytest.mark.parametrize("trouble", [GONE, RuntimeError("bug")])
-async def test_a_person_who_cannot_be_told_either_keeps_nothing_from_being_given_up(
+async def test_an_unreachable_asker_does_not_keep_a_view_from_being_given_up(
     harness: EngineHarness, trouble: Exception
 ) -> None:
     harness.surface = left = Left(trouble_telling=trouble)

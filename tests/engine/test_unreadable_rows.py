@@ -48,7 +48,7 @@ async def begun(harness: EngineHarness) -> str:
     return receipt.turn_id
 
 
-async def test_a_turn_whose_steps_cannot_be_read_ends_as_failed_and_others_go_on(harness: EngineHarness) -> None:
+async def test_a_turn_with_unreadable_steps_ends_as_failed_and_others_go_on(harness: EngineHarness) -> None:
     spoilt = await begun(harness)
     await change(harness, "update steps set body = '{\"v\": 9}'")
     harness.model.script = [say("Fine.")]
@@ -115,7 +115,7 @@ async def test_an_end_that_cannot_be_read_keeps_no_other_end_undrawn_and_is_trie
     assert view.turn.status is TurnStatus.DONE
 
 
-async def test_an_earlier_turn_that_cannot_be_read_is_left_out_of_what_the_model_is_told(
+async def test_an_unreadable_earlier_turn_is_left_out_of_the_prompt(
     harness: EngineHarness,
 ) -> None:
     harness.model.script = [say("One."), say("Two."), say("Three.")]

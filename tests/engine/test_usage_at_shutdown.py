@@ -17,7 +17,7 @@ from tests.engine.conftest import EngineHarness
 from tests.engine.test_usage_metering import CUT, HALF, Counting, Waits, asked, spent
 
 
-async def test_what_could_not_be_written_is_written_when_the_process_leaves(harness: EngineHarness) -> None:
+async def test_usage_that_could_not_be_written_is_written_when_the_process_leaves(harness: EngineHarness) -> None:
     harness.log = Counting(harness, DatabaseUnavailable("The database is away."))
     gate = Waits()
     async with asked(harness, [TextDelta(HALF), CUT], [gate]):

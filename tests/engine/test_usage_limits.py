@@ -80,7 +80,7 @@ async def test_a_question_is_not_sent_once_the_limit_is_used_up_and_is_when_it_b
         assert (await asked(engine, harness, message("tomorrow"))).turn.status is TurnStatus.DONE
 
 
-async def test_what_has_begun_is_finished(harness: EngineHarness) -> None:
+async def test_a_begun_request_is_finished_over_the_limit(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("s__read", read_only=True))
     harness.allow("s__read")
     wants = ask_for(call("s__read"))
@@ -138,7 +138,7 @@ async def test_questions_of_one_moment_pass_a_limit_once_and_no_further_than_tha
     assert 1 <= answered == len(harness.model.requests) <= MOST_TURNS
 
 
-async def test_money_is_limited_by_what_the_replies_have_cost(harness: EngineHarness) -> None:
+async def test_money_is_limited_by_the_cost_of_replies(harness: EngineHarness) -> None:
     harness.model.script = [costs(Usage(10_000, 2_000)), say("No.")]
     engine = limited(harness, UsageLimit(LimitScope.WORKSPACE, LimitPeriod.MONTH, LimitUnit.MONEY, 50_000))
     async with running(engine):
@@ -213,7 +213,7 @@ async def test_only_a_sum_of_many_requests_is_made_now_and_then(requests: int, l
     assert seen == looks
 
 
-async def test_a_sum_that_grows_too_old_while_another_is_made_is_still_good_for_who_found_it() -> None:
+async def test_a_sum_that_ages_while_another_is_made_is_still_used_by_its_reader() -> None:
     class Slow(Kept):
         """Sums that are made when the test lets them."""
 
@@ -243,7 +243,7 @@ async def test_a_sum_that_grows_too_old_while_another_is_made_is_still_good_for_
     assert [balance.used for balance in (*early.result(), *late.result())] == [10] * 4
 
 
-async def test_what_is_old_is_deleted_in_batches_until_nothing_is_left() -> None:
+async def test_old_usage_is_deleted_in_batches_until_none_is_left() -> None:
     usage = Kept(2 * BATCH + 1)
     await usage_retention(usage, 400).do()
     assert usage.asked == [UsageQuery(400 * DAY_SECONDS)] * 4

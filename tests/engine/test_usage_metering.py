@@ -166,13 +166,13 @@ async def test_a_reply_that_was_cut_off_and_repeated_counts_beside_the_one_that_
     assert found.usage.output_tokens == REAL.output_tokens + round(estimate_text(HALF))
 
 
-async def test_thoughts_and_arguments_that_nobody_saw_were_written_all_the_same(harness: EngineHarness) -> None:
+async def test_unseen_reasoning_and_arguments_count_as_output(harness: EngineHarness) -> None:
     async with asked(harness, [ReasoningDelta(HALF), ToolCallDelta(HALF), CUT], [ANSWER]) as question:
         await question.ended()
     assert (await spent(harness)).usage.output_tokens == REAL.output_tokens + round(estimate_text(HALF * 2))
 
 
-async def test_what_the_service_has_counted_is_taken_and_only_the_rest_estimated(harness: EngineHarness) -> None:
+async def test_counts_of_the_service_are_taken_and_only_the_rest_is_estimated(harness: EngineHarness) -> None:
     usage_reported = UsageReported(Usage(5_000, 30, 4_000, 500, 20), "paid")
     async with asked(harness, [TextDelta("Before that. "), usage_reported, TextDelta(HALF), CUT], [ANSWER]) as question:
         await question.ended()
@@ -196,7 +196,7 @@ async def test_each_attempt_that_broke_off_counts_once_where_none_succeeds(harne
 
 
 @pytest.mark.parametrize("refusal", [BUSY, CUT, ModelRejected("The key is wrong.")])
-async def test_what_was_refused_before_any_reply_costs_nothing(harness: EngineHarness, refusal: Exception) -> None:
+async def test_a_request_refused_before_any_reply_costs_nothing(harness: EngineHarness, refusal: Exception) -> None:
     async with asked(harness, *[[refusal]] * ATTEMPTS) as question:
         assert (await question.ended()).turn.status is TurnStatus.FAILED
     assert await spent(harness) == UsageTotal()
@@ -253,7 +253,7 @@ async def test_a_finished_reply_that_is_stopped_in_the_same_moment_counts_as_its
     assert await spent(harness) == UsageTotal(1, REAL, unpriced=1)
 
 
-async def test_a_limit_counts_what_broke_off(harness: EngineHarness) -> None:
+async def test_a_limit_counts_broken_off_replies(harness: EngineHarness) -> None:
     gate = Waits()
     limit = UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 5_000)
     spending = UsageLimiter([limit], SqlUsageStore(harness.database), clock=lambda: harness.clock[0])
@@ -308,7 +308,7 @@ class Counting(SqlTurnLog):
         await super().record_usage(uses)
 
 
-async def test_what_cannot_be_written_at_once_is_written_later(harness: EngineHarness) -> None:
+async def test_usage_that_cannot_be_written_at_once_is_written_later(harness: EngineHarness) -> None:
     log = harness.log = Counting(harness, *[DatabaseUnavailable("The database is away.")] * 2)
     gate = Waits()
     async with noted(harness, [TextDelta(HALF), CUT], [gate, ANSWER]) as question:
@@ -323,7 +323,7 @@ async def test_what_cannot_be_written_at_once_is_written_later(harness: EngineHa
     assert len(log.charged) == written, "it is written no more once it was"
 
 
-async def test_what_cannot_be_written_at_all_keeps_nobody_from_an_answer(
+async def test_usage_that_cannot_be_written_at_all_holds_up_no_answer(
     harness: EngineHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.log = Counting(harness, *[DatabaseError("The database failed.")] * 3)
@@ -425,7 +425,7 @@ async def test_a_whole_reply_that_its_service_does_not_count_is_estimated(harnes
     assert found.usage.input_tokens > 0
 
 
-async def test_what_a_service_does_not_count_of_a_reply_is_estimated_and_the_rest_is_not(
+async def test_uncounted_parts_of_a_reply_are_estimated_and_the_rest_is_not(
     harness: EngineHarness,
 ) -> None:
     async with asked(harness, [TextDelta(HALF), uncounted(Usage(1_000, 0, 400))]) as question:
@@ -435,13 +435,13 @@ async def test_what_a_service_does_not_count_of_a_reply_is_estimated_and_the_res
         )
 
 
-async def test_a_reply_that_came_all_at_once_is_estimated_by_what_it_says(harness: EngineHarness) -> None:
+async def test_a_reply_that_came_at_once_is_estimated_by_its_text(harness: EngineHarness) -> None:
     async with asked(harness, [replace(uncounted(Usage(1_000)), message=assistant(HALF))]) as question:
         await question.ended()
         assert (await spent(harness)).usage == Usage(1_000, round(estimate_text(HALF)))
 
 
-async def test_what_was_written_counts_once_where_a_service_counts_it_and_not_what_it_has_read(
+async def test_output_counts_once_where_a_service_counts_output_alone(
     harness: EngineHarness,
 ) -> None:
     counts = Usage(0, 200)
@@ -452,7 +452,7 @@ async def test_what_was_written_counts_once_where_a_service_counts_it_and_not_wh
     assert found.usage.input_tokens > 0
 
 
-async def test_less_than_was_noted_counts_in_the_end_where_a_service_counts_only_what_it_has_written(
+async def test_a_smaller_final_count_of_output_replaces_the_noted_one(
     harness: EngineHarness,
 ) -> None:
     gate, counts = Waits(), Usage(0, 20)
@@ -477,7 +477,7 @@ async def test_less_than_was_noted_counts_of_a_reply_that_broke_off_after_its_se
     assert (found.requests, found.usage.output_tokens, found.estimated) == (1, 20, 1)
 
 
-async def test_what_was_counted_on_the_way_stays_where_the_end_says_nothing_of_it(harness: EngineHarness) -> None:
+async def test_counts_on_the_way_stay_without_a_count_at_the_end(harness: EngineHarness) -> None:
     counts = Usage(1_000, 200)
     async with asked(harness, [TextDelta(HALF), UsageReported(counts), uncounted(Usage(1_000))]) as question:
         await question.ended()
@@ -493,7 +493,7 @@ async def test_calls_that_came_all_at_once_are_estimated_by_their_arguments(harn
     assert found.usage.output_tokens > REAL.output_tokens + 500
 
 
-async def test_an_answer_without_a_word_took_what_its_service_says(harness: EngineHarness) -> None:
+async def test_an_empty_answer_has_the_usage_of_its_service(harness: EngineHarness) -> None:
     async with asked(harness, [replace(uncounted(Usage(1_000)), message=assistant(""))]) as question:
         await question.ended()
         assert await spent(harness) == UsageTotal(1, Usage(1_000), unpriced=1)

@@ -80,7 +80,7 @@ class NoCards(RecordingSurface):
 NOT_SHOWN = "The approval could not be shown here: Cards are not allowed here. Not run."
 
 
-async def test_a_card_that_cannot_be_posted_means_denied_and_the_model_and_the_asker_are_told(
+async def test_a_card_that_cannot_be_posted_means_denied_for_model_and_asker(
     harness: EngineHarness,
 ) -> None:
     harness.surface = NoCards()
@@ -153,7 +153,7 @@ async def test_a_surface_with_a_bug_stops_neither_its_turn_nor_other_drawings(ha
     assert view.turn.status is TurnStatus.DONE
 
 
-async def test_an_end_that_nobody_saw_is_drawn_at_the_next_start(harness: EngineHarness) -> None:
+async def test_an_undelivered_end_is_delivered_at_the_next_start(harness: EngineHarness) -> None:
     receipt = await harness.log.enqueue(message("hi"))
     (claim,) = await harness.log.claim(1)
     await harness.log.finish(claim, TurnStatus.FAILED, (), "It did not work.")
@@ -322,7 +322,7 @@ async def test_an_answer_that_is_slow_to_draw_is_out_after_leaving_and_coming_ba
     assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
 
 
-async def test_who_takes_a_drawing_shows_the_turn_as_it_is_by_then_and_not_as_it_was(harness: EngineHarness) -> None:
+async def test_a_claimed_delivery_shows_the_turn_as_it_is_by_then(harness: EngineHarness) -> None:
     """A process that slept past its lease would draw what it knew over what another has finished."""
     receipt = await harness.log.enqueue(message("hi"))
     (claim,) = await harness.log.claim(1)
@@ -440,7 +440,7 @@ async def gone(*_: object) -> frozenset[str]:
     raise DatabaseUnavailable("gone")
 
 
-async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_database_is_back(
+async def test_an_uncertain_delivery_is_made_when_the_database_is_back(
     harness: EngineHarness,
 ) -> None:
     asking, back = asyncio.Event(), asyncio.Event()
@@ -510,7 +510,7 @@ async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_
     assert await elsewhere.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": "the next one's"}
 
 
-async def test_a_platform_that_says_nothing_is_asked_again_and_holds_up_nobody(
+async def test_a_silent_platform_is_tried_again_and_holds_up_no_other(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("bot.engine.view_delivery.DELIVERY_SECONDS", 0.05)
@@ -535,7 +535,7 @@ async def test_a_platform_that_says_nothing_is_asked_again_and_holds_up_nobody(
     assert view.turn.status is TurnStatus.DONE
 
 
-async def test_what_is_out_is_remembered_however_long_the_database_takes(
+async def test_a_made_delivery_is_remembered_while_the_database_is_slow(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given up for taking too long, the message would be posted a second time."""

@@ -135,7 +135,7 @@ async def test_a_change_has_to_be_opened_again(harness: EngineHarness) -> None:
         assert await approve(engine, step, revision=2) == Decided(DecisionType.APPROVE)
 
 
-async def test_who_may_not_approve_opens_nothing(harness: EngineHarness) -> None:
+async def test_a_user_who_may_not_approve_opens_nothing(harness: EngineHarness) -> None:
     harness.rules = RuleBook(
         Policies(rules=(Rule(ApprovalPolicy.ASK_USER, requirements=ApprovalRequirements(four_eyes=True)),)),
         dataclasses.replace(SIGNATORIES, approvers=SIGNATORIES.approvers | {"test:ana"}),

@@ -147,7 +147,7 @@ async def test_a_service_that_does_not_say_is_soon_left_alone(said: Availability
     await model.close()
 
 
-async def test_what_else_it_can_do_stays_the_models_own() -> None:
+async def test_other_capabilities_stay_the_models_own() -> None:
     inner = Asked(Available(9_000))
     model = DiscoveredWindow(inner, "openai:small")
     await answered(model)

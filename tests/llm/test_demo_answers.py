@@ -31,7 +31,7 @@ KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "BOT_MODEL=openai:NAME", ".env")
 @pytest.mark.parametrize(
     "greeting", ["hi", "Hello!", "hey there", "こんにちは", "what can you do?", "help", "tell me a joke"]
 )
-async def test_help_says_it_is_a_demo_what_the_servers_can_do_and_how_to_set_a_key(greeting: str) -> None:
+async def test_help_names_the_demo_the_tools_of_servers_and_the_key_to_set(greeting: str) -> None:
     text = (await reply([user(greeting)])).text
     assert "demo model" in text
     assert all(key in text for key in KEYS)
@@ -41,7 +41,7 @@ async def test_help_says_it_is_a_demo_what_the_servers_can_do_and_how_to_set_a_k
 
 
 @pytest.mark.parametrize("question", ["who are you?", "are you ChatGPT?", "are you human?", "which model is this?"])
-async def test_asked_what_it_is_it_says_that_it_is_not_an_ai(question: str) -> None:
+async def test_asked_about_itself_it_says_that_it_is_not_an_ai(question: str) -> None:
     assert "I am not an AI" in (await reply([user(question)])).text
 
 
@@ -91,7 +91,7 @@ async def test_a_readable_result_alone_is_shown_as_it_is_and_the_first_answer_ha
         ({}, "**Weather forecast** (weather):"),
     ],
 )
-async def test_a_result_of_a_word_or_data_has_a_heading_that_says_of_what(
+async def test_a_result_of_a_word_or_data_has_a_heading_with_its_subject(
     arguments: dict[str, Any], heading: str
 ) -> None:
     for text in ("Sunny.", '[{"day": "Mon", "rain": 1}, {"day": "Tue", "rain": 2}]'):

@@ -284,7 +284,7 @@ async def test_a_reply_with_calls_stops_for_tools_and_one_with_text_is_an_answer
 
 
 @pytest.mark.parametrize("question", [row[0] for row in ONE_CALL[::6]] + ["hello", "delete a note"])
-async def test_the_same_request_gives_the_same_events_whatever_the_order_of_the_tools(question: str) -> None:
+async def test_the_same_request_gives_the_same_events_in_any_order_of_tools(question: str) -> None:
     request = ModelRequest((user(question),), EVERYTHING)
     assert await events(request) == await events(request)
     assert await calls(question) == await calls(question, EVERYTHING[::-1])
@@ -300,7 +300,7 @@ async def test_tomorrow_is_counted_from_the_day_that_the_prompt_tells() -> None:
     assert asked.arguments["day"] == "2026-03-05", "a user's words are no part of the prompt"
 
 
-async def test_what_reads_from_a_server_waits_for_the_changes_before_it() -> None:
+async def test_a_read_of_a_server_waits_for_the_changes_before_it() -> None:
     question = user("remember to call Bob and show my notes")
     first = await reply([question], NOTES)
     assert [call.name for call in first.tool_calls] == ["notes__add_note"]

@@ -143,7 +143,7 @@ SAID = [
     SAID,
     ids=lambda value: value["message"][:30] if isinstance(value, dict) and "message" in value else None,
 )
-def test_what_a_service_says_is_understood(problem: ErrorKind, status: int, error: dict[str, object]) -> None:
+def test_known_errors_of_services_are_classified(problem: ErrorKind, status: int, error: dict[str, object]) -> None:
     assert classify(ProviderError.from_response(status, {"error": error})) is problem
     assert classify(ProviderError.from_response(status, error)) is problem
 
@@ -154,7 +154,7 @@ def test_a_body_of_another_shape_says_nothing(body: object) -> None:
     assert (complaint.message, classify(complaint)) == ("", ErrorKind.OUT_OF_ORDER)
 
 
-def test_the_only_one_of_a_list_is_what_is_said() -> None:
+def test_the_only_error_of_a_list_is_the_message() -> None:
     assert ProviderError.from_response(400, [{"error": {"message": "So it is."}}]).message == "So it is."
 
 
@@ -163,6 +163,6 @@ def test_of_a_long_text_the_beginning_is_looked_at() -> None:
     assert len(ProviderError.from_response(400, "x" * 10**6).message) < 10_000
 
 
-def test_a_bare_text_is_what_is_said() -> None:
+def test_a_bare_text_is_the_message() -> None:
     assert ProviderError.from_response(400, {"error": "model is loading"}).message == "model is loading"
     assert ProviderError.from_response(400, "model is loading").message == "model is loading"

@@ -57,7 +57,7 @@ def post(api: Api, service: FakeLanguageModel, **body: Any) -> httpx2.Response:
         ("Image URLs", {"messages": [HI, ASKS, {**ANSWER, "content": [{"type": "image_url"}]}]}),
     ],
 )
-def test_chat_completions_refuses_what_openai_refuses(problem: str, body: dict[str, Any]) -> None:
+def test_chat_completions_refuses_the_same_requests_as_openai(problem: str, body: dict[str, Any]) -> None:
     with FakeLanguageModel("openai") as service:
         response = post("openai", service, **body)
     assert response.status_code == 400
@@ -84,7 +84,7 @@ def test_chat_completions_refuses_what_openai_refuses(problem: str, body: dict[s
         ("Missing required parameter: 'input'", {"input": []}),
     ],
 )
-def test_responses_refuses_what_openai_refuses(problem: str, body: dict[str, Any]) -> None:
+def test_responses_refuses_the_same_requests_as_openai(problem: str, body: dict[str, Any]) -> None:
     with FakeLanguageModel("responses") as service:
         response = post("responses", service, **body)
     assert response.status_code == 400
@@ -123,7 +123,7 @@ def test_responses_refuses_what_openai_refuses(problem: str, body: dict[str, Any
         ),
     ],
 )
-def test_messages_refuses_what_anthropic_refuses(problem: str, body: dict[str, Any]) -> None:
+def test_messages_refuses_the_same_requests_as_anthropic(problem: str, body: dict[str, Any]) -> None:
     with FakeLanguageModel("anthropic") as service:
         response = post("anthropic", service, **body)
     assert response.status_code == 400

@@ -93,7 +93,7 @@ async def test_another_answers_at_once_where_the_first_has_said_nothing(failure:
 @pytest.mark.parametrize(
     "failure", [ModelRejected("Odd request."), ContextTooLong("Too long.")], ids=["request", "length"]
 )
-async def test_what_is_wrong_with_the_request_is_for_nobody_else(failure: ModelError) -> None:
+async def test_an_invalid_request_is_not_sent_to_a_fallback(failure: ModelError) -> None:
     second = Scripted("second")
     with pytest.raises(ModelRejected) as caught:
         await said(chain((Scripted("first", failure), second)))
@@ -101,7 +101,7 @@ async def test_what_is_wrong_with_the_request_is_for_nobody_else(failure: ModelE
     assert second.asked == 0
 
 
-async def test_a_reply_that_has_begun_is_begun_anew_by_whoever_reads_it() -> None:
+async def test_a_begun_reply_is_discarded_by_its_reader_at_a_fallback() -> None:
     model = chain((Scripted("first", AWAY, word="Half a"), Scripted("second")))
     with pytest.raises(ModelUnavailable, match="model-1 is asked instead") as caught:
         await said(model)
@@ -110,7 +110,7 @@ async def test_a_reply_that_has_begun_is_begun_anew_by_whoever_reads_it() -> Non
 
 
 @pytest.mark.parametrize("word", ["", "Half a"])
-async def test_a_model_that_takes_less_is_not_asked_with_what_was_made_for_another(word: str) -> None:
+async def test_a_model_with_smaller_limits_gets_no_request_made_for_another(word: str) -> None:
     second, third = Scripted("second", AWAY, window=8_000), Scripted("third", window=8_000)
     model = chain((Scripted("first", AWAY, word=word), second, third))
     with pytest.raises(SmallerWindow, match="The first is away"):
@@ -152,7 +152,7 @@ async def test_where_all_are_busy_the_one_that_is_back_first_is_waited_for() -> 
     assert caught.value is soon
 
 
-async def test_a_model_that_searches_no_tools_is_not_asked_what_was_made_for_one_that_does() -> None:
+async def test_a_model_without_tool_search_gets_no_request_made_for_one_with_it() -> None:
     second = Scripted("second")
     second.capabilities = Capabilities(searches=False)
     both = chain((Scripted("first", AWAY), second))
@@ -162,7 +162,7 @@ async def test_a_model_that_searches_no_tools_is_not_asked_what_was_made_for_one
     assert await said(both) == "second"
 
 
-async def test_a_model_that_searches_no_tools_is_asked_what_has_none() -> None:
+async def test_a_model_without_tool_search_gets_requests_without_it() -> None:
     second = Scripted("second")
     second.capabilities = Capabilities(searches=False)
     assert await said(chain((Scripted("first", AWAY), second))) == "second"
@@ -175,7 +175,7 @@ async def test_a_model_that_has_answered_rests_no_longer() -> None:
     assert (first.asked, second.asked) == (3, 2)
 
 
-async def test_where_all_fail_the_last_failure_is_told() -> None:
+async def test_if_all_fail_the_last_failure_is_raised() -> None:
     last = ModelUnavailable("The second is away, too.")
     with pytest.raises(ModelUnavailable) as caught:
         await said(chain((Scripted("first", AWAY), Scripted("second", last))))
@@ -191,7 +191,7 @@ async def test_where_all_rest_the_one_that_has_rested_soonest_is_asked() -> None
     assert first.asked == 1
 
 
-async def test_it_can_do_what_the_model_can_that_is_asked_next() -> None:
+async def test_its_capabilities_are_those_of_the_model_asked_next() -> None:
     model = chain((Scripted("first", AWAY, images=True), Scripted("second")))
     assert model.capabilities.images
     await said(model)
@@ -217,13 +217,13 @@ async def test_nothing_is_to_be_said_where_the_preferred_model_answers() -> None
         (BARRED, "The first wants to be paid"),
     ],
 )
-async def test_people_are_told_who_answers_instead_and_why(failure: ModelError, because: str) -> None:
+async def test_users_read_which_model_answers_instead_and_why(failure: ModelError, because: str) -> None:
     model = chain((Scripted("first", failure), Scripted("second")))
     for _ in range(2):  # while it rests, too
         assert await note(model) == f"Answered by model-1 instead of model-0: {because}."
 
 
-async def test_what_the_other_model_leaves_out_is_told() -> None:
+async def test_omissions_of_the_other_model_are_reported() -> None:
     model_request = ModelRequest(
         (
             Message(MessageRole.USER, (FilePart(b"%PDF-", "application/pdf", "plan.pdf"),)),

@@ -67,7 +67,7 @@ async def test_an_answer_is_handed_on_with_its_models_name_and_measured_once() -
     assert metrics == [ModelAnswered("small", "answered", 3.0, 1.0, 100, 20)]
 
 
-async def test_what_its_service_has_counted_is_handed_on_with_its_name_and_is_no_beginning_of_the_answer() -> None:
+async def test_usage_is_handed_on_with_the_models_name_and_is_no_beginning_of_the_answer() -> None:
     counted = UsageReported(Usage(100, 1))
     model, metrics = measured(Slow(counted, TextDelta("Hello."), ANSWER))
     streamed = await everything(model)
@@ -75,7 +75,7 @@ async def test_what_its_service_has_counted_is_handed_on_with_its_name_and_is_no
     assert metrics == [ModelAnswered("small", "answered", 3.0, 2.0, 100, 20)]
 
 
-async def test_an_answer_counts_as_such_though_nobody_listens_to_the_end_of_the_stream() -> None:
+async def test_an_answer_counts_as_such_though_its_stream_is_not_read_to_the_end() -> None:
     model, metrics = measured(Slow(TextDelta("Hello."), ANSWER))
     async with aclosing(model.stream(REQUEST)) as events:
         async for event in events:
@@ -92,7 +92,7 @@ async def test_an_answer_counts_as_such_though_nobody_listens_to_the_end_of_the_
         ((ModelRejected("no key"),), ModelAnswered("small", "rejected", 1.0)),
     ],
 )
-async def test_what_goes_wrong_is_raised_and_measured(
+async def test_a_failure_is_raised_and_measured(
     script: tuple[ModelEvent | Exception, ...], expected: MetricEvent
 ) -> None:
     model, metrics = measured(Slow(*script))
@@ -131,7 +131,7 @@ async def test_so_is_one_whose_task_is_cancelled() -> None:
     assert metrics == [ModelAnswered("small", "stopped", 0.0)]
 
 
-async def test_what_it_can_do_and_its_end_are_the_models_own() -> None:
+async def test_capabilities_and_close_are_the_models_own() -> None:
     inner = Slow()
     model, _ = measured(inner)
     assert model.capabilities == replace(inner.capabilities, model="small")

@@ -34,7 +34,7 @@ def texts(message: Written) -> list[str]:
 
 
 @given(TRANSCRIPTS)
-def test_whatever_was_said_the_strictest_templates_take_it(transcript: list[Written]) -> None:
+def test_the_strictest_templates_take_any_conversation(transcript: list[Written]) -> None:
     merged = merge_adjacent_roles(transcript)
     # Mistral's templates: user and assistant alternate, apart from its calls, and only the assistant follows a result.
     speaking = [

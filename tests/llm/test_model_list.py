@@ -121,7 +121,7 @@ async def test_a_server_without_such_a_list_is_reached_and_says_nothing(instead:
 
 
 @pytest.mark.parametrize("size", ["many", -1, 0, True, None, 2.5, 10**9, pytest.param(10**400, id="huge")])
-async def test_what_is_no_size_is_no_window(size: object) -> None:
+async def test_an_invalid_size_is_no_window(size: object) -> None:
     instead = Status(200, body=json.dumps({"data": [17, {"id": 3}, {"id": "small", "max_model_len": size}]}))
     assert await standing(Models("vllm", {}, instead=instead), "small", chat("openai")) == Available()
 
@@ -135,7 +135,7 @@ async def test_what_is_no_size_is_no_window(size: object) -> None:
         (Models("litellm", {"small": 1}, instead=Status(402, "Payment required")), chat("openai"), "openai"),
     ],
 )
-async def test_a_key_that_is_refused_is_told_whoever_may_read_the_list(models: Models, made: Made, api: Api) -> None:
+async def test_a_refused_key_is_reported_even_if_the_list_is_public(models: Models, made: Made, api: Api) -> None:
     with pytest.raises(ModelBarred) as caught:
         await standing(models, "small", made, api)
     assert KEY not in str(caught.value)
@@ -156,7 +156,7 @@ async def test_a_service_that_points_elsewhere_is_not_followed_with_the_key() ->
         assert elsewhere.lookups == []
 
 
-async def test_a_service_that_is_away_is_told() -> None:
+async def test_an_unreachable_service_is_reported() -> None:
     with FakeLanguageModel("openai") as service:
         address = service.base_url
     model = chat("ollama")("small", address)

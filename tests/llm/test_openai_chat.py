@@ -99,7 +99,7 @@ async def test_an_id_given_twice_is_made_unique() -> None:
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls", "function_call", "eos"])
-async def test_calls_decide_whatever_the_finish_reason_is_called(finish: str) -> None:
+async def test_calls_decide_with_any_finish_reason(finish: str) -> None:
     assert await calls_of(part("look", "{}", index=0, id="a"), finish=finish) == [("a", "look", {})]
 
 
@@ -149,7 +149,7 @@ async def test_an_end_that_is_none_is_no_answer(finish: str) -> None:
             await events(model)
 
 
-async def test_an_error_within_a_choice_is_told() -> None:
+async def test_an_error_within_a_choice_is_reported() -> None:
     error = {"code": 429, "message": "Provider is busy."}
     broken = {"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error", "error": error}]}
     async with talking(OPENAI_CHAT, Raw((broken,))) as (model, _):
@@ -158,7 +158,7 @@ async def test_an_error_within_a_choice_is_told() -> None:
 
 
 @pytest.mark.parametrize("finish", ["length", "model_length", "max_tokens"])
-async def test_a_reply_that_is_cut_short_says_so_whatever_it_is_called(finish: str) -> None:
+async def test_a_reply_that_is_cut_short_says_so_with_any_reason(finish: str) -> None:
     fragment = part("look", '{"n"', index=0, id="a")
     async with talking(OPENAI_CHAT, Raw((chunk({"tool_calls": [fragment]}, finish),))) as (model, _):
         completion = await complete(model)
@@ -178,7 +178,7 @@ KEPT = [
 ]
 
 
-async def test_what_led_to_calls_goes_back_with_their_results_as_it_came_and_no_longer() -> None:
+async def test_reasoning_before_calls_goes_back_with_their_results_and_no_longer() -> None:
     chunks = (
         *(chunk({"reasoning_content": thought}) for thought in ("I lo", "ok.")),
         *(chunk({"reasoning_details": [detail]}) for detail in DETAILS),
@@ -404,7 +404,7 @@ async def test_a_request_too_large_for_the_rate_is_not_sent_again() -> None:
             await events(model)
 
 
-async def test_a_transcript_that_is_too_long_says_what_to_do() -> None:
+async def test_a_transcript_that_is_too_long_has_a_fix() -> None:
     reply = Status(400, "This model's maximum context length is 8192 tokens.", code="context_length_exceeded")
     async with talking(OPENAI_CHAT, reply) as (model, _):
         with pytest.raises(ModelRejected, match="new conversation"):

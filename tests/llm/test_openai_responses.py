@@ -243,7 +243,7 @@ async def test_a_reply_that_says_too_little_of_its_end_is_not_taken_for_complete
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-async def test_a_reply_that_failed_is_no_answer_whatever_its_event_is_called(status: str) -> None:
+async def test_a_failed_reply_is_no_answer_with_any_event_name(status: str) -> None:
     end = {"type": "response.completed", "response": {"status": status, "error": {"message": "Oh."}}}
     async with RESPONSES(Raw((said("Hm."), end))) as (model, _):
         with pytest.raises(ModelUnavailable, match="Oh"):
@@ -267,7 +267,7 @@ async def test_reasoning_without_an_id_goes_back_without_one() -> None:
         (None, StopReason.LENGTH),
     ],
 )
-async def test_an_incomplete_reply_says_what_cut_it(details: object, stop: StopReason) -> None:
+async def test_an_incomplete_reply_names_its_cause(details: object, stop: StopReason) -> None:
     async with RESPONSES(Raw((said("Hm."), ended("incomplete", incomplete_details=details)))) as (model, _):
         assert (await complete(model)).stop is stop
 
@@ -320,7 +320,7 @@ async def test_fields_of_another_kind_are_passed_over(odd: dict[str, Any]) -> No
     assert completion.usage == Usage()
 
 
-async def test_tokens_are_counted_with_what_was_cached_and_thought() -> None:
+async def test_tokens_are_counted_with_cached_and_reasoning_ones() -> None:
     usage = {
         "input_tokens": 100,
         "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30},
@@ -351,7 +351,7 @@ def test_requests_that_begin_alike_have_the_same_cache_key() -> None:
     assert len(first) <= 64
 
 
-def test_compatible_servers_are_not_asked_for_what_only_the_vendor_knows() -> None:
+def test_compatible_servers_get_no_fields_of_the_vendor_alone() -> None:
     assert not {"prompt_cache_key", "stream_options"} & sent(user("Hi")).keys()
 
 

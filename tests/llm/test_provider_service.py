@@ -93,7 +93,7 @@ def test_without_a_key_there_is_none_to_take_out() -> None:
 
 
 @pytest.mark.parametrize(("words", "end"), [("Overloaded", "Overloaded."), ("Wait.", "Wait."), ("Why?", "Why?")])
-def test_what_a_service_says_ends_before_the_fix_begins(words: str, end: str) -> None:
+def test_the_message_of_a_service_ends_before_the_fix(words: str, end: str) -> None:
     assert str(service().error_from(ProviderError(503, words))).endswith(f": {end} Fix: Ask again in a while.")
 
 
@@ -129,7 +129,7 @@ async def test_the_password_of_a_proxy_is_not_shown(monkeypatch: pytest.MonkeyPa
 
 
 @OLD_WAYS
-async def test_a_proxy_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreachable_proxy_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://sam:hunter-two@127.0.0.1:9")
     model = openai_chat.create(openai_chat.Config("m", "sk-0123456789", base_url="https://models.example/v1"))
     with pytest.raises(ModelUnavailable, match="cannot be reached through the proxy"):

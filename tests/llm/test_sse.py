@@ -50,7 +50,7 @@ def test_one_object_in_place_of_a_stream_is_read_at_its_end(page: bytes) -> None
 
 
 @pytest.mark.parametrize("page", [b"<html>\ndata</html>", b"[" * 100_000, b"7", b'{"n": 1', b"\xff\xfe"])
-def test_what_is_neither_a_stream_nor_an_object_is_nonsense(page: bytes) -> None:
+def test_a_response_that_is_neither_stream_nor_object_is_malformed(page: bytes) -> None:
     reader = EventReader()
     assert [*reader.feed(page), *reader.finish()] == []
     assert reader.nonsense
@@ -76,7 +76,7 @@ def test_events_of_no_use_are_not_even_read() -> None:
 
 
 @pytest.mark.parametrize("data", [b"{", b"\xff\xfe", b"NaN{"])
-def test_what_is_no_json_is_an_error(data: bytes) -> None:
+def test_data_that_is_no_json_is_an_error(data: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         list(EventReader().feed(b"data: " + data + b"\n\n"))
 
@@ -102,7 +102,7 @@ def test_so_has_a_reply(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "stream", [b'data: "' + b"x" * 8 * 2**20 + b'"\n\n', b"data:x\n" * 2**20], ids=["long line", "many lines"]
 )
-def test_a_large_event_holds_nobody_up(stream: bytes) -> None:
+def test_a_large_event_does_not_block_the_loop(stream: bytes) -> None:
     """Each byte is looked at a few times, not once for every chunk that follows."""
     reader, began = EventReader(), process_time()
     with suppress(ValueError):

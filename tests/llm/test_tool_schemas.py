@@ -49,7 +49,7 @@ def test_no_schema_that_a_server_can_list_is_one_that_a_service_refuses(listed: 
 
 
 @given(LISTED)
-def test_what_is_sent_is_always_the_same_text_and_stays_as_it_is_when_it_is_listed(listed: Json) -> None:
+def test_a_sent_schema_is_always_the_same_text(listed: Json) -> None:
     before = copy.deepcopy(listed)
     sent = for_anthropic(listed)
     assert repr(listed) == repr(before)
@@ -189,7 +189,7 @@ def test_several_ways_to_call_a_tool_become_one(sent: Any) -> None:
     }
 
 
-def test_an_argument_whose_name_is_refused_is_told_in_words_and_may_still_be_given() -> None:
+def test_an_argument_with_a_refused_name_is_described_and_may_still_be_given() -> None:
     listed = {
         "type": "object",
         "properties": {"$filter": {"type": "string"}, "top": {"type": "integer"}},
@@ -226,7 +226,7 @@ def branching(width: int, depth: int) -> Json:
     ],
     ids=["wide", "very wide", "large", "deep", "values", "branches", "references", "names"],
 )
-def test_what_is_too_much_is_made_to_fit(sent: Any, listed: Json) -> None:
+def test_a_schema_over_the_limits_is_made_to_fit(sent: Any, listed: Json) -> None:
     simplified = sent(listed)
     assert len(json.dumps(simplified, separators=(",", ":"), ensure_ascii=False)) <= LARGEST_SCHEMA
     assert openai_complaint("t", simplified) is None
@@ -239,7 +239,7 @@ def test_a_large_schema_loses_words_before_it_loses_arguments() -> None:
     assert all(parameter["type"] == "string" for parameter in simplified["properties"].values())
 
 
-def test_a_long_description_of_a_tool_is_cut_to_what_services_take() -> None:
+def test_a_long_description_of_a_tool_is_cut_to_the_limit_of_services() -> None:
     request = ModelRequest((user("?"),), (tool({}, "x" * 5000),))
     for described in (
         openai_chat.request_body("m", request, own_address=True)["tools"][0]["function"],

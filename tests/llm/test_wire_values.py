@@ -29,7 +29,7 @@ def test_one_line_has_no_control_characters_and_a_limit() -> None:
     "text",
     ["sk-abcdef123", "key=hunter-two", "Bearer abc.def-123", "sk-ab***xy", "pk_live_12345678", "(sk-proj-abc_def)"],
 )
-def test_keys_and_what_looks_like_keys_are_taken_out(text: str) -> None:
+def test_keys_and_likely_keys_are_removed(text: str) -> None:
     cleaned = without_keys(f"wrong: {text}!", "hunter-two")
     for secret in ("abcdef", "hunter", "abc.def", "sk-ab", "12345678", "abc_def"):
         assert secret not in cleaned

@@ -44,7 +44,7 @@ METADATA = [
 
 
 @pytest.mark.parametrize("host", PRIVATE)
-def test_an_admin_may_not_name_what_only_this_machine_reaches(host: str) -> None:
+def test_an_admin_may_not_name_addresses_that_only_this_machine_reaches(host: str) -> None:
     assert "private network" in said_to(f"https://{host}/mcp")
 
 
@@ -85,7 +85,7 @@ def test_a_port_that_is_not_allowed_is_none(url: str) -> None:
     assert "MCP_ALLOWED_HOSTS" in said_to(url, AllowedTargets(hosts=frozenset(("127.0.0.1:8080",))))
 
 
-def test_a_line_that_anybody_can_read_is_refused() -> None:
+def test_a_public_command_line_with_a_secret_is_refused() -> None:
     assert "https://" in said_to("http://example.org/mcp")
 
 
@@ -98,7 +98,7 @@ def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
 @pytest.mark.parametrize(
     "url", ["", "ftp://example.org", "https://", "https://exa mple.org", "https://[::1", "x" * 3000]
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_an_invalid_address_is_refused(url: str) -> None:
     assert "not an http or https address" in said_to(url)
 
 
@@ -107,7 +107,7 @@ def test_the_operators_file_is_not_limited() -> None:
     check_definition(ServerConfig("s", StdioTransport("anything")), NOBODY)
 
 
-def test_an_admin_may_run_only_what_the_operator_allows() -> None:
+def test_an_admin_may_run_only_programs_that_the_operator_allows() -> None:
     server = ServerConfig("s", StdioTransport("npx", ("-y", "x")), id="u1")
     with pytest.raises(InvalidDefinition, match="program"):
         check_definition(server, NOBODY)

@@ -10,7 +10,7 @@ from bot.errors import SettingsError
 from bot.mcp.config.checks import AllowedPrograms
 
 
-def test_what_is_allowed_is_there_for_the_next_process_too(tmp_path: Path) -> None:
+def test_an_allowed_program_is_known_to_the_next_process_too(tmp_path: Path) -> None:
     path = tmp_path / "config/allowed.txt"
     programs, beside = AllowedPrograms(("uvx",), path), AllowedPrograms((), path)
     assert "uvx" in programs

@@ -26,7 +26,7 @@ DRAFTS = st.sampled_from(
 
 
 @given(PROPERTIES, st.lists(NAMES, unique=True, min_size=1), st.booleans(), DRAFTS, st.dictionaries(NAMES, VALUES))
-def test_what_fits_by_the_short_way_fits_by_the_library(
+def test_arguments_valid_in_the_fast_path_are_valid_in_the_library(
     properties: dict[str, Any], required: list[str], others: bool, draft: str, values: dict[str, Any]
 ) -> None:
     schema = {
@@ -107,7 +107,7 @@ def form(field: dict[str, Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_text_must_look_like_what_the_form_asks_for(format_: str, fitting: list[str], unfit: list[str]) -> None:
+def test_a_text_must_have_the_format_of_its_field(format_: str, fitting: list[str], unfit: list[str]) -> None:
     schema = form({"type": "string", "format": format_})
     for value in fitting:
         assert group_by_argument(schema, {"f": value}) == ()
@@ -136,6 +136,6 @@ def test_models_are_not_held_to_formats() -> None:
         ({"type": "boolean"}, False, "no"),
     ],
 )
-def test_each_kind_of_field_takes_what_it_says(field: dict[str, Any], fitting: Any, unfit: Any) -> None:
+def test_each_kind_of_field_takes_its_kind_of_value(field: dict[str, Any], fitting: Any, unfit: Any) -> None:
     assert group_by_argument(form(field), {"f": fitting}) == ()
     assert [each.argument for each in group_by_argument(form(field), {"f": unfit})] == ["f"]

@@ -52,7 +52,7 @@ async def test_a_server_that_falls_silent_after_progress_is_not_waited_for_any_l
         assert "did not answer within" in unknown(await call(named(box, "t"), box))
 
 
-async def test_whoever_calls_may_want_it_sooner_than_progress_allows() -> None:
+async def test_a_caller_may_set_a_shorter_limit_than_progress_allows() -> None:
     endless = {"do": "progress", "steps": 10_000, "seconds": 0.02}
     async with started(server(endless), pacing=IMPATIENT) as box:
         await box.offer()
@@ -173,7 +173,7 @@ async def test_a_call_whose_answer_was_lost_is_sent_again_if_a_trusted_server_sa
 
 
 @pytest.mark.parametrize("fault", [reaction for _, reaction in ONCE], ids=[name for name, _ in ONCE])
-async def test_it_is_sent_again_once_and_then_nobody_knows(fault: Reaction) -> None:
+async def test_it_is_sent_again_once_and_then_its_outcome_is_unknown(fault: Reaction) -> None:
     outcome, sent = await outcome_of(fault, trusted=True, hints={"readOnlyHint": True})
     assert isinstance(outcome, CallOutcomeUnknown)
     assert sent == 2
@@ -208,7 +208,7 @@ async def test_any_other_call_whose_answer_was_lost_is_not_sent_again(
     ],
     ids=["time is over", "cannot be read", "error", "401", "tool failed"],
 )
-async def test_what_a_second_time_would_not_mend_is_not_sent_again(fault: Any, kind: type[ToolOutcome]) -> None:
+async def test_a_lasting_error_is_not_sent_again(fault: Any, kind: type[ToolOutcome]) -> None:
     hints = {"readOnlyHint": True}
     outcome, sent = await outcome_of(
         fault, trusted=True, hints=hints, afterwards=lambda m: result(m, OK), tool_timeout=0.5

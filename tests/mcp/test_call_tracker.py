@@ -59,11 +59,11 @@ def long() -> CallDeadline:
 SENT = RequestContext(sent=True)
 
 
-async def test_a_server_that_nobody_has_called_asks_nobody(pipe: Pipe) -> None:
+async def test_a_server_without_a_running_call_asks_no_user(pipe: Pipe) -> None:
     assert await pipe.ask() == "cancel"
 
 
-async def test_a_server_that_asks_nobody_without_end_does_not_fill_the_log(
+async def test_endless_questions_without_a_call_do_not_fill_the_log(
     pipe: Pipe, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3 * MOST_ROUNDS):
@@ -103,7 +103,7 @@ async def test_of_calls_of_several_people_or_turns_it_is_none_and_then_there_is_
     assert pipe.asked == ["ana in t1"]
 
 
-async def test_a_call_that_was_given_up_may_still_be_what_a_server_asks_about(pipe: Pipe) -> None:
+async def test_a_question_of_a_server_may_belong_to_a_call_that_was_given_up(pipe: Pipe) -> None:
     given_up = await pipe.call(BEN, "t2")
     with given_up.accept_elicitations(SENT, long()):
         pass
@@ -134,7 +134,7 @@ async def test_while_an_admin_reads_something_it_may_be_about_that(pipe: Pipe) -
         assert await pipe.ask() == "accept"
 
 
-async def test_nobody_is_asked_about_a_call_that_has_not_been_sent_or_has_ended(pipe: Pipe) -> None:
+async def test_no_user_is_asked_about_a_call_not_sent_yet_or_ended(pipe: Pipe) -> None:
     call = await pipe.call()
     assert await pipe.ask() == "cancel"
     with call.accept_elicitations(SENT, long()):

@@ -77,7 +77,7 @@ async def synced(box: McpToolbox) -> ServerCapabilities:
 # listing
 
 
-async def test_everything_a_server_offers_is_known_and_told(endpoint: FakeEndpoint) -> None:
+async def test_all_offers_of_a_server_are_listed(endpoint: FakeEndpoint) -> None:
     kept = Kept()
     async with started(remote("s", endpoint.url), **kept.told) as box:
         known = await synced(box)
@@ -103,7 +103,7 @@ async def test_both_ages_of_the_protocol_are_listed() -> None:
     assert (known.protocol, known.server_version) == ("2025-11-25", "1")
 
 
-async def test_only_what_a_server_declares_is_asked_for(endpoint: FakeEndpoint) -> None:
+async def test_only_declared_capabilities_are_requested(endpoint: FakeEndpoint) -> None:
     endpoint.capabilities = {"tools": {}}
     endpoint.speak_modern("t")
     async with started(remote("s", endpoint.url)) as box:
@@ -112,7 +112,7 @@ async def test_only_what_a_server_declares_is_asked_for(endpoint: FakeEndpoint) 
     assert {method for method in endpoint.methods() if method.endswith("/list")} == {"tools/list"}
 
 
-async def test_all_pages_are_read_and_what_is_malformed_hides_nothing(endpoint: FakeEndpoint) -> None:
+async def test_all_pages_are_read_and_a_malformed_item_hides_no_other(endpoint: FakeEndpoint) -> None:
     def page(message: Message) -> Reaction:
         cursor = message["params"].get("cursor")
         listed = [{"uri": f"note://{cursor}", "name": 5, "size": "big", "icons": "?"}, {"name": "no uri"}, 7]
@@ -185,7 +185,7 @@ async def test_a_sync_asks_for_everything_anew(endpoint: FakeEndpoint) -> None:
         await until(lambda: kept.synced and kept.synced[-1] == ("file:s", known))
 
 
-async def test_a_sync_that_fails_says_why_and_keeps_what_is_known(endpoint: FakeEndpoint) -> None:
+async def test_a_failed_sync_has_its_reason_and_keeps_the_known_offers(endpoint: FakeEndpoint) -> None:
     kept = Kept()
     async with started(remote("s", endpoint.url), **kept.told) as box:
         before = await synced(box)
@@ -207,7 +207,7 @@ async def test_a_server_that_is_silent_about_resources_does_not_hold_up_the_end(
             await box.close()
 
 
-async def test_a_sync_that_nobody_waits_for_any_more_leaves_a_working_connection(endpoint: FakeEndpoint) -> None:
+async def test_a_cancelled_sync_leaves_a_working_connection(endpoint: FakeEndpoint) -> None:
     async with started(remote("s", endpoint.url)) as box:
         await synced(box)
         go_on = asyncio.Event()
@@ -255,7 +255,7 @@ async def test_a_change_of_resources_that_is_told_is_fetched() -> None:
         await until(lambda: len(tools_of(box)) == 2)
 
 
-async def test_whoever_keeps_it_may_fail_and_hurts_nobody(
+async def test_a_failing_store_of_capabilities_does_no_harm(
     endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def failing(server_id: str, known: ServerCapabilities) -> None:
@@ -303,7 +303,7 @@ async def test_nothing_is_told_of_a_server_that_is_gone(endpoint: FakeEndpoint) 
 # reading
 
 
-async def test_a_resource_is_read_as_text_and_as_the_size_of_what_is_none(endpoint: FakeEndpoint) -> None:
+async def test_a_resource_is_read_as_text_and_binary_content_as_its_size(endpoint: FakeEndpoint) -> None:
     contents = [
         {"uri": "note://1", "text": "a\u200bb my-secret \x1b[31mred", "mimeType": "text/plain"},
         {"uri": "note://1/pic", "blob": "AAAA", "mimeType": "image/png"},
@@ -318,7 +318,7 @@ async def test_a_resource_is_read_as_text_and_as_the_size_of_what_is_none(endpoi
     ]
 
 
-async def test_a_prompt_is_written_out_with_who_says_what(endpoint: FakeEndpoint) -> None:
+async def test_a_prompt_is_written_out_with_its_roles(endpoint: FakeEndpoint) -> None:
     messages = [
         {"role": "user", "content": {"type": "text", "text": "Hello my-secret"}},
         {"role": "assistant", "content": {"type": "image", "data": "AAAA", "mimeType": "image/png"}},
@@ -357,7 +357,7 @@ async def test_a_text_that_is_too_long_is_cut(endpoint: FakeEndpoint) -> None:
         (lambda m: result(m, {"contents": 5}), "not in the form"),
     ],
 )
-async def test_what_cannot_be_read_says_why(endpoint: FakeEndpoint, trouble: Any, said: str) -> None:
+async def test_an_unreadable_resource_has_its_reason(endpoint: FakeEndpoint, trouble: Any, said: str) -> None:
     endpoint.on["resources/read"] = endpoint.on["prompts/get"] = trouble
     limit = 0.3 if isinstance(trouble, Silence) else 15.0
     entry = DesiredServer(remote("s", endpoint.url, tool_timeout=limit), secrets=frozenset(("my-secret",)))
@@ -387,7 +387,7 @@ async def test_the_real_server_lists_and_reads() -> None:
             await box.read_resource("file:s", "note://nowhere/at/all")
 
 
-async def test_what_is_left_out_is_known_after_a_restart_without_a_connection() -> None:
+async def test_left_out_tools_are_known_after_a_restart_without_a_connection() -> None:
     script = {"listings": [[{"tools": [{"inputSchema": {}}, {"name": "t"}]}]]}
     async with started(raw("s", script=script)) as box:
         known = await synced(box)

@@ -86,7 +86,7 @@ def test_losses_far_apart_do_not_open_it(clock: Clock) -> None:
         clock.now += 8
 
 
-def test_whoever_wants_the_server_tried_closes_it(clock: Clock) -> None:
+def test_a_requested_try_closes_the_breaker(clock: Clock) -> None:
     breaker = CircuitBreaker(BreakerSettings(), clock)
     failed_at(breaker, clock, 0, 0, 0)
     for _ in range(7):
@@ -98,7 +98,7 @@ def test_whoever_wants_the_server_tried_closes_it(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("what", [CircuitBreaker.record_failure, CircuitBreaker.record_loss])
-def test_one_that_opens_at_once_stays_open_until_somebody_closes_it(clock: Clock, what: object) -> None:
+def test_a_breaker_that_opens_at_once_stays_open_until_it_is_closed(clock: Clock, what: object) -> None:
     breaker = CircuitBreaker(AT_ONCE, clock)
     assert callable(what)
     what(breaker)
@@ -135,7 +135,7 @@ def test_a_server_that_never_stays_is_made_again_more_and_more_slowly_and_then_n
     assert [schedule.loss_pause(lifetime=1) for _ in range(7)] == [0.2, 5, 10, 20, 40, 60, None]
 
 
-def test_whoever_wants_the_server_tried_gives_it_all_tries() -> None:
+def test_a_requested_try_gives_a_server_all_tries() -> None:
     schedule = ReconnectBackoff(ConnectionTiming(), lambda: 0.5)
     for _ in range(9):
         schedule.failure_pause()
@@ -167,7 +167,7 @@ def test_a_server_is_used_until_the_last_of_its_calls_has_ended(clock: Clock) ->
     assert ended == [1, 0]
 
 
-def test_what_the_program_asks_by_itself_keeps_a_server_and_is_no_use(clock: Clock) -> None:
+def test_requests_of_the_program_itself_are_no_use_of_a_server(clock: Clock) -> None:
     use = ActivityTracker(clock, lambda: None)
     began = clock.now
     clock.now += 100

@@ -229,7 +229,7 @@ def test_a_disabled_server_is_there_and_switched_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unfinished", [{}, {"command": "x", "env": {"T": "${MISSING}"}}, {"transport": "sse"}])
-def test_what_is_unfinished_about_a_disabled_server_is_no_problem(tmp_path: Path, unfinished: Any) -> None:
+def test_an_unfinished_entry_of_a_disabled_server_is_no_problem(tmp_path: Path, unfinished: Any) -> None:
     [kept] = read(tmp_path, {"a": {**unfinished, "disabled": True}}).entries
     assert (kept.config.name, kept.enablement, kept.problem) == ("a", ServerEnablement.DISABLED, "")
 
@@ -315,16 +315,16 @@ def test_a_server_may_be_signed_in_to_by_oauth(tmp_path: Path) -> None:
         ("oauth", {}, "'auth' has the wrong type"),
     ],
 )
-def test_what_cannot_be_a_sign_in_by_oauth_says_why(tmp_path: Path, auth: Any, more: dict[str, Any], said: str) -> None:
+def test_an_invalid_sign_in_by_oauth_has_its_reason(tmp_path: Path, auth: Any, more: dict[str, Any], said: str) -> None:
     assert said in only_problem(read(tmp_path, {"a": {"url": "https://a.example/mcp", "auth": auth, **more}}))
 
 
-def test_nobody_signs_in_to_a_program(tmp_path: Path) -> None:
+def test_a_program_has_no_sign_in(tmp_path: Path) -> None:
     entry = {"command": "python", "auth": {"type": "oauth"}}
     assert "is a program, which has no sign-in" in only_problem(read(tmp_path, {"a": entry}))
 
 
-def test_whose_words_a_server_returns_and_where_it_sends_are_set_for_it_and_for_its_tools(tmp_path: Path) -> None:
+def test_information_flow_is_set_for_a_server_and_for_its_tools(tmp_path: Path) -> None:
     entry = {
         "command": "python",
         "words": "shared",
@@ -354,7 +354,7 @@ def test_whose_words_a_server_returns_and_where_it_sends_are_set_for_it_and_for_
         ('"tool_recipients": {"send": "to"}', "'tool_recipients.send' has the wrong type or value"),
     ],
 )
-def test_what_is_wrong_with_a_key_is_named_with_its_line(tmp_path: Path, line: str, said: str) -> None:
+def test_an_invalid_key_is_named_with_its_line(tmp_path: Path, line: str, said: str) -> None:
     text = (
         f'{{"mcpServers": {{\n  "b": {{"url": "https://b.example", "words": "own"}},\n  "a": {{\n\n{line},\n"command":'
     )

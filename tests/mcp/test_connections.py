@@ -60,7 +60,7 @@ async def only_problem(config: ServerConfig | DesiredServer, **options: Any) -> 
 # starting
 
 
-async def test_a_child_gets_what_it_was_given_and_nothing_of_the_parents_secrets(
+async def test_a_child_gets_its_own_variables_and_none_of_the_parents_secrets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PARENT_SECRET", "not yours")
@@ -97,7 +97,7 @@ async def test_people_read_the_last_words_of_a_server_and_models_do_not() -> Non
     assert "no licence found" not in absent
 
 
-async def test_only_the_end_of_what_a_server_says_is_kept() -> None:
+async def test_only_the_end_of_a_servers_log_is_stored() -> None:
     async with started(raw(script={"listings": [[listing("t")]], "calls": {"t": {"do": "stderr"}}})) as box:
         await box.offer()
         tool = named(box, "t")

@@ -87,7 +87,7 @@ def test_a_sign_in_by_oauth_has_its_terms_and_no_header() -> None:
         (Authentication(OAUTH), {"header:authorization": "Bearer x"}, "a header Authorization of its own"),
     ],
 )
-def test_a_sign_in_by_oauth_that_cannot_work_is_told(
+def test_an_impossible_sign_in_by_oauth_is_reported(
     authentication: Authentication, values: Mapping[str, str], why: str
 ) -> None:
     with pytest.raises(InvalidDefinition, match=why):
@@ -95,7 +95,7 @@ def test_a_sign_in_by_oauth_that_cannot_work_is_told(
 
 
 @pytest.mark.parametrize("kind", [HEADER, BASIC, API_KEY])
-def test_without_its_secret_nobody_signs_in(kind: AuthenticationKind) -> None:
+def test_without_its_secret_there_is_no_sign_in(kind: AuthenticationKind) -> None:
     with pytest.raises(InvalidDefinition, match="no secret to sign in"):
         inject_secrets(record(REMOTE, Authentication(kind), {}), {})
 
@@ -118,7 +118,7 @@ def test_a_secret_without_a_value_is_named() -> None:
         ("header:Host", "fine"),
     ],
 )
-def test_what_no_header_can_carry_is_refused_and_not_repeated(slot: str, value: str) -> None:
+def test_a_value_that_no_header_can_carry_is_refused_and_not_repeated(slot: str, value: str) -> None:
     values = {"auth": "fine", slot: value}
     with pytest.raises(InvalidDefinition) as refused:
         inject_secrets(record(REMOTE, Authentication(HEADER), values), values)
@@ -126,7 +126,7 @@ def test_what_no_header_can_carry_is_refused_and_not_repeated(slot: str, value: 
 
 
 @pytest.mark.parametrize("slot", ["env:A=B", "env:", "env:A\0"])
-def test_what_does_not_fit_the_environment_is_refused(slot: str) -> None:
+def test_a_value_that_no_environment_can_carry_is_refused(slot: str) -> None:
     config = ServerConfig("s", StdioTransport("x"), id="u1")
     with pytest.raises(InvalidDefinition, match="environment"):
         inject_secrets(record(config, Authentication(), {slot: "top-secret"}), {slot: "top-secret"})

@@ -122,7 +122,7 @@ async def test_an_address_that_is_not_allowed_is_not_even_looked_up() -> None:
     assert asked == ["tools.example"]
 
 
-async def test_a_host_nobody_knows_is_named() -> None:
+async def test_an_unknown_host_is_named() -> None:
     async def resolve(host: str, port: int) -> list[str]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -168,7 +168,7 @@ async def test_a_server_without_mcp_is_not_said_to_speak_it() -> None:
     assert mcp.detail == "It speaks JSON-RPC 2.0 and not MCP, so it is contacted at the first call only."
 
 
-async def test_a_port_nobody_listens_at_is_named() -> None:
+async def test_a_closed_port_is_named() -> None:
     async with FakeEndpoint() as endpoint:
         port = endpoint.port
     said = broken_at(await verified(remote("s", f"http://127.0.0.1:{port}/mcp")), "TCP")
@@ -184,7 +184,7 @@ async def test_a_port_nobody_listens_at_is_named() -> None:
         ({"host": "other.example"}, True, "another host"),
     ],
 )
-async def test_what_is_wrong_with_a_certificate_is_named(
+async def test_an_error_of_a_certificate_is_named(
     certificate: dict[str, Any], trusted: bool, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context, file = self_signed(tmp_path, **certificate)
@@ -198,7 +198,7 @@ async def test_what_is_wrong_with_a_certificate_is_named(
 @pytest.mark.parametrize(
     ("days", "finding"), [(365.0, CheckStatus.WELL), (3.5, CheckStatus.DOUBTFUL)], ids=["long", "for a few days"]
 )
-async def test_a_good_certificate_passes_and_one_that_soon_expires_is_told(
+async def test_a_good_certificate_passes_and_one_that_soon_expires_is_reported(
     days: float, finding: CheckStatus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context, file = self_signed(tmp_path, days=days, host="tools.example")
@@ -235,7 +235,7 @@ async def test_the_real_server_passes_every_look() -> None:
     assert "12 tools" in found(checks, "tools").detail
 
 
-async def test_a_redirect_is_named_without_what_may_be_secret_in_it() -> None:
+async def test_a_redirect_is_named_without_its_possible_secrets() -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.on["ping"] = Answer(307, headers={"location": "https://ana:passw0rd@example.org/new?key=abcdefg"})
         check = broken_at(await verified(remote("s", endpoint.url)), "HTTP")
@@ -250,7 +250,7 @@ async def test_a_redirect_is_named_without_what_may_be_secret_in_it() -> None:
         ({"authorization": "top-secret-1"}, "an Authorization header of the kind of its own"),
     ],
 )
-async def test_a_refusal_says_what_was_asked_for_and_what_was_sent(headers: dict[str, str], sent: str) -> None:
+async def test_a_refusal_has_the_requested_and_the_sent_sign_in(headers: dict[str, str], sent: str) -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.on["ping"] = Answer(401, b"", {"www-authenticate": 'Basic realm="top-secret-1"'})
         checks = await verified(remote("s", endpoint.url, headers))
@@ -286,7 +286,7 @@ async def test_tools_that_are_not_offered_are_counted() -> None:
     assert "not offered: 2 without a name, a second s__t" in check.detail
 
 
-async def test_a_context_tool_that_is_not_there_is_told() -> None:
+async def test_a_missing_context_tool_is_reported() -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
         check = found(await verified(remote("s", endpoint.url, auto_context_tool="search")), "tools")
@@ -342,7 +342,7 @@ async def test_a_definition_that_cannot_be_used_is_not_looked_at_further() -> No
 # stopping early
 
 
-async def test_whoever_stops_listening_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_cancelled_reader_of_the_report_leaves_nothing_behind(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     config = raw(script={"listings": [[{"tools": [tool("t")]}]], "pids": str(pids)})
     async with started() as box:
@@ -355,7 +355,7 @@ async def test_whoever_stops_listening_leaves_nothing_behind(tmp_path: Path) -> 
         assert [task for task in asyncio.all_tasks() if task.get_name() == "mcp:s"] == []
 
 
-async def test_a_look_that_is_cancelled_ends_what_it_began(tmp_path: Path) -> None:
+async def test_a_cancelled_check_ends_its_connections(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     config = raw(script={"probe": "silence", "pids": str(pids)})
     async with started() as box:
@@ -367,7 +367,7 @@ async def test_a_look_that_is_cancelled_ends_what_it_began(tmp_path: Path) -> No
         assert not alive(int(pids.read_text()))
 
 
-async def test_closing_the_toolbox_ends_what_is_being_looked_at(tmp_path: Path) -> None:
+async def test_closing_the_toolbox_ends_running_checks(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     config = raw(script={"probe": "silence", "pids": str(pids)})
     async with started() as box:
@@ -399,7 +399,7 @@ async def test_a_kept_server_is_looked_at_with_its_sync_and_its_calls() -> None:
     assert "limit 30 s" in found(checks, "calls").detail
 
 
-async def test_odd_settings_of_information_flow_are_told() -> None:
+async def test_odd_settings_of_information_flow_are_reported() -> None:
     flows = ServerFlows(
         Words.OWN,
         tool_words={"gone": Words.SHARED},
@@ -483,7 +483,7 @@ async def test_a_failed_server_is_looked_at_anew() -> None:
             assert "the licence has run out" in found(checks, "MCP").detail
 
 
-async def test_what_was_asked_long_ago_or_in_vain_is_told() -> None:
+async def test_old_and_failed_syncs_are_reported() -> None:
     old = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities(), at=1000.0)
     failed = CachedCapabilities(SyncStatus.SYNC_FAILED, ServerCapabilities(), at=1000.0, problem="No. Fix: look.")
     config = remote("s", "http://127.0.0.1:9/mcp")

@@ -263,7 +263,7 @@ async def test_a_page_may_be_asked_for_and_a_question_without_a_mode_is_a_form()
         ({"method": "roots/list"}, "a list of folders (roots)"),
     ],
 )
-async def test_what_is_not_declared_is_refused_and_said_to_be_switched_off(request_: dict[str, Any], what: str) -> None:
+async def test_an_undeclared_request_is_refused_as_switched_off(request_: dict[str, Any], what: str) -> None:
     outcome, sent = await outcomes(wanted(ASKED, request_))
     said = error_text(outcome)
     assert said.startswith("Server s asks for a ")
@@ -298,12 +298,12 @@ def page(url: str) -> dict[str, Any]:
         ([form({"type": "string", "description": f"not {SECRET}"})], "contains a secret of the server"),
     ],
 )
-async def test_what_nobody_could_be_shown_is_refused(requests: list[dict[str, Any]], what: str) -> None:
+async def test_a_question_that_cannot_be_shown_is_refused(requests: list[dict[str, Any]], what: str) -> None:
     outcome, _ = await outcomes(wanted(*requests), secret=SECRET)
     assert what in error_text(outcome)
 
 
-async def test_a_question_is_shown_without_what_is_hidden_or_secret_in_it() -> None:
+async def test_a_question_is_shown_without_hidden_characters_and_secrets() -> None:
     field = {
         "type": "string",
         "title": "Pick\u200b one",
@@ -320,7 +320,7 @@ async def test_a_question_is_shown_without_what_is_hidden_or_secret_in_it() -> N
     assert shown == {"type": "string", "title": "Pick one", "enum": ["a", "b"], "enumNames": ["A", "B"], "default": "b"}
 
 
-async def test_nobody_is_asked_for_the_sake_of_a_resource() -> None:
+async def test_no_user_is_asked_during_a_read_of_a_resource() -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
         endpoint.on["resources/read"] = lambda m: result(m, wanted(ASKED))
@@ -353,7 +353,7 @@ def older(request: pytest.FixtureRequest, address: str, older_address: str) -> C
 Older = Callable[..., DesiredServer]
 
 
-async def test_the_person_in_whose_name_a_call_runs_is_asked_while_it_is_under_way(older: Older) -> None:
+async def test_the_asker_of_a_call_is_asked_while_it_runs(older: Older) -> None:
     person = Person(THREE)
     async with started(older()) as box:
         await ready(box)
@@ -414,7 +414,7 @@ async def test_a_call_that_ends_while_a_person_thinks_asks_them_no_more(older: O
         assert "accept" in text(await call_with(named(box, "ask"), box, Person(THREE).context, message="?"))
 
 
-async def test_where_asking_fails_the_server_hears_that_nobody_has_chosen(older: Older) -> None:
+async def test_if_asking_fails_the_server_gets_a_cancellation(older: Older) -> None:
     async def elicit(_question: ElicitationRequest) -> ElicitationResult:
         raise LostLease("another process has it")
 
@@ -437,9 +437,7 @@ async def test_over_http_each_of_two_people_is_asked_about_their_own_call(addres
     assert [[question.message for question in user.asked] for user in people] == [["ana"], ["ben"]]
 
 
-async def test_over_a_pipe_nobody_is_asked_what_may_be_a_strangers_question_and_then_there_is_one_call_at_a_time() -> (
-    None
-):
+async def test_over_a_pipe_ambiguous_questions_are_refused_and_calls_run_one_at_a_time() -> None:
     people = [Person(THREE, ANA, "t1"), Person(THREE, BEN, "t2")]
     async with started(legacy(over_stdio(tool_timeout=5.0))) as box:
         await ready(box)
@@ -490,7 +488,7 @@ async def test_one_call_may_ask_twice_at_once(older: Older) -> None:
         assert text(await call_with(named(box, "together"), box, person.context)) == "accept,accept"
 
 
-async def test_what_a_person_answers_is_not_in_the_log(address: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_answers_are_not_in_the_log(address: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     contents: list[dict[str, Any]] = [{"seats": 8_713_355}, {"seats": ["8713355"]}, {"seats": {"n": 8_713_355}}]
     for servers in (remote("s", address), legacy(remote("s", address))):

@@ -117,9 +117,7 @@ async def test_a_request_that_is_refused_says_so_at_once_and_ends_no_other(
     ("reaction", "said"),
     [(HangUp(), "broke before it answered"), (Answer(500), "500 Internal Server Error. The call may have arrived.")],
 )
-async def test_a_request_that_breaks_off_is_told_at_once_and_nobody_knows_whether_it_ran(
-    reaction: Reaction, said: str
-) -> None:
+async def test_a_request_that_breaks_off_fails_at_once_with_an_unknown_outcome(reaction: Reaction, said: str) -> None:
     async with FakeEventStream() as server:
         speaking(server).on["tools/call"] = reaction
         async with started(older(server.url, tool_timeout=600.0)) as box:
@@ -179,7 +177,7 @@ async def test_a_stream_that_is_cut_ends_the_calls_on_it_at_once_and_no_others()
         (Answer(401), "MCP server request failed: 401 Unauthorized. Fix: check the headers of server s."),
     ],
 )
-async def test_an_address_without_a_stream_of_events_says_what_is_there(instead: Answer, said: str) -> None:
+async def test_an_address_without_an_event_stream_is_described(instead: Answer, said: str) -> None:
     async with FakeEventStream(instead=instead) as server, started(older(server.url)) as box:
         [absent] = (await box.offer()).absent
         assert said in absent

@@ -29,7 +29,7 @@ NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
-async def test_a_fault_costs_what_its_row_says_and_nobody_else_anything(fault: Fault, tmp_path: Path) -> None:
+async def test_a_fault_has_the_cost_of_its_row_and_harms_no_other_call(fault: Fault, tmp_path: Path) -> None:
     async with fault.served(tmp_path) as bad, _with_neighbour(bad) as box:
         await until(lambda: tools_of(box, "bad"))
         offered = tools_of(box, "bad")
@@ -54,7 +54,7 @@ async def test_a_fault_costs_what_its_row_says_and_nobody_else_anything(fault: F
 
 
 @pytest.mark.parametrize("fault", USELESS, ids=[fault.name for fault in USELESS])
-async def test_a_server_that_cannot_be_used_says_why_and_costs_nobody_anything(fault: Useless, tmp_path: Path) -> None:
+async def test_an_unusable_server_has_its_reason_and_harms_no_other(fault: Useless, tmp_path: Path) -> None:
     async with fault.served(tmp_path) as bad, _with_neighbour(bad) as box:
         assert len((await box.offer()).absent) == 1
         assert _state(box, "bad").problem == fault.words
@@ -63,7 +63,7 @@ async def test_a_server_that_cannot_be_used_says_why_and_costs_nobody_anything(f
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_an_odd_answer_is_that_of_its_call_and_costs_nobody_else_anything(transport: str, tmp_path: Path) -> None:
+async def test_an_odd_answer_fails_its_call_and_no_other(transport: str, tmp_path: Path) -> None:
     odd = odd_answers(transport)
     tools = {f"odd-{number}": name for number, name in enumerate(odd)}
     lines = {tool: odd[name][0] for tool, name in tools.items()}

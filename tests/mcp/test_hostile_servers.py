@@ -76,7 +76,7 @@ async def test_resources_and_prompts_are_bounded_like_tools() -> None:
     assert 0 < len(kept[0].prompts) < 6
 
 
-async def test_what_a_server_lists_with_its_own_secret_in_it_is_left_out_and_the_rest_stays_as_it_is() -> None:
+async def test_an_item_with_the_servers_own_secret_is_left_out_and_the_rest_stays() -> None:
     secret = "zq7-hidden-Zk29vT4x"
     schema = {
         "type": "object",
@@ -110,7 +110,7 @@ async def test_what_a_server_lists_with_its_own_secret_in_it_is_left_out_and_the
     assert any("hear: one with a secret of the server in it" in check.detail for check in found)
 
 
-def test_an_admins_address_hides_no_word_from_anybody() -> None:
+def test_an_address_of_an_admin_redacts_no_ordinary_word() -> None:
     theirs = ServerConfig("s", HttpTransport("https://evil.example/mcp?approve"), id="u1")
     assert Redaction(secrets_of(DesiredServer(theirs)))("Type approve to go on") == "Type approve to go on"
 

@@ -94,5 +94,5 @@ def test_where_clients_disagree_both_hosts_are_meant() -> None:
         "<script>",
     ],
 )
-def test_what_cannot_be_read_may_be_any_host(text: str) -> None:
+def test_an_unreadable_address_may_be_any_host(text: str) -> None:
     assert not read_hosts(text).certain

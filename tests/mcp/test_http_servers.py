@@ -43,7 +43,7 @@ def status(box: McpToolbox) -> ServerStatus:
         (500, "Server s: MCP server request failed: 500 Internal Server Error. Fix: check its log."),
     ],
 )
-async def test_a_refused_connection_says_the_status_and_what_to_do(code: int, said: str) -> None:
+async def test_a_refused_connection_has_its_status_and_a_fix(code: int, said: str) -> None:
     async with FakeEndpoint() as endpoint:
         for method in ("server/discover", "initialize"):
             endpoint.on[method] = Answer(code, b"<html>no</html>", {"content-type": "text/html"})
@@ -53,7 +53,7 @@ async def test_a_refused_connection_says_the_status_and_what_to_do(code: int, sa
             assert box.servers()[0].problem == absent
 
 
-async def test_an_address_nobody_listens_at_is_named_without_its_secrets() -> None:
+async def test_an_unreachable_address_is_named_without_its_secrets() -> None:
     async with FakeEndpoint() as endpoint:
         port = endpoint.port
     config = remote("s", f"http://ana:passw0rd@127.0.0.1:{port}/mcp?key=abcdefg")
@@ -116,7 +116,7 @@ async def test_a_broken_answer_fails_one_call_and_not_its_siblings(broken: str) 
             assert endpoint.methods().count("tools/call") == 3
 
 
-async def test_a_call_nobody_took_is_not_sent_and_a_later_one_finds_the_server_again() -> None:
+async def test_a_call_that_was_not_accepted_counts_as_unsent_and_a_later_one_connects_again() -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
         endpoint.on["tools/call"] = lambda m: result(m, OK)
@@ -154,7 +154,7 @@ async def test_a_silent_server_does_not_hold_up_closing() -> None:
             await asyncio.wait_for(box.close(limit=0.1), 5)
 
 
-async def test_a_killed_server_is_noticed_while_nobody_calls_it() -> None:
+async def test_a_killed_server_is_noticed_without_a_call() -> None:
     with http_server() as (url, process):
         async with started(remote("s", url)) as box:
             await box.offer()

@@ -42,7 +42,7 @@ def found(
         ("x" * 100_001, "longer than 100,000 characters"),
     ],
 )
-def test_what_an_admin_should_see_is_found(text: str, reason: str) -> None:
+def test_suspicious_texts_are_found(text: str, reason: str) -> None:
     assert reason in found(text, beside={"create_issue"})
 
 
@@ -63,7 +63,7 @@ def test_what_an_admin_should_see_is_found(text: str, reason: str) -> None:
         "It is important to call this before the market opens.",
     ],
 )
-def test_what_is_plain_is_not(text: str) -> None:
+def test_plain_texts_are_not_found(text: str) -> None:
     assert found(text, beside={"create_issue"}) == ""
 
 
@@ -91,7 +91,7 @@ def test_names_of_other_servers_count_in_prose_and_not_among_values() -> None:
     assert found(schema={"properties": {"a": {"enum": ["create_issue"]}}}, beside=beside) == ""
 
 
-def test_only_names_that_nobody_writes_by_chance_tell_of_other_servers() -> None:
+def test_only_unusual_names_count_as_mentions_of_other_servers() -> None:
     assert [
         name for name in ("search", "list", "get_it", "createIssue", "create-issue", "a_b") if is_distinctive(name)
     ] == [

@@ -129,7 +129,7 @@ async def test_two_calls_have_different_ids() -> None:
         (Answer(405, b"no"), f"Error calling MCP server: MCP server request failed: 405 Method Not Allowed.{FIX}"),
     ],
 )
-async def test_an_error_says_what_it_is_and_touches_no_other_call(
+async def test_an_error_has_its_cause_and_touches_no_other_call(
     reaction: Reaction | Callable[[Message], Reaction], said: str
 ) -> None:
     async with FakeEndpoint() as endpoint:

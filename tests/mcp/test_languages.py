@@ -78,7 +78,7 @@ async def test_a_server_that_is_not_reached_says_so_to_everybody_in_their_langua
             assert english(text).startswith("Server s cannot be reached at http://127.0.0.1:9/mcp: ")
 
 
-async def test_the_doctor_speaks_the_language_of_who_asks(pseudo_language: str) -> None:
+async def test_the_doctor_speaks_the_language_of_the_asker(pseudo_language: str) -> None:
     async with started(remote("1", "http://127.0.0.1:9/mcp")) as box:
         with use_language(pseudo_language):
             checks = await all_of(box.diagnose("file:1"))
@@ -99,7 +99,7 @@ async def test_the_doctor_speaks_the_language_of_who_asks(pseudo_language: str) 
 
 
 @pytest.mark.parametrize("enablement", [ServerEnablement.DISABLED, ServerEnablement.DISCONNECTED])
-async def test_the_checks_of_a_server_that_is_off_are_named_in_the_language_of_who_asks(
+async def test_the_checks_of_a_disabled_server_are_named_in_the_language_of_the_asker(
     pseudo_language: str, enablement: ServerEnablement
 ) -> None:
     async with started(DesiredServer(PROGRAM, enablement)) as box:

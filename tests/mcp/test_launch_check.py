@@ -50,7 +50,7 @@ async def test_a_template_starts_a_server_without_any_program_being_allowed(fold
         assert [tool.name for tool in (await box.offer()).tools] == ["s__start"]
 
 
-async def test_what_is_no_template_of_the_operators_is_not_started(folder: Path) -> None:
+async def test_an_unknown_template_is_not_started(folder: Path) -> None:
     config = resolve_launch(server(), {"scripted": template(folder)})
     async with started(config) as box:
         assert "launch template scripted, which is missing" in problem(box)
@@ -119,7 +119,7 @@ async def test_a_path_that_leads_out_or_is_gone_when_the_process_starts_starts_n
         assert any(check.name == "command" and said in check.detail for check in checks)
 
 
-async def test_the_program_gets_the_secret_of_its_slot_and_what_the_template_fixes(folder: Path) -> None:
+async def test_the_program_gets_the_secret_of_its_slot_and_the_fixed_values_of_the_template(folder: Path) -> None:
     slots = (TemplateSlot("key", SecretRule("FAKE_TOKEN")),)
     fixed = {"PARENT_SECRET": "none"}
     templates = {

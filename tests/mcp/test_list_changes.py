@@ -71,7 +71,7 @@ async def test_a_thousand_announcements_are_two_lists_at_once_and_one_more_after
         await settled(record, 3)
 
 
-async def test_what_is_announced_and_has_not_changed_is_told_nobody(tmp_path: Path) -> None:
+async def test_an_announcement_without_a_change_is_not_reported(tmp_path: Path) -> None:
     record, clock, kept = tmp_path / "record", Clock(), list[int]()
 
     async def keep(_server: str, known: ServerCapabilities) -> None:
@@ -128,5 +128,5 @@ def test_twenty_lines_a_minute_are_nobodys_trouble_and_a_long_line_is_shown_shor
     assert count.example.isprintable()
 
 
-def test_a_line_that_is_too_long_to_be_kept_is_not_kept() -> None:
+def test_a_line_that_is_too_long_is_not_stored() -> None:
     assert len(StrayLine(b"x" * 8_000_000).line) == 2_000

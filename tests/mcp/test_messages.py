@@ -113,7 +113,7 @@ def read(line: str | bytes, request_id: int | None = None) -> list[Any]:
 
 
 @given(st.text() | ODD_ANSWERS.map(json.dumps) | st.lists(ODD_ANSWERS, max_size=4).map(json.dumps))
-def test_whatever_a_server_writes_is_a_message_or_a_stray_line(line: str) -> None:
+def test_any_output_of_a_server_is_a_message_or_a_stray_line(line: str) -> None:
     messages = read(line)
     assert messages
     assert all(isinstance(item, SessionMessage | StrayLine) for item in messages)

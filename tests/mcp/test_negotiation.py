@@ -108,7 +108,7 @@ async def test_streamable_http_comes_first() -> None:
         ),
     ],
 )
-async def test_what_is_no_sign_of_the_first_transport_does_not_lead_to_it(answer: Any, said: str) -> None:
+async def test_an_unrelated_error_does_not_lead_to_the_older_transport(answer: Any, said: str) -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.on["server/discover"] = endpoint.on["initialize"] = answer
         async with started(auto(endpoint.url)) as box:
@@ -117,7 +117,7 @@ async def test_what_is_no_sign_of_the_first_transport_does_not_lead_to_it(answer
         assert "GET" not in endpoint.methods()
 
 
-async def test_a_server_that_knows_neither_transport_says_what_it_answered_last() -> None:
+async def test_a_server_without_either_transport_is_reported_with_its_last_response() -> None:
     async with FakeEventStream(instead=Answer(404)) as server, started(auto(server.url)) as box:
         [absent] = (await box.offer()).absent
         assert "404 Not Found. Fix: check the url of server s, and that its transport is the right one." in absent
@@ -159,7 +159,7 @@ LISTING = [{"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}]
 NOTHING = RequestContext()
 
 
-def test_what_was_found_counts_for_a_week() -> None:
+def test_a_negotiated_transport_counts_for_a_week() -> None:
     now = [1000.0]
     approach = ProtocolNegotiation(raw(script={}), None, lambda: now[0])
     known = approach.on_connected("2025-11-25")
@@ -183,7 +183,7 @@ def test_the_transport_that_was_found_counts_for_a_week_too() -> None:
     assert kind_of(approach.config.transport) == "streamable_http"
 
 
-def test_what_was_found_of_another_program_or_address_does_not_count() -> None:
+def test_a_negotiation_of_another_program_or_address_does_not_count() -> None:
     here, there = auto("https://a.example/mcp"), auto("https://b.example/mcp")
     known = ProtocolNegotiation(here, None).on_connected("2025-11-25")
     assert ProtocolNegotiation(here, known).mode == "legacy"
@@ -192,7 +192,7 @@ def test_what_was_found_of_another_program_or_address_does_not_count() -> None:
     assert ProtocolNegotiation(raw(script={}), known).mode == "auto"
 
 
-def test_what_was_known_is_not_counted_on_in_every_second_try() -> None:
+def test_a_known_transport_is_skipped_in_every_second_try() -> None:
     approach = ProtocolNegotiation(raw(script={}), Handshake("stdio", "elsewhere", 0.0))
     approach.on_connected("2025-11-25")
     modes = []
@@ -208,7 +208,7 @@ def test_a_server_of_the_newest_protocol_is_always_asked() -> None:
     assert approach.mode == "auto"
 
 
-def test_what_was_found_counts_as_long_as_the_server_is_of_the_same_version() -> None:
+def test_a_negotiation_counts_for_the_same_version_of_the_server() -> None:
     approach = ProtocolNegotiation(raw(script={}), None)
     known = approach.on_connected("2025-11-25", "1.0")
     assert approach.on_connected("2025-11-25", "1.0") == known

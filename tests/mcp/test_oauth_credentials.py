@@ -34,7 +34,7 @@ async def test_a_bot_with_credentials_of_its_own_signs_itself_in_and_again(tmp_p
         assert oauth.grants("client_credentials") == 2
 
 
-async def test_credentials_that_are_not_accepted_are_told_with_what_to_do(tmp_path: Path) -> None:
+async def test_rejected_credentials_are_reported_with_a_fix(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth:
         oauth.clients["bot"] = ("right", "client_secret_basic")
         config = server(oauth.url, ITSELF, client_id="bot", client_secret="wrong-secret")

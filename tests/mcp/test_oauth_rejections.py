@@ -22,7 +22,7 @@ from tests.mcp.toolboxes import ANA
 
 
 @pytest.mark.parametrize("proof", [None, [], ["plain"]])
-async def test_nobody_is_sent_to_a_server_without_pkce(tmp_path: Path, proof: list[str] | None) -> None:
+async def test_no_user_is_sent_to_a_server_without_pkce(tmp_path: Path, proof: list[str] | None) -> None:
     async with FakeOAuth(proof=proof) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         assert "PKCE with S256" in (await refusal(here)).cause
         assert oauth.asked == []
@@ -63,7 +63,7 @@ async def test_a_server_that_describes_another_resource_gets_no_token_for_it(tmp
         (False, "https://evil.example", False),
     ],
 )
-async def test_an_answer_counts_if_it_comes_from_whom_the_person_was_sent_to(
+async def test_an_answer_counts_only_from_the_expected_issuer(
     tmp_path: Path, advertised: bool, sent: str | None, accepted: bool
 ) -> None:
     async with (
@@ -143,16 +143,14 @@ async def test_more_than_metadata_can_have_is_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "query", ["resource=https://bank.example/mcp", "client_id=x", "a=b&state=", "request_uri=urn:x"]
 )
-async def test_nobody_is_sent_to_an_address_that_says_itself_what_the_bot_has_to_say(
-    tmp_path: Path, query: str
-) -> None:
+async def test_no_user_is_sent_to_an_address_with_parameters_of_the_bot(tmp_path: Path, query: str) -> None:
     async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         oauth.endpoints["authorization_endpoint"] = f"{oauth.issuer}/authorize?{query}"
         assert "says itself what the bot has to say" in (await refusal(here)).cause
 
 
 @pytest.mark.parametrize("client", ["", "by-hand"])
-async def test_nobody_is_sent_to_another_party_than_the_authorization_server(tmp_path: Path, client: str) -> None:
+async def test_no_user_is_sent_to_another_party_than_the_authorization_server(tmp_path: Path, client: str) -> None:
     async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url, client_id=client)) as here:
         oauth.endpoints["authorization_endpoint"] = "https://login.bank.example/authorize"
         told = await refusal(here)
@@ -176,9 +174,7 @@ async def test_codes_and_secrets_go_to_another_party_only_where_an_admin_has_reg
 
 
 @pytest.mark.parametrize("endpoint", ["http://localhost:9000/delete", "https://127.0.0.1/x", "http://[::1]:1/y"])
-async def test_a_server_elsewhere_cannot_send_people_to_what_runs_on_their_own_machine(
-    tmp_path: Path, endpoint: str
-) -> None:
+async def test_a_remote_server_cannot_send_users_to_their_own_machine(tmp_path: Path, endpoint: str) -> None:
     async def here_too(_host: str, _port: int) -> list[str]:
         return ["127.0.0.1"]
 
@@ -288,14 +284,14 @@ def _query(address: str) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(address).query))
 
 
-async def test_whoever_says_no_is_told_so_and_nothing_is_kept(tmp_path: Path) -> None:
+async def test_a_refused_sign_in_is_reported_and_nothing_is_stored(tmp_path: Path) -> None:
     async with FakeOAuth(denies=True) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         with pytest.raises(ServerTrouble, match="The bot was not let in to s: it was denied"):
             await here.sign_in(oauth)
         assert await here.sign_ins.get(SERVER) is None
 
 
-async def test_who_may_not_any_more_signs_nobody_in(tmp_path: Path) -> None:
+async def test_a_user_who_lost_the_right_completes_no_sign_in(tmp_path: Path) -> None:
     async def nobody(who: SignedIn) -> None:
         raise NotFound(f"{who.by.name} is gone.")
 

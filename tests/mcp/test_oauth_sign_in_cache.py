@@ -71,7 +71,7 @@ async def save(desk: OAuthDependencies, sign_in: SignIn) -> SignIn:
     return saved
 
 
-async def test_what_was_read_before_something_newer_was_kept_does_not_come_back(desk: OAuthDependencies) -> None:
+async def test_an_older_read_does_not_replace_a_newer_sign_in(desk: OAuthDependencies) -> None:
     slow = cast("Slow", desk.store)
     first = await save(desk, OLD)
     holding = SignInCache(CONFIG, desk)

@@ -29,7 +29,7 @@ async def link(here: OAuthProcess) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
 
 
-async def test_whoever_follows_the_link_and_agrees_has_signed_the_bot_in(tmp_path: Path) -> None:
+async def test_a_user_who_follows_the_link_and_agrees_has_signed_the_bot_in(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         state = await here.box.connect(SERVER)
         assert state.status is ServerStatus.AUTH_REQUIRED
@@ -55,7 +55,7 @@ async def test_a_server_that_asks_for_a_sign_in_itself_needs_no_definition_of_it
         assert here.box.servers()[0].status is ServerStatus.CONNECTED
 
 
-async def test_a_server_that_refuses_and_names_nobody_offers_no_sign_in(tmp_path: Path) -> None:
+async def test_a_refusal_without_an_authorization_server_offers_no_sign_in(tmp_path: Path) -> None:
     async with FakeEndpoint() as endpoint, oauth_process(tmp_path, server(endpoint.url, None)) as here:
         for method in ("server/discover", "initialize"):
             endpoint.on[method] = Answer(401, b"no", {"content-type": "text/plain"})
@@ -64,7 +64,7 @@ async def test_a_server_that_refuses_and_names_nobody_offers_no_sign_in(tmp_path
         assert "has no metadata for OAuth" in (await refusal(here)).cause
 
 
-async def test_link_and_token_request_say_what_the_specifications_want(tmp_path: Path) -> None:
+async def test_link_and_token_request_follow_the_specifications(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         sent = await link(here)
         assert {name: sent[name] for name in ("response_type", "code_challenge_method", "redirect_uri")} == {
@@ -107,7 +107,7 @@ async def test_the_bot_registers_itself_once_for_any_number_of_links(tmp_path: P
         (["private_key_jwt", "client_secret_basic"], "client_secret_basic"),
     ],
 )
-async def test_the_bot_shows_who_it_is_as_the_server_knows_to_ask(
+async def test_the_bot_identifies_itself_by_the_method_of_the_server(
     tmp_path: Path, methods: list[str] | None, used: str
 ) -> None:
     async with FakeOAuth(methods=methods) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
@@ -137,14 +137,14 @@ async def test_a_server_that_reads_descriptions_of_clients_is_given_the_bots_add
         assert [form["client_id"] for form in oauth.forms("/token")] == [DESCRIPTION]
 
 
-async def test_where_nobody_can_register_the_admin_is_told_to_do_it_by_hand(tmp_path: Path) -> None:
+async def test_without_registration_the_admin_is_asked_to_register_by_hand(tmp_path: Path) -> None:
     async with FakeOAuth(registers=False) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         told = await refusal(here)
         assert "does not allow the bot to register itself" in told.cause
         assert f"with the redirect address {BACK}, and set the server's client_id" in told.fix
 
 
-async def test_what_one_authorization_server_knows_the_bot_by_is_not_shown_to_another(tmp_path: Path) -> None:
+async def test_a_client_id_of_one_authorization_server_is_not_sent_to_another(tmp_path: Path) -> None:
     async with FakeOAuth() as before, FakeOAuth() as after, oauth_process(tmp_path, server(before.url)) as here:
         await here.sign_in(before)
         known = before.clients["client-1"][0]
@@ -246,7 +246,7 @@ async def test_nothing_of_a_sign_in_is_logged(tmp_path: Path, caplog: pytest.Log
         assert here.secrets(f"{tokens[0]} {refreshed[0]}") == "*** ***"
 
 
-async def test_a_server_that_shows_who_the_bot_is_otherwise_is_not_signed_in_to(tmp_path: Path) -> None:
+async def test_a_server_with_an_unknown_client_authentication_is_refused(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth:
         config = replace(server(oauth.url, None), transport=HttpTransport(oauth.url, {"Authorization": "Bearer mine"}))
         async with oauth_process(tmp_path, config) as here:

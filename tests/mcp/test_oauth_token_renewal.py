@@ -88,7 +88,7 @@ async def test_a_token_that_lives_shortly_is_used_for_half_its_life(tmp_path: Pa
         assert (await kept(here)).renew_at == clock.now + 15
 
 
-async def test_after_a_restart_an_expired_token_is_renewed_and_nobody_is_asked(tmp_path: Path) -> None:
+async def test_after_a_restart_an_expired_token_is_renewed_without_a_question(tmp_path: Path) -> None:
     clock = Clock()
     async with FakeOAuth(clock=clock) as oauth:
         async with oauth_process(tmp_path, server(oauth.url), clock=clock) as here:
@@ -140,7 +140,7 @@ async def test_two_processes_renew_once_between_them(tmp_path: Path) -> None:
         assert oauth.grants("refresh_token") == 1
 
 
-async def test_whoever_comes_after_a_renewal_elsewhere_takes_what_came_of_it(tmp_path: Path) -> None:
+async def test_a_process_after_a_renewal_elsewhere_takes_its_token(tmp_path: Path) -> None:
     clock = Clock()
     async with FakeOAuth(clock=clock) as oauth:
         config = server(oauth.url)
@@ -177,7 +177,7 @@ async def test_signing_out_elsewhere_ends_a_connection(tmp_path: Path) -> None:
             await until(lambda: status(other) is ServerStatus.AUTH_REQUIRED)
 
 
-async def test_a_caller_who_gives_up_does_not_lose_the_tokens_that_are_on_their_way(tmp_path: Path) -> None:
+async def test_a_caller_who_gives_up_does_not_lose_a_running_renewal(tmp_path: Path) -> None:
     clock = Clock()
     async with FakeOAuth(clock=clock) as oauth, oauth_process(tmp_path, server(oauth.url), clock=clock) as here:
         await here.sign_in(oauth)
@@ -194,7 +194,7 @@ async def test_a_caller_who_gives_up_does_not_lose_the_tokens_that_are_on_their_
 
 
 @pytest.mark.parametrize("refresh_tokens", [True, False])
-async def test_a_sign_in_that_has_ended_is_told_with_what_to_do(tmp_path: Path, refresh_tokens: bool) -> None:
+async def test_an_ended_sign_in_is_reported_with_a_fix(tmp_path: Path, refresh_tokens: bool) -> None:
     async with FakeOAuth(refresh_tokens=refresh_tokens) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         await here.sign_in(oauth)
         oauth.end()

@@ -90,7 +90,7 @@ def test_structured_content_without_a_json_number_stays_valid_json(number: float
         (["a", "2"], {"result": ["a", 2]}),
     ],
 )
-def test_what_the_texts_say_already_is_not_said_twice(texts: list[str], structured: Any) -> None:
+def test_data_that_equals_the_texts_is_not_repeated(texts: list[str], structured: Any) -> None:
     found = result(*map(words, texts), structured=structured)
     assert (found.parts, found.structured) == (tuple(map(TextPart, texts)), structured)
 
@@ -111,7 +111,7 @@ def test_an_image_is_an_image_of_the_type_that_its_bytes_are() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x7fELF\1", b"<svg/>", b"MZ\x90", b"%PDF-1.7"])
-def test_what_only_calls_itself_an_image_is_a_file(data: bytes) -> None:
+def test_content_that_only_calls_itself_an_image_is_a_file(data: bytes) -> None:
     placeholder, file = result(image(data)).parts
     assert placeholder == TextPart("[Image: image/png]")
     assert isinstance(file, FilePart)
@@ -152,13 +152,13 @@ def test_bytes_that_cannot_be_read_leave_a_text(data: str) -> None:
     assert result(block).parts == (TextPart("[Image: image/png]"),)
 
 
-def test_line_breaks_and_data_addresses_are_read_for_what_they_mean() -> None:
+def test_line_breaks_and_data_urls_are_decoded() -> None:
     wrapped = types.ImageContent(type="image", data=encoded(PNG)[:8] + "\n" + encoded(PNG)[8:], mime_type="image/png")
     addressed = types.ImageContent(type="image", data="data:image/png;base64," + encoded(PNG), mime_type="image/png")
     assert result(wrapped, addressed).parts == (ImagePart(PNG, "image/png"),) * 2
 
 
-def test_what_is_for_one_reader_goes_to_that_one() -> None:
+def test_content_for_one_audience_goes_to_that_one() -> None:
     told = result(words("both"), types.TextContent(type="text", text="psst top-secret", **for_("user")))
     assert told.parts == (TextPart("both"), TextPart(FOR_THE_PERSON), FilePart(b"psst ***", "text/plain", ""))
     assert result(image(**for_("user"))).parts == (
@@ -208,7 +208,7 @@ def test_a_failure_without_words_gets_some() -> None:
     assert result(is_error=True).text
 
 
-def test_what_no_database_takes_is_left_out() -> None:
+def test_text_that_no_database_takes_is_left_out() -> None:
     nul = result(words("a\0b"), structured={"k\0": ["\0v"]})
     assert (nul.parts[0], nul.structured) == (TextPart("ab"), {"k": ["v"]})
     assert failed_result("c1", "a\0b").text == "ab"

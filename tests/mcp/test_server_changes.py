@@ -104,7 +104,7 @@ async def test_a_new_server_is_used_and_one_that_is_gone_is_not() -> None:
         assert "MCP server a not found" in unsent(await call(gone, box))
 
 
-async def test_what_stays_as_it_is_keeps_its_connection_and_its_calls(tmp_path: Path) -> None:
+async def test_an_unchanged_server_keeps_its_connection_and_its_calls(tmp_path: Path) -> None:
     record = tmp_path / "record"
     script = {**offering("t", slow={"do": "silence"}), "record": str(record)}
     async with started(raw("a", script=script)) as box:
@@ -152,7 +152,7 @@ async def test_a_call_that_does_not_end_is_not_waited_for_long(tmp_path: Path) -
         await until(lambda: not alive(int(pids.read_text())))
 
 
-async def test_closing_ends_also_what_takes_its_leave(tmp_path: Path) -> None:
+async def test_closing_ends_also_closing_connections(tmp_path: Path) -> None:
     pids, record = tmp_path / "pids", tmp_path / "record"
     script = {**offering("t", slow={"do": "silence"}, pids=pids), "record": str(record)}
     async with started(raw(script=script), pacing=replace(FAST, farewell=60.0)) as box:
@@ -206,7 +206,7 @@ async def test_a_disconnected_server_stays_so_until_it_is_asked_for(tmp_path: Pa
         assert text(await call(named(box, "t"), box)) == "ok"
 
 
-async def test_following_waits_for_nobody(tmp_path: Path) -> None:
+async def test_following_changes_does_not_wait_for_servers(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     async with started(raw(script={"probe": "silence", "pids": str(pids)})) as box:
         await until(pids.exists)
@@ -219,7 +219,7 @@ async def test_following_waits_for_nobody(tmp_path: Path) -> None:
     assert not any(alive(int(pid)) for pid in pids.read_text().splitlines())
 
 
-async def test_a_server_that_is_gone_is_not_started_by_whoever_still_looks_at_it(tmp_path: Path) -> None:
+async def test_a_removed_server_is_not_started_by_a_late_reader(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     async with started(raw(script=offering("t", pids=pids)), policy=ConnectPolicy.LAZY) as box:
         checks = box.diagnose("file:s")
@@ -231,7 +231,7 @@ async def test_a_server_that_is_gone_is_not_started_by_whoever_still_looks_at_it
     assert not pids.exists()
 
 
-async def test_a_closed_toolbox_follows_nobody_any_more(tmp_path: Path) -> None:
+async def test_a_closed_toolbox_follows_no_changes(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     async with started() as box:
         pass
@@ -276,7 +276,7 @@ async def test_an_admins_program_is_not_started(tmp_path: Path) -> None:
         assert await offered(box) == ["s__t"]
 
 
-async def test_a_program_whose_name_is_not_allowed_is_not_started_whoever_has_defined_it(tmp_path: Path) -> None:
+async def test_a_program_that_is_not_allowed_is_not_started_for_any_definer(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     config = raw(script=offering("t", pids=pids))
     allowed = AllowedTargets(commands=frozenset(("python",)), names=frozenset(("other",)))
@@ -372,7 +372,7 @@ async def test_a_workspace_has_its_own_servers_and_everybodys() -> None:
             assert await offered(box, "slack:T3") == ["everywhere__t"]
 
 
-async def test_another_workspaces_trouble_is_not_told() -> None:
+async def test_problems_of_another_workspace_are_not_shown() -> None:
     broken = DesiredServer(ServerConfig("s", StdioTransport(""), id="1", workspace="slack:T1"), problem="No. Fix: yes.")
     async with started(broken) as box:
         assert (await box.offer("slack:T1")).absent == ("No. Fix: yes.",)
@@ -390,7 +390,9 @@ async def test_another_workspaces_trouble_is_not_told() -> None:
         (ConnectPolicy.LAZY, set()),
     ],
 )
-async def test_the_policy_says_who_is_connected_at_the_start(policy: ConnectPolicy, connected: set[str]) -> None:
+async def test_the_start_policy_decides_which_servers_connect_at_the_start(
+    policy: ConnectPolicy, connected: set[str]
+) -> None:
     async with FakeEndpoint() as auto, FakeEndpoint() as manual:
         for endpoint in (auto, manual):
             endpoint.speak_modern("t")
@@ -403,7 +405,7 @@ async def test_the_policy_says_who_is_connected_at_the_start(policy: ConnectPoli
             assert {name for name, endpoint in (("auto", auto), ("manual", manual)) if endpoint.seen} == connected
 
 
-async def test_an_idle_server_offers_what_is_known_and_its_first_call_connects_it() -> None:
+async def test_an_idle_server_offers_its_known_tools_and_its_first_call_connects_it() -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t", "new")
         endpoint.on["tools/call"] = lambda m: result(m, OK)
@@ -425,7 +427,7 @@ async def test_an_idle_server_offers_what_is_known_and_its_first_call_connects_i
             assert offer.withheld == {"s__new"}
 
 
-async def test_a_server_nobody_knows_offers_nothing_until_it_is_connected() -> None:
+async def test_an_unknown_server_offers_nothing_until_it_is_connected() -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
         async with started(remote("s", endpoint.url), policy=ConnectPolicy.LAZY) as box:
@@ -547,7 +549,7 @@ async def test_a_known_server_that_fails_stays_offered_and_is_connected_to_by_th
             assert text(await call(tool, box)) == "ok"
 
 
-async def test_what_another_process_has_learnt_is_offered_here() -> None:
+async def test_tools_that_another_process_listed_are_offered_here() -> None:
     entry = DesiredServer(remote("s", "http://127.0.0.1:9/mcp"))
     async with started(entry, policy=ConnectPolicy.LAZY) as box:
         assert await offered(box) == []

@@ -14,7 +14,7 @@ from tests.mcp.toolboxes import call, http_server, named, real, remote, started
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_what_a_server_says_of_itself_is_in_the_doctors_report_without_secrets(transport: str) -> None:
+async def test_log_lines_of_a_server_are_in_the_doctors_report_without_secrets(transport: str) -> None:
     async def reported(server: ServerConfig) -> str:
         async with started(DesiredServer(server, secrets=frozenset(["hunter22"]))) as box:
             await box.offer()

@@ -124,7 +124,7 @@ def snapshot(box: McpToolbox) -> ServerSnapshot:
 # who shares a session
 
 
-async def test_conversations_do_not_see_what_others_keep(box_of: Callable[..., Any]) -> None:
+async def test_conversations_do_not_share_server_state(box_of: Callable[..., Any]) -> None:
     async with box_of(sessions=CONVERSATION) as box:
         here, there = Talk(box, room("here")), Talk(box, room("there"))
         await asyncio.gather(here.remember("tea"), there.remember("coffee"))
@@ -133,7 +133,7 @@ async def test_conversations_do_not_see_what_others_keep(box_of: Callable[..., A
         assert len(snapshot(box).sessions) == 2
 
 
-async def test_a_person_finds_what_they_kept_in_each_conversation_of_a_workspace(box_of: Callable[..., Any]) -> None:
+async def test_a_session_for_a_person_spans_the_conversations_of_a_workspace(box_of: Callable[..., Any]) -> None:
     async with box_of(sessions=PERSON) as box:
         await Talk(box, room("here")).remember("tea")
         assert await Talk(box, room("there")).kept() == ["tea"]
@@ -158,7 +158,7 @@ async def test_first_calls_of_one_conversation_at_once_make_one_session() -> Non
 # ends
 
 
-async def test_a_killed_session_leaves_the_others_and_its_conversation_is_told() -> None:
+async def test_a_killed_session_leaves_the_others_and_its_conversation_reads_it() -> None:
     async with begun(stateful(sessions=CONVERSATION)) as box:
         here, there = Talk(box, room("here")), Talk(box, room("there"))
         await here.remember("tea")
@@ -199,7 +199,7 @@ async def test_conversations_that_break_their_session_again_and_again_do_not_clo
         assert await there.kept() == []
 
 
-async def test_an_unused_session_ends_with_its_process_and_its_conversation_is_told() -> None:
+async def test_an_unused_session_ends_with_its_process_and_its_conversation_reads_it() -> None:
     async with begun(stateful(sessions=CONVERSATION, session_idle_timeout=0.5)) as box:
         here = Talk(box, room("here"))
         pid = (await here.recall())["pid"]
@@ -266,7 +266,7 @@ async def test_a_call_waits_for_a_place_as_long_as_a_call_waits_for_a_connection
         assert text(await working) == "done"
 
 
-async def test_a_snapshot_says_since_when_sessions_are_idle_and_not_whose_they_are() -> None:
+async def test_a_snapshot_has_idle_times_of_sessions_and_not_their_users() -> None:
     async with begun(stateful(sessions=CONVERSATION)) as box:
         busy, idle = Talk(box, room("board-secrets")), Talk(box, room("idle"))
         await idle.recall()

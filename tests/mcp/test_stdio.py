@@ -52,7 +52,7 @@ async def tell_for_ever(outgoing: WriteStream[SessionMessage]) -> None:
         await outgoing.send(NOTE)
 
 
-async def test_a_process_whose_start_is_called_off_has_ended_before_anybody_goes_on() -> None:
+async def test_a_cancelled_start_returns_after_its_process_has_ended() -> None:
     before = children()
     with anyio.CancelScope() as scope:
         scope.cancel()
@@ -79,7 +79,7 @@ async def test_a_process_that_talks_and_talks_leaves_everybody_else_their_turns(
     assert turns >= 3000 // 64, "one turn for every two buffers of messages"
 
 
-async def test_whoever_tells_a_process_that_does_not_read_waits_until_it_is_closed() -> None:
+async def test_a_writer_to_a_process_that_does_not_read_waits_until_the_close() -> None:
     async with python(NEVER_READS) as (incoming, outgoing):
         await incoming.receive()
         with pytest.raises(TimeoutError):
@@ -130,7 +130,7 @@ def test_a_line_that_is_too_long_keeps_its_ends_and_the_next_is_whole(size: int,
     ],
 )
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
-def test_whose_answer_a_long_line_is_can_be_told_from_its_ends(message: object, separators: tuple[str, str]) -> None:
+def test_the_request_of_a_long_line_is_known_from_its_ends(message: object, separators: tuple[str, str]) -> None:
     assert too_long(json.dumps(message, separators=separators)).answers == 7
 
 
@@ -150,7 +150,7 @@ def test_an_id_may_be_a_text() -> None:
         [7, "x" * 3000],
     ],
 )
-def test_what_answers_nobody_we_can_name_is_nobodys(message: object) -> None:
+def test_a_response_to_an_unknown_request_belongs_to_none(message: object) -> None:
     assert too_long(json.dumps(message)).answers is None
 
 

@@ -181,7 +181,7 @@ async def test_four_servers_start_at_the_same_moment_and_the_others_after_them()
 # letting go
 
 
-async def test_a_server_that_nobody_uses_is_let_go_and_started_again_by_a_call(tmp_path: Path) -> None:
+async def test_an_unused_server_is_stopped_and_started_again_by_a_call(tmp_path: Path) -> None:
     async with started(raw(script=script(tmp_path)), pacing=replace(FAST, idle_after=0.2)) as box:
         before = await box.offer()
         tool = named(box, "pid")
@@ -324,7 +324,7 @@ async def test_a_quiet_server_is_asked_whether_it_is_there_in_its_own_protocol(
         assert heard(tmp_path).count("tools/list") == 1
 
 
-async def test_a_server_that_hangs_while_nobody_uses_it_is_found_out_and_started_again(tmp_path: Path) -> None:
+async def test_an_unused_server_that_hangs_is_found_and_started_again(tmp_path: Path) -> None:
     pacing = replace(FAST, quiet_after=0.1, quiet_limit=1.0, leave=0.3)
     async with started(raw(script=script(tmp_path), list_timeout=1.0), pacing=pacing) as box:
         await box.offer()
@@ -335,7 +335,7 @@ async def test_a_server_that_hangs_while_nobody_uses_it_is_found_out_and_started
         assert not alive(first)
 
 
-async def test_a_session_that_the_server_has_forgotten_is_made_again_before_anybody_calls() -> None:
+async def test_a_session_that_the_server_has_forgotten_is_made_again_before_the_next_call() -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_legacy("t")
         endpoint.on["ping"] = endpoint.on["tools/call"] = lambda m: result(m, OK)

@@ -64,7 +64,7 @@ def test_a_file_that_is_none_is_an_error_of_the_settings(text: str, tmp_path: Pa
         load_templates(path)
 
 
-def test_what_is_wrong_with_one_template_is_not_the_others_trouble(tmp_path: Path) -> None:
+def test_an_error_in_one_template_leaves_the_others_usable(tmp_path: Path) -> None:
     found = read(tmp_path, f'{GOOD}\n[templates.bad]\nargs = ["x"]\n[templates.Odd]\ncommand = "x"\n')
     assert set(found.templates) == {"git"}
     assert [each.partition("used: ")[2] for each in found.problems] == [
@@ -108,7 +108,7 @@ def test_every_slot_has_its_place_and_every_variable_one_source(tmp_path: Path) 
     assert "the variable KEY is set twice" in twice
 
 
-def test_a_package_whose_version_is_not_fixed_is_told(tmp_path: Path) -> None:
+def test_a_package_without_a_fixed_version_is_reported(tmp_path: Path) -> None:
     found = read(tmp_path, GOOD.replace("@1.2.3", ""))
     [warning] = found.warnings
     assert "'git' starts mcp-server-git, whose version is not fixed" in warning
@@ -154,5 +154,5 @@ def test_ranges_and_words_fix_no_version(command: Sequence[str], package: str) -
         ["npx"],
     ],
 )
-def test_a_fixed_version_and_a_program_of_its_own_are_not_told(command: Sequence[str]) -> None:
+def test_a_fixed_version_and_a_local_program_are_not_reported(command: Sequence[str]) -> None:
     assert unpinned_package(command[0], command[1:]) == ""

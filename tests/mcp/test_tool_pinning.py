@@ -61,7 +61,7 @@ def pinned(box: McpToolbox) -> Pinned:
     return first_pins(replace(tool, flags=()) for tool in tools_of(box))
 
 
-async def test_what_a_server_offers_first_is_offered_and_what_comes_later_waits() -> None:
+async def test_the_first_tools_of_a_server_are_offered_and_later_ones_wait() -> None:
     server = changing([listed("t")], [listed("t"), listed("new")])
     async with started(server) as box:
         assert await offered(box) == ["s__t", "s__turn"]
@@ -128,7 +128,7 @@ async def test_names_in_other_workspaces_are_nobodys_business() -> None:
         assert named(box, "t").flags == ()
 
 
-async def test_without_review_everything_is_offered_and_what_is_pinned_is_known_all_the_same() -> None:
+async def test_without_review_all_tools_are_offered_and_pins_are_known_all_the_same() -> None:
     async with started(changing([listed("t")], [listed("t", "Other.")]), review=ReviewPolicy.OFF) as box:
         await box.offer()
         await turned(box)
@@ -140,7 +140,7 @@ async def test_without_review_everything_is_offered_and_what_is_pinned_is_known_
         assert (box.is_pinned(named(box, "t")), box.is_pinned(named(box, "turn"))) == (False, True)
 
 
-async def test_what_the_stores_have_pinned_counts_more_than_what_was_seen_first_here() -> None:
+async def test_stored_pins_count_more_than_the_first_listing_here() -> None:
     server = changing([listed("t")])
     async with started(server) as box:
         assert await offered(box) == ["s__t", "s__turn"]
@@ -170,7 +170,7 @@ async def test_tools_that_were_known_to_wait_are_not_logged_at_each_start(caplog
     assert [("'t'" in line, "'turn'" in line) for line in logged] == [(False, True)]
 
 
-async def test_a_process_asks_again_when_somebody_has_pinned_what_it_has_not_seen() -> None:
+async def test_a_process_lists_again_when_an_unseen_definition_was_pinned() -> None:
     """Its server has changed without telling: the tool is withheld until it was asked, and back then."""
     script = {"era": "legacy", "listings": [[{"tools": [listed("t")]}]]}
     server = raw(script=script)
@@ -197,7 +197,7 @@ def test_a_server_that_offers_nothing_at_first_is_looked_at_when_it_does() -> No
     assert (pinning.offered, pinning.unpinned_tools) == ((one,), (other,))
 
 
-async def test_what_was_known_before_anything_was_pinned_is_what_counts() -> None:
+async def test_tools_known_before_the_first_pin_count() -> None:
     cached_capabilities = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Older."),)), 1.0)
     async with started(DesiredServer(changing([listed("t")]), synced=cached_capabilities)) as box:
         await box.connect("file:s")
@@ -241,7 +241,7 @@ async def test_the_doctor_says_that_tools_wait() -> None:
         assert checks["tools"].fix == "use /mcp review s"
 
 
-async def test_of_a_server_that_is_switched_off_what_waits_is_known() -> None:
+async def test_waiting_tools_of_a_disabled_server_are_known() -> None:
     cached_capabilities = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Newer."),)), 1.0)
     config = ServerConfig("s", StdioTransport("no-such-program"))
     for pins, waiting in ((None, []), ({"t": "older"}, ["t"])):

@@ -138,7 +138,7 @@ async def test_more_servers_than_may_start_at_once_all_come() -> None:
         assert len((await box.offer()).tools) == 7
 
 
-async def test_what_the_library_says_is_for_debugging_only(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_lines_of_the_library_are_for_debugging_only(caplog: pytest.LogCaptureFixture) -> None:
     shown: list[str] = []
     terminal = logging.Handler(logging.INFO)
     terminal.emit = lambda record: shown.append(record.getMessage())  # type: ignore[method-assign]

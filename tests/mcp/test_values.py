@@ -115,7 +115,7 @@ def test_a_number_beyond_all_bounds_is_left_to_the_server() -> None:
 # characters
 
 
-def test_what_nobody_sees_is_left_out() -> None:
+def test_invisible_characters_are_left_out() -> None:
     assert visible("Add\u200b \u202etwo\u2066 numbers\U000e0041\U000e0100\ufeff\0\n") == "Add two numbers\n"
 
 
@@ -209,7 +209,7 @@ def test_tokens_as_services_give_them_are_hidden(token: str) -> None:
     assert Redaction((), tokens)(f"got {token}.") == "got ***."
 
 
-def test_what_every_client_says_of_itself_is_no_secret() -> None:
+def test_common_headers_of_clients_are_no_secrets() -> None:
     transport = HttpTransport("https://example.org", {"Accept": "application/json", "user-agent": "countersign"})
     assert (
         Redaction(secrets_of(DesiredServer(ServerConfig("s", transport))))("application/json countersign").count("***")
@@ -268,7 +268,7 @@ def test_progress_is_one_line(arguments: tuple[float, float | None, str | None],
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 @given(tools=st.lists(TOOLS | JSON, max_size=4), content=st.lists(BLOCKS | JSON, max_size=4) | JSON, extra=JSON)
-def test_whatever_a_server_says_is_acceptable_after_the_repair(
+def test_any_json_of_a_server_is_acceptable_after_the_repair(
     version: str, tools: list[Any], content: Any, extra: Any
 ) -> None:
     stamp = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}

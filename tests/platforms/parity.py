@@ -66,7 +66,7 @@ FEATURES = (
         "A thread goes on without mentions until a message turns to another user; then the bot waits for a mention",
         discord="yes, with the Message Content intent",
         terminal=ALONE,
-        tests=("test_a_thread_goes_on_without_mentions_until_somebody_turns_to_another_user",),
+        tests=("test_a_thread_goes_on_without_mentions_until_a_message_addresses_another_user",),
     ),
     Feature(
         "Earlier messages of a thread are context, with their authors",
@@ -124,7 +124,7 @@ FEATURES = (
     Feature(
         "*Ask about this* in the menu of a message",
         terminal="it has no menu of messages",
-        tests=("test_somebody_asks_about_a_message_in_a_thread_at_it",),
+        tests=("test_a_question_about_a_message_in_a_thread_is_answered_there",),
     ),
     # Turns
     Feature(
@@ -189,7 +189,7 @@ FEATURES = (
     Feature("Deny with a reason", tests=("test_a_denial_asks_why_and_the_reason_goes_to_the_engine",)),
     Feature(
         "Edit the arguments before the approval",
-        tests=("test_the_form_of_a_call_holds_its_arguments_and_what_is_filled_in_reaches_the_engine",),
+        tests=("test_the_form_of_a_call_has_its_arguments_and_the_typed_values_reach_the_engine",),
     ),
     Feature(
         "Approve and allow later calls",
@@ -305,7 +305,7 @@ FEATURES = (
     Feature(
         "A limit of requests under way for each user",
         terminal=ALONE,
-        tests=("test_one_user_has_only_so_many_requests_under_way_and_keeps_nobody_waiting",),
+        tests=("test_one_user_has_a_limit_of_requests_and_holds_up_no_other",),
     ),
     Feature(
         "Suggested prompts, set in the profile",

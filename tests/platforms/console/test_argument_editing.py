@@ -34,7 +34,7 @@ async def carded(chat: Chat) -> None:
     await chat.terminal.shows(KEYS)
 
 
-async def test_e_asks_for_each_argument_with_what_it_holds() -> None:
+async def test_e_asks_for_each_argument_with_its_value() -> None:
     async with chatting({"go": asks}) as chat:
         await carded(chat)
         chat.terminal.press("e")
@@ -52,7 +52,7 @@ async def test_e_asks_for_each_argument_with_what_it_holds() -> None:
         assert chat.engine.decisions == []
 
 
-async def test_what_does_not_fit_is_asked_for_again() -> None:
+async def test_an_invalid_value_is_asked_for_again() -> None:
     async with chatting({"go": asks}) as chat:
         chat.engine.editings = [
             InvalidArguments((ArgumentError("count", "count: 99 is greater than the maximum of 9"),))
@@ -88,7 +88,7 @@ async def test_escape_leaves_the_call_as_it_is_and_the_keys_come_back() -> None:
         await chat.terminal.shows("▌ Approved.")
 
 
-async def test_who_may_not_change_it_is_told_why() -> None:
+async def test_a_user_who_may_not_edit_reads_why() -> None:
     async with chatting({"go": asks}) as chat:
         chat.engine.not_now = AlreadyDecided("That is decided already and cannot be edited.")
         await carded(chat)
@@ -97,7 +97,7 @@ async def test_who_may_not_change_it_is_told_why() -> None:
         assert chat.engine.revisions == []
 
 
-async def test_the_card_comes_again_with_what_was_changed() -> None:
+async def test_the_card_comes_again_with_the_changes() -> None:
     async def script(turn: ScriptedTurn) -> None:
         approval = an_approval()
         n = await turn.call(StepStatus.AWAITING, approval=approval, tool=KNOWN)

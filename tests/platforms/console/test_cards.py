@@ -31,7 +31,7 @@ async def carded(chat: Chat) -> None:
     await chat.terminal.shows(KEYS)
 
 
-async def test_a_card_shows_what_will_run() -> None:
+async def test_a_card_shows_the_exact_call() -> None:
     async with chatting({"go": asks}) as chat:
         await carded(chat)
         card = [re.sub(r"at \d\d:\d\d", "at 17:00", line) for line in chat.terminal.lines if "▌" in line]
@@ -99,7 +99,7 @@ async def test_v_shows_all_of_a_long_argument_page_by_page() -> None:
         await chat.terminal.shows("Approved.")
 
 
-async def test_what_looks_like_a_secret_is_read_to_its_end_before_a_key_approves_it() -> None:
+async def test_a_likely_secret_is_read_to_its_end_before_a_key_approves_it() -> None:
     command = "echo '-----BEGIN PRIVATE KEY-----'; " + "\n".join(f"line {n}" for n in range(40))
 
     async def script(turn: ScriptedTurn) -> None:
@@ -156,7 +156,7 @@ async def test_a_word_that_is_pasted_approves_nothing() -> None:
         assert chat.engine.decisions == []
 
 
-async def test_nobody_approves_by_typing_on_when_a_card_appears() -> None:
+async def test_typing_on_when_a_card_appears_approves_nothing() -> None:
     go_on = asyncio.Event()
 
     async def script(turn: ScriptedTurn) -> None:
@@ -289,7 +289,7 @@ async def test_a_call_without_arguments_says_so() -> None:
         await chat.terminal.shows("One key: y, t, g, e, n, or Enter for no.")
 
 
-async def test_what_was_typed_is_back_after_the_card() -> None:
+async def test_typed_text_is_back_after_the_card() -> None:
     go_on = asyncio.Event()
 
     async def script(turn: ScriptedTurn) -> None:
@@ -359,7 +359,7 @@ async def test_a_question_that_settles_elsewhere_goes_away_by_itself(status: Ste
         assert chat.engine.decisions == []
 
 
-async def test_somebody_else_was_faster() -> None:
+async def test_a_decision_elsewhere_ends_the_card() -> None:
     async with chatting({"go": asks}) as chat:
         chat.engine.answers = [AlreadyDecided("Already approved by Sam at 14:12.")]
         await carded(chat)
@@ -367,7 +367,7 @@ async def test_somebody_else_was_faster() -> None:
         await chat.terminal.shows("▌ Already approved by Sam at 14:12.")
 
 
-async def test_whoever_has_approved_as_one_of_several_is_told_how_many_are_missing_and_not_asked_again() -> None:
+async def test_an_approver_among_several_reads_how_many_are_missing_and_is_not_asked_again() -> None:
     async with chatting({"go": asks}) as chat:
         chat.engine.answers = [MoreApprovalsNeeded(1)]
         await carded(chat)
@@ -376,7 +376,7 @@ async def test_whoever_has_approved_as_one_of_several_is_told_how_many_are_missi
         assert len(chat.engine.decisions) == 1
 
 
-async def test_who_may_not_decide_is_told_who_may_and_the_card_waits_on() -> None:
+async def test_a_user_who_may_not_decide_reads_who_may_and_the_card_waits_on() -> None:
     async with chatting({"go": asks}) as chat:
         chat.engine.answers = [NotAllowed("notes.add_note needs an approver from ops.")]
         await carded(chat)

@@ -19,7 +19,7 @@ async def test_mcp_list_says_how_every_server_stands() -> None:
         await chat.terminal.prompts()
 
 
-async def test_mcp_tools_says_what_asks_first() -> None:
+async def test_mcp_tools_marks_tools_that_ask_first() -> None:
     async with chatting(commands=registry(two_servers()), size=(100, 24)) as chat:
         await chat.type("/mcp tools notes")
         await chat.terminal.shows("Tools · 3", "List notes", "notes__delete", "destructive", "blocked")
@@ -66,7 +66,7 @@ async def test_tab_does_nothing_to_ordinary_text() -> None:
         await chat.terminal.prompts("what is /m?")
 
 
-async def test_a_slash_opens_the_menu_which_follows_what_is_typed() -> None:
+async def test_a_slash_opens_the_menu_which_follows_the_typed_text() -> None:
     async with chatting(commands=registry(two_servers())) as chat:
         await chat.terminal.prompts()
         chat.terminal.press("/")
@@ -110,7 +110,7 @@ async def test_open_continues_another_conversation_and_completes_its_id() -> Non
         assert chat.engine.received[0].conversation.thread == "c7"
 
 
-async def test_open_names_what_is_missing_and_opens_nothing() -> None:
+async def test_open_names_a_missing_id_and_opens_nothing() -> None:
     async with chatting(opening=now(StartState("c1", saved=Saved()))) as chat:
         await chat.type("/open")
         await chat.terminal.shows("Write which one: /open ID.")
@@ -121,7 +121,7 @@ async def test_open_names_what_is_missing_and_opens_nothing() -> None:
         assert chat.engine.received[0].conversation.thread == "c1"
 
 
-async def test_help_comes_at_once_whatever_runs() -> None:
+async def test_help_comes_at_once_during_a_turn() -> None:
     async def script(turn: ScriptedTurn) -> None:
         await turn.show(activity="Thinking…")
         await asyncio.Event().wait()

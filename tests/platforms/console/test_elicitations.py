@@ -77,7 +77,7 @@ async def test_escape_leaves_the_form_and_the_keys_come_back() -> None:
         await chat.terminal.shows(REFUSED)
 
 
-async def test_what_does_not_fit_is_asked_for_again() -> None:
+async def test_an_invalid_value_is_asked_for_again() -> None:
     async with chatting({"go": asks(a_form())}) as chat:
         chat.engine.answerings = [InvalidAnswer((ArgumentError("title", "it is too short"),))]
         await carded(chat, KEYS)
@@ -123,7 +123,7 @@ async def test_another_key_says_which_there_are() -> None:
 
 
 @pytest.mark.parametrize("refusal", [NotAllowed("Only Priya can answer this."), AlreadyDecided("Ana was faster.")])
-async def test_who_cannot_answer_is_told_why_and_asked_no_more(refusal: Any) -> None:
+async def test_a_user_who_cannot_answer_reads_why_and_is_asked_no_more(refusal: Any) -> None:
     async with chatting({"go": asks(a_form())}) as chat:
         chat.engine.inquiries["eli-12345678"] = refusal
         await carded(chat, KEYS)
@@ -134,7 +134,7 @@ async def test_who_cannot_answer_is_told_why_and_asked_no_more(refusal: Any) -> 
         await chat.terminal.shows("Done with it.")
 
 
-async def test_what_goes_away_by_itself_says_how_and_takes_no_key() -> None:
+async def test_a_question_answered_elsewhere_says_how_and_takes_no_key() -> None:
     async def script(turn: ScriptedTurn) -> None:
         n = await turn.call(StepStatus.ASKING, elicitations=(a_form(),))
         await turn.engine.answered.get()
@@ -151,7 +151,7 @@ async def test_what_goes_away_by_itself_says_how_and_takes_no_key() -> None:
         assert chat.engine.replied == []
 
 
-async def test_what_nobody_may_be_asked_is_told_with_its_reason() -> None:
+async def test_a_forbidden_question_is_reported_with_its_reason() -> None:
     async def script(turn: ScriptedTurn) -> None:
         refused = a_form(reply=DECLINED, reason="It asks for a secret (pin).")
         await turn.call(StepStatus.DONE, "no", elicitations=(refused,))

@@ -50,7 +50,7 @@ def asks(elicitation: Elicitation) -> Script:
         ("decline", DECLINED),
     ],
 )
-async def test_a_line_answers_what_is_asked(line: str, reply: ElicitationResult) -> None:
+async def test_a_line_answers_the_question(line: str, reply: ElicitationResult) -> None:
     async with process(None, {"go": asks(a_form(properties=FIELDS))}, stdin=f"go\n{line}\nhello\n") as chat:
         assert await chat.code() == 0
         assert [each for _, each, _ in chat.engine.replied] == [reply]
@@ -62,7 +62,7 @@ async def test_a_line_answers_what_is_asked(line: str, reply: ElicitationResult)
 
 
 @pytest.mark.parametrize("stdin", ["go\nhello\n", "go\n"])
-async def test_a_line_that_is_no_answer_is_a_message_and_nobody_has_answered(stdin: str) -> None:
+async def test_a_line_that_is_no_answer_is_a_message_and_the_question_waits_on(stdin: str) -> None:
     async with process(None, {"go": asks(a_form())}, stdin=stdin) as chat:
         assert await chat.code() == 0
         assert [each for _, each, _ in chat.engine.replied] == [CANCELLED]
@@ -90,14 +90,14 @@ async def test_a_link_is_written_whole_and_a_line_says_that_one_has_been_there()
         ('answer {"title": "a", "title": "b"}', "the name 'title' is there twice"),
     ],
 )
-async def test_what_cannot_be_read_is_said_and_the_next_line_counts(line: str, complaint: str) -> None:
+async def test_an_unreadable_answer_is_reported_and_the_next_line_counts(line: str, complaint: str) -> None:
     async with process(None, {"go": asks(a_form(properties=FIELDS))}, stdin=f"go\n{line}\ndecline\n") as chat:
         assert await chat.code() == 0
         assert complaint in chat.err
         assert [each for _, each, _ in chat.engine.replied] == [DECLINED]
 
 
-async def test_what_does_not_fit_is_said_and_the_next_line_counts() -> None:
+async def test_an_invalid_answer_is_reported_and_the_next_line_counts() -> None:
     async with process(None, {"go": asks(a_form())}, stdin="go\nanswer title=M\nanswer title=Milk\n") as chat:
         chat.engine.answerings = [InvalidAnswer((ArgumentError("title", "it is too short"),))]
         assert await chat.code() == 0
@@ -114,7 +114,7 @@ async def test_one_question_waits_for_no_answer() -> None:
         assert chat.out == "Done with it.\n"
 
 
-async def test_what_is_for_somebody_else_is_said() -> None:
+async def test_a_question_for_another_user_is_reported() -> None:
     async def script(turn: ScriptedTurn) -> None:
         await turn.call(StepStatus.ASKING, elicitations=(a_form(),))
         await turn.engine.answered.get()
@@ -138,7 +138,7 @@ async def test_a_question_that_goes_away_takes_no_line() -> None:
         assert chat.out == "Done with it.\n\nYou said: hello\n"
 
 
-async def test_programs_read_what_is_asked_and_how_it_ended() -> None:
+async def test_programs_read_the_question_and_its_end() -> None:
     async with process(None, {"go": asks(a_form())}, stdin='go\nanswer {"title": "Milk"}\n', json=True) as chat:
         assert await chat.code() == 0
         asked, settled = (event for event in chat.events if str(event["event"]).startswith("elicitation"))
@@ -151,7 +151,7 @@ async def test_programs_read_what_is_asked_and_how_it_ended() -> None:
         assert "Milk" not in str(settled)
 
 
-def test_a_turn_that_waits_elsewhere_says_what_for() -> None:
+def test_a_turn_that_waits_elsewhere_names_the_question() -> None:
     err = io.StringIO()
     stream = PlainStream(io.StringIO(), err, ConsoleTheme(colour=False, unicode=True))
     turn = a_turn(status=TurnStatus.WAITING)

@@ -40,7 +40,7 @@ async def test_a_form_is_asked_field_by_field_and_its_answer_is_drawn() -> None:
         assert config_of(held, "git-hub").title == "Git Hub"
 
 
-async def test_what_was_wrong_is_said_under_its_field_and_asked_again_alone() -> None:
+async def test_an_invalid_field_has_its_error_and_is_asked_again_alone() -> None:
     held = command_harness()
     async with chatting(commands=held.registry, size=(100, 40)) as chat:
         await chat.type("/mcp add")
@@ -105,7 +105,7 @@ async def test_a_secret_is_typed_without_an_echo_and_is_nowhere_on_the_screen_or
     assert SECRET not in history.read_text()
 
 
-async def test_what_destroys_is_confirmed_by_typing_the_name() -> None:
+async def test_a_destructive_command_is_confirmed_by_typing_the_name() -> None:
     gone = Reply("The thing is gone.")
     asking = Reply("Remove `jira`?", actions=(ReplyAction("Remove jira", ("mcp", "remove", "jira"), confirm="jira"),))
 

@@ -38,7 +38,7 @@ async def test_t_approves_and_allows_in_this_thread() -> None:
     ("key", "permission"),
     [("1", GrantRequest(ArgumentsScope())), ("2", GrantRequest(HoursScope(8))), ("3", GrantRequest(PermanentScope()))],
 )
-async def test_g_asks_what_else_to_allow(key: str, permission: GrantRequest) -> None:
+async def test_g_asks_for_the_scope_of_a_grant(key: str, permission: GrantRequest) -> None:
     async with chatting({"go": asks}) as chat:
         await chat.type("go")
         await chat.terminal.shows(KEYS)
@@ -66,7 +66,7 @@ async def test_enter_leads_back_and_decides_nothing() -> None:
         assert chat.engine.granted == []
 
 
-async def test_nothing_is_offered_for_what_may_destroy_something() -> None:
+async def test_no_grant_is_offered_for_a_destructive_call() -> None:
     async def script(turn: ScriptedTurn) -> None:
         await turn.ask(an_approval(), tool=dataclasses.replace(KNOWN, destructive=True))
         await turn.end("ok")
@@ -79,7 +79,7 @@ async def test_nothing_is_offered_for_what_may_destroy_something() -> None:
         assert chat.engine.decisions == []
 
 
-async def test_who_may_not_grant_is_asked_again() -> None:
+async def test_a_user_who_may_not_grant_is_asked_again() -> None:
     async with chatting({"go": asks}) as chat:
         chat.engine.answers = [NotAllowed("Only an admin can allow that.")]
         await chat.type("go")

@@ -189,7 +189,7 @@ async def test_ctrl_c_stops_the_turn_and_is_exit_code_130() -> None:
 
 
 @pytest.mark.parametrize("mode", [ApproveMode.ASK, ApproveMode.NEVER])
-async def test_without_a_terminal_an_approval_is_denied_and_the_way_out_is_told(mode: ApproveMode) -> None:
+async def test_without_a_terminal_an_approval_is_denied_with_a_fix(mode: ApproveMode) -> None:
     async with process("go", {"go": asks}, approve=mode) as running:
         assert await running.code() == 3
         (decision,) = running.engine.decisions
@@ -200,7 +200,7 @@ async def test_without_a_terminal_an_approval_is_denied_and_the_way_out_is_told(
         assert running.out == "Done with it.\n"
 
 
-async def test_reads_approves_only_what_reads() -> None:
+async def test_reads_approves_only_reads() -> None:
     async def script(turn: ScriptedTurn) -> None:
         await turn.ask(an_approval("one"), tool=ToolRef("notes", "list", read_only=True, destructive=False))
         await turn.ask(an_approval("two"))
@@ -487,7 +487,7 @@ async def test_answers_to_other_turns_go_to_standard_error_once() -> None:
         assert "Late answer." not in running.out
 
 
-async def test_what_another_process_has_drawn_to_its_end_is_not_drawn_again() -> None:
+async def test_a_turn_that_another_process_showed_to_its_end_is_not_shown_again() -> None:
     async with process("go", {"go": forever}) as running:
         view = TurnView(a_turn("old", "q", "c0", status=TurnStatus.DONE), (ModelStep(0, assistant("Old.")),), 1)
         drawn = [each async for each in running.form.surface.deliver(view, {"reply": "complete"})]

@@ -49,7 +49,7 @@ async def test_a_question_is_echoed_and_answered() -> None:
         ]
 
 
-async def test_the_prompt_stands_before_the_engine_and_what_is_typed_waits_for_it() -> None:
+async def test_the_prompt_stands_before_the_engine_and_typed_text_waits_for_it() -> None:
     engine: asyncio.Future[EngineApi] = asyncio.get_running_loop().create_future()
     async with chatting(engine=engine) as chat:
         await chat.type("early")
@@ -177,7 +177,7 @@ async def test_a_tool_line_is_updated_in_place() -> None:
         assert chat.terminal.text.count("weather.forecast") == 1
 
 
-async def test_a_failure_and_a_remark_are_told() -> None:
+async def test_a_failure_and_a_remark_are_shown() -> None:
     async def script(turn: ScriptedTurn) -> None:
         await turn.say("Half", "The reply was cut at its length limit.")
         await turn.end(status=TurnStatus.FAILED, failure="The model is not reachable.")
@@ -306,7 +306,7 @@ async def test_cancelling_the_chat_gives_the_terminal_back() -> None:
         assert chat.terminal.restored
 
 
-async def test_what_is_typed_during_a_turn_starts_the_next_prompt() -> None:
+async def test_text_typed_during_a_turn_starts_the_next_prompt() -> None:
     async with chatting({"go": forever}) as chat:
         await chat.type("go")
         await chat.terminal.shows("Thinking…")
@@ -390,7 +390,7 @@ async def test_new_begins_another_conversation() -> None:
 WELCOME = Welcome({"notes": 4, "weather": 1}, ("tickets",), ("list notes", "weather in Oslo"), is_demo=True)
 
 
-async def test_a_new_conversation_begins_with_what_is_connected_and_what_to_try() -> None:
+async def test_a_new_conversation_begins_with_connected_servers_and_examples() -> None:
     welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
     async with chatting(welcome=welcome) as chat:
         await chat.terminal.prompts()
@@ -419,7 +419,7 @@ async def test_without_a_server_the_first_screen_says_how_to_add_one() -> None:
         await chat.terminal.shows("Servers  none that has tools yet. /mcp add adds one\n  /        lists the commands")
 
 
-async def test_who_has_begun_already_gets_no_first_screen() -> None:
+async def test_a_continued_conversation_has_no_first_screen() -> None:
     welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
     async with chatting(welcome=welcome) as chat:
         await chat.type("hello")
@@ -447,7 +447,7 @@ async def test_an_earlier_conversation_is_continued_with_a_reminder() -> None:
         await chat.terminal.prompts()
 
 
-async def test_what_is_typed_before_the_conversation_is_known_comes_below_its_reminder() -> None:
+async def test_text_typed_before_the_conversation_is_known_comes_below_its_reminder() -> None:
     opening: asyncio.Future[StartState] = asyncio.get_running_loop().create_future()
     view = TurnView(a_turn("t0", "before", status=TurnStatus.DONE), (ModelStep(0, assistant("It was this.")),), 3)
     async with chatting(opening=opening) as chat:
@@ -606,7 +606,7 @@ async def test_a_long_text_is_pasted_in_one_piece() -> None:
         assert b"\x1b[31m of many" not in chat.terminal.raw
 
 
-async def test_ctrl_r_finds_what_was_typed_before(tmp_path: Path) -> None:
+async def test_ctrl_r_finds_earlier_lines(tmp_path: Path) -> None:
     async with chatting(history=tmp_path / "history") as chat:
         for line in ("add a note: buy milk", "what is the weather?"):
             await chat.type(line)
@@ -627,7 +627,7 @@ async def test_a_history_that_cannot_be_kept_is_no_reason_to_stop(tmp_path: Path
         await chat.terminal.prompts("hello")
 
 
-async def test_tab_completes_commands_and_what_they_offer() -> None:
+async def test_tab_completes_commands_and_their_arguments() -> None:
     lines = ("mcp list", "mcp tools", "mcp show", "mcp show notes", "mcp show weather")
     async with chatting(commands=ScriptedCommands(lines=lines)) as chat:
         await chat.terminal.prompts()

@@ -55,7 +55,7 @@ async def test_the_call_and_all_that_it_returned_are_shown_as_they_stand() -> No
         ]
 
 
-async def test_what_it_returned_fakes_no_card_and_is_cut_where_it_would_flood_the_screen() -> None:
+async def test_a_result_fakes_no_card_and_is_cut_before_it_floods_the_screen() -> None:
     flood = "\n".join(f"▌ [y] once\x1b[2J {n}" for n in range(RETURNED_LINES + 5))
     async with chatting({"go": returns(flood)}) as chat:
         await chat.type("go")
@@ -64,7 +64,7 @@ async def test_what_it_returned_fakes_no_card_and_is_cut_where_it_would_flood_th
         assert b"\x1b[2J" not in chat.terminal.raw
 
 
-async def test_without_a_screen_what_it_returned_is_the_answer() -> None:
+async def test_without_a_screen_the_result_is_the_answer() -> None:
     async with process("go", {"go": returns(LISTED)}) as running:
         assert await running.code() == 0
         assert running.out == f"{LISTED}\n"
@@ -84,7 +84,7 @@ async def test_a_call_that_failed_is_told_in_full_and_is_exit_code_1() -> None:
         await chat.terminal.shows("✗ notes.add_note  failed", "No room.", "Free some.")
 
 
-async def test_whoever_approves_a_second_try_is_told_that_it_is_one() -> None:
+async def test_the_card_of_a_second_try_says_that_it_is_one() -> None:
     async def asks(turn: ScriptedTurn) -> None:
         turn.turn = by_hand(turn.turn, again=True)
         await turn.ask(an_approval())
@@ -102,7 +102,7 @@ async def test_whoever_approves_a_second_try_is_told_that_it_is_one() -> None:
         assert chat.terminal.text.count(SECOND_TRY) == 1
 
 
-async def test_after_a_restart_it_is_remembered_with_what_it_returned() -> None:
+async def test_after_a_restart_it_is_remembered_with_its_result() -> None:
     earlier = (ran(StepStatus.DONE, LISTED), ran(StepStatus.DENIED, None, "Run it", again=True))
     async with chatting(opening=now(StartState("c1", earlier))) as chat:
         await chat.terminal.shows(echoed("Run add_note again"), "#1 buy *milk* #2 call **Bo**", echoed("Run it"))

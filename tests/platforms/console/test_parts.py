@@ -45,7 +45,7 @@ PLAIN = ConsoleTheme(colour=False, unicode=True)
         ("/xyzzy", UnknownCommand("/xyzzy", "")),
     ],
 )
-def test_a_line_means_what_it_says(typed: str, meaning: object) -> None:
+def test_a_typed_line_is_parsed_as_a_command_or_a_message(typed: str, meaning: object) -> None:
     assert parse(typed) == meaning
 
 

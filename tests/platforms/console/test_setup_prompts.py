@@ -32,7 +32,7 @@ def terminal(out: io.StringIO) -> SetupTerminal:
 
 
 @pytest.mark.parametrize("how", ["print", "report_done", "warn", "report_error", "say", "link"])
-def test_what_is_said(terminal: SetupTerminal, out: io.StringIO, how: str) -> None:
+def test_messages_of_the_setup(terminal: SetupTerminal, out: io.StringIO, how: str) -> None:
     getattr(terminal, how)(HOSTILE)
     assert drawn_safely(out.getvalue())
 
@@ -69,7 +69,7 @@ def test_the_heading_and_the_fix(terminal: SetupTerminal, out: io.StringIO) -> N
     assert drawn_safely(out.getvalue())
 
 
-async def test_what_is_asked(terminal: SetupTerminal, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_questions_of_the_setup(terminal: SetupTerminal, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     async def prompt(_session: Any, message: Any, **_options: Any) -> str:
@@ -91,7 +91,7 @@ async def test_what_is_asked(terminal: SetupTerminal, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-async def test_what_is_to_do_without_a_terminal(out: io.StringIO, as_json: bool) -> None:
+async def test_steps_of_the_setup_without_a_terminal(out: io.StringIO, as_json: bool) -> None:
     class Invite(Step):
         name, title = "invite", "Invitation"
 

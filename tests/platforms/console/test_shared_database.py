@@ -96,7 +96,7 @@ async def test_a_terminal_has_the_conversations_that_were_opened_in_it_or_left_b
     assert len(reaches[1]) == 3
 
 
-async def test_what_was_there_when_a_terminal_came_is_told_as_missed() -> None:
+async def test_turns_from_before_a_terminal_opened_are_shown_as_missed() -> None:
     to = streams("go")
     form = open_headless(None, ANA, to)
     answered = TurnView(a_turn("t0", "earlier", status=TurnStatus.DONE), (ModelStep(0, assistant("Late.")),), 1)
@@ -121,7 +121,7 @@ async def test_the_answer_to_a_turn_that_another_process_drives_is_shown_here_on
     assert written(to) == ("Let me see.\n\nThere.\n", "")
 
 
-async def test_a_view_that_is_older_than_what_was_shown_changes_nothing() -> None:
+async def test_a_view_older_than_the_shown_one_changes_nothing() -> None:
     to = streams()
     form = open_headless("go", ANA, to)
     last = TurnView(a_turn("t1", "go", status=TurnStatus.DONE), (ModelStep(0, assistant("There.")),), 5)
@@ -188,7 +188,7 @@ async def test_a_question_from_another_window_is_told_as_such() -> None:
     ("mode", "verdicts"),
     [(ApproveMode.ASK, []), (ApproveMode.ALL, [DecisionType.APPROVE])],
 )
-async def test_a_card_that_may_be_before_somebody_elses_eyes_is_decided_by_the_rule_alone(
+async def test_a_card_that_others_may_see_is_decided_by_the_rule_alone(
     mode: ApproveMode, verdicts: list[DecisionType]
 ) -> None:
     waiting = TurnView(

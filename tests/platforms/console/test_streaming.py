@@ -77,7 +77,7 @@ async def said(chat: Chat, *lines: str) -> None:
     await chat.terminal.until(there, repr(lines))
 
 
-async def test_what_is_not_finished_is_drawn_again_in_place() -> None:
+async def test_unfinished_text_is_drawn_again_in_place() -> None:
     told = Told()
     async with chatting({"go": told.script}) as chat:
         await chat.type("go")

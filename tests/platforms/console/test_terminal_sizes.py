@@ -38,7 +38,7 @@ async def test_a_tool_line_is_one_line_while_it_runs_and_when_it_is_done(size: t
         assert block.endswith("(+4 lines)" if size[0] > 40 else "…")
 
 
-async def test_what_went_wrong_is_told_in_full_on_lines_of_its_own() -> None:
+async def test_an_error_is_shown_in_full_on_lines_of_its_own() -> None:
     async def script(turn: ScriptedTurn) -> None:
         await turn.call(StepStatus.FAILED, "The disk of the server is full and nothing could be written to it")
         await turn.end("Sorry.")

@@ -46,7 +46,7 @@ def english(text: str) -> list[str]:
     return [word for word in untranslated(text) if word.lower() not in DATA | TYPED]
 
 
-async def test_cards_their_keys_and_what_follows_have_no_text_outside_of_the_catalogue(pseudo_language: str) -> None:
+async def test_cards_their_keys_and_outcomes_have_no_text_outside_of_the_catalogue(pseudo_language: str) -> None:
     long = "\n".join(f"line {n}" for n in range(9))
 
     async def script(turn: ScriptedTurn) -> None:

@@ -27,7 +27,7 @@ async def waits_behind_an_approval(turn: ScriptedTurn) -> None:
     await asyncio.Event().wait()
 
 
-async def test_a_call_of_unknown_outcome_says_so_and_what_can_be_done() -> None:
+async def test_a_call_of_unknown_outcome_says_so_and_offers_actions() -> None:
     async with chatting({"go": loses}) as chat:
         await chat.type("go")
         await chat.terminal.shows("? notes.add_note  may or may not have happened  The line broke.", f"  {UNSURE}")
@@ -100,7 +100,7 @@ async def test_a_message_behind_one_that_is_at_work_says_so_and_offers_nothing()
         assert "/stop" not in chat.terminal.text
 
 
-async def test_stop_stops_what_runs_like_ctrl_c_and_waits_for_nothing() -> None:
+async def test_stop_stops_a_running_turn_like_ctrl_c_and_waits_for_nothing() -> None:
     async def for_ever(turn: ScriptedTurn) -> None:
         await turn.show(activity="Thinking…")
         await asyncio.Event().wait()

@@ -156,7 +156,7 @@ async def test_no_line_of_a_value_reads_like_another_argument_in_the_file() -> N
         assert text[-1] == "    eve@example.org"
 
 
-async def test_what_needs_too_many_messages_is_shown_as_a_file() -> None:
+async def test_a_call_of_too_many_messages_is_shown_as_a_file() -> None:
     async with connected_bot() as place:
         card = await drawn(place, waiting(text="`@everyone` long " * 2_000))
         pressed = await place.discord.press(place.priya, card, named(card, "view"))
@@ -167,7 +167,7 @@ async def test_what_needs_too_many_messages_is_shown_as_a_file() -> None:
         assert (file.name, file.content.count(b"long ")) == (FILE, 2_000)
 
 
-async def test_what_a_call_holds_cannot_end_the_block_it_is_shown_in() -> None:
+async def test_arguments_cannot_end_their_code_block() -> None:
     async with connected_bot() as place:
         card = await drawn(place, waiting(text="```\n@everyone **Approved** <@1>\n" * 20))
         pressed = await place.discord.press(place.priya, card, named(card, "view"))
@@ -226,5 +226,5 @@ async def test_in_a_direct_conversation_who_pressed_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("custom_id", ["cs.ask:1", "cs.ask:a:b", "other:1:2"])
-def test_a_modal_of_somebody_elses_is_none_of_these(custom_id: str) -> None:
+def test_a_modal_of_another_app_is_ignored(custom_id: str) -> None:
     assert asked_about(custom_id) is None

@@ -90,12 +90,12 @@ async def test_every_verb_is_a_subcommand_under_its_own_path_and_help_is_one_of_
         assert "help" in dict(subcommands(commands[name]))
 
 
-async def test_what_people_do_every_day_is_never_moved_into_the_menu_of_the_rest() -> None:
+async def test_everyday_commands_never_move_into_the_menu_of_the_rest() -> None:
     moved = {path for path, _ in subcommands(drawn()["mcp"]) if path.startswith("more ")}
     assert moved <= {"more health", "more stats", "more audit"}
 
 
-async def test_what_is_registered_keeps_all_of_discords_limits() -> None:
+async def test_registered_commands_keep_all_limits_of_discord() -> None:
     for command in drawn().values():
         everything = list(below(command))
         assert all(len(each.get("options") or ()) <= ENTRIES for each in everything)
@@ -107,7 +107,7 @@ async def test_what_is_registered_keeps_all_of_discords_limits() -> None:
         assert size + sum(len(value["name"]) + len(value["value"]) for value in values) <= MOST_CHARACTERS
 
 
-async def test_options_say_what_they_are_and_needed_ones_come_first() -> None:
+async def test_options_have_descriptions_and_required_ones_come_first() -> None:
     found = dict(subcommands(drawn()["mcp"]))
     running = found["run"]["options"]
     assert [(each["name"], each["required"]) for each in running] == [
@@ -134,7 +134,7 @@ async def test_options_say_what_they_are_and_needed_ones_come_first() -> None:
 
 
 @pytest.mark.parametrize(("for_users", "contexts", "installs"), [(False, [0, 1], [0]), (True, [0, 1, 2], [0, 1])])
-async def test_commands_are_there_also_in_direct_messages_and_with_users_who_may_install_them(
+async def test_commands_work_in_direct_messages_and_for_users_who_installed_the_app(
     for_users: bool, contexts: list[int], installs: list[int]
 ) -> None:
     commands = drawn(for_users=for_users)
@@ -169,7 +169,7 @@ async def test_a_group_beyond_its_room_goes_on_in_another() -> None:
     assert [(group.name, len(group.verbs)) for group in level.groups] == [("policy", 25), ("policy-2", 2)]
 
 
-async def test_what_fits_in_no_order_is_refused() -> None:
+async def test_options_in_no_possible_order_are_refused() -> None:
     with pytest.raises(ValueError, match="more verbs than Discord takes"):
         levels("x", many(60))
 
@@ -204,13 +204,13 @@ def test_a_json_object_is_one_word_and_pairs_are_several() -> None:
     assert words("mcp", run, given) == ("mcp", "run", "notes", "add", "text=two words", "n=1")
 
 
-def test_what_is_left_out_is_no_word() -> None:
+def test_an_omitted_option_is_no_word() -> None:
     verb = next(verb for verb in VERBS["conversations"] if verb.path == "list")
     assert words("conversations", verb, {"all": False}) == ("conversations", "list")
     assert words("conversations", verb, {"all": True}) == ("conversations", "list", "--all")
 
 
-def test_values_are_offered_for_what_is_asked_for_alone() -> None:
+def test_values_are_suggested_for_the_focused_option_alone() -> None:
     commands = registry(two_servers())
     verb = {f"{name} {each.path}": (name, each) for name, verbs in VERBS.items() for each in verbs}
 
@@ -257,7 +257,7 @@ async def told(fake: FakeDiscord) -> bool:
         return await register(tree)
 
 
-async def test_discord_is_told_once_and_again_only_of_what_is_different() -> None:
+async def test_commands_are_registered_once_and_again_only_after_a_change() -> None:
     async with FakeDiscord() as fake:
         assert await told(fake)
         assert not await told(fake)
@@ -272,7 +272,7 @@ async def test_discord_is_told_once_and_again_only_of_what_is_different() -> Non
         assert not await told(fake)
 
 
-async def test_discords_refusal_is_an_error_of_ours_and_keeps_nobody_from_receiving() -> None:
+async def test_a_refused_registration_is_logged_and_receiving_goes_on() -> None:
     async with FakeDiscord() as fake, a_start(fake) as tree:
         fake.fail(COMMANDS, Fails(50013), times=2)
         with pytest.raises(DeliveryFailed):

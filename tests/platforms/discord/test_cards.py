@@ -54,7 +54,7 @@ def waiting(arguments: Mapping[str, Any], tool: ToolRef = sample_views.CREATE, n
     return a_call(n, tool, StepStatus.AWAITING, arguments=arguments, approval=approval)
 
 
-def test_a_card_says_what_would_run_where_and_why_and_until_when() -> None:
+def test_a_card_has_call_place_reason_and_expiry() -> None:
     slot = only(sample_views.ASKED)
     assert (
         said(slot)
@@ -115,7 +115,7 @@ def test_calls_that_were_asked_for_together_share_a_card_and_are_decided_one_by_
         ("cancelled", "~~{}~~\nCancelled. Not run. · `3a7f3c2e`", GREY),
     ],
 )
-def test_what_is_decided_shows_below_the_question_how_it_went_without_buttons(name: str, line: str, edge: int) -> None:
+def test_a_decided_card_shows_its_outcome_below_the_question_without_buttons(name: str, line: str, edge: int) -> None:
     unknown = a_view(a_filing(StepStatus.UNKNOWN, "Cut off.", **sample_views.SAM), status=TurnStatus.DONE)
     slot = only(unknown if name == "unknown" else sample_views.SETTLED[name])
     assert said(slot) == line.format("Create issue “Checkout 502s after the 14:05 deploy” (jira)")
@@ -124,17 +124,17 @@ def test_what_is_decided_shows_below_the_question_how_it_went_without_buttons(na
     assert not slot.asks
 
 
-def test_what_timed_out_can_be_asked_for_again_once_the_turn_is_over() -> None:
+def test_a_timed_out_call_can_be_requested_again_once_the_turn_is_over() -> None:
     view = a_view(a_filing(StepStatus.EXPIRED), a_reply(4, "Nobody signed."), status=TurnStatus.DONE)
     assert decode(pressed(only(view).components, "Ask again")) == RunAgainAction(view.turn.id, 3)
 
 
-def test_arguments_that_somebody_changed_are_marked_as_changed() -> None:
+def test_edited_arguments_are_marked_as_changed() -> None:
     step = a_filing(StepStatus.AWAITING, revision=2, proposed=ISSUE, revised_by="Sam")
     assert "-# Changed by Sam since the model asked for it." in said(only(a_view(step)))
 
 
-def test_a_card_says_whose_approval_it_takes_and_who_has_approved() -> None:
+def test_a_card_names_its_approvers_and_approvals() -> None:
     terms = ApprovalRequirements((frozenset({"discord-role:7"}),), four_eyes=True, quorum=2)
     told = said(only(a_view(a_filing(StepStatus.AWAITING, requirements=terms, approver_names=("Sam",)))))
     assert "needs 2 of discord-role:7, not Priya · 1 of 2 approved by Sam · expires" in told.replace("\u2060", "")
@@ -177,7 +177,7 @@ def test_arguments_beyond_the_room_of_a_card_are_counted() -> None:
     assert "more arguments: View all" in said(slot)
 
 
-def test_what_a_person_approves_cannot_pretend_to_be_more_of_the_card() -> None:
+def test_arguments_cannot_pretend_to_be_more_of_the_card() -> None:
     forged = "```\n**Risk** 🟢 Reads data\n-# Asked by <@1> · @everyone\n"
     tool = ToolRef("jira", "x", title="# Safe?\n<@1> **ok**", destructive=True)
     slot = only(a_view(waiting({"text": forged, "`": forged}, tool)))
@@ -205,7 +205,7 @@ _WORDS = st.one_of(
     ),
     _WORDS,
 )
-def test_whatever_is_asked_for_a_card_stays_within_what_discord_takes(
+def test_a_card_of_any_call_stays_within_the_limits_of_discord(
     calls: list[tuple[dict[str, str], str, str, StepStatus, bool]], reason: str
 ) -> None:
     steps = []

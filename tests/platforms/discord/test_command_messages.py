@@ -24,7 +24,7 @@ def test_a_narrow_table_is_columns_in_a_code_block() -> None:
     assert sheet.is_whole
 
 
-def test_a_wide_table_is_a_list_whose_cells_are_named() -> None:
+def test_a_wide_table_is_a_list_with_named_cells() -> None:
     rows = (("notes", "**on**", "a rather long story about what it does, told at length"), ("web", "off", ""))
     sheet = command_reply(reply_message(Reply("Servers", Table(("name", "state", "what it does"), rows))))
     assert sheet.text.splitlines() == [
@@ -34,7 +34,7 @@ def test_a_wide_table_is_a_list_whose_cells_are_named() -> None:
     ]
 
 
-def test_what_is_empty_says_that_it_is_done() -> None:
+def test_an_empty_reply_says_that_it_is_done() -> None:
     assert command_reply(reply_message(Reply(""))).text == DONE
     assert command_reply(reply_message(Reply("", Table(("name",), ())))).text == DONE
 
@@ -51,7 +51,7 @@ def test_a_page_says_which_it_is_and_leads_to_its_neighbours() -> None:
     ]
 
 
-def test_a_second_line_of_what_came_from_elsewhere_looks_like_no_fact_of_ours() -> None:
+def test_a_second_line_of_foreign_text_looks_like_no_fact_of_ours() -> None:
     sheet = command_reply(
         reply_message(Reply("Trouble.", details=(("cause", "it broke\n**fix:** press Approve\n-# fine"), ("fix", ""))))
     )
@@ -76,7 +76,7 @@ def test_a_second_line_of_what_came_from_elsewhere_looks_like_no_fact_of_ours() 
         Reply("x", details=tuple((f"n{n}", "y" * 3_000) for n in range(10)), page=PageInfo(1, 2, ("mcp", "list"))),
     ],
 )
-def test_whatever_is_answered_fits_into_a_message_and_is_kept_whole_beside_it(reply: Reply) -> None:
+def test_any_reply_fits_into_a_message_with_the_whole_text_beside_it(reply: Reply) -> None:
     sheet = command_reply(reply_message(reply))
     assert utf16_length(sheet.text) <= DISPLAYED
     assert sheet.text.count("```") % 2 == 0
@@ -86,7 +86,7 @@ def test_whatever_is_answered_fits_into_a_message_and_is_kept_whole_beside_it(re
         assert value in reply_text(reply)
 
 
-def test_a_form_that_could_not_open_says_how_else_and_what_was_wrong() -> None:
+def test_a_form_that_could_not_open_has_cause_and_another_way() -> None:
     form = Form("mcp add:1", "Add a server", (Field("title", "Name"),), instead="/mcp add NAME --url URL")
     offer = command_reply(form_offer(form, RunPending("t"), begun=False))
     assert offer.text.splitlines() == [NEEDS_FORM, "Or on one line: `/mcp add NAME --url URL`"]

@@ -24,7 +24,7 @@ EDIT = "PATCH /webhooks/{application}/{token}/messages/{message}"
 # Behind a slash
 
 
-async def test_a_command_behind_a_slash_is_answered_to_whoever_typed_it_alone() -> None:
+async def test_a_slash_command_is_answered_to_its_user_alone() -> None:
     async with command_bot([Reply("No servers yet.")]) as place:
         typed = await place.discord.command(place.priya, "mcp tools", place.channel, {"server": "my server"})
         assert typed.answered is Answer.MESSAGE
@@ -107,7 +107,7 @@ async def test_after_a_quarter_of_an_hour_the_answer_comes_as_a_direct_message()
         assert place.invoked.member.platform_admin
 
 
-async def test_whoever_takes_no_direct_messages_is_told_without_a_word_of_the_answer() -> None:
+async def test_a_user_without_direct_messages_gets_a_notice_without_the_answer() -> None:
     async with command_bot([Reply("Checking…"), Reply("The secret plan.")]) as place:
         place.commands.going_on.clear()
         await place.discord.command(place.priya, "mcp verify", place.channel, {"server": "notes"})
@@ -119,7 +119,7 @@ async def test_whoever_takes_no_direct_messages_is_told_without_a_word_of_the_an
         assert "secret plan" not in str(place.seen(place.sam))
 
 
-async def test_what_goes_wrong_is_one_clear_line_to_whoever_asked() -> None:
+async def test_an_error_is_one_clear_line_to_the_asker() -> None:
     async with command_bot() as place:
         place.commands.answers = [[Reply("Running.", message=by_hand(place))]]
         place.engine.troubles.append(DatabaseUnavailable("The database is away.", "wait"))
@@ -128,7 +128,7 @@ async def test_what_goes_wrong_is_one_clear_line_to_whoever_asked() -> None:
         assert answer.ephemeral
 
 
-async def test_a_command_of_an_earlier_list_is_answered_with_what_to_do() -> None:
+async def test_an_outdated_command_is_answered_with_a_fix() -> None:
     async with command_bot() as place:
         listed = next(each for each in place.discord.app.commands[""] if each["name"] == "mcp")
         next(each for each in listed["options"] if each["name"] == "list")["name"] = "lists"
@@ -137,7 +137,7 @@ async def test_a_command_of_an_earlier_list_is_answered_with_what_to_do() -> Non
         assert place.commands.requests == []
 
 
-async def test_an_answer_that_somebody_has_put_away_is_not_sent_after_them() -> None:
+async def test_a_dismissed_answer_is_not_sent_again() -> None:
     async with command_bot([Reply("Checking…"), Reply("All is well.")]) as place:
         place.commands.going_on.clear()
         typed = await place.discord.command(place.priya, "mcp verify", place.channel, {"server": "notes"})
@@ -158,7 +158,7 @@ async def test_an_answer_that_discord_loses_is_tried_again() -> None:
         await place.reads("Here.")
 
 
-async def test_people_whom_the_server_has_not_let_in_yet_command_nothing() -> None:
+async def test_members_in_screening_command_nothing() -> None:
     async with command_bot() as place:
         novice = place.discord.user("Nora", pending=True)
         await place.discord.command(novice, "mcp list", place.channel)
@@ -254,7 +254,7 @@ async def test_two_buttons_that_say_the_same_are_both_there() -> None:
         assert place.invoked.words == ("list",)
 
 
-async def test_what_does_not_fit_into_a_button_is_remembered_for_a_while() -> None:
+async def test_an_action_too_long_for_a_button_is_remembered_for_a_while() -> None:
     words = ("profile", "bind", "the one with blanks " * 8)
     async with command_bot([Reply("Bind?", actions=(ReplyAction("Bind here", words),))], [Reply("It holds.")]) as place:
         await place.discord.command(place.priya, "profile list", place.channel)
@@ -292,7 +292,7 @@ async def test_in_a_direct_conversation_the_answer_is_a_message_that_is_edited()
         assert place.invoked.conversation.workspace == place.discord.guild.id
 
 
-async def test_whoever_takes_no_direct_messages_hears_that_there_is_an_answer() -> None:
+async def test_a_user_without_direct_messages_reads_that_there_is_an_answer() -> None:
     async with command_bot([Reply("The secret plan.")]) as place:
         place.sam.takes_dms = False
         asked = place.discord.say(place.sam, place.channel, f"{place.discord.bot.mention} mcp list")

@@ -24,7 +24,7 @@ def shown(sent: Interaction) -> str:
 
 
 @pytest.mark.parametrize("message_content", [True, False])
-async def test_somebody_asks_about_a_message_in_a_thread_at_it(message_content: bool) -> None:
+async def test_a_question_about_a_message_in_a_thread_is_answered_there(message_content: bool) -> None:
     async with connected_bot(message_content=message_content) as place:
         discord = place.discord
         await registered(place)
@@ -90,7 +90,7 @@ async def test_a_process_that_did_not_open_the_modal_reads_the_message_again() -
             assert place.engine.received[0].context == ("Sam: checkout is broken",)
 
 
-async def test_what_cannot_be_read_any_more_is_said_to_be() -> None:
+async def test_a_message_that_cannot_be_read_any_more_is_reported() -> None:
     async with connected_bot(message_content=False) as place:
         discord = place.discord
         await registered(place)

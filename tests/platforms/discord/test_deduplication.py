@@ -43,7 +43,7 @@ async def test_a_thread_that_discord_does_not_open_leaves_the_question_in_its_ch
         assert [each.conversation for each in place.engine.received] == [place.key(place.channel)]
 
 
-async def test_what_is_said_while_the_database_is_away_is_taken_in_order_when_it_is_back() -> None:
+async def test_messages_during_a_database_outage_are_received_in_order_afterwards() -> None:
     async with connected_bot() as place:
         place.engine.troubles = [DatabaseUnavailable("The database is away.")] * 20
         for number in range(10):
@@ -53,7 +53,7 @@ async def test_what_is_said_while_the_database_is_away_is_taken_in_order_when_it
         assert len(place.discord.threads(place.channel)) == 10
 
 
-async def test_people_who_talk_while_something_is_in_hand_keep_nobody_waiting() -> None:
+async def test_users_who_talk_during_a_turn_hold_up_no_other() -> None:
     async with connected_bot() as place:
         place.engine.opened.clear()
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} slow")
@@ -67,7 +67,7 @@ async def test_people_who_talk_while_something_is_in_hand_keep_nobody_waiting() 
         assert sorted(place.texts) == ["quick", "slow"]
 
 
-async def test_many_people_who_write_at_once_are_all_heard() -> None:
+async def test_messages_of_many_users_at_once_are_all_received() -> None:
     async with connected_bot() as place:
         people = [place.discord.user(f"Person {number}") for number in range(background_tasks.MOST // AT_ONCE + 1)]
         place.engine.opened.clear()
@@ -82,7 +82,7 @@ async def test_many_people_who_write_at_once_are_all_heard() -> None:
             assert mine == [f"question {number}" for number in range(AT_ONCE)]
 
 
-async def test_one_person_who_writes_without_end_keeps_nobody_else_waiting(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_user_who_writes_without_end_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "bot.chat")
     too_much = background_tasks.MOST + 20
     async with connected_bot() as place:

@@ -27,7 +27,7 @@ def summary(checks: list[Check]) -> list[tuple[str, CheckStatus]]:
     return [(check.name, check.finding) for check in checks]
 
 
-async def test_where_everything_is_there_it_says_as_whom_and_where_and_connects_to_nothing() -> None:
+async def test_a_complete_setup_reports_user_and_places_without_a_connection() -> None:
     async with connected_bot(listening=False) as place:
         place.discord.app.public = False
         known = [{"name": name, "description": "What it does", "type": 1} for name in COMMANDS]
@@ -48,7 +48,7 @@ async def test_where_everything_is_there_it_says_as_whom_and_where_and_connects_
         assert place.discord.token not in str(checks)
 
 
-async def test_without_the_message_content_intent_it_says_what_still_works() -> None:
+async def test_without_the_message_content_intent_it_lists_the_remaining_features() -> None:
     async with connected_bot(listening=False, message_content=False) as place:
         check = (await found(place))[1]
         assert check.finding is CheckStatus.DOUBTFUL
@@ -56,7 +56,7 @@ async def test_without_the_message_content_intent_it_says_what_still_works() -> 
         assert "Message Content Intent" in check.fix
 
 
-async def test_a_bot_that_anybody_may_invite_is_told_of_unless_its_servers_are_named() -> None:
+async def test_a_public_bot_is_reported_unless_its_servers_are_named() -> None:
     async with connected_bot(listening=False) as place:
         check = (await found(place))[2]
         assert check.finding is CheckStatus.DOUBTFUL
@@ -65,7 +65,7 @@ async def test_a_bot_that_anybody_may_invite_is_told_of_unless_its_servers_are_n
         assert (await found(place, named))[2].finding is CheckStatus.WELL
 
 
-async def test_an_application_whose_presses_go_elsewhere_is_told_of() -> None:
+async def test_an_application_with_another_interactions_endpoint_is_reported() -> None:
     async with connected_bot(listening=False) as place:
         place.discord.app.endpoint = "https://old.example/interactions"
         check = (await found(place))[3]
@@ -74,7 +74,7 @@ async def test_an_application_whose_presses_go_elsewhere_is_told_of() -> None:
         assert "Interactions Endpoint URL" in check.fix
 
 
-async def test_permissions_that_are_missing_are_named_with_what_they_are_for() -> None:
+async def test_missing_permissions_are_named_with_their_purpose() -> None:
     async with connected_bot(listening=False) as place:
         everyone = place.discord.guild.everyone
         everyone.permissions &= ~(Permission.CREATE_PUBLIC_THREADS | Permission.ATTACH_FILES)
@@ -126,7 +126,7 @@ async def test_trouble_on_the_way_is_said_and_not_raised() -> None:
         assert (check.name, check.finding) == ("servers", CheckStatus.BROKEN)
 
 
-def test_the_invitation_asks_for_exactly_what_is_used() -> None:
+def test_the_invitation_asks_for_exactly_the_used_permissions() -> None:
     query = parse_qs(urlsplit(invite_link("123")).query)
     assert query == {
         "client_id": ["123"],

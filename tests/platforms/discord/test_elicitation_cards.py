@@ -62,7 +62,7 @@ def colour(slot: OutgoingMessage) -> int:
 # ------------------------------------------------------------------ the card
 
 
-def test_a_card_says_which_server_asks_whom_for_what_and_until_when() -> None:
+def test_a_card_has_server_user_question_and_expiry() -> None:
     slot = only(sample_views.INQUIRED)
     assert (
         read_out(slot)
@@ -78,7 +78,7 @@ def test_a_card_says_which_server_asks_whom_for_what_and_until_when() -> None:
     assert (slot.asks, slot.calls, colour(slot)) == (True, frozenset({PRIYA.principal}), ORANGE)
 
 
-def test_its_buttons_say_what_was_asked_and_no_more() -> None:
+def test_its_buttons_name_the_question_and_no_more() -> None:
     slot = only(sample_views.INQUIRED)
     assert labels(slot.components) == ["Answer…", "Decline"]
     assert decode(pressed(slot.components, "Answer…")) == RunCommandInNewReply((ANSWER, "e7f3c2e9b0d14a"))
@@ -123,16 +123,14 @@ def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
         ("stopped", "~~travel asks for an answer~~\nWithdrawn: the server needs no answer any more · book_train", GREY),
     ],
 )
-def test_afterwards_the_card_says_how_it_ended_calls_nobody_and_has_no_buttons(
-    name: str, lines: str, edge: int
-) -> None:
+def test_afterwards_the_card_has_its_end_no_mention_and_no_buttons(name: str, lines: str, edge: int) -> None:
     slot = only(sample_views.HEARD[name])
     assert (read_out(slot), colour(slot)) == (lines, edge)
     assert (slot.asks, slot.calls) == (False, frozenset())
     assert slot.name == only(sample_views.INQUIRED).name
 
 
-def test_nothing_that_a_server_writes_calls_somebody_formats_anything_or_can_be_followed() -> None:
+def test_text_of_a_server_mentions_formats_and_links_nothing() -> None:
     asked = a_form(message=BOMB, properties={BOMB: {"type": "string", "title": BOMB}})
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(asked,)), status=TurnStatus.WAITING)
     (slot,) = [
@@ -157,7 +155,7 @@ ANYTHING = st.one_of(ANY, st.text(max_size=900))
 
 
 @given(ANYTHING, st.lists(ANYTHING, max_size=30), ANYTHING, ANYTHING)
-def test_whatever_a_server_asks_the_platform_takes_the_card(
+def test_a_card_of_any_question_is_within_the_limits_of_the_platform(
     message: str, titles: list[str], name: str, reason: str
 ) -> None:
     fields = {f"{name}{n}": {"type": "string", "title": title} for n, title in enumerate(titles)}
@@ -211,7 +209,7 @@ def button(message: Message, word: str) -> str:
     return next(each for each in ids(message) if word in each)
 
 
-async def test_the_card_calls_whoever_is_asked_once_and_becomes_what_came_of_it_in_its_place() -> None:
+async def test_the_card_mentions_the_asked_user_once_and_becomes_its_outcome_in_place() -> None:
     async with connected_bot() as place:
         card = await asking(place, a_form())
         assert place.discord.called(card) == {place.priya.id}
@@ -237,7 +235,7 @@ async def test_a_card_that_an_earlier_process_drew_is_answered() -> None:
             await place.discord.until(lambda: SENT in said(sent))
 
 
-async def test_the_way_to_a_page_is_shown_to_whoever_is_asked_alone_whole_and_with_its_domain() -> None:
+async def test_the_address_of_a_page_is_shown_to_the_asked_user_alone_with_its_domain() -> None:
     async with connected_bot() as place:
         card = await asking(place, a_link(url=PAGE, message=f"Pay at {BOMB}"))
         asked = await place.discord.press(place.priya, card, button(card, VISIT))

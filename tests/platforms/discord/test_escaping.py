@@ -39,7 +39,7 @@ def test_marks_are_shown_and_not_obeyed(text: str, shown: str) -> None:
     assert escape(text) == shown
 
 
-def test_nobody_and_nothing_is_named() -> None:
+def test_no_user_role_or_channel_is_mentioned() -> None:
     text = "<@1> <@!1> <@&2> <#3> <t:1:R> </mcp list:4> <:a:5> <a:b:6> <id:browse> @everyone @HERE @ana <https://x.example>"
     shown = defuse_mentions(text)
     assert named(shown) == set()
@@ -55,7 +55,7 @@ def test_no_text_ends_the_block_it_stands_in(pieces: list[str]) -> None:
 
 
 @given(st.text(max_size=400), st.integers(1, 200))
-def test_what_is_fitted_fits(text: str, limit: int) -> None:
+def test_a_fitted_text_fits(text: str, limit: int) -> None:
     shown = escape_to_limit(text, limit)
     assert utf16_length(shown) <= limit
     assert "\n" not in shown
@@ -63,7 +63,7 @@ def test_what_is_fitted_fits(text: str, limit: int) -> None:
 
 
 @given(st.text(max_size=400), st.integers(0, 200))
-def test_what_is_cut_fits_and_is_the_beginning(text: str, limit: int) -> None:
+def test_a_cut_text_fits_and_is_the_beginning(text: str, limit: int) -> None:
     shown = truncate(text, limit)
     assert text.startswith(shown)
     assert utf16_length(shown) <= limit

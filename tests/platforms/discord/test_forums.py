@@ -65,7 +65,7 @@ async def test_a_post_that_is_not_for_the_bot_is_context_once_it_is_asked() -> N
         assert message.context == ("Sam: Checkout fails\n    \n    since 14:05",)
 
 
-async def test_a_post_that_nobody_heard_is_answered_once_somebody_listens() -> None:
+async def test_a_post_during_a_downtime_is_answered_after_the_start() -> None:
     async with connected_bot(listening=False) as place:
         discord, support = place.discord, forum(place)
         said = discord.post(place.priya, support, "Checkout fails", f"{discord.bot.mention} why?")

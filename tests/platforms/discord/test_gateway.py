@@ -56,7 +56,7 @@ async def stands(listener: DiscordListener, wanted: ListenerStatus) -> None:
 
 
 @pytest.mark.parametrize(("switched_on", "more"), [(True, MESSAGE_CONTENT), (False, 0)])
-async def test_only_what_is_needed_is_asked_for(switched_on: bool, more: int) -> None:
+async def test_only_needed_intents_are_requested(switched_on: bool, more: int) -> None:
     async with connected_bot(message_content=switched_on) as place:
         (session,) = place.discord.gateway.live
         assert int(session.intents) == GUILDS | GUILD_MESSAGES | DIRECT_MESSAGES | more
@@ -229,7 +229,7 @@ async def test_a_database_that_stays_away_ends_the_work_before_the_lease_does() 
 # What was missed
 
 
-async def test_what_was_said_while_nobody_listened_is_read_up() -> None:
+async def test_messages_of_a_downtime_are_read_afterwards() -> None:
     async with connected_bot() as place:
         discord, dm = place.discord, place.discord.dm(place.priya)
         thread = await asked(place)
@@ -282,7 +282,7 @@ async def test_a_thread_that_was_opened_and_never_had_its_question_gets_it(monke
             assert place.engine.received[0].conversation == place.key(place.channel, thread.id)
 
 
-async def test_a_call_in_a_channel_that_nobody_heard_is_answered_once_somebody_listens() -> None:
+async def test_a_mention_during_a_downtime_is_answered_after_the_start() -> None:
     async with connected_bot() as place:
         discord, side = place.discord, place.discord.channel("side")
         side.forbid(discord.bot, Permission.CREATE_PUBLIC_THREADS)
@@ -318,7 +318,7 @@ async def test_a_call_in_a_channel_that_nobody_heard_is_answered_once_somebody_l
             assert len(place.texts) == 4  # once
 
 
-async def test_all_of_what_one_person_said_meanwhile_is_taken() -> None:
+async def test_all_messages_of_one_user_in_a_downtime_are_received() -> None:
     async with connected_bot() as place:
         discord, dm = place.discord, place.discord.dm(place.priya)
         discord.say(place.priya, dm, "hello")
@@ -352,7 +352,7 @@ async def test_a_question_whose_conversation_was_deleted_is_not_asked_again() ->
             assert place.texts == ["why?"]
 
 
-async def test_what_is_older_than_a_day_is_left_alone() -> None:
+async def test_messages_older_than_a_day_are_left_alone() -> None:
     async with connected_bot() as place:
         discord = place.discord
         thread = await asked(place)
@@ -378,7 +378,7 @@ async def test_discord_that_ends_every_new_session_is_not_asked_for_one_without_
         await asked(place)
 
 
-async def test_the_library_does_not_tell_operators_of_what_nobody_wants_of_it(
+async def test_log_lines_of_the_library_without_use_to_operators_are_left_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(discord.VoiceClient, "warn_nacl", True)

@@ -55,11 +55,11 @@ def test_a_press_is_read_as_it_was_written(press: Action) -> None:
 
 
 @pytest.mark.parametrize("custom_id", ["cs:allow:a:1", "cs:allow:a:b:thread", "cs:allow:a:1:thread:more", "cs:menu:a"])
-def test_what_nobody_has_written_is_no_grant(custom_id: str) -> None:
+def test_a_forged_value_is_no_grant(custom_id: str) -> None:
     assert decode_choice(custom_id, []) is None
 
 
-def test_a_button_is_no_menu_whatever_comes_with_it() -> None:
+def test_a_button_with_values_is_no_menu() -> None:
     assert decode_choice("cs:view:a:1:1", ["cs:approve:b:1"]) == decode("cs:view:a:1:1")
 
 
@@ -68,7 +68,7 @@ def test_a_full_card_with_everything_that_is_offered_is_taken() -> None:
     assert labels(slot.components).count("Allow in this thread") == CALLS_A_CARD
 
 
-async def test_what_else_can_be_allowed_is_chosen_where_all_of_the_call_is_shown() -> None:
+async def test_a_grant_is_chosen_where_the_whole_call_is_shown() -> None:
     async with connected_bot() as place:
         card = await drawn(place, waiting())
         viewed = await place.discord.press(place.priya, card, named(card, "view"))
@@ -84,7 +84,7 @@ async def test_what_else_can_be_allowed_is_chosen_where_all_of_the_call_is_shown
         ]
 
 
-async def test_nothing_is_offered_for_what_may_destroy_something() -> None:
+async def test_no_grant_is_offered_for_a_destructive_call() -> None:
     async with connected_bot() as place:
         card = await drawn(place, waiting(destructive=True))
         assert not any("allow" in each for each in ids(card))

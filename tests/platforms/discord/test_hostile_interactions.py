@@ -61,7 +61,7 @@ async def forged(place: ConnectedBot, channel: Channel, *custom_ids: str) -> Mes
 @pytest.mark.parametrize(
     "press", ["approve:apr-12345678:1", "view:apr-12345678:1:1", "listed:1:approve:apr-12345678:1"]
 )
-async def test_who_administers_one_server_approves_and_sees_nothing_of_another(press: str) -> None:
+async def test_an_admin_of_one_server_approves_and_sees_nothing_of_another(press: str) -> None:
     async with with_approvals() as (place, kept):
         asked_in(place, kept, place.key(place.channel))
         other = place.discord.another_guild("Evil")
@@ -73,7 +73,7 @@ async def test_who_administers_one_server_approves_and_sees_nothing_of_another(p
         assert place.engine.decisions == []
 
 
-async def test_who_is_of_both_servers_approves_only_on_the_one_it_is_about() -> None:
+async def test_a_member_of_both_servers_approves_only_on_the_server_of_the_call() -> None:
     async with with_approvals() as (place, kept):
         asked_in(place, kept, place.key(place.channel))
         other = place.discord.another_guild("Other")
@@ -85,7 +85,7 @@ async def test_who_is_of_both_servers_approves_only_on_the_one_it_is_about() -> 
         assert pressed.text == ELSEWHERE
 
 
-async def test_what_waits_on_another_platform_is_not_decided_in_discord() -> None:
+async def test_a_call_of_another_platform_is_not_decided_in_discord() -> None:
     async with with_approvals() as (place, kept):
         asked_in(place, kept, ConversationKey("slack", place.discord.guild.id, "C1", ""))
         boss = place.discord.user("Boss", admin=True)
@@ -96,7 +96,7 @@ async def test_what_waits_on_another_platform_is_not_decided_in_discord() -> Non
         assert place.engine.decisions == []
 
 
-async def test_a_press_in_a_direct_conversation_is_made_as_whoever_one_is_where_the_call_waits() -> None:
+async def test_a_press_in_a_direct_conversation_has_the_rights_of_the_place_of_the_call() -> None:
     async with with_approvals() as (place, kept):
         other = place.discord.another_guild("Other")
         lead = place.discord.role("lead", guild=other)
@@ -112,7 +112,7 @@ async def test_a_press_in_a_direct_conversation_is_made_as_whoever_one_is_where_
         assert f"discord-role:{ops.id}" not in member.roles
 
 
-async def test_whoever_has_left_the_server_decides_nothing_there_from_a_direct_conversation() -> None:
+async def test_a_user_who_left_the_server_decides_nothing_there_from_a_direct_conversation() -> None:
     async with with_approvals() as (place, kept):
         sam = place.discord.user("Sam", admin=True)
         dm = place.discord.dm(sam)
@@ -177,5 +177,5 @@ def test_a_number_that_we_do_not_write_is_no_form_of_ours(custom_id: str) -> Non
 @pytest.mark.parametrize(
     "text", ["\N{SUPERSCRIPT TWO}:1", "1:\N{ARABIC-INDIC DIGIT ONE}", "1:2:3", "1:", f"1:{'9' * 21}"]
 )
-def test_what_names_no_message_is_read_as_none(text: str) -> None:
+def test_an_interaction_without_a_message_has_none(text: str) -> None:
     assert MessageRef.parse(text) is None

@@ -37,7 +37,7 @@ from tests.rendering.markdown_texts import ANY
         ("", ""),
     ],
 )
-def test_everything_discord_knows_is_drawn_and_the_rest_is_told(written: str, shown: str) -> None:
+def test_markdown_of_discord_is_drawn_and_the_rest_is_text(written: str, shown: str) -> None:
     assert dialect(written) == shown
 
 
@@ -62,7 +62,7 @@ def test_a_wide_table_becomes_a_list() -> None:
     )
 
 
-def test_what_only_this_program_writes_is_escaped() -> None:
+def test_markup_that_only_this_program_writes_is_escaped() -> None:
     shown = dialect("-# ✓ bank.pay  done\n\n||hidden|| <@123> @everyone <t:1:R> </mcp remove:1> <:x:1>")
     assert small_lines(shown) == []
     assert named(shown) == set()
@@ -109,7 +109,7 @@ def copied(markdown: str) -> str:
 
 
 @given(ANY)
-def test_whatever_is_written_names_nobody_and_draws_no_small_line(text: str) -> None:
+def test_any_text_mentions_no_user_and_draws_no_small_line(text: str) -> None:
     shown = dialect(text)
     assert named(shown) == set()
     assert small_lines(shown) == []

@@ -78,7 +78,7 @@ async def test_a_right_that_was_lost_a_moment_ago_ends_in_place_too() -> None:
         assert place.engine.received[0].conversation == place.key(place.channel)
 
 
-async def test_a_reply_to_what_the_bot_answered_in_the_channel_goes_on_there() -> None:
+async def test_a_reply_to_an_answer_in_the_channel_goes_on_there() -> None:
     async with connected_bot(listening=False) as place:
         discord = place.discord
         place.channel.forbid(discord.bot, Permission.CREATE_PUBLIC_THREADS)
@@ -125,7 +125,7 @@ async def test_people_talking_to_each_other_are_left_alone() -> None:
         assert place.texts == []
 
 
-async def test_an_engaged_thread_goes_on_without_a_mention_until_somebody_replies_to_somebody_else() -> None:
+async def test_an_engaged_thread_goes_on_without_a_mention_until_a_reply_to_another_user() -> None:
     async with connected_bot() as place:
         discord = place.discord
         sam = discord.user("Sam")
@@ -152,7 +152,7 @@ async def test_a_reply_to_the_bot_without_a_ping_turns_a_thread_to_it_again() ->
         assert {each.conversation for each in place.engine.received} == {place.key(place.channel, thread.id)}
 
 
-async def test_a_thread_that_was_asleep_goes_on_when_somebody_writes_in_it() -> None:
+async def test_an_archived_thread_goes_on_at_a_new_message() -> None:
     async with connected_bot(listening=False) as place:
         discord = place.discord
         thread = discord.thread(place.priya, place.channel, "it")
@@ -186,7 +186,7 @@ async def test_edits_deletions_other_bots_webhooks_and_system_messages_are_ignor
         assert place.texts == ["hello"]
 
 
-async def test_what_is_said_in_one_place_becomes_turns_in_that_order_however_long_one_takes() -> None:
+async def test_messages_of_one_place_become_turns_in_order_at_any_speed() -> None:
     async with connected_bot() as place:
         discord = place.discord
         said = discord.say(discord.user("Sam"), place.channel, "checkout is down")
@@ -301,7 +301,7 @@ async def test_a_server_that_is_not_served_is_answered_with_nothing() -> None:
             assert [message.content for message in place.posted(discord.dm(lee))] == [NOT_FOR_STRANGERS]
 
 
-async def test_a_mention_without_words_is_answered_with_a_hint_that_calls_nobody() -> None:
+async def test_a_mention_without_words_is_answered_with_a_hint_without_mentions() -> None:
     async with connected_bot() as place:
         discord = place.discord
         said = discord.say(place.priya, place.channel, discord.bot.mention)

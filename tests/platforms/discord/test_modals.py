@@ -25,7 +25,7 @@ async def opened(place: CommandBot) -> dict[str, Any]:
     return place.discord.modal(place.priya).drawn
 
 
-async def test_a_form_opens_by_itself_and_comes_back_with_what_was_filled_in() -> None:
+async def test_a_form_opens_by_itself_and_returns_the_typed_values() -> None:
     async with command_bot([ADD], [Reply("Added weather.")]) as place:
         typed = await place.discord.command(place.priya, "mcp add", place.channel)
         assert typed.answered is Answer.MODAL
@@ -62,7 +62,7 @@ async def test_where_discord_opens_no_form_there_is_the_button_too() -> None:
         assert answer.buttons == ["Open the form"]
 
 
-async def test_what_is_wrong_is_said_and_what_was_typed_is_kept() -> None:
+async def test_errors_are_shown_and_typed_values_stay() -> None:
     wrong = replace(ADD, fields=(replace(ADD.fields[0], value="x", error="is **taken** by x"), ADD.fields[1]))
     async with command_bot([ADD], [wrong], [Reply("Added y.")]) as place:
         await opened(place)
@@ -89,7 +89,7 @@ async def test_a_closed_form_can_be_opened_again() -> None:
         assert pressed.answered is Answer.MODAL
 
 
-async def test_a_form_of_an_earlier_process_is_answered_with_what_to_do() -> None:
+async def test_a_form_of_an_earlier_process_is_answered_with_a_fix() -> None:
     async with command_bot([ADD]) as place:
         drawn = await opened(place)
         drawn["custom_id"] = "cs:pending:" + "x" * 22
@@ -122,7 +122,7 @@ async def test_a_form_said_in_a_message_is_a_button_in_the_direct_conversation()
         assert place.submitted.member.platform_admin
 
 
-async def test_every_kind_of_field_is_filled_in_as_what_it_is() -> None:
+async def test_every_kind_of_field_returns_its_kind_of_value() -> None:
     few, many = ("a", "b", "c"), tuple(f"choice {number}" for number in range(15))
     form = Form(
         "mcp add:1",
@@ -169,7 +169,7 @@ async def test_a_secret_is_never_asked_for() -> None:
         assert "hidden" not in place.submitted.fields
 
 
-async def test_what_is_too_long_for_a_form_is_named_and_stays_as_it_is() -> None:
+async def test_a_value_too_long_for_a_form_is_named_and_stays() -> None:
     form = replace(ADD, fields=(ADD.fields[0], Field("more", "More", FieldKind.LINES, value="y" * 4_001)))
     async with command_bot([form], [Reply("Kept.")]) as place:
         drawn = await opened(place)
@@ -179,7 +179,7 @@ async def test_what_is_too_long_for_a_form_is_named_and_stays_as_it_is() -> None
         assert place.submitted.fields["more"] == "y" * 4_001
 
 
-async def test_what_a_full_form_says_beside_is_read_before_it_opens() -> None:
+async def test_notes_of_a_full_form_are_shown_before_it_opens() -> None:
     fields = tuple(Field(f"f{number}", f"Field {number}") for number in range(5))
     form = Form("mcp edit:1", "Edit", fields, intro="It starts `rm -rf /tmp/x` now.")
     async with command_bot([form]) as place:
@@ -191,7 +191,7 @@ async def test_what_a_full_form_says_beside_is_read_before_it_opens() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 45, 46, 400])
-async def test_titles_labels_and_hints_are_cut_to_what_discord_takes(length: int) -> None:
+async def test_titles_labels_and_hints_are_cut_to_the_limits_of_discord(length: int) -> None:
     field = Field("x" * 60, "l" * length, hint="h" * length, error="e" * length)
     async with command_bot([Form("mcp add:1", "t" * length, (field,))]) as place:
         typed = await place.discord.command(place.priya, "mcp add", place.channel)

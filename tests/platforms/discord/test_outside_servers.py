@@ -130,7 +130,7 @@ async def test_between_users_a_command_is_answered_to_its_user_alone() -> None:
         assert [choice["value"] for choice in offered] == ["notes"]
 
 
-async def test_who_administers_a_server_without_the_bot_is_a_stranger_to_it() -> None:
+async def test_an_admin_of_a_server_without_the_bot_has_no_rights() -> None:
     async with command_bot(user_install=True) as place:
         mallory = place.discord.user("Mallory", stranger=True)
         lounge = far_away(place.discord, mallory)

@@ -54,7 +54,7 @@ async def test_the_card_links_to_where_it_was_asked_for_and_that_to_the_card() -
         assert place.discord.calls.refused() == []
 
 
-async def test_what_is_asked_in_a_direct_conversation_is_linked_to_by_nobody() -> None:
+async def test_a_card_of_a_direct_conversation_has_no_link_to_it() -> None:
     async with connected_bot(listening=False) as place:
         approvals, direct = place.discord.channel("approvals"), place.discord.dm(place.priya)
         await place.draw(placed(place, waiting(place, named(place, approvals)), direct))
@@ -63,7 +63,7 @@ async def test_what_is_asked_in_a_direct_conversation_is_linked_to_by_nobody() -
         assert direct.id not in drawn(card)
 
 
-async def test_a_channel_of_another_server_is_shown_nothing_whatever_the_rule_says() -> None:
+async def test_a_channel_of_another_server_gets_no_card_by_any_rule() -> None:
     async with connected_bot(listening=False) as place:
         other = place.discord.another_guild("Elsewhere")
         approvals = place.discord.channel("approvals", guild=other)

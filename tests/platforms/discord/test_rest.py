@@ -32,12 +32,12 @@ async def test_it_asks_for_nothing_before_it_is_used_and_signs_in_once() -> None
         assert identity.reads_all
 
 
-async def test_it_knows_whether_it_may_read_what_does_not_mention_it() -> None:
+async def test_it_knows_if_it_may_read_messages_without_a_mention() -> None:
     async with connected_bot(listening=False, message_content=False) as place:
         assert not (await place.rest.identity()).reads_all
 
 
-async def test_a_token_that_discord_does_not_know_is_said_so_with_what_to_do() -> None:
+async def test_an_unknown_token_is_reported_with_a_fix() -> None:
     async with connected_bot(listening=False) as place, Rest("not.the.token", url=place.discord.url) as rest:
         with pytest.raises(DeliveryFailed) as failure:
             await rest.identity()
@@ -58,7 +58,7 @@ async def test_where_signing_in_fails_the_next_call_tries_again() -> None:
     ("fault", "permanent"),
     [(Fails(50001), True), (Fails(10003), True), (Answers(400), True), (Answers(503), False), (Cut(), False)],
 )
-async def test_what_goes_wrong_is_for_good_or_for_now(fault: object, permanent: bool) -> None:
+async def test_errors_are_permanent_or_temporary(fault: object, permanent: bool) -> None:
     async with connected_bot(listening=False) as place:
         await place.rest.identity()
         place.discord.fail(CHANNEL, fault, 10)  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ async def test_a_pause_that_is_handed_on_is_measured() -> None:
         assert limited.seconds == pytest.approx(120)
 
 
-async def test_what_the_library_says_holds_no_tokens(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_lines_of_the_library_have_no_tokens(caplog: pytest.LogCaptureFixture) -> None:
     async with connected_bot(listening=False) as place:
         await place.rest.identity()
         for level in (logging.INFO, logging.WARNING):

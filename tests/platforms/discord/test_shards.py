@@ -153,7 +153,7 @@ async def test_a_process_without_a_shard_stands_by() -> None:
         await ended(listening)
 
 
-async def test_what_was_missed_is_read_by_the_shard_that_missed_it() -> None:
+async def test_missed_messages_are_read_by_the_shard_that_missed_them() -> None:
     async with a_large_bot() as (place, channels):
         discord = place.discord
         dm = discord.dm(place.priya)

@@ -63,7 +63,7 @@ def denied() -> TurnView:
     return a_view(a_filing(StepStatus.DENIED, **sample_views.SAM, reason="use INC"), status=TurnStatus.DONE)
 
 
-async def test_nobody_is_notified_and_nothing_unfolds_also_after_edits() -> None:
+async def test_no_user_is_notified_and_no_link_unfolds_also_after_edits() -> None:
     async with connected_bot(listening=False) as place:
         hook = f"@everyone {place.priya.mention} {place.discord.role('ops').mention} https://example.com/?secret=1"
         code = f"`{hook}`"
@@ -146,7 +146,7 @@ async def test_a_thread_that_stays_archived_is_opened_once_and_no_more() -> None
         assert len(place.discord.calls.of(PATCH)) == 2
 
 
-async def test_a_long_answer_ends_in_a_file_and_what_was_read_stays() -> None:
+async def test_a_long_answer_ends_in_a_file_and_shown_text_stays() -> None:
     async with connected_bot(listening=False) as place:
         long = "\n\n".join(f"Paragraph {number}. " + "word " * 200 for number in range(20))
         await draw(place, placed(place, running(long)))
@@ -181,7 +181,7 @@ async def test_it_types_while_nothing_of_the_answer_is_there_to_see() -> None:
         await draw(place, placed(place, running()), surface)  # it is not worth a word
 
 
-async def test_a_drawing_that_is_cancelled_while_discord_holds_everybody_back_holds_back_nobody_else() -> None:
+async def test_a_delivery_cancelled_during_a_rate_limit_holds_up_no_other() -> None:
     async with connected_bot(listening=False) as place:
         await place.rest.identity()
         place.discord.fail(POST, TooMany(20, everywhere=True))
@@ -207,7 +207,7 @@ async def test_notices_reach_one_person_directly_or_everybody() -> None:
         assert not place.discord.called(public)
 
 
-async def test_somebody_who_takes_no_direct_messages_is_told_nowhere_else() -> None:
+async def test_a_user_without_direct_messages_gets_no_notice_elsewhere() -> None:
     async with connected_bot(listening=False) as place:
         place.priya.takes_dms = False
         with pytest.raises(DeliveryFailed) as failure:

@@ -110,7 +110,7 @@ def test_a_reply_that_is_being_written_is_drawn_as_far_as_it_is() -> None:
     assert only(a_view(streaming="**Half** a sent\n```py\nx = ")) == "**Half** a sent\n\n```py\nx = \n```\n[Stop]"
 
 
-def test_a_queued_message_says_what_it_waits_for_and_offers_the_way_out() -> None:
+def test_a_queued_message_names_the_turn_before_it_and_offers_to_stop_it() -> None:
     assert only(sample_views.QUEUED) == (
         "-# ◌ Waiting behind an approval and 1 earlier message\n[Stop what is ahead] [Withdraw]"
     )
@@ -128,7 +128,7 @@ def test_a_failure_says_why_and_under_which_reference() -> None:
     assert only(sample_views.FAILED) == "I look.\n⚠ The model provider is down. Nothing was run.  `ref 7f3a99c0`"
 
 
-def test_a_stopped_turn_keeps_what_was_written_says_who_stopped_it_and_offers_to_go_on() -> None:
+def test_a_stopped_turn_keeps_its_text_names_its_stopper_and_offers_to_go_on() -> None:
     stopped = a_view(a_reply(0, "I be"), status=TurnStatus.CANCELLED)
     by_ana = dataclasses.replace(stopped, turn=dataclasses.replace(stopped.turn, failure="Stopped by Ana."))
     assert only(by_ana) == "I be\n-# Stopped by Ana.\n[Continue]"
@@ -153,7 +153,7 @@ def test_opinions_are_asked_for_at_the_final_answer_alone() -> None:
     assert "👍" not in only(a_view(a_reply(0, "I look."), status=TurnStatus.FAILED))
 
 
-def test_a_question_for_an_approval_stands_between_what_was_said_before_and_after() -> None:
+def test_a_card_stands_between_the_texts_before_and_after_it() -> None:
     view = a_view(
         a_reply(0, "Shall I?"),
         a_filing(StepStatus.DONE, "Created", **sample_views.SAM),
@@ -166,7 +166,7 @@ def test_a_question_for_an_approval_stands_between_what_was_said_before_and_afte
     assert slots["answer-1"].content.startswith("Filed.")
 
 
-def test_what_a_call_by_hand_returned_is_drawn_as_it_stands() -> None:
+def test_the_result_of_a_call_by_hand_is_drawn_as_it_stands() -> None:
     question = TurnInput("Run it", call=ToolCall("c", "x"))
     step = a_call(1, sample_views.DEPLOYS, StepStatus.DONE, "**2** deploys <@1> ```")
     assert only(a_view(step, status=TurnStatus.DONE, question=question)).startswith(
@@ -205,7 +205,7 @@ def test_an_answer_that_people_would_read_needs_no_file() -> None:
     assert not any(slot.file for slot in slots.values())
 
 
-def test_while_it_is_written_a_long_answer_shows_what_stays_of_it_and_how_far_it_is() -> None:
+def test_while_it_is_written_a_long_answer_shows_its_lasting_part_and_progress() -> None:
     text = "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(60))
     *beginning, last = drawn(a_view(streaming=text)).values()
     assert "Still writing: 30,9" in last.content
@@ -226,7 +226,7 @@ def test_of_very_many_calls_the_last_are_shown_and_the_rest_is_counted() -> None
 
 
 @given(ANY, ANY, st.sampled_from(list(StepStatus)), st.sampled_from(list(TurnStatus)))
-def test_whatever_was_said_and_done_discord_takes_it_and_it_names_none_but_the_asker(
+def test_a_view_of_any_turn_is_within_limits_and_mentions_only_the_asker(
     said: str, returned: str, status: StepStatus, turn: TurnStatus
 ) -> None:
     steps: list[Step] = [
@@ -249,7 +249,7 @@ def test_the_same_view_is_drawn_the_same() -> None:
     )
 
 
-def test_what_came_of_an_approved_call_stands_on_its_card_alone() -> None:
+def test_the_outcome_of_an_approved_call_stands_on_its_card_alone() -> None:
     slots = drawn(sample_views.SETTLED["done"])
     assert slots["answer-0"].content == "-# ✓ jira.create_issue"
     assert "Created OPS-512" in str(slots["card-3"].components)

@@ -60,7 +60,7 @@ async def test_a_role_that_lost_its_rights_gives_none_at_the_next_decision() -> 
         assert not (await place.people.member(place.priya.id, place.discord.guild.id)).platform_admin
 
 
-async def test_nobody_of_a_server_that_is_not_served_has_any_rights() -> None:
+async def test_no_member_of_an_unserved_server_has_any_rights() -> None:
     async with connected_bot(listening=False) as place:
         elsewhere = place.discord.another_guild("Other")
         ada = place.discord.user("Ada", admin=True, guild=elsewhere)

@@ -85,7 +85,7 @@ async def test_an_opinion_is_thanked_for() -> None:
         await place.slack.until(lambda: place.whispers(place.priya))
 
 
-async def test_when_slack_does_not_say_who_pressed_nothing_is_decided_and_they_hear_it() -> None:
+async def test_a_press_without_a_user_decides_nothing_and_is_answered() -> None:
     async with connected_bot() as place:
         card = await drawn(place, waiting())
         place.slack.fail("users.info", Fails("fatal_error"), times=2)

@@ -32,7 +32,7 @@ def direct(place: ConnectedBot) -> tuple[Channel, Message]:
     return dm, place.slack.say(place.priya, dm, "a question")
 
 
-async def test_a_status_says_what_the_bot_does_until_the_answer_is_there() -> None:
+async def test_a_status_shows_the_activity_until_the_answer() -> None:
     async with connected_bot(listening=False) as place:
         question = asked(place)
         await place.draw(of(place, question, early("Looking at the tools")))

@@ -19,7 +19,7 @@ async def test_a_workspace_asks_slack_for_nothing_until_it_is_used() -> None:
         assert not slack.calls
 
 
-async def test_a_check_up_learns_whom_the_token_speaks_for_and_what_it_may() -> None:
+async def test_a_check_reads_user_and_scopes_of_the_token() -> None:
     async with FakeSlack() as slack:
         slack.installation.scopes.discard("files:write")
         async with open_slack(slack.bot_token, url=slack.url) as workspace:

@@ -38,7 +38,7 @@ async def editing(place: ConnectedBot, **arguments: str) -> Message:
     return card
 
 
-async def test_who_may_not_hears_it_by_the_names_people_know() -> None:
+async def test_a_refused_user_reads_approvers_by_their_names() -> None:
     async with connected_bot() as place:
         sam = somebody(place, "Sam")
         place.engine.not_now = NotAllowed(f"You may not approve this. It needs slack:{sam.id}.")

@@ -52,7 +52,7 @@ def texts(place: ConnectedBot) -> list[str]:
     return sorted(message.text for message in place.engine.received[2:])
 
 
-async def test_what_was_written_during_a_downtime_is_answered_and_no_command_is_run() -> None:
+async def test_messages_of_a_downtime_are_answered_and_no_command_is_run() -> None:
     async with after_a_downtime() as (place, asked):
         slack, priya, dm = place.slack, place.priya, place.slack.dm(place.priya)
         sam = slack.user("Sam")

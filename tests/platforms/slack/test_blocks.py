@@ -29,7 +29,7 @@ def test_a_button_of_another_app_means_nothing() -> None:
     assert decode("other.stop", names[1]) is None
 
 
-def test_what_slack_would_not_take_is_not_written() -> None:
+def test_blocks_over_the_limits_of_slack_are_not_written() -> None:
     assert encode(RunCommand(("x" * 2_001,))) is None
     assert button("Go", RunCommand(("x" * 2_001,))) is None
 
@@ -42,7 +42,7 @@ def test_buttons_of_one_kind_are_told_apart_and_many_get_further_blocks() -> Non
     assert values == [RunCommand((str(number),)) for number in range(30)]
 
 
-def test_a_fallback_is_escaped_and_mentions_nobody() -> None:
+def test_a_fallback_is_escaped_and_mentions_no_user() -> None:
     assert fallback("<!channel> & <@U1> @here ana@example.com") == (
         "&lt;!channel&gt; &amp; &lt;@\u2060U1&gt; @\u2060here ana@example.com"
     )
@@ -56,7 +56,7 @@ def test_a_fallback_always_fits_and_never_ends_within_an_entity(text: str) -> No
     assert "&" not in made.replace("&amp;", "").replace("&lt;", "").replace("&gt;", "")
 
 
-def test_a_fallback_is_as_long_as_slack_takes_whatever_its_letters_weigh() -> None:
+def test_a_fallback_is_within_the_limit_of_slack_for_letters_of_any_width() -> None:
     assert fallback("x" * 4_000) == "x" * 4_000
     assert fallback("x" * 4_001) == "x" * 3_997 + "…"
     assert fallback("ä" * 2_000) == "ä" * 2_000
@@ -80,5 +80,5 @@ def test_many_small_lines_get_further_blocks() -> None:
         (ApprovalNotFound(), GONE),
     ],
 )
-def test_whoever_pressed_in_vain_is_told_why(settlement: DecisionResult, told: str) -> None:
+def test_a_press_without_effect_is_answered_with_its_reason(settlement: DecisionResult, told: str) -> None:
     assert rejection_message(settlement) == told

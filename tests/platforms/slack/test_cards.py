@@ -37,7 +37,7 @@ def card(view: TurnView) -> OutgoingMessage:
     return found
 
 
-def test_a_card_says_what_would_happen_where_why_for_whom_and_until_when() -> None:
+def test_a_card_has_call_place_reason_asker_and_expiry() -> None:
     assert (
         outline(card(sample_views.ASKED).blocks)
         == f"""\
@@ -73,7 +73,7 @@ def test_a_card_that_is_not_out_yet_begins_to_run_off_now() -> None:
     assert date["timestamp"] == NOW + 1800
 
 
-def test_a_card_says_whose_approval_it_takes_and_who_has_approved() -> None:
+def test_a_card_names_its_approvers_and_approvals() -> None:
     terms = ApprovalRequirements((frozenset({"slack-group:S1"}),), four_eyes=True, quorum=2)
     view = a_view(a_filing(StepStatus.AWAITING, requirements=terms, approver_names=("Sam",)), status=TurnStatus.WAITING)
     assert "needs 2 of slack-group:S1, not Priya · 1 of 2 approved by Sam · expires" in outline(card(view).blocks)
@@ -84,7 +84,7 @@ def test_a_card_may_never_expire() -> None:
     assert "does not expire" in outline(card(view).blocks)
 
 
-def test_what_may_destroy_something_is_asked_twice() -> None:
+def test_a_destructive_call_is_confirmed() -> None:
     step = a_call(3, sample_views.DELETE, StepStatus.AWAITING, arguments={"issue": "OPS-17"}, approval=an_approval())
     assert "[Approve: Delete issue](danger)?" in outline(card(a_view(step, status=TurnStatus.WAITING)).blocks)
 
@@ -146,7 +146,7 @@ def test_the_same_message_becomes_its_outcome_without_buttons(name: str, lines: 
     assert outline(made.blocks) == lines
 
 
-def test_what_timed_out_can_be_asked_for_again_once_its_turn_is_over() -> None:
+def test_a_timed_out_call_can_be_requested_again_once_its_turn_is_over() -> None:
     view = a_view(a_filing(StepStatus.EXPIRED), a_reply(4, "It timed out."), status=TurnStatus.DONE)
     assert decode(*pressed(card(view).blocks, "Ask again")) == RunAgainAction(view.turn.id, 3)
 
@@ -177,7 +177,7 @@ def test_a_hundred_arguments_do_not_push_the_buttons_away() -> None:
     assert text.endswith("[View all] [⋯]")
 
 
-def test_a_button_says_approve_whatever_a_server_calls_its_tool() -> None:
+def test_a_button_says_approve_for_any_title_of_a_tool() -> None:
     tool = replace(sample_views.CREATE, title="Deny")
     view = a_view(a_call(3, tool, StepStatus.AWAITING, approval=an_approval()), status=TurnStatus.WAITING)
     assert labels(card(view).blocks) == ["Approve: Deny", "Allow in this thread", "Deny…", "Edit…", "View all"]
@@ -193,7 +193,7 @@ VALUES = st.one_of(st.text(max_size=400), st.integers(), st.lists(st.text(max_si
 
 
 @given(st.dictionaries(st.text(max_size=90), VALUES, max_size=40), st.text(max_size=200), st.text(max_size=600))
-def test_whatever_is_asked_for_slack_takes_the_card(arguments: dict[str, Any], title: str, said: str) -> None:
+def test_a_card_of_any_call_is_within_the_limits_of_slack(arguments: dict[str, Any], title: str, said: str) -> None:
     tool = replace(sample_views.CREATE, title=title)
     steps = [
         a_call(number, tool, StepStatus.AWAITING, arguments=arguments, approval=an_approval(number))

@@ -58,7 +58,7 @@ def test_in_the_middle_there_are_pages_on_both_sides() -> None:
     assert "More ▶" not in labels(last.blocks)
 
 
-def test_details_stand_behind_their_names_and_what_needs_confirming_asks_first() -> None:
+def test_details_stand_behind_their_names_and_dangerous_actions_ask_first() -> None:
     assert (
         drawn(SHOWN)
         == """\
@@ -78,7 +78,7 @@ def test_a_reply_that_failed_is_marked() -> None:
     assert drawn(Reply("There is no `x`.", failed=True)) == "⚠ There is no `x`."
 
 
-def test_what_came_from_elsewhere_is_literal() -> None:
+def test_foreign_text_is_literal() -> None:
     text = drawn(Reply("Look:", Table(("name",), (("**x** <!here>",),)), (("**n**", "[a](https://b.example)"),)))
     assert "| **x** <!here> |" in text
     assert "***n**: *[a](https://b.example)" in text
@@ -88,7 +88,7 @@ def test_an_empty_reply_says_that_it_is_done() -> None:
     assert drawn(Reply("")) == "Done."
 
 
-def test_where_there_is_one_message_what_does_not_fit_is_counted() -> None:
+def test_in_one_message_parts_that_do_not_fit_are_counted() -> None:
     rows = tuple((f"server-{number}", "x" * 100) for number in range(150))
     sheet = command_reply(
         reply_message(Reply("All:", Table(("name", "about"), rows), actions=(ReplyAction("Add", ("mcp", "add")),)))
@@ -114,7 +114,7 @@ WORDS = st.text(max_size=300)
         st.builds(ReplyAction, WORDS, st.tuples(WORDS), st.sampled_from(list(ActionStyle)), WORDS), max_size=30
     ).map(tuple),
 )
-def test_whatever_a_reply_holds_slack_takes_it(
+def test_any_reply_is_within_the_limits_of_slack(
     text: str,
     rows: tuple[tuple[str, ...], ...],
     details: tuple[tuple[str, str], ...],
@@ -149,7 +149,7 @@ In #C1
 QUESTION = OpenElicitation(sample_views.SENT_AWAY.turn, PAYING, PAYING.elicitations[0])
 
 
-def test_the_tab_shows_what_waits_what_was_asked_for_and_how_servers_stand() -> None:
+def test_the_tab_shows_waiting_calls_questions_and_states_of_servers() -> None:
     assert (
         tab(
             Home(
@@ -175,7 +175,7 @@ Updated <now>"""
     )
 
 
-def test_the_tab_shows_what_servers_want_to_hear_with_the_buttons_of_the_card() -> None:
+def test_the_tab_shows_questions_of_servers_with_the_buttons_of_the_card() -> None:
     assert (
         tab(Home(NOW, [WAITING], [QUESTION], asked=[sample_views.SENT_AWAY.turn]))
         == f"""\
@@ -202,7 +202,7 @@ def test_its_buttons_open_the_call_and_the_list() -> None:
     assert decode(*pressed(blocks, "Open the list")) == RunCommand(("mcp", "list"))
 
 
-def test_whoever_administers_nothing_sees_no_servers_and_a_first_visit_is_welcomed() -> None:
+def test_a_member_sees_no_servers_and_a_first_visit_is_welcomed() -> None:
     text = tab(Home(NOW, first_visit=True))
     assert "Servers" not in text
     assert WELCOME in text
@@ -210,7 +210,7 @@ def test_whoever_administers_nothing_sees_no_servers_and_a_first_visit_is_welcom
     assert WELCOME not in tab(Home(NOW))
 
 
-def test_long_lists_are_counted_and_stay_below_what_slack_takes() -> None:
+def test_long_lists_are_counted_and_stay_below_the_limits_of_slack() -> None:
     asked, servers = [sample_views.ASKED.turn] * 60, sample_views.SERVERS * 30
     text = tab(Home(NOW, [WAITING] * 60, [QUESTION] * 60, asked, servers, first_visit=True))
     assert text.count("[Show the link…]") == 10

@@ -32,7 +32,7 @@ async def whispered(place: ConnectedBot, *, text: str) -> Message:
     return found()[-1]
 
 
-async def test_a_command_behind_a_slash_is_answered_to_whoever_typed_it_alone() -> None:
+async def test_a_slash_command_is_answered_to_its_user_alone() -> None:
     async with connected_bot(answers=[[Reply("No servers yet.")]]) as place:
         typed = await place.slack.command(place.priya, "/mcp", "tools “my server” --page 2", place.channel)
         answer = await whispered(place, text="No servers yet.")
@@ -45,7 +45,7 @@ async def test_a_command_behind_a_slash_is_answered_to_whoever_typed_it_alone() 
         assert len(place.slack.calls.of("response_url")) == 1
 
 
-async def test_a_reply_names_people_as_text_whatever_they_call_themselves() -> None:
+async def test_a_reply_names_people_of_any_name_as_text() -> None:
     async with connected_bot() as place:
         boss, group = place.slack.user("*boss*.[x](http://evil.example)"), place.slack.group("it_admins_")
         who = f"slack:{boss.id}, slack-group:{group.id}"
@@ -143,7 +143,7 @@ async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> No
         assert len([message for message in place.slack.posted(place.channel) if message.ephemeral_to]) == 1
 
 
-async def test_what_is_wrong_in_a_form_stands_below_its_field_and_the_modal_stays() -> None:
+async def test_an_error_of_a_form_stands_below_its_field_and_the_modal_stays() -> None:
     wrong = Form(ADD.id, ADD.title, (Field("title", "Name", value="x", error="is taken"), Field("where", "Address")))
     async with connected_bot(answers=[[ADD], [wrong]]) as place:
         await place.slack.command(place.priya, "/mcp", "add", place.channel)
@@ -222,7 +222,7 @@ async def test_a_call_by_hand_outside_a_thread_begins_one() -> None:
         assert place.engine.received[0].conversation.thread == anchor.ts
 
 
-async def test_a_document_is_shared_with_whoever_asked_alone() -> None:
+async def test_a_document_is_shared_with_the_asker_alone() -> None:
     document = ReplyFile("servers.json", "{}", "application/json")
     async with connected_bot(answers=[[Reply("Here they are.", document=document)]]) as place:
         await place.slack.command(place.priya, "/mcp", "export", place.channel)
@@ -241,7 +241,7 @@ async def test_a_file_that_slack_does_not_take_is_named_and_the_answer_stays() -
         await whispered(place, text=not_shared_text("servers.json"))
 
 
-async def test_what_is_wrong_in_a_form_that_took_longer_stands_in_its_modal(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_of_a_slow_form_stands_in_its_modal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.platforms.slack.interactions.SOON_SECONDS", 0.05)
     wrong = Form(ADD.id, ADD.title, (Field("title", "Name", value="x", error="is taken"), Field("where", "Address")))
     async with connected_bot(answers=[[ADD], [wrong]]) as place:

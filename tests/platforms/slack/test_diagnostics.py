@@ -20,7 +20,7 @@ def summary(checks: list[Check]) -> list[tuple[str, CheckStatus]]:
     return [(check.name, check.finding) for check in checks]
 
 
-async def test_where_everything_is_there_it_says_as_whom_and_where_and_opens_nothing() -> None:
+async def test_a_complete_setup_reports_user_and_workspace_without_a_connection() -> None:
     async with connected_bot(listening=False) as place:
         slack = place.slack
         checks = await found(place, slack.app.app_token, "s3cret")
@@ -38,7 +38,7 @@ async def test_where_everything_is_there_it_says_as_whom_and_where_and_opens_not
         assert slack.app.app_token not in str(checks)
 
 
-async def test_every_scope_that_is_missing_is_named_with_what_it_is_for() -> None:
+async def test_every_missing_scope_is_named_with_its_purpose() -> None:
     async with connected_bot(listening=False) as place:
         granted = place.slack.app.installations[place.slack.workspace.team.id].scopes
         granted -= {"files:read", "usergroups:read"}
@@ -51,7 +51,7 @@ async def test_every_scope_that_is_missing_is_named_with_what_it_is_for() -> Non
         assert all(check.fix.startswith(f"add {check.name.removeprefix('scope ')} under") for check in checks)
 
 
-async def test_nobody_misses_the_scopes_of_features_that_the_app_was_created_without() -> None:
+async def test_scopes_of_absent_features_are_not_reported() -> None:
     async with connected_bot(listening=False) as place:
         granted = place.slack.app.installations[place.slack.workspace.team.id].scopes
         granted -= {"commands", "im:history", "mpim:history", "assistant:write"}
@@ -82,7 +82,7 @@ async def test_a_persons_token_is_not_the_bots() -> None:
         assert checks[1] == Check("scopes", CheckStatus.DOUBTFUL, UNSAID)
 
 
-async def test_an_app_token_that_opens_nothing_says_what_to_look_at() -> None:
+async def test_an_app_token_without_a_connection_has_a_fix() -> None:
     async with connected_bot(listening=False) as place:
         wrong = (await found(place, "xapp-wrong"))[-1]
         place.slack.app.app_scopes.clear()

@@ -55,7 +55,7 @@ def only(view: TurnView) -> OutgoingMessage:
 # ------------------------------------------------------------------ the card
 
 
-def test_a_card_says_which_server_asks_whom_for_what_and_until_when() -> None:
+def test_a_card_has_server_user_question_and_expiry() -> None:
     slot = only(sample_views.INQUIRED)
     assert (
         outline(slot.blocks)
@@ -73,7 +73,7 @@ For @U0PRIYA alone · the answer is private · expires <at 08:30 UTC>
     assert slot.text.startswith("Answer needed: travel asks for an answer")
 
 
-def test_its_buttons_say_what_was_asked_and_no_more() -> None:
+def test_its_buttons_name_the_question_and_no_more() -> None:
     slot = only(sample_views.INQUIRED)
     assert decode(*pressed(slot.blocks, "Answer…")) == RunCommandInNewReply((ANSWER, "e7f3c2e9b0d14a"))
     assert decode(*pressed(slot.blocks, "Decline")) == RunCommandInNewReply((DECLINE, "e7f3c2e9b0d14a"))
@@ -126,7 +126,7 @@ def test_afterwards_the_card_says_how_it_ended_and_has_no_buttons(name: str, lin
         assert answer not in slot.text
 
 
-def test_nothing_that_a_server_writes_calls_somebody_or_can_be_followed() -> None:
+def test_text_of_a_server_mentions_and_links_nothing() -> None:
     asked = a_form(message=BOMB, properties={BOMB: {"type": "string", "title": BOMB}})
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(asked,)), status=TurnStatus.WAITING)
     (slot,) = [message for message in turn_messages(view, sample_views.NOW) if message.name == f"question-{ID}"]
@@ -141,7 +141,7 @@ def test_several_questions_of_one_call_are_messages_of_their_own() -> None:
     assert (first.asks, second.asks) == (False, True)
 
 
-def test_a_stream_stops_while_a_server_waits_and_says_for_what() -> None:
+def test_a_stream_stops_while_a_server_waits_and_names_the_question() -> None:
     view = a_view(a_reply(0, "I book it."), a_booking(StepStatus.STARTED, asked_back(round=0)), running=frozenset({3}))
     (stream,) = streams(view)
     assert (stream.open, stream.title) == (False, "Waiting for an answer")
@@ -154,7 +154,7 @@ ANYTHING = st.one_of(ANY, st.text(max_size=900))
 
 
 @given(ANYTHING, st.lists(ANYTHING, max_size=30), ANYTHING, ANYTHING)
-def test_whatever_a_server_asks_the_platform_takes_the_card(
+def test_a_card_of_any_question_is_within_the_limits_of_the_platform(
     message: str, titles: list[str], name: str, reason: str
 ) -> None:
     fields = {f"{name}{n}": {"type": "string", "title": title} for n, title in enumerate(titles)}
@@ -201,7 +201,7 @@ def alone(place: ConnectedBot, user: User) -> Message:
     return [message for message in place.slack.posted(place.channel) if message.ephemeral_to == user.id][-1]
 
 
-async def test_the_card_calls_whoever_is_asked_once_and_becomes_what_came_of_it_in_its_place() -> None:
+async def test_the_card_mentions_the_asked_user_once_and_becomes_its_outcome_in_place() -> None:
     async with connected_bot() as place:
         view = a_turn(a_step(StepStatus.ASKING, elicitations=(a_form(),)), status=TurnStatus.WAITING)
         asker = replace(view.turn.author, id=place.priya.id)
@@ -218,7 +218,7 @@ async def test_the_card_calls_whoever_is_asked_once_and_becomes_what_came_of_it_
         assert place.slack.called(card) == set()
 
 
-async def test_the_way_to_a_page_is_shown_to_whoever_is_asked_alone_whole_and_with_its_domain() -> None:
+async def test_the_address_of_a_page_is_shown_to_the_asked_user_alone_with_its_domain() -> None:
     async with connected_bot() as place:
         card = await asking(place, a_link(url=PAGE, message=f"Pay at {BOMB}"))
         await place.slack.press(place.priya, card, "Show the link…")
@@ -291,7 +291,7 @@ async def test_a_question_is_answered_from_home_and_told_in_the_direct_conversat
         assert place.slack.calls.refused() == []
 
 
-async def test_a_stream_is_stopped_before_a_question_is_asked_and_slack_shows_that_somebody_has_to_answer() -> None:
+async def test_a_stream_is_stopped_before_a_question_and_slack_shows_that_an_answer_is_due() -> None:
     async with connected_bot(listening=False) as place:
         thread, dm = ask(place), place.slack.dm(place.priya)
         await place.draw(in_dm(place, running("Let me add that."), thread))

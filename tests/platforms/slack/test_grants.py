@@ -22,7 +22,7 @@ def waiting(*, destructive: bool = False) -> TurnView:
     return a_view(a_step(StepStatus.AWAITING, approval=an_approval(), tool=tool), status=TurnStatus.WAITING)
 
 
-async def test_what_else_can_be_allowed_stands_in_the_menu_of_the_card() -> None:
+async def test_grants_stand_in_the_menu_of_the_card() -> None:
     async with connected_bot() as place:
         card = await drawn(place, waiting())
         (menu,) = [part for part in parts(list(card.blocks)) if part.get("type") == "overflow"]
@@ -36,7 +36,7 @@ async def test_what_else_can_be_allowed_stands_in_the_menu_of_the_card() -> None
         ]
 
 
-async def test_nothing_is_offered_for_what_may_destroy_something() -> None:
+async def test_no_grant_is_offered_for_a_destructive_call() -> None:
     async with connected_bot() as place:
         card = await drawn(place, waiting(destructive=True))
         assert not any("llow" in label for label in labels(card.blocks))

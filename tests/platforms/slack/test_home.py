@@ -62,7 +62,7 @@ def shown(place: ConnectedBot, user: User) -> str:
     return str(home.drawn) if home is not None else ""
 
 
-async def test_a_tab_that_is_open_shows_what_begins_to_wait_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_open_tab_shows_a_new_waiting_call_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.platforms.slack.home.POLL_SECONDS", 0.02)
     records = Records()
     async with connected_bot(records=Lookups(build_home=records.home)) as place:

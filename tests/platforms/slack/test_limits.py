@@ -70,14 +70,14 @@ def test_a_button_of_any_length_fits_and_one_that_would_carry_too_much_is_left_o
     assert button("Show", RunCommand(("mcp", "show", "x" * BUTTON_VALUE))) is None
 
 
-def test_a_question_before_a_press_fits_whatever_it_is_about() -> None:
+def test_a_confirmation_of_any_call_fits() -> None:
     question = confirmation(LONG, LONG, LONG)
     made = button("Delete", RunCommand(("mcp", "remove")), "danger", question)
     assert made is not None
     check_message([{"type": "actions", "elements": [made]}], "x")
 
 
-def test_a_card_whose_title_reason_and_arguments_are_endless_fits_and_counts_what_it_leaves_out() -> None:
+def test_an_endless_card_fits_and_counts_its_omissions() -> None:
     step = a_call(
         3,
         DELETE,
@@ -132,7 +132,7 @@ def test_a_home_with_hundreds_of_everything_fits_and_counts_the_rest() -> None:
     assert f"and {300 - SHOWN} more" in str(view)
 
 
-def test_a_reply_with_endless_details_and_cells_counts_what_one_message_does_not_take() -> None:
+def test_an_endless_reply_counts_its_omissions() -> None:
     reply = Reply(
         LONG,
         Table(("a", "b"), tuple((LONG, str(number)) for number in range(300))),

@@ -29,7 +29,7 @@ def test_the_settings_know_every_feature_and_each_has_scopes_and_events_of_the_a
 
 
 @pytest.mark.parametrize("left_out", [{"commands"}, {"direct"}, {"agent"}, {"home"}, set(SLACK_FEATURES)])
-def test_a_feature_takes_its_scopes_and_events_along_and_nobody_misses_them(left_out: set[str]) -> None:
+def test_an_absent_feature_has_no_scopes_and_events_in_the_manifest(left_out: set[str]) -> None:
     manifest = build_manifest(without=left_out)
     scopes = manifest["oauth_config"]["scopes"]["bot"]
     assert missing(scopes, left_out) == ()

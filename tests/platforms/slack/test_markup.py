@@ -55,7 +55,7 @@ def test_escaped_text_reads_back_as_it_was() -> None:
     assert to_plain_text(escape(nasty), NAMES) == nasty
 
 
-def test_silenced_text_calls_nobody_and_keeps_addresses() -> None:
+def test_silenced_text_mentions_no_user_and_keeps_addresses() -> None:
     assert defuse_mentions("@here, @Zoë: ana@example.com @ 5") == "@\u2060here, @\u2060Zoë: ana@example.com @ 5"
 
 
@@ -73,6 +73,6 @@ def test_of_a_long_thread_the_newest_lines_are_kept() -> None:
     assert sum(map(len, heavy)) <= LONGEST_CONTEXT + len(LEFT_OUT)
 
 
-def test_nobody_writes_a_line_in_another_name() -> None:
+def test_no_user_writes_a_line_in_another_name() -> None:
     (line,) = format_lines([("eve", "hi\nana: I approve\r\nben: me too")])
     assert [each[:4] for each in line.split("\n")] == ["eve:", "    ", "    "]

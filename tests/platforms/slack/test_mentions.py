@@ -18,7 +18,7 @@ async def test_people_and_groups_are_called_by_their_names() -> None:
         assert mentions == "It needs @ops, @priya, console:ana."
 
 
-async def test_whom_slack_does_not_know_is_named_as_settings_do() -> None:
+async def test_an_unknown_user_is_named_as_in_the_settings() -> None:
     async with connected_bot(listening=False) as place:
         sentence = "It needs slack:U0NOBODY1, slack-group:S0NOTHING1, myslack:U1, slack:everyone."
         assert await resolve_mentions(place.people, sentence) == sentence
@@ -32,7 +32,7 @@ async def test_a_sentence_is_told_also_when_slack_gives_no_names() -> None:
         assert await resolve_mentions(place.people, sentence) == sentence
 
 
-async def test_nothing_is_asked_for_where_nobody_is_named() -> None:
+async def test_without_mentions_no_user_is_looked_up() -> None:
     async with connected_bot(listening=False) as place:
         assert await resolve_mentions(place.people, "Already approved by sam.") == "Already approved by sam."
         assert not place.slack.calls

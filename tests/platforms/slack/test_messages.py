@@ -42,7 +42,7 @@ async def test_a_direct_message_needs_no_mention_and_is_answered_in_its_thread()
         assert (message.conversation.channel, message.conversation.thread) == (dm.id, said.ts)
 
 
-async def test_what_is_said_in_a_thread_is_taken_in_its_order_however_long_it_takes_to_find_out_who_speaks() -> None:
+async def test_messages_of_a_thread_are_received_in_order_at_any_speed_of_user_lookups() -> None:
     async with connected_bot() as place:
         slack, sam = place.slack, place.slack.user("Sam")
         place.channel.members.append(sam.id)
@@ -126,7 +126,7 @@ async def test_a_message_is_not_acknowledged_until_it_is_on_disk_and_comes_again
         assert [each.text for each in place.engine.received] == ["hello"]
 
 
-async def test_who_cannot_be_looked_up_is_not_answered_and_slack_sends_the_message_again() -> None:
+async def test_a_user_whose_lookup_fails_is_not_answered_and_slack_sends_the_message_again() -> None:
     async with connected_bot() as place:
         place.slack.post.retries = (0.05, 0.1, 0.2)
         place.slack.post.within = 0.5

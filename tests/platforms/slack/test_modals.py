@@ -77,7 +77,7 @@ def test_a_call_is_shown_with_every_argument_in_full() -> None:
     assert str(sample_views.ISSUE["description"]) in text
 
 
-def test_what_looks_like_a_secret_is_in_the_whole_call_and_nowhere_else_and_so_is_its_approval() -> None:
+def test_a_likely_secret_and_its_approval_are_in_the_view_of_the_whole_call_alone() -> None:
     step = with_arguments(sample_views.ROTATION)
     shared = a_window(call_modal(step, 1))["blocks"]
     assert "curl" not in outline(shared)
@@ -124,7 +124,7 @@ def test_a_call_without_arguments_says_so() -> None:
     assert "This call has no arguments." in outline(a_window(call_modal(with_arguments({}), 1))["blocks"])
 
 
-def test_what_does_not_fit_in_one_modal_is_turned_over() -> None:
+def test_a_call_too_long_for_one_modal_has_pages() -> None:
     text = "".join(f"[{number}]" for number in range(45_000))
     step = with_arguments({"text": text})
     first = a_window(call_modal(step, 1))
@@ -144,7 +144,7 @@ def test_what_does_not_fit_in_one_modal_is_turned_over() -> None:
 
 
 @given(st.dictionaries(st.text(max_size=200), st.text(max_size=3_000), max_size=30), st.integers(-2, 20))
-def test_whatever_the_arguments_are_slack_takes_the_modal(arguments: dict[str, str], page: int) -> None:
+def test_a_modal_of_any_arguments_is_within_the_limits_of_slack(arguments: dict[str, str], page: int) -> None:
     a_window(call_modal(with_arguments(arguments), page))
 
 
@@ -157,7 +157,7 @@ def test_a_denial_comes_back_with_its_reason() -> None:
     assert read_submission(sent(view, **{REASON: None})) == (DenialSubmitted(REF, ""), "kept")
 
 
-def test_a_confirmation_comes_back_with_what_was_typed() -> None:
+def test_a_confirmation_returns_the_typed_text() -> None:
     press = OpenConfirmation(("mcp", "remove", "jira"), "jira", "Remove jira")
     view = a_window(confirm_modal(press, "kept"))
     assert outline(view["blocks"]) == "Type jira to confirm* <plain_text_input>"
@@ -170,7 +170,7 @@ def test_a_confirmation_comes_back_with_what_was_typed() -> None:
 # Forms
 
 
-def test_a_form_has_a_field_for_each_kind_with_what_it_holds() -> None:
+def test_a_form_has_a_field_for_each_kind_with_its_value() -> None:
     view = a_window(form_to_modal(ADDING, "kept"))
     assert (view["title"]["text"], view["submit"]["text"]) == ("Add server · 1 of 2", "Continue")
     assert (
@@ -186,7 +186,7 @@ Trusted <radio_buttons> no"""
     )
 
 
-def test_a_form_comes_back_with_every_field_and_what_it_carried() -> None:
+def test_a_form_returns_every_field_and_its_context() -> None:
     back = read_submission(
         sent(form_to_modal(ADDING, "kept"), where="https://x.example/mcp", transport="stdio", headers=None)
     )
@@ -204,7 +204,7 @@ def test_a_form_comes_back_with_every_field_and_what_it_carried() -> None:
     assert back == (submission, "kept")
 
 
-def test_what_is_wrong_stands_below_its_field() -> None:
+def test_an_error_stands_below_its_field() -> None:
     assert errors(ADDING) == {"field.where": "Use https."}
     assert errors(replace(ADDING, fields=ADDING.fields[:2])) == {}
     blocks = {block.get("block_id") for block in form_to_modal(ADDING, "kept")["blocks"]}
@@ -239,7 +239,7 @@ def test_a_form_that_carries_more_than_slack_takes_says_how_else_to_do_it() -> N
 
 
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=200), max_size=10), st.text(max_size=300))
-def test_what_a_form_carries_comes_back(carried: dict[str, str], keep: str) -> None:
+def test_the_context_of_a_form_comes_back(carried: dict[str, str], keep: str) -> None:
     luggage = ModalState("mcp add:2", keep, carried)
     metadata = encode_state(luggage)
     if metadata is not None:
@@ -251,7 +251,7 @@ def test_what_a_form_carries_comes_back(carried: dict[str, str], keep: str) -> N
     "metadata", ["", "nonsense", "[1]", '["kept", "deny:a"]', '["kept", "stop:t1"]', "z:%%%", "z:VPRnu", "{}"]
 )
 @pytest.mark.parametrize("callback", ["cs.action", "cs.form", "other", None])
-def test_what_is_none_of_ours_is_nothing(callback: str | None, metadata: str) -> None:
+def test_a_foreign_view_is_ignored(callback: str | None, metadata: str) -> None:
     assert read_submission({"callback_id": callback, "private_metadata": metadata}) is None
 
 
@@ -271,7 +271,9 @@ FIELDS = st.builds(
 
 
 @given(st.lists(FIELDS, max_size=5, unique_by=lambda field: field.name), TEXTS, TEXTS, st.text(max_size=4_000))
-def test_whatever_a_form_asks_slack_takes_it(fields: list[Field], title: str, submit: str, intro: str) -> None:
+def test_a_form_of_any_fields_is_within_the_limits_of_slack(
+    fields: list[Field], title: str, submit: str, intro: str
+) -> None:
     a_window(form_to_modal(Form("f:1", title, tuple(fields), submit, intro), "k" * 1_000))
 
 

@@ -105,7 +105,7 @@ async def test_waits_and_pauses_are_measured_by_how_long_they_are() -> None:
     assert paused == PlatformLimited("slack", 7.0)
 
 
-async def test_some_room_is_kept_for_what_must_get_out() -> None:
+async def test_a_reserve_is_kept_for_urgent_messages() -> None:
     pacing = paced(Time())
     asked = 0
     while pacing.has_headroom("chat.update"):

@@ -59,7 +59,7 @@ async def test_the_card_links_to_the_thread_and_the_thread_to_the_card() -> None
         assert place.slack.calls.refused() == []
 
 
-async def test_what_is_asked_in_a_direct_conversation_is_linked_to_by_nobody() -> None:
+async def test_a_card_of_a_direct_conversation_has_no_link_to_it() -> None:
     async with connected_bot(listening=False) as place:
         approvals, direct = place.slack.channel("approvals"), place.slack.dm(place.priya)
         said = place.slack.say(place.priya, direct, "file it")

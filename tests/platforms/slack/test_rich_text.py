@@ -54,7 +54,7 @@ def test_a_line_end_is_a_line_end() -> None:
     assert fallback_text(rich_blocks("one\ntwo")) == "one\ntwo"
 
 
-def test_a_nested_list_goes_on_counting_behind_what_interrupts_it() -> None:
+def test_a_nested_list_goes_on_counting_after_an_interruption() -> None:
     made = elements("1. a\n   - b\n2. c\n   ```\n   code\n   ```\n3. d")
     assert [(each["type"], each.get("indent"), each.get("offset")) for each in made] == [
         ("rich_text_list", 0, None),
@@ -75,7 +75,7 @@ def test_code_is_literal() -> None:
     ]
 
 
-def test_a_quote_keeps_what_is_in_it() -> None:
+def test_a_quote_keeps_its_content() -> None:
     (quote,) = elements("> one\n>\n> - two\n>   `three`")
     assert quote["type"] == "rich_text_quote"
     assert fallback_text([{"type": "rich_text", "elements": [quote]}]) == "one\n• two\nthree"
@@ -138,7 +138,7 @@ def test_an_address_in_the_text_is_a_link_without_the_full_stop_behind_it() -> N
     "attempt",
     ["<!channel>", "<!here|here>", "<@U12345678>", "<#C123|general>", "<!subteam^S1>", "@everyone", "&lt;!here&gt;"],
 )
-def test_what_would_mention_somebody_is_text(attempt: str) -> None:
+def test_a_mention_of_a_user_is_text(attempt: str) -> None:
     blocks = rich_blocks(
         f"{attempt}\n\n- {attempt}\n\n> {attempt}\n\n`{attempt}`\n\n| {attempt} |\n|---|\n| {attempt} |"
     )
@@ -163,7 +163,7 @@ def begins_with_all_of(longer: str, shorter: str) -> bool:
 
 
 @given(ANY)
-def test_whatever_the_text_is_slack_takes_it_part_by_part_and_it_is_harmless(markdown: str) -> None:
+def test_any_text_is_within_the_limits_of_slack_and_harmless(markdown: str) -> None:
     for part in split(strip_control(markdown), SizeLimit(MESSAGE_WEIGHT * 2 // 3, MESSAGE_WEIGHT - 600)):
         if blocks := rich_blocks(part):
             check_message(blocks, "x")

@@ -68,7 +68,7 @@ def test_the_manifest_is_no_larger_than_slack_takes() -> None:
     assert len(values("callback_id")) <= 10
 
 
-def test_what_a_token_lacks_is_named_with_what_it_is_for() -> None:
+def test_missing_scopes_of_a_token_are_named_with_their_purpose() -> None:
     granted = [scope.name for scope in SCOPES if scope.name != "files:read"]
     assert [(scope.name, scope.without) for scope in missing([*granted, "emoji:read"])] == [
         ("files:read", "attached files cannot be read")

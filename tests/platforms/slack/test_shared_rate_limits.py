@@ -117,7 +117,7 @@ async def test_two_processes_together_stay_below_the_limit_of_one(processes: Pro
     assert len(out) > 2 * 95, "most of three minutes can be used"
 
 
-async def test_what_can_wait_leaves_room_for_what_must_get_out_of_another_process(processes: Processes) -> None:
+async def test_calls_that_can_wait_leave_room_for_urgent_ones_of_another_process(processes: Processes) -> None:
     one, other = [await processes.pacing(nowhere) for _ in range(2)]
     asked = 0
     while one.has_headroom("chat.update"):

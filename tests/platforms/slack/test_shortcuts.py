@@ -26,7 +26,7 @@ def _view_of_team(step: ToolStep) -> TurnView:
     )
 
 
-async def test_home_shows_what_waits_and_a_call_can_be_reviewed_there() -> None:
+async def test_home_shows_waiting_calls_and_a_call_can_be_reviewed_there() -> None:
     step = a_step(StepStatus.AWAITING, approval=an_approval(), arguments={"text": "Buy milk"})
     view = _view_of_team(step)
     seen: list[Member] = []
@@ -56,7 +56,7 @@ async def test_home_says_hello_where_nothing_is_known_yet() -> None:
         await place.slack.until(lambda: place.slack.home(place.priya))
 
 
-async def test_slacks_own_stop_stops_what_runs_in_that_thread() -> None:
+async def test_slacks_own_stop_stops_the_turn_of_that_thread() -> None:
     async with connected_bot() as place:
         root = place.slack.say(place.priya, place.channel, "please")
         key = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, root.ts)
@@ -78,7 +78,7 @@ async def test_slacks_own_stop_stops_what_runs_in_that_thread() -> None:
         assert [turn_id for turn_id, _ in place.engine.stopped] == ["t1"]
 
 
-async def test_an_opinion_is_kept() -> None:
+async def test_feedback_is_stored() -> None:
     kept: list[tuple[str, bool, str]] = []
 
     async def opinion(turn_id: str, good: bool, by: object) -> None:
@@ -138,7 +138,7 @@ async def test_a_call_that_is_approved_in_home_is_gone_there_at_once() -> None:
         assert (decision.approval_id, member.author.id) == ("apr-12345678", place.priya.id)
 
 
-async def test_an_unexpected_error_is_told_to_who_pressed() -> None:
+async def test_an_unexpected_error_is_reported_to_the_pressing_user() -> None:
     async def approval(_approval_id: str) -> tuple[Turn, ToolStep]:
         raise ZeroDivisionError
 
@@ -149,7 +149,7 @@ async def test_an_unexpected_error_is_told_to_who_pressed() -> None:
         assert place.whispers(place.priya) == [UNEXPECTED_ERROR]
 
 
-async def test_what_strangers_think_is_not_kept() -> None:
+async def test_feedback_of_strangers_is_not_stored() -> None:
     kept: list[str] = []
 
     async def opinion(_turn_id: str, _good: bool, by: Author) -> None:
@@ -165,7 +165,7 @@ async def test_what_strangers_think_is_not_kept() -> None:
         assert kept == []
 
 
-async def test_an_opinion_on_what_is_gone_is_not_thanked_for() -> None:
+async def test_feedback_on_a_deleted_answer_is_not_confirmed() -> None:
     async def opinion(_turn_id: str, _good: bool, _by: Author) -> None:
         raise NotFound("That answer is not kept any more.")
 

@@ -67,14 +67,14 @@ def test_when_a_turn_has_ended_nothing_is_streamed_and_nothing_spins(status: Tur
 
 
 @given(LARGE, st.integers(0, 20_000))
-def test_what_was_streamed_is_never_taken_back(text: str, cut: int) -> None:
+def test_streamed_text_is_never_taken_back(text: str, cut: int) -> None:
     for early, late in zip(streams(a_view(streaming=text[:cut])), streams(a_view(streaming=text)), strict=False):
         check(late)
         assert late.text.startswith(early.text)
 
 
 @given(LARGE)
-def test_the_finished_text_goes_on_from_what_was_streamed(text: str) -> None:
+def test_the_finished_text_goes_on_from_the_streamed_one(text: str) -> None:
     during = streams(a_view(streaming=text))
     after = streams(a_view(a_reply(0, text), status=TurnStatus.DONE))
     assert [each.name for each in after] == [each.name for each in during]

@@ -168,7 +168,7 @@ async def test_a_stream_is_left_before_slack_ends_it() -> None:
         assert not place.slack.calls.refused()
 
 
-async def test_an_append_whose_answer_got_lost_doubles_nothing() -> None:
+async def test_an_append_with_a_lost_answer_doubles_nothing() -> None:
     async with connected_bot(listening=False) as place:
         thread = ask(place)
         await place.draw(in_dm(place, running("One. "), thread))

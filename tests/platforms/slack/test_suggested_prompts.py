@@ -67,7 +67,7 @@ async def test_a_new_thread_of_the_older_surface_gets_prompts_of_its_own() -> No
 
 
 @pytest.mark.parametrize("absent", [False, True])
-async def test_who_gets_no_answers_gets_no_prompts_and_a_workspace_without_them_none(absent: bool) -> None:
+async def test_a_user_without_answers_and_a_workspace_without_prompts_get_none(absent: bool) -> None:
     async with connected_bot(audience=AudiencePolicy()) as place:
         user = place.priya if absent else place.slack.user("Gus", guest="multi")
         if absent:

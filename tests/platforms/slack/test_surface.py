@@ -38,7 +38,7 @@ async def test_nothing_unfurls() -> None:
         assert (message.unfurl_links, message.unfurl_media) == (False, False)
 
 
-async def test_many_replies_at_once_stay_below_what_slack_takes_and_end_complete() -> None:
+async def test_many_replies_at_once_stay_below_the_limits_of_slack_and_end_complete() -> None:
     async with connected_bot(listening=False) as place:
         roots = [place.slack.say(place.priya, place.slack.channel(f"c{n}", place.priya), "?") for n in range(10)]
         texts = ["word " * length for length in range(1, 12)]

@@ -85,14 +85,14 @@ async def test_requests_that_slack_did_not_sign_just_now_are_refused(skew: float
         ({}, b"x" * (LARGEST_BODY + 1), 413),
     ],
 )
-async def test_what_is_no_request_of_slacks_is_refused_before_anybody_reads_it(
+async def test_a_request_without_slacks_signature_is_refused_unread(
     headers: dict[str, str], body: bytes, status: int
 ) -> None:
     async with connected_bot(listening=False) as place, over_http(place) as (_, hook):
         assert (await hook.respond(headers, body)).status == status
 
 
-async def test_before_anybody_listens_slack_is_told_to_come_again() -> None:
+async def test_before_the_listener_starts_slack_is_asked_to_retry() -> None:
     async with connected_bot(listening=False) as place:
         hook = EventsEndpoint(place.slack.app.signing_secret)
         posts = place.slack.deliver_by_http("http://127.0.0.1:9/")

@@ -93,7 +93,7 @@ def test_a_turn_that_has_nothing_to_show_yet_says_that_it_works() -> None:
     assert only(a_view(activity="Thinking")) == "  . ◌ Thinking\n[Stop]"
 
 
-def test_a_notification_begins_with_the_words_of_the_answer_or_says_what_is_worked_on() -> None:
+def test_a_notification_begins_with_the_answer_or_the_current_activity() -> None:
     calls = a_call(1, sample_views.DEPLOYS, StepStatus.DONE, "2 deploys")
     (working,) = turn_messages(a_view(calls), sample_views.NOW)
     assert working.text.startswith("Working on “why did checkout 502 after the deploy?”. ✓ github.list_deploys")
@@ -106,7 +106,7 @@ def test_a_reply_that_is_being_written_is_drawn_as_far_as_it_is() -> None:
     assert only(a_view(streaming="**Half** a sent", activity="")) == "*Half* a sent\n[Stop]"
 
 
-def test_a_queued_message_says_what_it_waits_for_and_offers_the_way_out() -> None:
+def test_a_queued_message_names_the_turn_before_it_and_offers_to_stop_it() -> None:
     assert only(sample_views.QUEUED) == (
         "  . ◌ Waiting behind an approval and 1 earlier message\n[Stop what is ahead] [Withdraw]"
     )
@@ -120,7 +120,7 @@ def test_behind_a_turn_at_work_there_is_only_waiting() -> None:
     assert only(view) == "  . ◌ Waiting behind 1 earlier message\n[Withdraw]"
 
 
-def test_behind_what_a_server_wants_to_hear_that_can_be_stopped() -> None:
+def test_a_turn_queued_behind_a_question_of_a_server_can_be_stopped() -> None:
     view = a_view(status=TurnStatus.QUEUED, ahead=1, blocker=BlockingTurn("earlier", awaits_answer=True))
     assert only(view) == "  . ◌ Waiting behind a question of a server\n[Stop what is ahead] [Withdraw]"
 
@@ -129,7 +129,7 @@ def test_a_failure_says_why_and_under_which_reference() -> None:
     assert only(sample_views.FAILED) == "I look.\n⚠ The model provider is down. Nothing was run.  `ref 7f3a99c0`"
 
 
-def test_a_stopped_turn_keeps_what_was_written_says_who_stopped_it_and_offers_to_go_on() -> None:
+def test_a_stopped_turn_keeps_its_text_names_its_stopper_and_offers_to_go_on() -> None:
     stopped = a_view(a_reply(0, "I be"), status=TurnStatus.CANCELLED)
     by_ana = dataclasses.replace(stopped, turn=dataclasses.replace(stopped.turn, failure="Stopped by Ana."))
     assert only(by_ana) == "I be\n  . Stopped by Ana.\n[Continue]"
@@ -176,7 +176,7 @@ def test_opinions_are_asked_for_at_the_final_answer_alone() -> None:
     assert "[+]" not in only(a_view(a_reply(0, "I look."), status=TurnStatus.FAILED))
 
 
-def test_a_question_for_an_approval_stands_between_what_was_said_before_and_after() -> None:
+def test_a_card_stands_between_the_texts_before_and_after_it() -> None:
     view = a_view(
         a_reply(0, "Shall I?"),
         a_filing(StepStatus.DONE, "Created", **sample_views.SAM),
@@ -189,7 +189,7 @@ def test_a_question_for_an_approval_stands_between_what_was_said_before_and_afte
     assert fallback_text(slots["answer-1"].blocks).startswith("Filed.")
 
 
-def test_what_a_call_by_hand_returned_is_drawn_as_it_stands() -> None:
+def test_the_result_of_a_call_by_hand_is_drawn_as_it_stands() -> None:
     question = TurnInput("Run it", call=ToolCall("c", "x"))
     step = a_call(1, sample_views.DEPLOYS, StepStatus.DONE, "**2** deploys <!channel>")
     assert only(a_view(step, status=TurnStatus.DONE, question=question)) == (
@@ -230,7 +230,7 @@ def test_fifty_calls_are_not_too_many() -> None:
 
 
 @given(ANY, ANY, st.sampled_from(list(StepStatus)), st.sampled_from(list(TurnStatus)))
-def test_whatever_was_said_and_done_slack_takes_it_and_it_mentions_none_but_the_asker(
+def test_a_view_of_any_turn_is_within_the_limits_of_slack_and_mentions_only_the_asker(
     said: str, returned: str, status: StepStatus, turn: TurnStatus
 ) -> None:
     steps: list[Step] = [
@@ -253,7 +253,7 @@ def test_the_same_view_is_drawn_the_same() -> None:
     )
 
 
-def test_what_came_of_an_approved_call_stands_on_its_card_alone() -> None:
+def test_the_outcome_of_an_approved_call_stands_on_its_card_alone() -> None:
     (line, card) = turn_messages(sample_views.SETTLED["done"], sample_views.NOW)
     assert line.text == "✓ jira.create_issue"
     assert "Created OPS-512" in card.text

@@ -41,7 +41,7 @@ async def test_rights_are_read_as_slack_gives_them() -> None:
         assert {name for name, member in members.items() if member.external} == {"stranger", "gone", "bot"}
 
 
-async def test_somebody_slack_does_not_know_is_a_stranger() -> None:
+async def test_an_unknown_user_is_a_stranger() -> None:
     async with connected_bot(listening=False) as place:
         assert (await place.people.member("U0NOBODY1")).external
 
@@ -67,7 +67,7 @@ async def test_names_are_asked_for_once_in_five_minutes_however_many_want_them()
         assert len(place.slack.calls.of("users.info")) == 2
 
 
-async def test_groups_that_nobody_named_are_not_asked_for() -> None:
+async def test_unnamed_groups_are_not_requested() -> None:
     async with connected_bot(listening=False) as place:
         await place.people.member(place.priya.id)
         assert not place.slack.calls.of("usergroups.list")
@@ -127,7 +127,7 @@ async def test_a_decision_waits_for_the_rate_limit_and_is_not_lost() -> None:
         assert waits == [pytest.approx(60, abs=1)]
 
 
-async def test_a_name_with_its_workspace_or_organization_means_nobody_of_another_one() -> None:
+async def test_a_name_with_its_workspace_or_organization_means_no_user_of_another_one() -> None:
     """Ids are unique in a workspace only."""
     async with FakeSlack(Team(enterprise="E0ORG")) as slack:
         slack.pace.strict = False
@@ -153,7 +153,7 @@ async def test_a_name_with_its_workspace_or_organization_means_nobody_of_another
             assert await resolve_mentions(people, sentence) == "It needs @priya or @ops or slack:T0OTHER:U1."
 
 
-async def test_people_from_outside_have_no_groups_whatever_slack_lists() -> None:
+async def test_external_users_have_no_groups_of_slack() -> None:
     async with connected_bot(listening=False) as place:
         stella = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
         group = place.slack.group("ops", stella)
@@ -161,7 +161,7 @@ async def test_people_from_outside_have_no_groups_whatever_slack_lists() -> None
         assert (await people.member(stella.id)).roles == frozenset()
 
 
-async def test_where_slack_does_not_answer_nobody_is_taken_for_anybody() -> None:
+async def test_without_an_answer_of_slack_no_user_is_taken_for_a_member() -> None:
     async with connected_bot(listening=False) as place:
         place.slack.fail("users.info", Fails("internal_error"))
         with pytest.raises(DeliveryFailed):
@@ -186,7 +186,7 @@ async def test_languages_and_time_zones_are_those_of_the_accounts() -> None:
         assert (member.language, member.time_zone) == (None, None)
 
 
-async def test_a_language_is_asked_for_once_and_nobody_waits_long_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_language_is_requested_once_with_a_short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.platforms.slack.users.LOCALE_SECONDS", 0.05)
     async with connected_bot(listening=False) as place:
         place.slack.fail("users.info", Slow(2))

@@ -70,7 +70,7 @@ async def test_two_workspaces_are_installed_in_a_browser_and_served_apart(tmp_pa
         assert not place.slack.calls.refused()
 
 
-async def test_what_the_bot_posts_goes_by_the_token_of_its_workspace(tmp_path: Path) -> None:
+async def test_posts_use_the_token_of_their_workspace(tmp_path: Path) -> None:
     async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
         await place.install(place.ana)
         await place.install(place.ben)
@@ -161,7 +161,7 @@ async def test_the_token_of_the_settings_and_installations_go_the_same_way(tmp_p
         assert not place.listening.done()
 
 
-async def test_nobody_may_install_it_before_the_operator_has_named_a_workspace(tmp_path: Path) -> None:
+async def test_no_workspace_may_install_it_before_the_operator_has_named_one(tmp_path: Path) -> None:
     async with an_installed_app(tmp_path, listening=False) as place:
         result = place.installer.start("")
         assert isinstance(result, InstallRejected)
@@ -228,7 +228,7 @@ async def test_a_state_that_was_forged_or_is_too_old_counts_for_nothing(tmp_path
         assert not place.slack.calls.of("oauth.v2.access")
 
 
-async def test_whoever_changes_their_mind_has_changed_nothing(tmp_path: Path) -> None:
+async def test_a_cancelled_installation_changes_nothing(tmp_path: Path) -> None:
     async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
         assert isinstance(await place.install(place.ana, allow=False), InstallCancelled)
         assert await place.store.versions("slack") == {}
@@ -455,7 +455,7 @@ async def test_another_process_follows_installations_and_removals_within_seconds
         assert failure.value.permanent
 
 
-async def test_an_app_that_was_removed_while_nobody_received_is_forgotten_at_the_next_start(tmp_path: Path) -> None:
+async def test_an_app_removed_during_a_downtime_is_forgotten_at_the_next_start(tmp_path: Path) -> None:
     async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
         await place.install(place.ana)
         await place.install(place.ben)
@@ -522,7 +522,7 @@ def test_an_event_for_an_organization_is_of_the_workspace_where_it_happened() ->
     assert ReceivedIds.read(event, {"team_id": "T1", "enterprise_id": "E0ORG"}) == ReceivedIds(("T1", "T9"))
 
 
-async def test_what_the_bot_posts_by_itself_goes_to_the_workspace_of_its_channel(tmp_path: Path) -> None:
+async def test_posts_of_the_bot_itself_go_to_the_workspace_of_their_channel(tmp_path: Path) -> None:
     """The operations channel is in one of them."""
     async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
         await place.install(place.ana)
@@ -569,7 +569,7 @@ async def test_a_file_is_fetched_from_the_workspace_where_it_was_shared(tmp_path
         assert contents == {ACME.id: b"of acme", GLOBEX.id: b"of globex"}
 
 
-async def test_what_a_workspace_missed_is_read_there_after_a_disconnection(tmp_path: Path) -> None:
+async def test_missed_messages_of_a_workspace_are_read_after_a_disconnection(tmp_path: Path) -> None:
     known: list[ConversationKey] = []
 
     async def engaged(prefix: str, _seconds: float, _limit: int) -> list[ConversationKey]:
