@@ -137,7 +137,7 @@ class PolicyExplain:
         if judged.stored.policy is not ApprovalPolicy.ASK_USER:
             return []
         signed_by = self._dependencies.administration.signed_by(judged.requirements, conversation)
-        return [(gettext_lazy("signed by"), signed_by), *_self_approval(judged.requirements)]
+        return [(gettext_lazy("approved by"), signed_by), *_self_approval(judged.requirements)]
 
     def _withheld(self, tool: Tool) -> list[tuple[str, str]]:
         """Return the note that an unreviewed tool is not offered, regardless of rules."""
@@ -168,7 +168,7 @@ class PolicyExplain:
         if approval is not None:
             facts.append(
                 (
-                    gettext_lazy("signed by"),
+                    gettext_lazy("approved by"),
                     self._dependencies.administration.signed_by(approval.requirements, conversation),
                 )
             )

@@ -131,7 +131,7 @@ class Tool:
 
     @property
     def destructive(self) -> bool:
-        """True if the tool may destroy data. Hints can raise the risk without trust, never lower it."""
+        """True if the tool may destroy data: by its hint, and without one if its server is not trusted."""
         if self.read_only:
             return False
         return self.annotations.destructive is True or (self.annotations.destructive is None and not self.trusted)

@@ -244,14 +244,14 @@ async def test_a_call_that_is_only_thought_of_is_explained() -> None:
         "decided by": "policy.toml:3",
         "which says": ("ASK_USER: notes.*; approved by test:ben, by 2 people, not by the asker or an editor"),
         "because": "It is the only rule that matches this call.",
-        "signed by": "2 of test:ben, neither the asker nor an editor",
+        "approved by": "2 of test:ben, neither the asker nor an editor",
         "returns words of": "strangers: people outside the team, too (by its server's hints)",
         "can send": "world: people outside the team may read what is sent (by its server's hints)",
     }
     rain = await explained(held, "--arguments", json.dumps({"title": "Rain"}))
     assert (rain["policy"], rain["decided by"]) == ("runs, except after words of others", "policy.toml:9")
     assert rain["policy.toml:3"].endswith(": policy.toml:9 is more specific")
-    assert "signed by" not in rain
+    assert "approved by" not in rain
     assert rain["asks after words of"] == "shared or strangers"
     for options, by in (
         (("--as", "test:zoe", "--guest"), "policy.toml:12"),
@@ -325,7 +325,7 @@ async def test_an_explanation_says_if_the_asker_may_approve_the_call(words: tupl
     (reply,) = await held.answers("mcp", "policy", "explain", "notes", *words)
     assert isinstance(reply, Reply)
     assert facts(reply)["the user who asks"] == said
-    assert facts(reply)["signed by"] == ("the user who asked, or test:ana" if said == OWN else "test:ana")
+    assert facts(reply)["approved by"] == ("the user who asked, or test:ana" if said == OWN else "test:ana")
 
 
 async def test_an_explanation_says_that_only_approvers_approve_where_that_is_set() -> None:
@@ -352,7 +352,7 @@ async def test_a_call_that_happened_is_explained_as_it_was_decided_then() -> Non
         "decided by": "policy.toml:3",
         "which said": "ASK_USER: notes.*",
         "because": "It is the only rule that matches this call.",
-        "signed by": "2 of test:ana",
+        "approved by": "2 of test:ana",
         "decided": "denied by Ben",
     }
 
