@@ -1,6 +1,6 @@
-"""Block Kit as HTML, near enough to what Slack's own clients draw that one can see whether it reads well.
+"""Block Kit as HTML, similar enough to Slack's clients to judge its readability.
 
-For `slack.py`. It draws what this program uses of Block Kit, and stops at anything else.
+For `slack.py`. Only the parts of Block Kit that this program uses are supported; others raise.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def place(channel: str) -> str:
 
 
 def said(name: str, text: str) -> str:
-    """A message of a person's, who mentions the bot."""
+    """Return a user's message that mentions the bot."""
     return (
         f'<div class="message"><div class="avatar user">{escape(name[0])}</div><div class="content"><div class="who">'
         f'<b>{escape(name)}</b><span class="time">14:05</span></div><div class="rich">'

@@ -1,8 +1,6 @@
-"""Discord's messages as HTML, near enough to what its own clients draw in their dark look that one can see whether they
-read well.
+"""Discord's messages as HTML, similar enough to its clients in their dark theme to judge their readability.
 
-For `discord_pictures.py`. It draws what this program uses of Discord's Markdown and components, and stops at anything
-else.
+For `discord_pictures.py`. Only the Markdown and components that this program uses are supported; others raise.
 """
 
 from __future__ import annotations
@@ -81,7 +79,7 @@ _ITEM = re.compile(r"( *)(-|\d+\.) (.*)")
 _MOMENTS = {"R": "in 30 minutes", "t": "14:06"}
 
 Names = Mapping[str, str]
-"""What people are called, by their ids."""
+"""Names of users, by their ids."""
 
 
 def place(name: str) -> str:

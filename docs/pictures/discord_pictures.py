@@ -112,7 +112,7 @@ class Room:
 
     @property
     def approver(self) -> Approver:
-        """Sam, who is mentioned on a card."""
+        """Sam as an approver whom the card mentions."""
         sam = self.workplace.discord.user("Sam")
         return Approver(f"discord:{sam.id}", "Sam", ApprovalNotice.MENTION)
 
@@ -136,7 +136,7 @@ class Room:
         return self._all([message for message in messages if message.is_v2])
 
     async def answering(self, view: TurnView) -> str:
-        """What whoever is asked sees alone: the form, or the way to a page."""
+        """Return the ephemeral answer to the user: the form, or the link to a page."""
         discord, priya = self.workplace.discord, self.workplace.priya
         _, messages = await self._shown(view)
         card = next(message for message in messages if message.is_v2)
@@ -150,12 +150,12 @@ class Room:
         return self._all(interaction.messages) if interaction.messages else modal(discord.modal(priya).drawn)
 
     async def refusal(self) -> str:
-        """What somebody reads who may not sign."""
+        """Return the refusal for a user who is not an approver."""
         self.workplace.engine.settlements = [NotAllowed(REFUSAL)]
         return self._all((await self._pressed("Approve")).messages)
 
     async def everything(self) -> str:
-        """All of a call, for whoever wants to see it before signing."""
+        """Return the full text of a call, as shown by View all."""
         return self._all((await self._pressed("View all")).messages)
 
     async def reason(self) -> str:
@@ -206,14 +206,14 @@ class Room:
 
 @asynccontextmanager
 async def a_room() -> AsyncIterator[Room]:
-    """A room whose bot is connected and has registered its commands."""
+    """Yield a room whose bot is connected and has registered its commands."""
     async with connected_bot() as workplace:
         await workplace.discord.until(lambda: workplace.discord.app.commands.get(""))
         yield Room(workplace)
 
 
 async def command(words: str, reply: Reply) -> str:
-    """What Priya, who administers the server, is answered to a command."""
+    """Return the reply to a command of Priya, an admin of the server."""
     async with command_bot([reply]) as office:
         options = {"server": "jira"} if words == "mcp show" else {}
         interaction = await office.discord.command(office.priya, words, office.channel, options)
@@ -222,7 +222,7 @@ async def command(words: str, reply: Reply) -> str:
 
 
 async def form(asked: Form) -> tuple[str, str]:
-    """The form that a command opens, and what is answered to one that is not filled in right."""
+    """Return the form that a command opens, and the response to a form with an invalid field."""
     opened = replace(asked, intro="", fields=tuple(replace(field, error="") for field in asked.fields))
     async with command_bot([opened], [replace(asked, intro="")]) as office:
         await office.discord.command(office.priya, "mcp add", office.channel)

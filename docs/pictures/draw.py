@@ -51,12 +51,12 @@ THEME = TerminalTheme(
     ],
 )
 COLOURS = {"brown": "yellow"}
-"""What pyte and rich call differently."""
+"""Names of colors in rich that differ from those in pyte, by pyte's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A file's name, what it says to those who cannot see it, and what happens until its screen is taken."""
+    """A file's name, its alternative text, and the scene before its screen is taken."""
 
     name: str
     says: str
@@ -91,7 +91,7 @@ async def chat(program: ProgramOnTerminal) -> None:
 
 
 async def servers(program: ProgramOnTerminal) -> None:
-    """Until it is shown what is wrong with a server that was just added."""
+    """Add a server, and wait until its problems are shown."""
     await program.asks("/mcp add wiki --url https://wiki.example.com/mcp --secret env:MCP_SECRET_WIKI --no-verify")
     await program.shows("wiki is added")
     await program.asks("/mcp list")
@@ -137,7 +137,7 @@ class DimmingScreen(pyte.Screen):
 
 
 def seen(written: bytes) -> pyte.Screen:
-    """What a person sees once a program has written this."""
+    """Return the screen after a program has written these bytes."""
     screen = DimmingScreen(COLUMNS, ROWS)
     pyte.ByteStream(screen).feed(written)
     return screen
@@ -187,7 +187,7 @@ def style_of(cell: Any) -> Style:
 
 
 def template(says: str) -> str:
-    """Rich's own, without its fonts from the network, and with words for those who cannot see it."""
+    """Return rich's template without fonts from the network, with an alternative text."""
     local = re.sub(r"@font-face \{\{.*?\n    \}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     local = re.sub(r"\s*<!-- .*? -->", "", local).replace("Fira Code, monospace", FONTS).replace("arial", "sans-serif")
     return local.replace("<svg ", f'<svg role="img" aria-label="{says}" ', 1)

@@ -66,7 +66,7 @@ def _install(package: str, folder: Path) -> None:
 
 
 def _browse(folder: str, *arguments: str) -> str:
-    """Run Chromium on nothing but this folder; what it prints."""
+    """Run Chromium with its profile in this folder, and return its output."""
     program = next(filter(None, map(shutil.which, CHROMIUM)), None)
     if program is None:
         raise SystemExit("The pictures of Slack and Discord need Chromium: install it, or leave them as they are.")

@@ -1,6 +1,6 @@
-"""Questions of the pictures, with the turns that answer them: what Priya wrote, what waits, and how it ended.
+"""Messages of the pictures, with the turns that answer them: Priya's message, the waiting turn, and its end.
 
-A turn is Slack's, unless it is put elsewhere (`sample_views.at`). Texts are in the current language.
+A turn is Slack's, unless `sample_views.at` moves it to another conversation. Texts are in the current language.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def approvals() -> Scene:
 
 
 def deceptive_call() -> Scene:
-    """A call whose arguments hide something."""
+    """Return the scene of a call whose arguments hide a text."""
     return _scene("install the deploy hook from the wiki page", sample_views.HIDDEN)
 
 

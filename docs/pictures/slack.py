@@ -117,18 +117,18 @@ def cards(view: TurnView) -> str:
 
 
 def questions(view: TurnView) -> str:
-    """What servers have asked back in a turn."""
+    """Return the elicitations of a turn."""
     return of_kind(view, "question")
 
 
 def of_kind(view: TurnView, kind: str) -> str:
-    """The messages of a turn whose name begins so."""
+    """Return the messages of a turn whose name begins with `kind`."""
     slots = turn_messages(view, sample_views.NOW)
     return "".join(message(slot.blocks) for slot in slots if slot.name.startswith(kind))
 
 
 async def alone() -> list[str]:
-    """What whoever is asked sees alone: the form, and the way to a page."""
+    """Return the ephemeral answers to the user: the form, and the link to a page."""
     seen = []
     for view, word in ((sample_views.INQUIRED, ANSWER), (sample_views.SENT_AWAY, VISIT)):
         match await pressed(view, word):
@@ -140,7 +140,7 @@ async def alone() -> list[str]:
 
 
 async def pressed(view: TurnView, word: str) -> Reply | Form:
-    """What is answered to a press on the card of a question."""
+    """Return the response to a click on an elicitation's card."""
     step = next(each for each in view.steps if isinstance(each, ToolStep))
     engine, (asked,) = FakeEngine(), step.elicitations
     engine.inquiries[asked.id] = OpenElicitation(view.turn, step, asked)

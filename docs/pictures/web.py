@@ -99,7 +99,7 @@ def pictures() -> Mapping[str, Picture]:
 
 
 def _side_by_side(picture: Picture) -> str:
-    """Two in a row, each in a frame of its own as high as what is in it."""
+    """Return a page with two documents side by side, each in a frame of the document's height."""
     frames = "".join(f'<iframe srcdoc="{escape(document)}"></iframe>' for document in picture.documents)
     return (
         f"<!doctype html><meta charset=utf-8><style>body {{ margin: 0; padding: {GAP}px; background: #8a93a0; "
@@ -112,7 +112,7 @@ def _side_by_side(picture: Picture) -> str:
 
 
 def _dark(document: HtmlDocument) -> str:
-    """As it is for whoever has asked their system for dark colours."""
+    """Return the document with its dark colors."""
     assert _DARK in document.html
     return document.html.replace(_DARK, "@media all")
 

@@ -1,4 +1,4 @@
-"""The load, small: what is promised of messages holds, and its accounts would tell if it did not."""
+"""The load benchmark at a small size: the guarantees for messages hold, and its accounts detect violations."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""Programs of the product that begin without being loaded again: `python -m tests.fakes.fork_server DESCRIPTOR PYTHON`.
+"""Fork server for the product's programs: `python -m tests.fakes.fork_server DESCRIPTOR PYTHON`.
 
-It has loaded everything once and forks for every start. The new process has its own arguments, folder, environment and
-streams, runs the program's own main module as `__main__`, and ends as any interpreter does. `programs` begins the
-server and asks it; so does `forking_python`, which is PYTHON: what a program begins with `python` is begun here, too.
+It loads all modules once and forks for every start. The new process has its own arguments, folder, environment and
+streams, runs the program's own main module as `__main__`, and ends as any interpreter does. `programs` starts the
+server and sends it requests. So does `forking_python`, which is PYTHON: children that a program starts with `python`
+are forked here, too.
 
-DESCRIPTOR is the socket it listens on; who comes is greeted once everything is loaded. A start is one packet: a JSON
-object, and four descriptors, which are standard input, output and errors, and a socket on which the process id and
-later the status (as `os.waitpid` gives it) are told; the program is killed when that is closed. The server ends when
-nobody is left to ask, and takes its folder along.
+DESCRIPTOR is the socket on which the server listens. It greets each client once all modules are loaded. A request to
+start a program is one packet: a JSON object and four descriptors. Three of them are standard input, output and errors.
+On the fourth, a socket, the server sends the process id and later the status of `os.waitpid`. If the client closes that
+socket, the program is killed. When the last client has gone, the server removes its folder and ends.
 """
 
 from __future__ import annotations

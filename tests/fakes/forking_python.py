@@ -1,8 +1,8 @@
-"""A `python` whose programs are loaded already: it has the fork server begin what it is told to begin.
+"""A `python` that starts programs by the fork server, which has their modules loaded.
 
-It stands in for the program as a process: it hands on its streams and the signals to end, ends as the program ends, and
-the program is killed with it. `programs` puts it, under the name `python`, beside the socket it talks to. What is
-neither a module nor a file, it leaves to the interpreter itself. It is run without `site`, so that it starts fast.
+As a process it stands in for the program: it passes on its streams and the signals to end, ends with the program's
+status, and the program is killed with it. `programs` puts it, under the name `python`, next to the server's socket.
+Command lines without a module or a file run in the real interpreter. It is run without `site`, to start fast.
 """
 
 from __future__ import annotations

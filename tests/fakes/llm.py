@@ -1,15 +1,15 @@
 """A fake model service on a real loopback socket: Chat Completions, Responses or Messages, streamed as the vendors
 stream them.
 
-It runs in a thread with a loop of its own, so that it serves async tests and programs in other processes alike:
+It runs in a thread with its own loop, so that it serves both async tests and programs in other processes:
 
     with FakeLanguageModel("openai", Say(calls=(Call("get_weather", {"city": "Oslo"}),)), Say("Rain.")) as model:
         ...  # model.base_url, model.requests
 
-Replies are taken from the script in order; when it is used up, the rule answers, a function from the request to a
-reply. A request that the real service would refuse is refused here too, and noted in `refusals`. A request for which
-there is no reply, or a rule that fails, fails the test when the service is left. Which models there are is told by
-`models`, if there are any; who asks for that is in `lookups` and not in `requests`.
+Replies are taken from the script in order. When the script is used up, the rule answers: a function from the request to
+a reply. Requests that the real service would refuse are refused and appended to `refusals`. On exit, the service fails
+the test if a request had no reply or a rule raised. `models` answers requests for the list of models, which are counted
+in `lookups` and not in `requests`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The product's programs as processes of their own, begun by a server that has loaded them already (`fork_server`).
+"""The product's programs as separate processes, started by a server that has their modules loaded (`fork_server`).
 
-Loading is most of what a start costs: two seconds of a processor's time, where a fork takes hundredths.
+Loading is most of the cost of a start: two seconds of a processor's time, compared to hundredths for a fork.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Faults that an MCP server can have, one row each: what a call of it comes to, word for word, and how the server
-stands afterwards. `test_faults` holds the toolbox to it; the servers are in `faulty_servers`.
+"""Faults of MCP servers, one row each: the outcome of a call with its exact text, and the state of the server
+afterwards.
+
+`test_faults` checks the rows against the toolbox. The servers are in `faulty_servers`.
 """
 
 from __future__ import annotations
@@ -43,9 +45,10 @@ class Afterwards(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A server with it, called `bad`, and what a call of its tool `badly` comes to. `offers` are its tools; the doctor
-    says `left_out` of them if it has reason to. `deadline`: seconds that the call is waited for, if it is about time.
-    `sent`: how often the server sees the call.
+    """A faulty server, called `bad`, and the outcome of a call of its tool `badly`.
+
+    `offers` are its tools. `left_out` is the doctor's problem with them, empty if it has none. `deadline` is the
+    timeout of the call in seconds, for faults of timing. `sent` counts the calls that the server receives.
     """
 
     name: str
@@ -583,20 +586,22 @@ MALFORMED: dict[str, tuple[str, type[ToolOutcome], str]] = {
         f"{FAILED}No disk - {'[' * 198}null{']' * 198}",
     ),
 }
-"""Answers that the MCP library cannot read, and what a call comes to on every transport."""
+"""Answers that the MCP library cannot parse, and the outcome of a call, which is the same on every transport."""
 
 WITHOUT_ID = {
     "no id": f'{{"jsonrpc":"2.0",{RESULT}}}',
     "null as the id": f'{{"jsonrpc":"2.0","id":null,{RESULT}}}',
     "a list as the id": f'{{"jsonrpc":"2.0","id":[ID],{RESULT}}}',
 }
-"""Answers to nobody: over streamable HTTP they come in answer to the call, elsewhere it is the only one that waits."""
+"""Answers without a valid id. Over streamable HTTP the request identifies the call; elsewhere it is the only waiting
+call.
+"""
 UNREAD = '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
 FOREIGN = {"badly": f'{{"jsonrpc":"2.0","id":4711,{RESULT}}}'}
 
 
 def odd_answers(transport: str) -> dict[str, tuple[str, type[ToolOutcome], str]]:
-    """The answers that the library cannot read and what a call comes to, by their names."""
+    """Return the answers that the library cannot parse, with the outcome of a call, by their names."""
     belongs = transport in ("HTTP", "events")
     without_id = (CallReturned, DONE) if belongs else (CallOutcomeUnknown, NO_ID)
     unread = (

@@ -59,7 +59,7 @@ def process(
     connect_timeout: float | None = None,
     **script: Any,
 ) -> Serving:
-    """A child process. `badly` is what it does, `tools` what it lists."""
+    """Return a server that is a child process. `badly` scripts the call of that tool, `tools` are listed."""
 
     @asynccontextmanager
     async def served(folder: Path) -> AsyncIterator[Bad]:
@@ -134,7 +134,7 @@ def writing(lines: Mapping[str, str], transport: str) -> Serving:
 
 
 def refusing(reaction: Reaction) -> Serving:
-    """An endpoint that reacts like this to whatever it is asked first."""
+    """Return an endpoint with this reaction to the first request of either era."""
 
     @asynccontextmanager
     async def served(_folder: Path) -> AsyncIterator[Bad]:

@@ -1,4 +1,4 @@
-"""Whose question it is that a server asks in the middle of a call, and what stands still until it is answered."""
+"""Matching of elicitations to calls, and the deadlines that pause until an elicitation is answered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SURE = ElicitationResult(ElicitationAction.ACCEPT, {"sure": True})
 
 
 class Pipe:
-    """A connection on which a question does not say what it is about."""
+    """A connection on which an elicitation does not name its call."""
 
     def __init__(self) -> None:
         self.calls = ActiveCalls("s", Redaction())

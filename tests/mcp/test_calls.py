@@ -1,4 +1,4 @@
-"""Calls to real servers, over both transports: what comes back and what is known afterwards."""
+"""Calls to real servers over both transports: outcomes, and the server's state afterwards."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.mcp.toolboxes import (
 
 @pytest.fixture(scope="module")
 def over_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """One real HTTP server for all tests that leave it alive: its address and what it counts in."""
+    """One real HTTP server for all tests that do not stop it: its address and the file of its counter."""
     counted = tmp_path_factory.mktemp("http") / "count"
     with http_server({"COUNT_FILE": str(counted)}) as (url, _):
         yield url, counted
@@ -51,7 +51,7 @@ async def box(over_http: tuple[str, Path]) -> AsyncIterator[McpToolbox]:
 async def either(
     request: pytest.FixtureRequest, over_http: tuple[str, Path], tmp_path: Path
 ) -> AsyncIterator[tuple[McpToolbox, Path]]:
-    """A toolbox on each transport, and what its server counts in."""
+    """A toolbox on each transport, and the file of its server's counter."""
     url, counted = over_http
     counted.unlink(missing_ok=True)
     if request.param == "stdio":
@@ -63,7 +63,7 @@ async def either(
 
 
 def scripted(tmp_path: Path, era: str = "modern", **calls: Any) -> Any:
-    """A scripted server whose tools do what `calls` says, and the record of what it was told."""
+    """Return a scripted server with the tools of `calls`, and the file to which it appends its messages."""
     tools = [{"name": name, "inputSchema": {"type": "object"}} for name in calls]
     record = tmp_path / "record"
     script = {"era": era, "listings": [[{"tools": tools}]], "calls": calls, "record": str(record)}

@@ -1,4 +1,4 @@
-"""Before a call that somebody approved is sent, its server confirms what its tools are."""
+"""Confirmation of a tool's definition by its server before an approved call is sent."""
 
 from __future__ import annotations
 

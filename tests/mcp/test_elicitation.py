@@ -116,7 +116,7 @@ def config(request: pytest.FixtureRequest, address: str) -> Servers:
 
 
 class Person:
-    """Answers what is asked, the same each time, and remembers it."""
+    """A user who gives every elicitation the same reply. `asked` holds the elicitations."""
 
     def __init__(self, reply: ElicitationResult, author: Author = ANA, turn: str = "t1", thinks: float = 0.0) -> None:
         self.reply = reply

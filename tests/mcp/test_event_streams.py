@@ -1,4 +1,4 @@
-"""Servers of HTTP+SSE: what they are good for, and that nothing that breaks makes anybody wait."""
+"""Servers of HTTP+SSE: listings, calls, and broken streams, which end waiting calls at once."""
 
 from __future__ import annotations
 

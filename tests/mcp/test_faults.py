@@ -1,4 +1,4 @@
-"""One row for every fault (`faults`): what the call comes to, how the server stands, that nobody else is touched."""
+"""One test for each row of `faults`: outcome of the call, state of the server, and no effect on another server."""
 
 from __future__ import annotations
 

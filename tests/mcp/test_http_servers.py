@@ -1,4 +1,4 @@
-"""Servers at an address: what HTTP statuses and broken connections come to."""
+"""Servers at an address: outcomes of HTTP statuses and broken connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instructions of a server: given to the model only if somebody switched them on and answers for the text."""
+"""Instructions of a server: given to the model only if they are enabled and an admin has pinned the text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def warehouse(folder: Path, text: str = HELPFUL, **fields: Any) -> ServerConfig:
 
 
 async def given(box: McpToolbox) -> list[str]:
-    """What the model gets."""
+    """Return the instructions that the model gets."""
     return [guide.instructions for guide in (await box.offer()).guidance if guide.instructions]
 
 

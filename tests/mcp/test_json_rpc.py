@@ -1,4 +1,4 @@
-"""Servers that speak plain JSON-RPC 2.0: their one tool, what a call of it sends, and what comes back."""
+"""Servers of plain JSON-RPC 2.0: their one tool, the request of a call, and its outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The language of problems of servers: that of who reads them, and English for models."""
+"""Language of the problems of servers: that of the reader, and English for models."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ SCRIPT = f'{{"listings": [[{{"tools": {TOOLS}}}]], "calls": {{"start": {{"do": "
 
 
 def template(folder: Path, *, program: str = "raw.py") -> LaunchTemplate:
-    """The scripted server, told a path that nobody reads."""
+    """Return a template of the scripted server with a path argument, which the server ignores."""
     args = ("-S", "-E", str(FAKES / program), SCRIPT.replace("{", "{{").replace("}", "}}"), "{path}")
     slots = (TemplateSlot("path", PathRule(str(folder))), TemplateSlot("key", SecretRule("A_KEY")))
     return LaunchTemplate("scripted", "python", args, slots, env={"TZ": "UTC"})

@@ -1,4 +1,4 @@
-"""Which transport a server is spoken to by, what it is asked first, and what is remembered of that."""
+"""Negotiation of transport and protocol version with a server, and the cache of its result."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ OLD = SignIn(endpoint_fingerprint(CONFIG), "r", Registration("https://issuer.exa
 
 
 class Slow:
-    """A store that has read and does not say what before it is told to."""
+    """A store that reads a sign-in at once and returns it when `may_say` is set."""
 
     def __init__(self, store: SqlSignInStore) -> None:
         self._store = store

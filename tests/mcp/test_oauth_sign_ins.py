@@ -1,4 +1,4 @@
-"""A person signs the bot in to a server, over real sockets: whom the bot asks, what it refuses, what it says."""
+"""A user signs the bot in to a server, over real sockets: the bot's requests, rejections and results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens on their way: renewed in time, once, by one process, and what happens when they cannot be."""
+"""Renewal of tokens: in time, once, by one process; and the failures of a renewal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def kept(here: OAuthProcess) -> SignIn:
 
 
 async def told(here: OAuthProcess, config: ServerConfig) -> None:
-    """This process hears what is kept, as it does whenever something has changed."""
+    """Reconcile this process with the stored sign-ins, as after a wakeup."""
     versions = await here.store.versions()
     await here.box.reconcile([DesiredServer(config, signed_in=versions.get(KEY, 0))])
 

@@ -24,7 +24,7 @@ MASTER = "Hs64jF1c-v9Xa"
 
 
 def echoing(endpoint: FakeEndpoint) -> None:
-    """Tools that say what they are told, with a schema and a result full of words that somebody may store."""
+    """Script tools that echo their argument, in a schema and a result with words that may also be stored secrets."""
     schema = {"type": "object", "properties": {"project": {"type": "string"}, "text": {"type": "string"}}}
     tools = [{"name": name, "description": "About a project.", "inputSchema": schema} for name in ("create_issue", "t")]
     endpoint.speak_modern("t")

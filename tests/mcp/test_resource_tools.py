@@ -24,7 +24,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 
 
 def scripted(capabilities: dict[str, Any] | None = None) -> FakeEndpoint:
-    """A server with one resource and one prompt, whose answers the test sets."""
+    """Return a server with one resource and one prompt, whose answers the test sets."""
     endpoint = FakeEndpoint(capabilities=ALL if capabilities is None else capabilities)
     endpoint.speak_legacy("look")
     endpoint.on["resources/list"] = lambda m: result(m, {"resources": [{"uri": "note://1", "name": "one"}]})
@@ -34,7 +34,7 @@ def scripted(capabilities: dict[str, Any] | None = None) -> FakeEndpoint:
 
 
 async def offered(box: McpToolbox, kind: ToolKind) -> Tool:
-    """The tool of that kind, once the server has listed what it has."""
+    """Wait until the server is listed, and return its tool of that kind."""
     while True:
         tools = [tool for tool in (await box.offer(EVERYWHERE)).requests if tool.kind is kind]
         if tools:

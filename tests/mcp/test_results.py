@@ -1,4 +1,4 @@
-"""From a server's answer to what the model reads."""
+"""Conversion of a server's answer to the text for the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that come, change and go while the toolbox is at work; who is connected to, and when."""
+"""Servers that are added, changed and removed while the toolbox runs, and the moments of connecting to them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ELSEWHERE = remote("s", "http://127.0.0.1:9/mcp")
 
 
 def known(config: ServerConfig, *names: str) -> DesiredServer:
-    """A server whose tools were listed a moment ago."""
+    """Return a server whose tools were synced just now."""
     tools = tuple(Tool(f"{config.name}__{name}", config.name, name) for name in names or ("t",))
     capabilities = ServerCapabilities(tools, definition=definition_fingerprint(config))
     return DesiredServer(config, synced=CachedCapabilities(SyncStatus.SYNCED, capabilities, at=time.time()))

@@ -1,4 +1,4 @@
-"""Sessions of conversations and users: who shares one, how many there are, when they end, and what others notice."""
+"""Sessions of conversations and users: their sharing, number, end, and effects on other sessions."""
 
 from __future__ import annotations
 

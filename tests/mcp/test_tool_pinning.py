@@ -1,4 +1,4 @@
-"""Tools whose definition nobody answers for are neither offered nor called, until it is pinned."""
+"""Tools without a pin are neither offered nor called."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def turned(box: McpToolbox) -> None:
 
 
 def pinned(box: McpToolbox) -> Pinned:
-    """Pins of an admin who accepts everything."""
+    """Return pins of all tools, as after an admin's review."""
     return first_pins(replace(tool, flags=()) for tool in tools_of(box))
 
 

@@ -1,4 +1,4 @@
-"""The toolbox as a whole: what it offers, whom it names, what it keeps to itself."""
+"""The toolbox as a whole: its offer, the names of servers, and the tools that it withholds."""
 
 from __future__ import annotations
 

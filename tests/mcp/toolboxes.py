@@ -38,7 +38,7 @@ LIMIT = 60.0
 
 
 def real(name: str = "s", *options: str, env: dict[str, str] | None = None, **fields: Any) -> ServerConfig:
-    """The real server as a child process, on a Python that has loaded what it needs."""
+    """Return the real server as a child process, on a Python that has its modules loaded."""
     transport = StdioTransport(python(), (str(FAKES / "server.py"), "stdio", *options), env or {})
     return ServerConfig(name, transport, **fields)
 
@@ -126,7 +126,7 @@ def unsent(outcome: ToolOutcome) -> str:
 
 
 def unknown(outcome: ToolOutcome) -> str:
-    """Why nobody knows what became of a call."""
+    """Return the reason why the outcome of a call is unknown."""
     assert isinstance(outcome, CallOutcomeUnknown), outcome
     return outcome.reason
 

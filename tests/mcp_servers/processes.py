@@ -1,6 +1,4 @@
-"""The bundled servers as a host starts them: real processes, or the same server in this process where only what it
-says matters.
-"""
+"""The bundled servers as a host starts them: as real processes, or in this process for tests of their answers only."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ def process(server: str, env: Mapping[str, str]) -> Client:
 
 
 async def begun(server: str, env: Mapping[str, str]) -> asyncio.subprocess.Process:
-    """The bare process, for tests about what it makes of its settings and of signals."""
+    """Start the bare process, for tests of its settings and of signals."""
     return await started(server, env, on=await asyncio.to_thread(python))
 
 

@@ -1,4 +1,4 @@
-"""The operator's files that come with the servers name what is really there. What an operator added is left alone."""
+"""The bundled configuration names existing tools and variables. Servers that an operator adds are ignored."""
 
 from __future__ import annotations
 

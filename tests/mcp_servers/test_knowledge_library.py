@@ -1,4 +1,4 @@
-"""The folder and its index: what is read, what is not, and what becomes of it when files change."""
+"""The folder and its index: included files, excluded files, and changes of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The knowledge server as a host sees it: what it offers, what it finds, how it lives and ends."""
+"""The knowledge server as a host sees it: its tools, its results, its start and its end."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ async def test_many_questions_at_once_are_all_answered(tmp_path: Path) -> None:
 
 
 class Endless(Library):
-    """A library whose folder takes for ever to read."""
+    """A library whose reading of the folder never ends."""
 
     def refresh(self) -> Iterator[None]:
         while True:

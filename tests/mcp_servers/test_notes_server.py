@@ -1,4 +1,4 @@
-"""The notes server as a host sees it: what it offers, and what becomes of the file."""
+"""The notes server as a host sees it: its tools, and the changes of the file."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def from_npm(package: str, *arguments: str, **fields: Any) -> ServerConfig:
 
 @contextmanager
 def everything_at(way: str, kind: HttpKind) -> Iterator[ServerConfig]:
-    """server-everything at an address, spoken to as `kind`; `way` is its own word for what it is to speak."""
+    """Serve server-everything at an address. `way` is the transport on its command line; `kind` the client's."""
     command = (str(NODE), "--require", str(_LOOPBACK), str(program("mcp-server-everything")), way)
     with _listening(command, "sse" if way == "sse" else "mcp", kind) as server:
         yield server

@@ -83,7 +83,7 @@ async def test_the_filesystem_server_writes_and_reads_in_its_folder_and_nowhere_
 
 @pytest.fixture(scope="module", params=["streamable HTTP", "HTTP+SSE"])
 def older(request: pytest.FixtureRequest) -> Iterator[ServerConfig]:
-    """A server on the older library at an address, whose transport nobody has written down."""
+    """A server on the older library at an address, whose transport is not configured."""
     with older_at("sse" if request.param == "HTTP+SSE" else "mcp", HttpKind.AUTO) as server:
         yield server
 

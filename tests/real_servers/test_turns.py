@@ -224,7 +224,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 async def bot_with(
     server: OtherServer, place: Place, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Api]:
-    """A whole bot whose operator has put the server into the file, and allows all calls."""
+    """Start a whole bot with the server in its file of servers and a policy that allows all calls."""
     folder = place.folder.parent
     bare(folder, monkeypatch)
     (folder / "policy.toml").write_text('default = "ALWAYS_ALLOW"\n', encoding="utf-8")

@@ -11,45 +11,45 @@
         pressed = await discord.press(sam, card, "Approve")
         assert "Created" in discord.what_user_sees(ana, asked.thread)[-1].words
 
-discord.py is pointed at it by `Route.BASE = discord.url`; the gateway's address is what GET /gateway says, also
-`discord.world.gateway_url`. Ids are texts of digits.
+Point discord.py at the fake by `Route.BASE = discord.url`. GET /gateway returns the gateway's address, which is also
+`discord.world.gateway_url`. Ids are strings of digits.
 
-**People and places**: `guild` is the first server, `another_guild` adds one. `user(name, *roles)` (`admin`, `owner`,
+**Users and channels**: `guild` is the first server, `another_guild` adds one. `user(name, *roles)` (`admin`, `owner`,
 `pending`, `stranger`), `role(name, *members)` (`permissions`, `mentionable`), `other_bot`, `webhook`, `channel(name,
-*only)` (`kind`, `with_bot`), `dm`, `private` (of users among themselves), `thread`, `bot_role`. Permissions are bits:
-take `discord.guild.everyone.permissions &= ~Permission.CREATE_PUBLIC_THREADS`, or `channel.forbid(discord.bot,
+*only)` (`kind`, `with_bot`), `dm`, `private` (between users only), `thread`, `bot_role`. Permissions are bits: set
+`discord.guild.everyone.permissions &= ~Permission.CREATE_PUBLIC_THREADS`, or `channel.forbid(discord.bot,
 Permission.SEND_MESSAGES)` and `channel.permit`. Later: `join`, `leave`, `give`, `take`, `time_out`, `invite`, `expel`.
 
-**The app**: `app.message_content`, `app.guild_members`, `app.presences` are the portal's switches; without the first,
-content is empty in events and in what REST gives. With `app.user_install`, `install(user)` lets a user take the app
-along, where it answers by the interaction alone. `app.commands['']` are the global commands, `app.commands[guild.id]`
+**The app**: `app.message_content`, `app.guild_members`, `app.presences` are the portal's switches. Without the first,
+content is empty in events and in responses of REST. With `app.user_install`, `install(user)` installs the app for a
+user, and the app answers by the interaction only. `app.commands['']` are the global commands, `app.commands[guild.id]`
 those of a guild.
 
-**Doing**: `say` (`files`, `reply_to`, `ping`), `reply`, `again` (delivers twice), `edit`, `delete`, `unfurl`, `react`,
-`thread`, `post` (in a forum), `archive`, `remove`, `type`, `reload` return at once. `press`, `choose`, `command`,
-`shortcut` (context menu), `submit` wait for the first answer, three seconds at most, and return the `Interaction`
-(`answered`, `failed`, `messages`, `text`, `modal`); `suggest` returns the choices.
+**Actions of users**: `say` (`files`, `reply_to`, `ping`), `reply`, `again` (delivers twice), `edit`, `delete`,
+`unfurl`, `react`, `thread`, `post` (in a forum), `archive`, `remove`, `type`, `reload` return at once. `press`,
+`choose`, `command`, `shortcut` (context menu), `submit` wait for the first answer, three seconds at most, and return
+the `Interaction` (`answered`, `failed`, `messages`, `text`, `modal`); `suggest` returns the choices.
 
-**Seeing**: `what_user_sees(user, channel)` (`words`, `buttons`, `ephemeral`, `thinking`, `pings`, `previews`, …),
-`posted(channel)`, `threads(channel)`, `modal(user)`, `typing(channel)`, `called(message)` (whom it has notified),
+**Visible state**: `what_user_sees(user, channel)` (`words`, `buttons`, `ephemeral`, `thinking`, `pings`, `previews`,
+…), `posted(channel)`, `threads(channel)`, `modal(user)`, `typing(channel)`, `called(message)` (the notified users),
 `fetched(message)`, `message.past`, `calls` (`calls.of("PATCH /channels/{channel}/messages/{message}")`,
 `calls.refused()`, `calls.invalid()`), `interactions`, `gateway.identified`, `gateway.live[0].intents`, `.shard`,
 `until(condition)`.
 
-**Trouble**: `fail(route, Fails(50013) | Answers(502) | TooMany(0.2) | Hangs() | Cut() | Lost() | Slow(1.0), times)`;
+**Errors**: `fail(route, Fails(50013) | Answers(502) | TooMany(0.2) | Hangs() | Cut() | Lost() | Slow(1.0), times)`;
 `gateway.ask_to_reconnect()` (op 7), `gateway.invalidate(resumable=…)` (op 9), `gateway.drop()` breaks connections,
-`gateway.close(4000)`, `gateway.connections[0].muted = True` makes a zombie, `gateway.forget_sessions()` lets the next
-RESUME fail, `gateway.refuses = True`; `go_down()` and `come_back()`.
+`gateway.close(4000)`, `gateway.connections[0].muted = True` sends nothing more to the app, `gateway.forget_sessions()`
+fails the next RESUME, `gateway.refuses = True`; `go_down()` and `come_back()`.
 
-**Time**: `clock.advance(900)` lets tokens of interactions die; `clock.stop()`. Buckets count by the same clock, while
+**Time**: `clock.advance(900)` expires tokens of interactions; `clock.stop()`. Buckets count by the same clock, but
 discord.py waits in real time: `pace.strict = False` lifts them, `pace.per_bucket[route] = (calls, seconds)` changes
-one. `limits` holds lifetimes and sizes. An error of the fake itself, and whatever it was asked for that it does not
-know (`unknown`), is raised when it closes.
+one. `limits` holds lifetimes and sizes. When the fake closes, it raises its own errors, and an
+AssertionError if the app has sent unknown requests (`unknown`).
 
-Known from the field, not documented: what buckets hold, how many old edits pass (they are refused with 429, which
-discord.py retries), how long a session can be resumed. Stricter than Discord: unknown fields, parameters and flags are
-refused, and an edit without `allowed_mentions` notifies. Not there: private threads by the app, posts in forums by
-the app, talk in voice channels, stickers, polls.
+Observed, not documented: the sizes of buckets, the number of edits of old messages that pass (others are refused with
+429, which discord.py retries), the time in which a session can be resumed. Stricter than Discord: unknown fields,
+parameters and flags are refused, and an edit without `allowed_mentions` notifies. Not simulated: private threads by the
+app, posts in forums by the app, audio in voice channels, stickers, polls.
 """
 
 from tests.fakes.discord.discord import FakeDiscord

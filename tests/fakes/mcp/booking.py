@@ -1,8 +1,8 @@
-"""A real MCP server that asks the person back before it books: `python tests/fakes/mcp/booking.py modern|older`.
+"""A real MCP server that asks the user before it books: `python tests/fakes/mcp/booking.py modern|older`.
 
-It imports nothing of the product. Over HTTP it listens on a port the operating system chooses and prints
-`PORT <number>` when it is ready; the endpoint is `/mcp`. Since 2026-07-28 a server answers a call with what it wants to
-know and is called again; an older one asks while the call is under way.
+It imports nothing of the product. Over HTTP it listens on a port that the operating system chooses, and prints
+`PORT <number>` when it is ready. The endpoint is `/mcp`. Since 2026-07-28 a server answers a call with its elicitation
+and is called again; an older server sends the elicitation during the call.
 """
 
 from __future__ import annotations

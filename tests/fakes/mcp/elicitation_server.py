@@ -1,6 +1,6 @@
-"""A real MCP server whose tools ask back: `python -m tests.fakes.mcp.elicitation_server stdio` or `... http`.
+"""A real MCP server whose tools send elicitations: `python -m tests.fakes.mcp.elicitation_server stdio` or `... http`.
 
-It imports nothing of the product. `book` asks in both eras, `ask`, `visit`, `pay` and `together` only before 2026. Over
+It imports nothing of the product. `book` asks in both eras; `ask`, `visit`, `pay` and `together` only before 2026. Over
 HTTP it prints `PORT <number>` when it is ready.
 """
 

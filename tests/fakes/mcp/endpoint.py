@@ -1,7 +1,7 @@
 """A scripted streamable HTTP endpoint on a loopback port, in the test's own event loop.
 
-It can say what a well-behaved server never would: wrong statuses, answers that break off, forgotten sessions. Answers
-are looked up by method; a request without one gets 404.
+It can send answers that no correct server sends: wrong statuses, truncated answers, forgotten sessions. Answers are
+looked up by method; a request without an answer gets 404.
 """
 
 from __future__ import annotations

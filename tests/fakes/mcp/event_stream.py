@@ -1,7 +1,7 @@
-"""A scripted server of HTTP+SSE, MCP's first way over HTTP, on a loopback port in the test's own event loop.
+"""A scripted server of HTTP+SSE, MCP's first transport over HTTP, on a loopback port in the test's own event loop.
 
-Its answers are looked up by method as those of `FakeEndpoint` are. One of status 200 is said on the stream of events
-and the request gets 202; any other is the answer to the request itself, and nothing comes on the stream.
+Answers are looked up by method, as in `FakeEndpoint`. An answer of status 200 is sent on the stream of events, and the
+request gets 202. An answer of another status is the response to the request, and the stream gets no event.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Sile
 
 @dataclass
 class FakeEventStream(FakeEndpoint):
-    """`async with FakeEventStream() as server`; the url to connect to is `server.url`.
+    """`async with FakeEventStream() as server`; the URL to connect to is `server.url`.
 
-    `first` is what the stream begins with. `instead` is answered to whoever asks for the stream. `refuses` is the
-    status for messages that are sent to the stream's own address.
+    `first` is the beginning of the stream. `instead` is the response to requests for the stream, if it is set.
+    `refuses` is the status for messages that are sent to the stream's own address.
     """
 
     first: str = "event: endpoint\ndata: /messages?session=1\n\n"

@@ -1,30 +1,30 @@
 """A scripted MCP server on standard input and output, run as a program: `python tests/fakes/mcp/raw.py '<script>'`.
 
-It uses no MCP library, so it starts fast and can say what a well-behaved server never would. The script is JSON:
+It uses no MCP library, so that it starts fast and can send messages that no correct server sends. The script is JSON:
 
     era        "modern" | "legacy"
-    probe      "answer" | "exit" | "silence": what it does with `server/discover`
+    probe      "answer" | "exit" | "silence": its reaction to `server/discover`
     listings   successive listings of its tools; each is a list of pages, each page a `tools/list` result
     calls      tool name -> {"result": ...} | {"error": ...} | {"do": "silence" | "die" | "change" | "stderr" | "pid"}
-                | {"do": "environment"}: it tells its variables, its interpreter and its process
+                | {"do": "environment"}: it answers with its variables, interpreter and process
                 | {"do": "note", "file": ...} | {"do": "large", "characters": ..., "id": "first" | "last" | "nowhere"};
-                "change" may say which `notification` it sends, "note" appends the argument `label` to the file, for
-                good, and "large" answers with a text of so many characters and its id where it says
-                | {"do": "hang" | "twice" | "wrong id"}: it answers nothing ever again, or twice, or another call
-                | {"do": "slow", "seconds": ...}: it answers after so long
-                | {"do": "progress", "steps": ..., "seconds": ..., "ends": true}: it tells of so many steps with so many
-                seconds between them, and then answers, if it ends
-                | {"do": "write", "line": ...}: it writes this text, with its id for ID, as a line
-                | {"do": "together", "calls": ...}: it answers so many calls at once, each with its tool's name, in one
-                batch
+                "change" sends its `notification`, if it has one, "note" appends the argument `label` to the file, which
+                is kept, and "large" answers with a text of `characters` and puts the call's id at that place
+                | {"do": "hang" | "twice" | "wrong id"}: it stops answering, answers twice, or answers another call
+                | {"do": "slow", "seconds": ...}: it answers after these seconds
+                | {"do": "progress", "steps": ..., "seconds": ..., "ends": true}: it reports these steps, these
+                seconds apart, and then answers if `ends` is true
+                | {"do": "write", "line": ...}: it writes this text as a line, with the call's id for ID
+                | {"do": "together", "calls": ...}: it answers this number of calls in one batch, each
+                with its tool's name
                 | {"do": "ask"}: it asks the user by a request, and answers without waiting for the reply
-                | {"do": "foreign"}: it answers a request that it was never sent, and then this one
+                | {"do": "foreign"}: it answers a request that the client never sent, and then this one
                 | {"do": "flood", "with": "progress" | "changes" | "junk" | "stderr" | "requests", "lines": ...}: it
-                says that so often and then answers
-    version    the one protocol version that it knows, whatever it is asked for
+                writes this number of such lines and then answers
+    version    the only protocol version that it supports, whichever version the client requests
     junk       true: it begins with a line that is neither JSON nor UTF-8
     deaf       true: it ignores the end of its input
-    stubborn   true: it ignores being asked to end
+    stubborn   true: it ignores the signal to end
     pids       a file to which it appends its process id when it starts
     record     a file; each message it gets is appended to it as a line of JSON
 """
@@ -43,7 +43,7 @@ script: dict[str, Any] = json.loads(sys.argv[1])
 listings: list[list[Any]] = script.get("listings", [[{"tools": []}]])
 listing = 0
 held: list[dict[str, Any]] = []
-"""Answers that wait for others."""
+"""Answers that wait until the batch is complete."""
 
 
 def say(message: dict[str, Any]) -> None:
@@ -84,7 +84,7 @@ def hear(message: dict[str, Any]) -> None:
 
 
 def probe(request_id: Any) -> None:
-    """Answer, or not, the question which era this is."""
+    """Answer `server/discover` as scripted."""
     if script.get("probe") == "exit":
         sys.exit(1)
     if script.get("probe") == "silence":
@@ -131,7 +131,7 @@ def run(request_id: Any, action: dict[str, Any], called: dict[str, Any]) -> None
 
 
 def together(request_id: Any, action: dict[str, Any], name: str) -> None:
-    """Answer all calls in one batch when the last of them has come."""
+    """Answer all calls in one batch when the last of them has arrived."""
     held.append({"jsonrpc": "2.0", "id": request_id, "result": {"content": [{"type": "text", "text": name}]}})
     if len(held) == action["calls"]:
         sys.stdout.write(json.dumps(held) + "\n")
@@ -140,7 +140,7 @@ def together(request_id: Any, action: dict[str, Any], name: str) -> None:
 
 
 def large(request_id: Any, action: dict[str, Any]) -> None:
-    """Answer with a long text, as libraries do that put the id before the result or behind it."""
+    """Answer with a long text and the id before or after the result; libraries do both."""
     result = {"result": stamped({"content": [{"type": "text", "text": "x" * action["characters"]}]})}
     identity = {"id": request_id}
     message = {"first": {**identity, **result}, "last": {**result, **identity}, "nowhere": result}
@@ -148,24 +148,24 @@ def large(request_id: Any, action: dict[str, Any]) -> None:
 
 
 def hang(_id: Any, _action: dict[str, Any], _token: Any) -> None:
-    """Do nothing any more, not even read."""
+    """Stop reading and answering."""
     while True:
         time.sleep(60)
 
 
 def answer(request_id: Any, _action: dict[str, Any] | None = None, _token: Any = None) -> None:
-    """Say that it is done."""
+    """Answer with the text "done"."""
     say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": "done"}]})})
 
 
 def tell_environment(request_id: Any, _action: dict[str, Any], _token: Any) -> None:
-    """Tell its variables, its interpreter and its process."""
+    """Answer with the environment, the interpreter and the process id."""
     seen = {"environment": dict(os.environ), "python": sys.executable, "pid": os.getpid()}
     say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": json.dumps(seen)}]})})
 
 
 def answer_late(request_id: Any, action: dict[str, Any], _token: Any) -> None:
-    """Say so after a while."""
+    """Answer after the scripted seconds."""
     time.sleep(action["seconds"])
     answer(request_id)
 
@@ -177,7 +177,7 @@ def write(request_id: Any, action: dict[str, Any], _token: Any) -> None:
 
 
 def answer_foreign(request_id: Any, _action: dict[str, Any], _token: Any) -> None:
-    """Answer a request that was never sent, and then this one."""
+    """Answer a request that the client never sent, and then this one."""
     answer(f"no-{request_id}")
     answer(request_id)
 
@@ -190,19 +190,19 @@ def ask(request_id: Any, _action: dict[str, Any], _token: Any) -> None:
 
 
 def answer_twice(request_id: Any, _action: dict[str, Any], _token: Any) -> None:
-    """Say so twice."""
+    """Answer twice."""
     answer(request_id)
     answer(request_id)
 
 
 def answer_another(request_id: Any, _action: dict[str, Any], _token: Any) -> None:
-    """Answer calls that were never made, and this one not."""
+    """Answer two calls that the client never sent, but not this one."""
     for other in (int(request_id) + 1_000, f"no-{request_id}"):
         answer(other)
 
 
 def progress(request_id: Any, action: dict[str, Any], token: Any) -> None:
-    """Take a while, and say so."""
+    """Report the progress of each step; answer after the last unless `ends` is false."""
     for step in range(1, action["steps"] + 1):
         time.sleep(action["seconds"])
         say({"method": "notifications/progress", "params": {"progressToken": token, "progress": step}})
@@ -211,7 +211,7 @@ def progress(request_id: Any, action: dict[str, Any], token: Any) -> None:
 
 
 def flood(request_id: Any, action: dict[str, Any], token: Any) -> None:
-    """Return a very long text."""
+    """Write many lines of the scripted kind, then answer."""
     for n in range(action["lines"]):
         match action["with"]:
             case "progress":

@@ -1,8 +1,8 @@
-"""A real MCP server with what few have, run as a program: `python tests/fakes/mcp/warehouse.py`.
+"""A real MCP server with rare capabilities, run as a program: `python tests/fakes/mcp/warehouse.py`.
 
-It has instructions, titles, structured results, completions and asks for roots. It imports nothing of the product.
+It has instructions, titles, structured results and completions, and requests roots. It imports nothing of the product.
 
-    INSTRUCTIONS_FILE   environment: the file with its instructions; none without it
+    INSTRUCTIONS_FILE   environment: the file with its instructions; without it, the server has no instructions
 """
 
 from __future__ import annotations

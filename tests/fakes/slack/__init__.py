@@ -11,40 +11,40 @@
         await slack.press(sam, card, "Create Issue")
         assert "Created" in slack.what_user_sees(priya, incidents)[-1].words
 
-The app is registered as `config/slack_manifest.yaml` says: its scopes, events, commands and shortcuts are the ones a
-test gets, and `FakeSlack(manifest=Manifest(...))` or `installation.scopes`, `app.events`, … change them.
+The app has the scopes, events, commands and shortcuts of `config/slack_manifest.yaml`. Change them by
+`FakeSlack(manifest=Manifest(...))` or by `installation.scopes`, `app.events`, ….
 
-**People and places**: `user` (`admin`, `owner`, `guest='multi'|'single'`, `stranger` with a `team`), `other_bot`,
+**Users and channels**: `user` (`admin`, `owner`, `guest='multi'|'single'`, `stranger` with a `team`), `other_bot`,
 `group`, `channel` (`kind='channel'|'group'|'im'|'mpim'`, `ext_shared`, `with_bot`), `dm`, `install` for a second
-workspace, `prepare` for one without the app. All are plain values; a test may change
-them (`group.users.remove(...)`, `channel.archived = True`).
+workspace, `prepare` for one without the app. All are plain values, which a test may change (`group.users.remove(...)`,
+`channel.archived = True`).
 
-**Doing**: `say`, `edit`, `delete`, `unfurl`, `join`, `react`, `reload`, `open_home`, `stop`, `tell` return at once.
-`press`, `choose`, `suggest`, `submit`, `close_modal`, `command`, `shortcut` wait for the acknowledgement, three seconds
-at most, and return the `Delivery` (`acknowledged`, `answer`, `attempts[0].seconds`).
+**Actions of users**: `say`, `edit`, `delete`, `unfurl`, `join`, `react`, `reload`, `open_home`, `stop`, `tell` return
+at once. `press`, `choose`, `suggest`, `submit`, `close_modal`, `command`, `shortcut` wait for the acknowledgement,
+three seconds at most, and return the `Delivery` (`acknowledged`, `answer`, `attempts[0].seconds`).
 
-**Installing**: `oauth.redirect_uris.add(...)`, then `oauth.consent(address, user)` is a person on Slack's page and
-returns where their browser goes on; `organization` installs for all of its workspaces. `app.rotation` gives tokens that
-expire. `uninstall(team)` removes the app and tells it.
+**Installing**: `oauth.redirect_uris.add(...)`, then `oauth.consent(address, user)` agrees on Slack's page as the user
+and returns the address of the redirect. `organization` installs for all of its workspaces. With `app.rotation`, tokens
+expire. `uninstall(team)` removes the app and sends it the events.
 
-**Seeing**: `what_user_sees(user, channel)` (`words`, `ephemeral`, `streaming`, …), `posted(channel, thread_ts)`,
-`modal(user)`, `home(user)`, `status(channel, thread_ts)`, `workspace.sessions`, `called(message)` (whom it pings),
-`fetched(message)` (which links Slack would fetch), `message.past` (what it was before each change), `calls`
+**Visible state**: `what_user_sees(user, channel)` (`words`, `ephemeral`, `streaming`, …), `posted(channel, thread_ts)`,
+`modal(user)`, `home(user)`, `status(channel, thread_ts)`, `workspace.sessions`, `called(message)` (the notified users),
+`fetched(message)` (the links that Slack would fetch), `message.past` (its states before each change), `calls`
 (`calls.of("chat.update")`, `calls.refused()`), `sent` (deliveries), `until(condition)`.
 
-**Trouble**: `fail(method, Fails("code") | Answers(500) | TooMany(3) | Hangs() | Cut() | Lost() | Slow(1.0), times)`;
+**Errors**: `fail(method, Fails("code") | Answers(500) | TooMany(3) | Hangs() | Cut() | Lost() | Slow(1.0), times)`;
 `absent.add("chat.startStream")`; `installation.scopes.discard("chat:write")`; `installation.revoked = True`;
 `channel.streams = False`; `go_down()` and `come_back()`; `sockets.disconnect()` announces a refresh, `sockets.drop()`
 breaks connections, `sockets.connections[0].muted = True` loses acknowledgements; `post.again(delivery)` delivers once
-more, `sockets.choose` decides to which connection; `post.within`, `post.retries` are seconds.
+more, `sockets.choose` chooses the connection; `post.within`, `post.retries` are seconds.
 
-**Time**: `clock.advance(300)` lets five minutes pass (streams, triggers, response URLs, rate limits, retries).
-`pace.strict = False` lifts the rate limits; `limits` holds lifetimes and sizes; `app.mention_first = False` turns the
-order of a mention's two events round. An error of the fake itself is raised when the workspace closes.
+**Time**: `clock.advance(300)` advances by five minutes (streams, triggers, response URLs, rate limits, retries).
+`pace.strict = False` lifts the rate limits; `limits` holds lifetimes and sizes; `app.mention_first = False` reverses
+the order of a mention's two events. When the workspace closes, it raises errors of the fake itself.
 
-What is only reported of the real Slack, not documented: the lifetime and size of streams, that others in a channel see
-the first piece of a stream until it ends, that the `text` of an update is counted in bytes, and what all blocks of a
-message may weigh. Stricter than Slack: unknown arguments are refused, and every block weighs as much as a header.
+Reported by users of Slack, not documented: the lifetime and size of streams, that other members of a channel see the
+first part of a stream until it ends, that the `text` of an update is counted in bytes, and the limit on the size of all
+blocks of a message. Stricter than Slack: unknown arguments are refused, and every block counts as much as a header.
 """
 
 from tests.fakes.slack.deliveries import Delivery
