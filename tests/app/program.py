@@ -1,4 +1,4 @@
-"""An empty folder, an environment without any of our variables, and the program in it."""
+"""The program in an empty folder, with an environment that sets none of its variables."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ LIMIT_SECONDS = 60.0
 
 
 def bare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in `folder`, whatever this machine has set."""
+    """Change to `folder` and unset all variables of the settings."""
     for name in Settings.model_fields:
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.chdir(folder)
 
 
 def environment(folder: Path, **variables: str) -> dict[str, str]:
-    """For a process of its own."""
+    """Return the environment of a child process."""
     outside = {"PATH": os.environ["PATH"], "SSL_CERT_FILE": AUTHORITY}
     return {**outside, "HOME": str(folder), "PYTHONPATH": str(PROJECT), **variables}
 
 
 def program(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run `countersign` to its end."""
+    """Run `countersign` and wait until it exits."""
     null = os.open(os.devnull, os.O_RDONLY)
     with TemporaryFile("w+", encoding="utf-8") as out, TemporaryFile("w+", encoding="utf-8") as err:
         try:
@@ -58,14 +58,14 @@ def program(folder: Path, *words: str, **variables: str) -> subprocess.Completed
 
 @dataclass
 class Service:
-    """`countersign run` in a process of its own; `log` is what it has written so far, and `reading` has the rest."""
+    """`countersign run` in a child process. `log` is its output so far; `reading` is the pipe with the rest."""
 
     process: Program
     reading: IO[bytes]
     log: bytearray = field(default_factory=bytearray)
 
     def says(self, text: str) -> None:
-        """Wait until it has written this."""
+        """Wait until the log contains `text`."""
         ends = time.monotonic() + LIMIT_SECONDS
         while text.encode() not in self.log:
             more = self._more(ends)
@@ -81,7 +81,7 @@ class Service:
         return self.process.wait_for(LIMIT_SECONDS)
 
     def _more(self, ends: float) -> bytes:
-        """The next line of output; empty if there are no more."""
+        """Return the next piece of output; empty at its end."""
         with selectors.DefaultSelector() as ready:
             ready.register(self.reading, selectors.EVENT_READ)
             assert ready.select(max(0.0, ends - time.monotonic())), self.log.decode()
@@ -89,13 +89,13 @@ class Service:
 
     @property
     def lines(self) -> list[str]:
-        """Everything it has written."""
+        """Lines of output so far."""
         return self.log.decode().splitlines()
 
 
 @contextmanager
 def service(folder: Path, *words: str, **variables: str) -> Iterator[Service]:
-    """`countersign run`, gone when the block ends."""
+    """Start `countersign run` and kill it when the block ends."""
     reading, writing = os.pipe()
     null = os.open(os.devnull, os.O_RDWR)
     with open(reading, "rb", buffering=0) as log:  # noqa: PTH123 - a descriptor

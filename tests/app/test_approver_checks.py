@@ -1,4 +1,4 @@
-"""The doctor says of rules that send the card to their approvers if a group cannot get it."""
+"""Doctor checks of rules that send approval cards to groups of approvers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUPS = {
 
 
 class Directory:
-    """A platform with these groups, and one that it does not answer for."""
+    """A platform with the groups of `GROUPS`, and one group whose lookup fails."""
 
     async def find_approver(self, principal: str, _conversation: ConversationKey) -> DirectoryEntry | None:
         if principal == "slack-group:AWAY":

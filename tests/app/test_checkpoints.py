@@ -1,4 +1,4 @@
-"""When checkpoints are written, what becomes of them where they cannot be, and what the command is given."""
+"""Checkpoints of the audit: the times at which they are written, failures to write one, and the command's input."""
 
 from __future__ import annotations
 

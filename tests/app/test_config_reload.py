@@ -63,7 +63,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @asynccontextmanager
 async def office(**environment: Any) -> AsyncIterator[tuple[AppServices, Stores]]:
-    """One process's office, and the stores as another process has them."""
+    """Yield the services of one process, and the stores of another process."""
     settings = read_settings(**environment)
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(open_migrated_database(settings, migrate=True))

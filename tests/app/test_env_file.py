@@ -1,4 +1,4 @@
-"""Changes of `.env` touch nothing but the value, and show it to nobody else."""
+"""Changes of `.env` affect only the value, and keep the file private."""
 
 from __future__ import annotations
 

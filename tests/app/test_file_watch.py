@@ -1,4 +1,4 @@
-"""The state of files on disk is that of their content, however they were saved."""
+"""The state of files on disk depends only on their content, not on the way of saving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator's files are followed: a valid change counts at once and is told, an invalid one changes nothing."""
+"""Reload of the operator's files: a valid change applies at once and is reported, an invalid one has no effect."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def servers(**entries: Any) -> str:
 
 @dataclass
 class Followed:
-    """A process that follows the files of a folder, what it tells, and how long it waits for whole files."""
+    """A process that follows the files of a folder, its reports, and its waits for complete files."""
 
     services: AppServices
     folder: Path
@@ -60,7 +60,7 @@ class Followed:
         meanwhile()
 
     async def asked(self) -> None:
-        """What happens before a question is answered."""
+        """Check the files as the engine does before a turn."""
         await self.services.administration.follow()
 
     async def tells(self, *lines: str) -> None:

@@ -1,4 +1,4 @@
-"""A server by a launch template, from the operator's file to the process, and what becomes of it when that changes."""
+"""A server from a launch template: from the operator's file to the process, and after a change of the template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules that are imported by name, which neither mypy nor the import contracts follow."""
+"""Modules that are imported by name. Neither mypy nor the import contracts check these imports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _imports_by_name(tree: ast.AST) -> Iterator[tuple[ast.AST, dict[str, list[st
 
 
 def _modules(expression: ast.AST, names: dict[str, list[str]]) -> list[str]:
-    """Return the modules that an expression stands for; none if only a running process knows."""
+    """Return the modules that an expression stands for; empty if they are known only at run time."""
     match expression:
         case ast.Constant(str(module)):
             return [module]
@@ -61,7 +61,7 @@ def test_every_module_that_is_imported_by_name_exists() -> None:
 
 
 def _loaded_by(module: str) -> set[str]:
-    """Return the packages that a process has after the import of a module."""
+    """Return the packages that a process has loaded after the import of a module."""
     ended = subprocess.run(
         [sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"],
         cwd=ROOT.parent,

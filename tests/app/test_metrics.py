@@ -1,4 +1,4 @@
-"""Metrics and probes of the whole program, as an operator reads them."""
+"""Metrics and probes of the whole program."""
 
 from __future__ import annotations
 

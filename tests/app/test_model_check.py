@@ -21,7 +21,7 @@ async def found(**environment: str) -> list[Check]:
 
 
 async def of_service(service: FakeLanguageModel, name: str, **environment: str) -> Check:
-    """The line of a model at a compatible server."""
+    """Run the doctor on a model at a compatible server and return the line of the report."""
     address = {"openai_base_url": service.base_url, "anthropic_base_url": service.base_url}
     keys = {"openai_api_key": KEY, "anthropic_api_key": KEY}
     checks = await found(**{**keys, **address, "bot_model": name, **environment})

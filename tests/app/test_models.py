@@ -1,4 +1,4 @@
-"""Which language model is used."""
+"""Choice of the language model."""
 
 from __future__ import annotations
 

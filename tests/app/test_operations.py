@@ -1,4 +1,4 @@
-"""Faults of platforms, models and files: when operators are told of them."""
+"""Reports to the operators about errors of platforms, models and files."""
 
 from __future__ import annotations
 

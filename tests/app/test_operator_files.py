@@ -1,4 +1,4 @@
-"""The files an operator edits, read before anything is opened."""
+"""The files that an operator edits are read before a database or network connection is opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hints to the model about the platform that its text is read on."""
+"""Hints to the model about the platform that displays its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the process that a lease names has ended."""
+"""Detection of the end of the process that a lease names."""
 
 from __future__ import annotations
 

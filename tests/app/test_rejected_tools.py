@@ -1,4 +1,4 @@
-"""A tool that a model's service refuses is named where servers are looked at, with the reason."""
+"""Lists of servers show a tool that the model's service rejects, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking over what is on disk while it changes, and whatever a secret turns out to be."""
+"""Reloads while the configuration changes, and with invalid secrets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["folder"]
 
 
 class Overtaken:
-    """A store during the first reading of which somebody changes what has just been read."""
+    """A store whose rows change during their first read."""
 
     def __init__(self, inner: Any, method: str, change: Any) -> None:
         self._inner = inner

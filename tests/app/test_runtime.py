@@ -1,4 +1,4 @@
-"""Everything that turns need, built and running, and what happens when a part of it breaks."""
+"""The runtime of turns, and the failure of one of its parts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ DEMO = ModelChoice("demo", "demo")
 
 
 def opened(*, watch_log: WatchLog = lambda log: log, **changes: object) -> AbstractAsyncContextManager[Runtime]:
-    """A bot on the demo model without a platform."""
+    """Open a bot on the demo model without a platform."""
     settings = read_settings(**changes)
     return open_runtime(settings, read_operator_files(settings), DEMO, [], watch_log=watch_log)
 
 
 class BreakingLog:
-    """A turn log with a bug in it."""
+    """A turn log whose `claim` fails."""
 
     def __init__(self, log: TurnLog) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""Two processes on one database: what one of them deletes, the other neither hides nor sends any more."""
+"""Two processes on one database: after one deletes a secret, the other neither redacts nor sends it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ async def endpoint() -> AsyncIterator[FakeEndpoint]:
 
 @asynccontextmanager
 async def processes(address: str) -> AsyncIterator[Sequence[AppServices]]:
-    """Two processes, each with connections, a toolbox and known secrets of its own, that follow the database."""
+    """Yield the services of two processes that follow one database. Connections, toolbox and known secrets are
+    separate.
+    """
     key = generate_key()
     async with AsyncExitStack() as stack:
         offices = []
@@ -93,7 +95,7 @@ def tools(office: AppServices) -> list[Tool]:
 
 
 async def repeated(office: AppServices) -> ToolOutcome:
-    """The outcome of a call whose tool repeats both secrets."""
+    """Return the outcome of a call whose tool repeats both secrets."""
     return await call(tools(office)[0], office.toolbox, text=SAID)
 
 
@@ -119,7 +121,7 @@ async def test_a_secret_that_one_process_deletes_is_neither_hidden_nor_sent_by_t
 
 
 async def until_said(office: AppServices, wanted: str) -> None:
-    """Wait until a call of this process comes back like this."""
+    """Wait until a call of this process returns the text `wanted`."""
     async with asyncio.timeout(20):
         # A process that has read the server and not yet its secrets sends nothing.
         while isinstance(outcome := await repeated(office), CallNotSent) or text(outcome) != wanted:

@@ -1,4 +1,4 @@
-"""`countersign run`: every part that is configured, until it is told to stop."""
+"""`countersign run`: all configured parts run until a stop signal."""
 
 from __future__ import annotations
 

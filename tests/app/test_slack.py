@@ -1,4 +1,4 @@
-"""Slack as the composition root puts it together, and as the doctor looks at it."""
+"""Slack as the composition root builds it, and as the doctor checks it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def settings_for(slack: FakeSlack, **more: Any) -> Settings:
 
 @asynccontextmanager
 async def at_work(slack: FakeSlack, **more: Any) -> AsyncIterator[Runtime]:
-    """The bot in the workspace, on the demo model."""
+    """Run the bot in the workspace on the demo model."""
     settings = settings_for(slack, slack_app_token=slack.app.app_token, **more)
     async with open_slack(settings) as workspace:
         files = read_operator_files(settings)
@@ -49,12 +49,12 @@ async def at_work(slack: FakeSlack, **more: Any) -> AsyncIterator[Runtime]:
 
 
 def groups_of(member: Member) -> set[str]:
-    """A member's user groups, by the names that leave out the workspace."""
+    """Return a member's user groups by their names without the workspace."""
     return {role for role in member.roles if role.startswith("slack-group:") and role.count(":") == 1}
 
 
 async def answer_to(slack: FakeSlack, user: User, text: str) -> Message:
-    """Ask in the direct conversation; the finished answer."""
+    """Send a direct message and return the finished answer."""
     direct = slack.dm(user)
     asked = slack.say(user, direct, text)
 
@@ -66,7 +66,7 @@ async def answer_to(slack: FakeSlack, user: User, text: str) -> Message:
 
 
 async def thanked(slack: FakeSlack, user: User, message: Message, label: str) -> None:
-    """Press a button of feedback, and be thanked for it."""
+    """Press a feedback button and wait for the thanks."""
     before = len(slack.posted(slack.dm(user)))
     await slack.press(user, message, label)
     await slack.until(lambda: len(slack.posted(slack.dm(user))) > before)
@@ -120,7 +120,7 @@ async def test_a_user_group_that_only_a_profile_names_can_approve_where_the_prof
 
 @pytest.mark.parametrize("key", ["approvers", "asker"])
 async def test_groups_that_only_a_rule_names_are_looked_up(key: str) -> None:
-    """Else no one could approve for such a group, and a rule that denies its members something would deny nobody."""
+    """Without the lookup no member of the group could approve, and a rule against its members would never match."""
     async with FakeSlack() as slack:
         sam = slack.user("Sam")
         group = f"slack-group:{slack.group('ops', sam).id}"
@@ -135,7 +135,7 @@ async def test_groups_that_only_a_rule_names_are_looked_up(key: str) -> None:
 
 
 async def looked_at(settings: Settings, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, dict[str, Any]]]:
-    """The exit code, and what was found of Slack by the name of the check."""
+    """Run the doctor. Return its exit code and the checks of Slack by name."""
     capsys.readouterr()
     code = await examine_all(settings, as_json=True)
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

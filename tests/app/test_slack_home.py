@@ -53,7 +53,7 @@ class Servers:
 
 @dataclass
 class Workspace:
-    """T1, whose admin is Sam and in which members of OPS sign; in #ops only Olga does."""
+    """The workspace T1: Sam is its admin, members of OPS are its approvers, and Olga is the only approver in #ops."""
 
     log: SqlTurnLog
     archive: SqlReporting
@@ -68,7 +68,7 @@ class Workspace:
         *cards: str,
         requirements: ApprovalRequirements = NO_REQUIREMENTS,
     ) -> str:
-        """A turn that waits for these signatures, or one that nobody has begun if there are none."""
+        """Add a turn that waits for the approvals `cards`, or a queued turn if there are no cards. Return its id."""
         receipt = await self.log.enqueue(message("please", f"{where}{cards}", conversation=where, author=author))
         if cards:
             (claim,) = [each for each in await self.log.claim(9) if each.turn_id == receipt.turn_id]
@@ -78,7 +78,7 @@ class Workspace:
         return receipt.turn_id
 
     async def is_asked(self, author: Author, where: ConversationKey, *questions: str) -> list[str]:
-        """A turn in which a server wants to hear something; the questions' ids."""
+        """Add a turn with elicitations of a server. Return the ids of the elicitations."""
         receipt = await self.log.enqueue(message("please", f"{where}{questions}", conversation=where, author=author))
         (claim,) = [each for each in await self.log.claim(9) if each.turn_id == receipt.turn_id]
         call = ToolStep(1, ToolCall("c1", "jira__run"), ToolRef("jira", "run"), StepStatus.READY)
@@ -141,7 +141,7 @@ async def test_a_waiting_call_is_shown_to_its_approvers_with_its_channel(workspa
 async def test_a_call_that_all_members_may_approve_waits_for_its_asker_and_the_named_users(
     workspace: Workspace,
 ) -> None:
-    """It may come from a direct conversation or a private channel."""
+    """The call may come from a direct conversation or a private channel."""
     anyone = ApprovalRequirements(approvers=(frozenset({MEMBERS, OPS}),))
     await workspace.asks(PRIYA, at("DM"), "card-any", requirements=anyone)
     await workspace.asks(PRIYA, at("DM", "2"), "card-both", requirements=ApprovalRequirements((frozenset({ASKER}),)))

@@ -1,4 +1,4 @@
-"""Secrets that the operator has chosen: refused at the start, and named by the doctor, if they are easy to guess."""
+"""Weak secrets of the operator: rejected at the start, and named by the doctor."""
 
 from __future__ import annotations
 

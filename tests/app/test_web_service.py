@@ -1,4 +1,4 @@
-"""The web part of `countersign run`, as a program: when it serves, who may call, and how it leaves."""
+"""The web part of `countersign run` as a program: its start, authentication and shutdown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.app.program import Service, program, service
 
 TOKEN = "the-operators-own-token-Zk29vT4x"
 OPEN = ("/healthz", "/readyz", "/health", "/metrics", "/openapi.json", "/docs")
-"""Routes that take no token; the last two only because the operator wants them."""
+"""Routes without authentication. The last two are switched on by the operator."""
 
 
 def port_of(running: Service) -> int:

@@ -16,5 +16,5 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def countersign(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Countersign:
-    """`countersign WORDS`, in this process."""
+    """Return a function that runs `countersign WORDS` in this process."""
     return in_this_process(monkeypatch, capsys)

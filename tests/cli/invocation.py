@@ -1,4 +1,4 @@
-"""The outcome of one command line."""
+"""Runs of the command line, and their results."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Ended(NamedTuple):
 
     @property
     def told(self) -> dict[str, Any]:
-        """The one JSON object it wrote."""
+        """The only JSON object of the output."""
         [line] = self.out.splitlines()
         told: dict[str, Any] = json.loads(line)
         return told
 
     @property
     def complaint(self) -> str:
-        """The one line it complained with."""
+        """The only line of the error output, without the program's name."""
         assert self.out == ""
         [line] = self.err.splitlines()
         assert line.startswith("countersign: ")
@@ -40,7 +40,7 @@ Countersign = Callable[..., Ended]
 
 
 def in_this_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Countersign:
-    """Return a function that runs `countersign WORDS`; `typed` is what a pipe holds for it."""
+    """Return a function that runs `countersign WORDS` in this process. `typed` is its standard input."""
 
     def run(*words: str, typed: str = "", **variables: str) -> Ended:
         for name, value in variables.items():

@@ -1,4 +1,4 @@
-"""`countersign audit` and the doctor's line, on both databases, after somebody with their passwords was there."""
+"""`countersign audit` and the doctor's line on both databases, after changes by a user with the database's password."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tests.migrated import migrated
 from tests.postgres import Server
 
 ROWS = 1100
-"""More than two pieces, so that what a piece ends with is in the middle."""
+"""More than two batches of rows, so that the borders of batches are in the middle of the audit."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A database with an audit in it; `run` and `attack` are done to it from outside."""
+    """A database with an audit. `run` and `attack` access it from outside."""
 
     url: str
     countersign: Countersign
@@ -47,7 +47,7 @@ class Kept:
         return ended.out.strip()
 
     def attack(self, *statements: str) -> None:
-        """Do what somebody can do who has the database's password: the triggers do not stop that person."""
+        """Execute statements as a user with the database's password, who can drop the triggers."""
         with self._by_hand() as connection:
             sqlite = isinstance(connection, sqlite3.Connection)
             names = ("audit_is_never_changed", "audit_is_never_deleted") if sqlite else ("audit_is_append_only",)
@@ -57,7 +57,7 @@ class Kept:
                 connection.execute(statement)
 
     def rewrite(self, seq: int, actor: str, upto: int) -> None:
-        """Change a row and make its hash anew, and those of the rows behind it up to one of them."""
+        """Change a row and recompute the hashes of the rows `seq` to `upto`."""
         with self._by_hand() as connection:
             names = "seq, at, kind, conversation, turn_id, actor, body, previous"
             rows = connection.execute(f"select {names} from audit where seq between {seq} and {upto} order by seq")
@@ -91,7 +91,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path, countersign: Countersig
 
 @pytest.fixture(scope="module")
 def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with an audit of many rows, to copy."""
+    """Return a file with an audit of many rows. Tests copy it."""
     path = asyncio.run(migrated(tmp_path_factory.mktemp("long") / "long.db"))
     asyncio.run(_written(f"sqlite:///{path}", ROWS))
     return path
@@ -99,7 +99,7 @@ def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def long_database(postgres_server: Server) -> str:
-    """A database with an audit of many rows, to copy."""
+    """Return the address of a database with an audit of many rows. Tests copy it."""
     address = postgres_server.new()
     asyncio.run(_written(address, ROWS))
     return address
@@ -107,7 +107,7 @@ def long_database(postgres_server: Server) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def long(request: pytest.FixtureRequest, tmp_path: Path, countersign: Countersign) -> Kept:
-    """An audit of many rows."""
+    """Return an audit of many rows on each database."""
     if request.param == "sqlite":
         path = shutil.copyfile(request.getfixturevalue("long_file"), tmp_path / "a.db")
         return Kept(f"sqlite:///{path}", countersign)

@@ -1,4 +1,4 @@
-"""The command line: words to options, errors to one line, endings to exit codes."""
+"""The command line: options, one-line errors, and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`countersign servers`, `secrets` and `doctor`: what a shell and its scripts get."""
+"""`countersign servers`, `secrets` and `doctor`: output and exit codes for a shell and its scripts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIGNING_IN = ("--auth", "api_key", "--secret", "env:MCP_SECRET_TICKETS")
 
 @pytest.fixture(autouse=True)
 def operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The person at the shell; nothing is sent anywhere, so no name is ever looked up."""
+    """Set the operator's name. The tests send no requests, so no host name is looked up."""
     monkeypatch.setenv("LOGNAME", "owner")
 
 

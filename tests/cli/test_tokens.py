@@ -1,4 +1,4 @@
-"""`countersign tokens`: made, listed, revoked, and printed once; and what the doctor says of the web part."""
+"""`countersign tokens`: create, list and revoke tokens, which are printed once. The doctor's lines on the web part."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ TOOLS = ("look", "write")
 
 @dataclass(frozen=True, slots=True)
 class ScriptedChoice(ModelChoice):
-    """A model of the test's own."""
+    """A model choice with a scripted model."""
 
     model: ScriptedModel | None = None
 
@@ -55,7 +55,7 @@ def scripted(model: ScriptedModel) -> ModelChoice:
 
 @dataclass
 class Api:
-    """The API as programs meet it. `client` sends no token by itself; the methods here send the operator's."""
+    """The API for its clients. `client` sends no token by default. The methods here send the operator's token."""
 
     runtime: Runtime
     parts: WebDependencies
@@ -64,7 +64,7 @@ class Api:
     client: httpx2.AsyncClient
 
     async def token(self, name: str, role: ApiRole, workspace: str = EVERYWHERE, lifetime: float | None = None) -> str:
-        """Make one."""
+        """Create a token and return its secret."""
         return (await self.parts.tokens.create(name, role, workspace, lifetime, ANA))[1]
 
     async def request(self, method: str, path: str, *, token: str | None = ADMIN_TOKEN, **more: Any) -> httpx2.Response:
@@ -97,7 +97,7 @@ async def opened_api(
     operator: str = "",
     **settings: Any,
 ) -> AsyncIterator[Api]:
-    """A bot in `folder`, its API served on a port of its own. `servers` are more entries of the operator's file."""
+    """Serve the API of a bot in `folder` on a free port. `servers` adds entries to the operator's file."""
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern(*TOOLS)
         entries = {"fake": {"url": endpoint.url}, **(servers or {})}

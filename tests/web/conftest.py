@@ -21,7 +21,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def _quick_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each use connect to a server at once. In service a use waits up to a second since the last attempt."""
+    """Connect to a server without a delay. In production, a connection attempt starts up to a second after the last
+    one.
+    """
     timing = runtime.connection_timing
 
     def quick(settings: Settings) -> ConnectionTiming:
@@ -32,12 +34,12 @@ def _quick_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def rare_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bots that start after this poll once an hour."""
+    """Set the poll interval of bots that start after this fixture to one hour."""
     monkeypatch.setattr("bot.app.config_reload.POLL_SECONDS", 3600.0)
 
 
 @pytest.fixture
 async def api(folder: Path) -> AsyncIterator[Api]:
-    """A whole bot on the demo model, with its API."""
+    """Yield the API of a whole bot on the demo model."""
     async with opened_api(folder) as api:
         yield api

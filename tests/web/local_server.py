@@ -1,4 +1,4 @@
-"""A bot that lets servers be on this machine, and a server there that is not in the operator's file."""
+"""A server on this machine that is not in the operator's file, and the setting that lets a bot connect to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ON_THIS_MACHINE = "127.0.0.1"
 
 @asynccontextmanager
 async def opened_jira() -> AsyncIterator[FakeEndpoint]:
-    """Two tools, a resource and a prompt; a tool says what it was given."""
+    """Serve two tools, a resource and a prompt. A tool returns its arguments."""
     async with FakeEndpoint(capabilities={"tools": {}, "resources": {}, "prompts": {}}) as endpoint:
         endpoint.speak_modern("find_issue", "create_issue")
         endpoint.on["tools/call"] = lambda m: result(m, {"content": [{"type": "text", "text": _said(m)}]})
@@ -44,7 +44,7 @@ def _asked(message: Message) -> str:
 
 
 async def added(api: Api, jira: FakeEndpoint, **more: Any) -> dict[str, Any]:
-    """The server, kept under the name `jira`."""
+    """Add the server under the name `jira` and return the response's body."""
     answer = await api.post(SERVERS, json={"name": "jira", "url": jira.url, **more})
     assert answer.status_code == 201, answer.text
     found: dict[str, Any] = answer.json()

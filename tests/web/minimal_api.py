@@ -1,4 +1,4 @@
-"""A small API with a few routes of the test's own, over a real socket: everything around routes, and no bot."""
+"""A small API with a few routes of the test over a real socket: the full middleware, and no bot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPERATORS = "the-operators-own-token-Zk29vT4x"
 
 @dataclass
 class MemoryTokens:
-    """Tokens by what they are. `trouble` is raised instead of looking."""
+    """Fake `TokenStore`. `find_by_secret` raises `trouble` if it is set."""
 
     kept: dict[str, ApiToken] = field(default_factory=dict)
     looked: int = 0
@@ -66,7 +66,7 @@ def small_application(
     largest: int = 100,
     seconds: float = 60.0,
 ) -> RequestMiddleware:
-    """The routes with everything around them. Bodies are short, so that tests need no long ones."""
+    """Return the routes with the full middleware. The body limit is small, so that tests need no long bodies."""
     routes = api_routes([router])
     api = add_middleware(
         routes, tokens or MemoryTokens(), OPERATORS, attempts or LoginThrottle(), largest=largest, seconds=seconds
@@ -75,13 +75,13 @@ def small_application(
 
 
 def client_of(port: int) -> httpx2.AsyncClient:
-    """A program that sends the operator's token."""
+    """Return an HTTP client that sends the operator's token."""
     headers = {"Authorization": f"Bearer {OPERATORS}"}
     return httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=20, verify=False)
 
 
 @asynccontextmanager
 async def opened(router: APIRouter, **more: Any) -> AsyncIterator[httpx2.AsyncClient]:
-    """The routes as they are served, and a program."""
+    """Serve the routes and yield an HTTP client for them."""
     async with serve(small_application(router, **more), "127.0.0.1", 0) as port, client_of(port) as client:
         yield client

@@ -1,4 +1,4 @@
-"""Streams of events as a program reads them: one connection, event by event, each with what it was told."""
+"""Client of server-sent events: one connection, read event by event."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Told:
 
 @dataclass
 class Stream:
-    """One connection; `seen` is everything that came over it."""
+    """One connection. `seen` holds all events received so far."""
 
     answer: httpx2.Response
     seen: list[Told] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Stream:
 
     @property
     def names(self) -> list[str]:
-        """The kinds of events so far; pieces of one reply count once."""
+        """Names of the events so far. Consecutive pieces of a reply count once."""
         names: list[str] = []
         for each in self.seen:
             if not (names and names[-1] == each.name == "message"):
@@ -47,7 +47,7 @@ class Stream:
         return next(each.id for each in reversed(self.seen) if each.id)
 
     async def next(self) -> Told | None:
-        """The next event; None once the stream has ended."""
+        """Return the next event; None once the stream has ended."""
         if self._lines is None:
             self._lines = self.answer.aiter_lines()
         fields: dict[str, str] = {}
@@ -64,20 +64,20 @@ class Stream:
         return None
 
     async def until(self, name: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True) -> dict[str, Any]:
-        """Read on until there is such an event."""
+        """Read until an event of this name matches `wanted`, and return its data."""
         while (told := await self.next()) is not None:
             if told.name == name and wanted(told.data):
                 return told.data
         raise AssertionError(f"the stream ended without {name}: {self.names}")
 
     async def waiting(self) -> dict[str, Any]:
-        """State of the response that waits for an approval: a late client receives it at the beginning."""
+        """Return the state of the response that waits for an approval. A late client receives it in the first event."""
         told = [each.data for each in self.seen if each.name in ("init", "conversation_status")]
         known = next((each for each in told if each["waitingForApproval"]), None)
         return known or await self.until("conversation_status", lambda data: data["waitingForApproval"])
 
     async def ended(self) -> list[Told]:
-        """Everything until the stream ends."""
+        """Read until the stream ends and return all events."""
         while await self.next() is not None:
             pass
         return self.seen
@@ -93,7 +93,7 @@ async def streamed(
     headers: dict[str, str] | None = None,
     **more: Any,
 ) -> AsyncIterator[Stream]:
-    """Ask for something that is answered with events."""
+    """Send a request and yield the stream of its response."""
     sent = {"Authorization": f"Bearer {token}", **(headers or {})}
     async with client.stream(method, path, headers=sent, **more) as answer:
         yield Stream(answer)
@@ -103,7 +103,7 @@ async def streamed(
 async def asked(
     client: httpx2.AsyncClient, text: str, conversation: str | None = None, **more: Any
 ) -> AsyncIterator[Stream]:
-    """Ask something and follow the answer."""
+    """Send a message and yield the stream of its response."""
     body = {"conversationId": conversation, "payload": {"messages": [{"role": "user", "content": text}]}}
     async with streamed(client, "POST", "/api/responses/stream", json=body, **more) as stream:
         assert stream.answer.status_code == 200, await stream.answer.aread()
@@ -111,7 +111,7 @@ async def asked(
 
 
 def replies(seen: list[Told]) -> dict[str, str]:
-    """The replies as a client puts them together, by their ids."""
+    """Return the texts of the replies by their ids, joined from the pieces as a client joins them."""
     texts: dict[str, str] = {}
     for each in seen:
         if each.name == "message":

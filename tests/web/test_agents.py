@@ -1,4 +1,4 @@
-"""Agents over HTTP: who can be asked, by whom, and who answers."""
+"""Agents over HTTP: their list, the right to use them, and the agent that answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def model() -> ScriptedModel:
 
 @pytest.fixture
 async def api(folder: Path, model: ScriptedModel) -> AsyncIterator[Api]:
-    """Support and データ answer to their names in one workspace."""
+    """Yield an API where the agents support and データ are bound by name in one workspace."""
     async with opened_api(folder, model=scripted(model)) as api:
         for name in ("support", "データ", "finance"):
             body = {"persona": f"You are the agent {name}.", "about": f"What {name} does"}
@@ -45,7 +45,7 @@ async def ask(api: Api, token: str, text: str, **more: Any) -> httpx2.Response:
 
 
 def personas(model: ScriptedModel) -> list[str]:
-    """The personas that were asked, empty for none."""
+    """Return the persona of each model request; empty if the request has no persona."""
     prompts = [request.messages[0].text for request in model.requests]
     return [prompt.partition("You are the agent ")[2].partition(".")[0] for prompt in prompts]
 

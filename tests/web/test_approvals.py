@@ -1,4 +1,4 @@
-"""Signing over HTTP: the same as the buttons on a card, by the same rules."""
+"""Approvals over HTTP follow the same rules as the buttons on a card."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ async def an_api(
     says: bool = True,
     **settings: Any,
 ) -> AsyncIterator[Api]:
-    """A bot whose model writes so, then says that it has, unless no call is ever approved; approvers sign."""
+    """Yield the API of a bot whose model calls the write tool with each of `calls`.
+
+    After each call the model answers "Written." if `says` is true. The policy names the approvers.
+    """
     (folder / "policy.toml").write_text(POLICY.format(who=who, more=more), encoding="utf-8")
     last = [say("Written.")] if says else []
     script = [each for arguments in calls for each in (ask_for(call(WRITE, **arguments)), *last)]
@@ -50,7 +53,7 @@ async def an_api(
 
 
 async def wanted(api: Api, token: str = ADMIN_TOKEN, **more: Any) -> dict[str, Any]:
-    """Ask; the call that waits for a signature then."""
+    """Send a message and return the approval that its turn waits for."""
     body = {"payload": {"input": "write it", "stream": False}, **more}
     answer = await api.post("/api/responses/stream", json=body, token=token)
     assert answer.status_code == 202, answer.text
@@ -69,7 +72,7 @@ async def opened(api: Api, approval: dict[str, Any], token: str, **said: Any) ->
 
 
 def written(api: Api) -> list[Any]:
-    """Arguments that have reached the tool."""
+    """Return the arguments of all calls that reached the tool."""
     calls = [message for _, message in api.endpoint.seen if message.get("method") == "tools/call"]
     return [each["params"]["arguments"] for each in calls]
 
@@ -460,7 +463,7 @@ async def test_one_older_call_is_reached_past_a_hundred_and_ten_newer_ones(folde
 
 
 def offers(api: Api, **changed: Any) -> None:
-    """The server says this of its tool from now on, and tells nobody."""
+    """Change the tool's definition on the server without a notification."""
     api.endpoint.on["tools/list"] = lambda m: result(m, {"tools": [{**tool("write"), **changed}]})
 
 

@@ -1,4 +1,4 @@
-"""Limits of one API client: over real sockets, by programs that keep streams and requests open."""
+"""Limits of one API client that keeps streams and requests open, over real sockets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE = 60.0
 
 
 class Held:
-    """A model that answers when it may."""
+    """A model that answers once `go_on` is set."""
 
     def __init__(self) -> None:
         self.go_on = asyncio.Event()
@@ -55,7 +55,7 @@ def assert_refused(answer: httpx2.Response, said: str) -> None:
 
 @asynccontextmanager
 async def following(api: Api, token: str, count: int) -> AsyncIterator[list[Stream]]:
-    """Questions of one token, each with a stream that stays open."""
+    """Send messages with one token and yield their streams, which stay open."""
     async with AsyncExitStack() as stack, httpx2.AsyncClient(base_url=api.client.base_url, timeout=30) as client:
         streams = [await stack.enter_async_context(asked(client, "hello", token=token)) for _ in range(count)]
         for stream in streams:
@@ -174,7 +174,9 @@ async def test_bodies_that_do_not_end_count_as_requests_in_flight(api: Api) -> N
 
 
 async def test_a_request_that_is_one_too_many_does_not_reach_its_route() -> None:
-    """Over HTTP, a route behind a response that was sent already would find a client that has gone."""
+    """The test calls the application directly: over HTTP, a route that runs after the response sees a disconnected
+    client.
+    """
     reached: list[str] = []
     sent: list[Message] = []
     finish = asyncio.Event()

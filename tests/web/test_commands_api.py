@@ -1,4 +1,4 @@
-"""Any command by HTTP: who says it, what comes back, and forms. What each verb does is told in tests/commands."""
+"""Commands over HTTP: their user, their replies, and forms. The effect of each verb is tested in tests/commands."""
 
 from __future__ import annotations
 

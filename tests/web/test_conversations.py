@@ -1,4 +1,4 @@
-"""Conversations over HTTP: whose they are, what is in them, and how they go."""
+"""Conversations over HTTP: their owners, content and deletion."""
 
 from __future__ import annotations
 

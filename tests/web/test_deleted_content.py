@@ -1,4 +1,4 @@
-"""The HTTP API of an operator who keeps nothing: how long an answer can be read, and what replaces the history."""
+"""The HTTP API without retention: the time for which an answer can be read, and the substitute for the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API's own description: every route with what it takes, what it answers and what may go wrong."""
+"""The OpenAPI document: parameters, responses and errors of every route."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answering over HTTP what servers ask back: for the token that asked, and for nobody else."""
+"""Answers to elicitations over HTTP: only the token of the turn's author may give them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ POLICY = '[[rules]]\npolicy = "ALWAYS_ALLOW"\nserver = "fake"\n'
 
 @asynccontextmanager
 async def asking(folder: Path, *asked: dict[str, Any]) -> AsyncIterator[Api]:
-    """A bot whose model calls a tool; the tool asks back, once, and then says what it was told."""
+    """Yield the API of a bot whose model calls a tool. The tool requests input once and then returns "ok"."""
     (folder / "policy.toml").write_text(POLICY, encoding="utf-8")
     model = ScriptedModel([ask_for(call("fake__write")), say("Done.")])
     questions = {f"q{number}": each for number, each in enumerate(asked, 1)}
@@ -47,7 +47,7 @@ async def asking(folder: Path, *asked: dict[str, Any]) -> AsyncIterator[Api]:
 
 
 async def wanted(api: Api, token: str = ADMIN_TOKEN) -> dict[str, Any]:
-    """Ask; the response, which waits for an answer then."""
+    """Send a message and return its response, which waits for an answer to an elicitation."""
     body = {"payload": {"input": "write it", "stream": False}}
     answer = await api.post("/api/responses/stream", json=body, token=token)
     assert answer.status_code == 202, answer.text
@@ -64,7 +64,7 @@ async def answered(
 
 
 def told(api: Api) -> list[Any]:
-    """Answers that the server received, by its own names."""
+    """Return the answers that the server received, by the ids that it gave its requests."""
     calls = [message["params"] for _, message in api.endpoint.seen if message.get("method") == "tools/call"]
     return [each["inputResponses"] for each in calls if "inputResponses" in each]
 

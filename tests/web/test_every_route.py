@@ -1,4 +1,4 @@
-"""Every route of the API, found by walking them: none without a token, with too small a role, or from elsewhere."""
+"""Every route of the API rejects a missing token, an insufficient role, and a token of another workspace."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bot.web.authentication import RequireRole
 from tests.web.api_server import Api, opened_api
 
 OPEN = ("/healthz",)
-"""Routes that take no token: a load balancer asks them."""
+"""Routes without authentication, for load balancers."""
 HOME, ELSEWHERE = "slack:T1", "slack:T2"
 
 
 @dataclass(frozen=True)
 class Known:
-    """A route as a caller meets it. `needs` is the role it asks for."""
+    """A route of the API. `needs` is the role it requires."""
 
     method: str
     path: str
@@ -37,7 +37,7 @@ class Known:
 
 
 def needs(dependant: Any) -> Iterator[ApiRole]:
-    """Yield the roles that a route asks for, in itself and in its dependencies."""
+    """Yield the roles that a route and its dependencies require."""
     for dependency in dependant.dependencies:
         if isinstance(dependency.call, RequireRole):
             yield dependency.call.role

@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz` and `/health`: whether the process lives, and whether it can do its work."""
+"""`/healthz`, `/readyz` and `/health`: liveness and readiness of the process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONNECTED, CONNECTING, STANDBY = ListenerStatus.CONNECTED, ListenerStatus.CONNEC
 
 @dataclass
 class Place:
-    """A platform that stands as it is told."""
+    """A platform with a given listener status."""
 
     now: ListenerStatus
 
@@ -36,7 +36,7 @@ class Place:
 
 @dataclass
 class FakeRuntime:
-    """A database, platforms and servers, by a clock that stands still."""
+    """A database, platforms and servers with a clock that stands still."""
 
     states: list[ServerStatus] = field(default_factory=list)
     away: bool = False

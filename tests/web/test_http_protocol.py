@@ -25,9 +25,9 @@ HELLO = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 HASTY = ConnectionLimits(head_seconds=0.2, stalled_seconds=0.2)
 NARROW = ConnectionLimits(most=64)
-"""16 connections an address, and 48 requests at work."""
+"""Allows 16 connections per address and 48 concurrent requests."""
 PROMPT = 10.0
-"""Seconds that a request may take during a flood: this process also runs the clients."""
+"""Seconds that a request may take during a flood. The limit is high because this process also runs the clients."""
 HALF = b"POST /hook HTTP/1.1\r\nHost: x\r\n"
 SLOW_BODY = HALF + b"Content-Length: 1000\r\n\r\nx"
 FLOODS = {
@@ -64,7 +64,7 @@ async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyn
 
 
 async def ends(reader: asyncio.StreamReader) -> bytes:
-    """Everything that comes until the other side ends it."""
+    """Return the bytes received until the peer closes the connection."""
     found = bytearray()
     async with asyncio.timeout(LIMIT):
         with contextlib.suppress(ConnectionError):
@@ -177,7 +177,9 @@ class Hook:
 
 @contextlib.asynccontextmanager
 async def flooded(port: int, said: bytes, *, addresses: int, clients: int) -> AsyncIterator[list[int]]:
-    """Clients of several addresses that connect again as often as they are cut off. Yields how often they connected."""
+    """Run clients of several addresses that reconnect after each disconnect. Yield a list with the number of
+    connections.
+    """
     opened = [0]
 
     async def flood(address: str) -> None:
@@ -206,7 +208,9 @@ async def flooded(port: int, said: bytes, *, addresses: int, clients: int) -> As
 
 
 async def asked(port: int, request: bytes, *, address: str = "127.0.0.1") -> bytes:
-    """The response to one request on a connection of its own."""
+    """Return the response to a request on its own connection; empty if the server refused the request before reading
+    it.
+    """
     async with asyncio.timeout(PROMPT):
         reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
         try:

@@ -1,4 +1,4 @@
-"""Pages of the installation of the app: what a browser gets, over a real socket."""
+"""Pages of the app's installation in a browser, over a real socket."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ACME = Installation("slack", "T1", name='<b>Acme</b> & "Co"', token="xoxb-secret
 
 @dataclass
 class ScriptedInstaller:
-    """Says what a test wants; `finished` are the answers that arrived."""
+    """Installer with scripted results. `finished` holds the arguments of each `finish` call."""
 
     platform: str = "Slack"
     install_path: str = "/slack/install"
@@ -54,7 +54,7 @@ class ScriptedInstaller:
 async def pages(
     installer: ScriptedInstaller, address: str = "https://bot.example.com", attempts: LoginThrottle | None = None
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    """A browser that does not follow redirects, and keeps no cookies by itself."""
+    """Serve the pages and yield an HTTP client that does not follow redirects."""
     app = application(pages=install_routes(installer, address, attempts=attempts))
     async with (
         serve(app, "127.0.0.1", 0) as port,

@@ -1,4 +1,4 @@
-"""The language of pages and of errors of the API: the one that a request accepts."""
+"""Language of pages and API errors: the language that the request accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers by launch templates over HTTP: the same drafts as in a chat."""
+"""Servers from launch templates over HTTP, with the same drafts as in a chat."""
 
 from __future__ import annotations
 

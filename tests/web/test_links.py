@@ -1,4 +1,4 @@
-"""One-time links: got in a chat, opened by a browser over a real socket, used on real stores."""
+"""One-time links: requested in a chat, opened by a browser over a real socket, used on real stores."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Staff(RecordingSurface):
 
 @dataclass
 class Desk:
-    """A bot with its pages, a server to sign in to, and the people of a platform."""
+    """A bot with its pages, a server that needs a secret, and the users of a platform."""
 
     runtime: Runtime
     client: httpx2.AsyncClient
@@ -85,7 +85,7 @@ class Desk:
         return self.runtime.services.stores
 
     async def ask(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
-        """The last reply to a command line in a chat."""
+        """Run a command line in a chat and return the last reply."""
         command, *words = line.split()
         request = Invocation(command, tuple(words), member, where)
         *_, last = [answer async for answer in self.runtime.commands.handle(request)]
@@ -93,7 +93,7 @@ class Desk:
         return last
 
     async def add(self, *more: str) -> str:
-        """Add a server that signs in; the path behind the link of the reply."""
+        """Add a server that needs a secret and return the path of the reply's link."""
         signing_in = () if any(each.startswith("--auth") for each in more) else ("--auth api_key",)
         words = " ".join(("mcp add tickets --url", self.endpoint.url, *signing_in, *more))
         return path_of(await self.ask(words))
@@ -102,12 +102,12 @@ class Desk:
         return await self.client.request(method, path)
 
     async def enter(self, path: str, secret: str = SECRET, version: str = "") -> httpx2.Response:
-        """Fill in the form as it is shown, and send it."""
+        """Fill in and send the form of the page."""
         version = version or version_of(await self.open(path))
         return await self.client.post(path, data={"version": version, "secret": secret})
 
     async def secrets(self) -> dict[str, str]:
-        """Every secret that is kept."""
+        """Return all stored secrets."""
         servers = self.stores.servers
         found: dict[str, str] = {}
         for record in await servers.records():
@@ -120,7 +120,7 @@ class Desk:
 
 
 def path_of(reply: Reply) -> str:
-    """Target of the link of a reply."""
+    """Return the path of the link in a reply."""
     assert not reply.failed, reply
     match = re.search(re.escape(PUBLIC) + r"(/secret/[A-Za-z0-9_-]{43})\)", reply.text)
     assert match is not None, reply.text
@@ -134,7 +134,7 @@ def version_of(page: httpx2.Response) -> str:
 
 
 def text_of(page: httpx2.Response) -> str:
-    """Visible text of a page."""
+    """Return the visible text of a page."""
     body = page.text.partition("<body>")[2]
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
@@ -446,7 +446,7 @@ async def test_a_program_that_administers_gets_a_link_for_as_long_as_its_token_i
 async def test_a_secret_that_cannot_be_kept_is_told_of_and_the_link_is_used_up(desk: Desk) -> None:
     @dataclass
     class Failing:
-        """A store that takes no change."""
+        """A store that rejects changes."""
 
         error: Exception
 

@@ -1,5 +1,7 @@
-"""Signing in to a server by OAuth: begun in a chat, done in a browser at an authorization server, which sends people
-back to a page over a real socket; on real stores.
+"""OAuth sign-in to a server, on real stores.
+
+A sign-in begins in a chat and continues in a browser at an authorization server. That server redirects the browser to a
+page of the bot over a real socket.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ BACK = callback_path("a server that is none")
 
 @dataclass
 class Desk:
-    """A bot with its pages and its API, a server that wants a sign-in, and the people of a platform."""
+    """A bot with its pages and its API, a server that requires a sign-in, and the users of a platform."""
 
     runtime: Runtime
     client: httpx2.AsyncClient
@@ -65,7 +67,7 @@ class Desk:
     oauth: FakeOAuth
 
     async def ask(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
-        """The last reply to a command line in a chat."""
+        """Run a command line in a chat and return the last reply."""
         command, *words = line.split()
         request = Invocation(command, tuple(words), member, where)
         *_, last = [answer async for answer in self.runtime.commands.handle(request)]
@@ -73,13 +75,13 @@ class Desk:
         return last
 
     async def begin(self, *options: str) -> str:
-        """Add the server, and ask for the link."""
+        """Add the server, request a sign-in link, and return its address."""
         added = await self.ask(" ".join(("mcp add guarded --url", self.oauth.url, *options)))
         assert ("mcp", "connect", "guarded") in [action.words for action in added.actions], added
         return address_of(await self.ask("mcp connect guarded"))
 
     async def agree(self, address: str) -> str:
-        """Follow a link to the authorization server, agree, and be sent back: the path and query of where to."""
+        """Follow a link to the authorization server, consent, and return the path and query of the redirect."""
         brought = await self.oauth.browser(address)
         return f"{brought.pop('to')}?{urlencode(brought)}"
 

@@ -1,6 +1,6 @@
-"""The API keeps to its own description: what fits it is answered as it says, what does not is refused.
+"""The API conforms to its OpenAPI document: valid requests get a described response, invalid requests are rejected.
 
-schemathesis makes the requests from the document that the application serves, the same ones every time.
+schemathesis generates the requests from the served document, the same ones in every run.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from schemathesis import GenerationMode
 
 EXAMPLES = 4
-"""Requests to each route, of those that fit and of those that do not."""
+"""Number of valid and of invalid requests to each route."""
 KNOWN = {"ref": "jira", "serverId": "jira", "toolName": "find_issue", "uri": "jira://board"}
-"""Values of existing objects, for parameters that cannot be guessed."""
+"""Values of existing objects, for parameters that a generator cannot guess."""
 ENDLESS = ("/status/stream",)
 """Endings of the addresses that stream until the client leaves; their events are in test_server_actions_api.py."""
 BY_OTHERS = (502, 504)
-"""Responses of the API if another server does not do its part: these are as described."""
+"""Described responses for the failure of another server."""
 ORDER = ("GET", "POST", "PUT", "DELETE")
 """Order of methods: existing objects are read before they are changed, and deleted last."""
 CONFIG = {"generation": {"allow-extra-parameters": False}}
-"""Parameters outside the description have no effect in an address or a header, as everywhere on the web."""
+"""Undescribed parameters of a query or header are ignored, as is usual in HTTP."""
 
 
 def asked(document: dict[str, Any]) -> Iterator[Any]:
-    """Every operation that ends by itself."""
+    """Return all operations that end without a disconnect of the client."""
     import schemathesis  # noqa: PLC0415 - every worker loads this module, and one of them uses this
     from schemathesis.core.result import Ok  # noqa: PLC0415
 
@@ -49,7 +49,7 @@ def asked(document: dict[str, Any]) -> Iterator[Any]:
 
 
 def ask(document: dict[str, Any], address: str, mode: GenerationMode) -> tuple[int, list[str]]:
-    """Ask everything; how many requests that were, and what was wrong with the answers."""
+    """Send all requests. Return their number and the errors in the responses."""
     from schemathesis import GenerationMode  # noqa: PLC0415 - see above
     from schemathesis.core.failures import FailureGroup  # noqa: PLC0415
     from schemathesis.specs.openapi import checks as conformance  # noqa: PLC0415
@@ -95,7 +95,7 @@ def ask(document: dict[str, Any], address: str, mode: GenerationMode) -> tuple[i
 
 
 def with_what_there_is(case: Any) -> None:
-    """Let a request be about something, and be answered in one piece and at once."""
+    """Point a request at existing objects and have it answered at once in a single response."""
     for place in (case.path_parameters, case.body):
         if isinstance(place, dict):
             place.update({name: value for name, value in KNOWN.items() if name in place})

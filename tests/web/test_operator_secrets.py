@@ -40,7 +40,7 @@ async def evil() -> AsyncIterator[FakeEndpoint]:
 
 
 def granted(folder: Path, *hosts: str, workspace: str = HOME) -> dict[str, Any]:
-    """Settings with a grant for these hosts."""
+    """Write a file with a grant for these hosts and return the settings that use it."""
     file = folder / "grants.toml"
     file.write_text(
         f'[[grant]]\nsecret = "{REFERENCE}"\nworkspaces = ["{workspace}"]\nhosts = {list(hosts)}\n', encoding="utf-8"
@@ -53,12 +53,12 @@ def origin(endpoint: FakeEndpoint) -> str:
 
 
 def heard(endpoint: FakeEndpoint) -> str:
-    """Everything that has reached a server."""
+    """Return all requests that a server received."""
     return repr(endpoint.seen)
 
 
 async def admin(api: Api) -> str:
-    """The token of an admin of one workspace."""
+    """Create a token of an admin of one workspace."""
     return await api.token("admin-of-t1", ApiRole.ADMIN, HOME)
 
 

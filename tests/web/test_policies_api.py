@@ -1,4 +1,4 @@
-"""Rules and calls by HTTP: what is said of a tool, and what then becomes of a call to it."""
+"""Rules and calls over HTTP: the policy of a tool, and its effect on a call."""
 
 from __future__ import annotations
 

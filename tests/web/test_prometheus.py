@@ -1,4 +1,4 @@
-"""`/metrics`: what is measured, as Prometheus reads it."""
+"""`/metrics` in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def stands(name: str, status: ServerStatus) -> ServerSnapshot:
 
 @dataclass
 class FakeRuntime:
-    """Work to do, by a clock that stands still."""
+    """A backlog with a clock that stands still."""
 
     backlog: Backlog = Backlog({"queued": 2, "running": 1, "waiting": 3}, 12.5, 4, 5)
     states: Sequence[ServerSnapshot] = ()

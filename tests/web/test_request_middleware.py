@@ -46,7 +46,7 @@ class Note(BaseModel, extra="forbid"):
 
 @dataclass
 class FakeRuntime:
-    """Routes, and what was seen of their requests."""
+    """Routes, and a record of their requests."""
 
     trouble: Exception | None = None
     notes: list[Note] = field(default_factory=list)

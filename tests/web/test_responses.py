@@ -1,4 +1,4 @@
-"""Asking over HTTP, and following what comes of it."""
+"""Messages sent over HTTP, and the streams of their turns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GIF = b"GIF89a\x01\x00\x01\x00\x00\x00\x00;"
 
 
 def said(*texts: str, **more: Any) -> dict[str, Any]:
-    """A request whose last message is the question."""
+    """Return a request body whose last message is the input."""
     return {"payload": {"messages": [{"role": "user", "content": text} for text in texts], **more}}
 
 

@@ -1,4 +1,4 @@
-"""No secret ever comes back: not in an answer, not in an error, not in the log."""
+"""Secrets never appear in a response, an error or the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def secret(where: str) -> str:
 
 
 async def paths(api: Api) -> list[str]:
-    """Everything that can be read with GET, of what was made below."""
+    """Return the paths of all GET routes for the objects of this test."""
     return [
         SERVERS,
         f"{SERVERS}?vocab=idle-error&time=epoch_ms",

@@ -1,4 +1,4 @@
-"""The bot's own HTTP, over a real socket."""
+"""The bot's HTTP server, over a real socket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Said:
 
 @dataclass
 class Recorder:
-    """A hook that repeats what it gets."""
+    """A hook that echoes the request."""
 
     path: str = "/hook"
     largest_body: int = 10

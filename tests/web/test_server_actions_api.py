@@ -1,4 +1,4 @@
-"""Actions on servers by HTTP: connect, sync, capabilities, and status changes."""
+"""Actions on servers over HTTP: connect, sync, capabilities, and status changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def jira() -> AsyncIterator[FakeEndpoint]:
 async def events(
     api: Api, path: str, client: httpx2.AsyncClient | None = None
 ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-    """The events of a stream."""
+    """Yield the events of a stream."""
     headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
     async with (client or api.client).stream("GET", path, headers=headers) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")

@@ -1,4 +1,4 @@
-"""MCP servers by HTTP: what is kept, how it is read, and who may."""
+"""MCP servers over HTTP: stored data, its representation, and the roles that may read and change it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ async def jira() -> AsyncIterator[FakeEndpoint]:
 
 
 def stored(folder: Path) -> list[bytes]:
-    """Bytes of the database's files."""
+    """Return the bytes of the database's files."""
     return [path.read_bytes() for path in folder.iterdir() if path.name.startswith("countersign.db")]
 
 
 def sent(endpoint: FakeEndpoint) -> str:
-    """Credentials of the last request."""
+    """Return the credentials of the last request."""
     return endpoint.seen[-1][0].get("authorization", "")
 
 
@@ -300,7 +300,7 @@ UNUSABLE: list[tuple[dict[str, Any], str, str]] = [
     ({"name": "x", "url": "https://x.example", "colour": "red"}, "colour", "not known here"),
     ({"name": "x", "config": {"url": "https://x.example", "color": 1}}, "config.color", "not known here"),
 ]
-"""A body, the field that is wrong with it, and the error."""
+"""A body, its invalid field, and the error."""
 
 
 async def test_invalid_values_are_named_field_by_field_and_nothing_is_stored(api: Api) -> None:

@@ -1,4 +1,4 @@
-"""HTTP as a surface: nobody need be there, and who somebody is, is asked of the tokens as they are now."""
+"""HTTP as a surface: delivery needs no client, and the current tokens define the roles of a user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of tool calls by HTTP, and the times of calls and messages."""
+"""The log of tool calls over HTTP, and the times of calls and messages."""
 
 from __future__ import annotations
 

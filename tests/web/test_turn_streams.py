@@ -1,4 +1,4 @@
-"""Following a turn: live where it is drawn, from the rows where another process drives it."""
+"""Subscriptions to a turn: live if this process runs it, from the database if another process does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Usage of models over HTTP, and who may read it."""
+"""Usage of models over HTTP, and the roles that may read it."""
 
 from __future__ import annotations
 

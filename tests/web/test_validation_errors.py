@@ -1,4 +1,4 @@
-"""Validation errors of a request: plain words that never repeat the input."""
+"""Validation errors of a request: plain sentences that never repeat the input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.web.api_server import Api
 from tests.web.minimal_api import opened
 
 SENT = "hunter2"
-"""Stands in whatever is sent: it could be a secret."""
+"""Part of every request body: the input could hold a secret."""
 
 
 # ---------------------------------------------------------------------- the API's own requests
@@ -120,7 +120,7 @@ class Leaf(RequestModel):
 
 
 class Tree(RequestModel):
-    """A field of every sort of limit."""
+    """One field for each kind of limit."""
 
     leaves: list[Leaf] = Field(default=[], min_length=1, max_length=2)
     either: Annotated[str, Field(max_length=3)] | int = 2

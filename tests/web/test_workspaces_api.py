@@ -1,4 +1,4 @@
-"""One workspace by HTTP: its servers and its profiles, which no token of another one sees or touches."""
+"""One workspace over HTTP: tokens of another workspace cannot read or change its servers and profiles."""
 
 from __future__ import annotations
 
