@@ -23,7 +23,7 @@ from tests.migrated import migrated
 
 @dataclass
 class EngineHarness:
-    """An engine on a real database with everything else in the test's hands."""
+    """An engine on a real database. The model, the toolbox, the surface and the clock are fakes."""
 
     database: Database
     log: SqlTurnLog
@@ -35,10 +35,10 @@ class EngineHarness:
     approval_seconds: float | None = 1800.0
     pauses: list[float] = field(default_factory=list)
     rules: RuleBook | None = None
-    """Instead of those that `policies` make."""
+    """Replacement for the rules made of `policies`."""
 
     def engine(self, **changes: object) -> Engine:
-        """A new engine, as after a restart."""
+        """Return a new engine, as after a restart."""
         servers: dict[str, dict[str, ApprovalPolicy]] = {}
         for name, policy in self.policies.items():
             server, _, tool = name.partition("__")
@@ -59,7 +59,9 @@ class EngineHarness:
         return Engine(self.log, self.model, self.toolbox, [self.surface], **settings)  # type: ignore[arg-type]
 
     def hold_up_taking_in(self) -> tuple[asyncio.Event, asyncio.Event]:
-        """What is taken in is on disk when the first event is set, and whoever asked hears of it after the second."""
+        """Hold up `enqueue_and_claim`. The first event is set once the message is on disk. The call returns after the
+        test sets the second.
+        """
         on_disk, go_on = asyncio.Event(), asyncio.Event()
         take_in = self.log.enqueue_and_claim
 

@@ -1,4 +1,4 @@
-"""Turns of agents: who may be asked where, and what counts if that changes while a turn waits."""
+"""Turns of agents: which agent answers in which conversation, and changes of it while a turn waits."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_grant_covers_no_call_of_an_agent_that_has_other_approvers(harne
     engine = harness.engine()
 
     async def ask(agent: AgentRef, granted_by: Author | None = None) -> StepStatus:
-        """Ask for the call, and grant it if it waits. Return its status at the end."""
+        """Ask for the call and approve it with a grant if `granted_by` is given. Return its final status."""
         harness.model.script = [ask_for(call("bank__send", to="Zoe")), say("Done.")]
         receipt = await engine.receive(replace(message(f"pay Zoe {len(harness.model.requests)}"), agent=agent))
         if granted_by is not None:

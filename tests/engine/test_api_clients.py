@@ -1,4 +1,4 @@
-"""Programs that call over HTTP, as ones who administer and sign: what their tokens are for, and who else is named."""
+"""API clients as admins and approvers, by the role of their token and the configured names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CI, NIGHT, ROOT = (
 
 
 def judged(caller: ApiClient, *approvers: str, asker: Author = ANA, **more: object) -> str:
-    """On which grounds a program signs what somebody has asked; empty if it may not."""
+    """Return the evidence by which an API client may approve the asker's call; empty if it may not."""
     terms = ApprovalRequirements((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
     found = check_approver(NAMED, terms, caller.member, DecisionType.APPROVE, asker=asker)
     return found.evidence if isinstance(found, ApproverEvidence) else ""

@@ -28,7 +28,7 @@ BEN, ZOE = "slack:U2", "slack:U3"
 
 
 def going(*deliver: str, configured: Approvers | None = None, **terms: object) -> frozenset[str]:
-    """Return the targets of the card of a call that Ana asks for."""
+    """Return the targets of the approval card of Ana's call."""
     approval_requirements = ApprovalRequirements(deliver=frozenset(deliver), **terms)  # type: ignore[arg-type]
     routed, _ = route_approval(approval_requirements, configured or Approvers(), WHERE, ANA)
     return routed.deliver
@@ -88,7 +88,7 @@ def test_a_channel_that_is_named_beside_approvers_who_cannot_be_written_to_still
 
 
 def of_group(members: set[str] | None, **terms: object) -> tuple[frozenset[str], str]:
-    """Return the targets of a card that goes to the members of a group, and why it goes nowhere."""
+    """Return the targets of a card for the members of a group, and the note if there is no target."""
     requirements = ApprovalRequirements(signed_by(BEN, "slack-group:S1"), deliver=frozenset({APPROVERS}), **terms)  # type: ignore[arg-type]
     groups = {"slack-group:S1": None if members is None else frozenset(members)}
     routed, note = route_approval(requirements, Approvers(), WHERE, ANA, groups)

@@ -50,14 +50,14 @@ def terms(*approvers: str, **more: object) -> ApprovalRequirements:
 def judged(
     said: ApprovalRequirements, who: Member, verdict: DecisionType = DecisionType.APPROVE
 ) -> ApproverEvidence | NotAllowed:
-    """Ana has asked, and Kim has changed the arguments."""
+    """Check the approver of a call that Ana asked for and Kim edited."""
     return check_approver(APPROVERS, said, who, verdict, asker=ANA, editors=frozenset({"test:kim"}))
 
 
 @pytest.mark.parametrize(
     ("said", "who", "counts"),
     [
-        # ------------------------------------------------ the rule says nothing: those who sign anyway
+        # ------------------------------------------------ a rule without approvers: the configured approvers
         (terms(), Member(BEN), "test:ben"),
         (terms(), Member(ZOE, frozenset({OPS})), OPS),
         (terms(), Member(ADMIN), "test:admin"),
@@ -65,7 +65,7 @@ def judged(
         (terms(), Member(ANA), None),
         (terms(), Member(ZOE, frozenset({OPS}), guest=True), None),
         (terms(), Member(Author("console", "root", "root")), "operator"),
-        # ------------------------------------------------ the rule says who: these and nobody else
+        # ------------------------------------------------ a rule with approvers: only these
         (terms("test:zoe"), Member(ZOE), "test:zoe"),
         (terms("test:zoe"), Member(BEN), None),
         (terms("test:zoe"), Member(ADMIN, platform_admin=True), None),
@@ -82,14 +82,14 @@ def judged(
         (terms("test:zoe"), Member(ZOE, external=True), None),
         (terms("asker"), Member(ANA), "asker"),
         (terms("asker"), Member(ZOE), None),
-        # ------------------------------------------------ of every set one
+        # ------------------------------------------------ one approver of every set
         (
             ApprovalRequirements((frozenset({OPS}), frozenset({"members"}))),
             Member(ZOE, frozenset({OPS})),
             f"{OPS}, members",
         ),
         (ApprovalRequirements((frozenset({OPS}), frozenset({"test:ben"}))), Member(ZOE, frozenset({OPS})), None),
-        # ------------------------------------------------ four eyes: neither the asker nor an editor
+        # ------------------------------------------------ four eyes: neither the asker nor an editor approves
         (terms(four_eyes=True), Member(BEN), "test:ben"),
         (terms("members", four_eyes=True), Member(ANA), None),
         (terms("members", four_eyes=True), Member(KIM), None),
@@ -256,7 +256,7 @@ async def test_a_call_expires_by_its_rule_and_waits_on_where_the_rule_says_so(ha
 
 @dataclass
 class Telling(RecordingSurface):
-    """Remembers what it was told to say; `mute` people cannot be reached."""
+    """A surface that records its notices. Notices to the users in `mute` fail."""
 
     told: list[tuple[NoticeTarget, str]] = field(default_factory=list)
     mute: frozenset[str] = frozenset()
@@ -328,7 +328,7 @@ async def test_no_reminder_is_sent_for_a_decided_call(harness: EngineHarness) ->
 
 
 async def until_posted(harness: EngineHarness, approval: Approval) -> None:
-    """Its card is out: only from then on does its time run."""
+    """Wait until the card is posted: `expires_at` is set from then on."""
     async with asyncio.timeout(10):
         while True:
             found = await harness.log.get_approval(approval.id)
@@ -338,12 +338,12 @@ async def until_posted(harness: EngineHarness, approval: Approval) -> None:
 
 
 async def looked_often(harness: EngineHarness) -> None:
-    """Every loop has looked several times since."""
+    """Wait until the engine's loops have polled several more times."""
     seen = len(harness.pauses)
     await until(lambda: len(harness.pauses) > seen + 20)
 
 
-# ------------------------------------------------------------------ whatever the clicks
+# ------------------------------------------------------------------ random clicks
 
 PEOPLE = (ANA, BEN, ZOE, KIM, ADMIN)
 ENTRIES = st.sampled_from(["test:ben", "test:zoe", "test:kim", OPS, "members", "asker"])
@@ -370,7 +370,7 @@ def some_terms(draw: st.DrawFn) -> ApprovalRequirements:
 
 
 def is_one_of(member: Member, entries: frozenset[str]) -> bool:
-    """Said once more, and simply."""
+    """Return True if the member is in `entries`. A simple second implementation."""
     if member.guest or member.external:
         return False
     asker = "asker" in entries and member.author == ANA
@@ -409,7 +409,7 @@ def test_joined_terms_are_met_only_by_a_user_who_meets_both(
 
 
 def may(said: ApprovalRequirements, who: Member, verdict: DecisionType) -> bool:
-    """Who decides, said once more, and simply."""
+    """Return True if the member may make this decision. A simple second implementation."""
     if verdict is DecisionType.DENY and who.author == ANA:
         return True
     if verdict is DecisionType.APPROVE and said.four_eyes and who.author == ANA:

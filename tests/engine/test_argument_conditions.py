@@ -1,4 +1,4 @@
-"""Rules about arguments: what is left out counts as its default, and hosts and letters have one spelling."""
+"""Rules about arguments. A missing argument counts as its default; hosts and letters are normalized."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ ALLOW, ASK, DENY = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER, Approva
 def ruled(
     arguments: dict[str, Any], path: str, pattern: str, *, policy: ApprovalPolicy = DENY, schema: Any = None
 ) -> ApprovalPolicy:
-    """Return the result of one rule for a call. The default allows if the rule forbids, and asks if it allows."""
+    """Return the policy of a call under one rule. The default is to ask for a rule that allows, and to allow for any
+    other.
+    """
     rule = parse_rule({"policy": policy.value, "arguments": {path: pattern}})
     file = Policies(default=ASK if policy is ALLOW else ALLOW, rules=(rule,))
     tool = Tool("web__get", "web", "get", input_schema=schema or {"type": "object"})

@@ -1,4 +1,6 @@
-"""Changing a call before it is signed: who may, what is asked for then, what runs, and what the model hears of it."""
+"""Editing of a call before its approval: permitted editors, the new approval, the executed arguments and the model's
+result.
+"""
 
 from __future__ import annotations
 
@@ -47,14 +49,14 @@ BREAD = {"text": "bread"}
 
 @pytest.fixture
 def harness(harness: EngineHarness) -> EngineHarness:
-    """Everything asks, and Ben and Cy sign."""
+    """A harness that asks for every call. Ben and Cy are the approvers."""
     harness.rules = RuleBook(Policies(), SIGNATORIES)
     harness.toolbox.add(ADD)
     return harness
 
 
 async def asked(harness: EngineHarness, engine: Engine, **arguments: Any) -> tuple[str, ToolStep]:
-    """Ana has asked for a call that waits; its turn."""
+    """Let Ana ask for a call. Return the turn's id and the step that awaits approval."""
     harness.model.script = [ask_for(call("notes__add", **(arguments or {"text": "milk"}))), say("Done.")]
     receipt = await engine.receive(message("do it"))
     view = await harness.surface.wait_for(lambda view: view.turn.id == receipt.turn_id and bool(view.awaiting))

@@ -1,4 +1,4 @@
-"""Ways to run something without the right signature, each tried: at the engine, with a real database beneath it."""
+"""Attempts to run a call without the right approval, on the engine with a real database."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 def rule(policy: ApprovalPolicy = ASK, *approvers: str, name: str = "policy.toml:1", **more: object) -> Rule:
-    """Return a rule of the operator's file for the bank; a key that is no condition is a term."""
+    """Return a rule of the operator's file for the server `bank`. A key that is not a condition is a requirement."""
     conditions = {key: more.pop(key) for key in ("tool", "arguments", "annotations") if key in more}
     terms = ApprovalRequirements((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
     return Rule(policy, server="bank", requirements=terms, id=name, of_file=True, **conditions)  # type: ignore[arg-type]
 
 
 def prepared(harness: EngineHarness, *rules: Rule, sends: tuple[dict[str, object], ...] = ({"to": "sam"},)) -> Engine:
-    """The model will ask for these calls."""
+    """Return an engine. Its model asks for these calls."""
     harness.toolbox.add(SEND)
     harness.rules = RuleBook(Policies(rules=rules), SIGNATORIES)
     calls = [call("bank__send", f"c{number}", **arguments) for number, arguments in enumerate(sends)]
@@ -109,12 +109,12 @@ async def audited(harness: EngineHarness, *kinds: str) -> list[AuditEntry]:
     return list(reversed(entries))
 
 
-# ------------------------------------------------------------------ signing what was not shown, or one's own
+# ------------------------------------------------------------------ approval of unseen calls and of own calls
 
 
 @dataclass
 class Interrupted(FakeToolbox):
-    """Something happens while somebody looks which tools there are."""
+    """A toolbox that runs a callback of `meanwhile` before each offer."""
 
     meanwhile: list[Callable[[], Awaitable[object]]] = field(default_factory=list)
 
@@ -141,7 +141,7 @@ async def test_an_editor_does_not_approve_under_four_eyes_by_naming_the_revision
 
 @dataclass
 class Changing(FakeToolbox):
-    """The tool is described anew when it is looked at for the `at`th time."""
+    """A toolbox that changes the tool's description at the `at`th offer."""
 
     looks: int = 0
     at: int = 0
@@ -215,7 +215,7 @@ async def test_a_member_or_admin_of_another_platform_has_no_rights_here(harness:
     assert harness.toolbox.calls == []
 
 
-# ------------------------------------------------------------------ signatures of which fewer count by now
+# ------------------------------------------------------------------ approvals that no longer count
 
 
 async def test_of_two_approvals_the_askers_does_not_count_any_more_where_four_eyes_are_wanted_since(
@@ -283,11 +283,11 @@ async def test_a_denial_between_two_of_three_approvals_ends_it(harness: EngineHa
     assert harness.toolbox.calls == []
 
 
-# ------------------------------------------------------------------ rules that ask on terms that somebody gets around
+# ------------------------------------------------------------------ requirements of combined rules
 
 
 async def test_auto_that_asks_keeps_its_terms_beside_other_asking_rules(harness: EngineHarness) -> None:
-    """An admin's word is the stricter one by its name, and says nothing of who signs."""
+    """The admin's rule ASK is stricter than AUTO and names no approvers."""
     engine = prepared(harness, rule(AUTO, FINANCE, four_eyes=True))
     assert harness.rules is not None
     harness.rules.amend([plain("b1", "send", ASK)], [], [])
@@ -299,7 +299,7 @@ async def test_auto_that_asks_keeps_its_terms_beside_other_asking_rules(harness:
 
 
 async def test_auto_that_asks_counts_where_it_is_not_known_whether_it_fits(harness: EngineHarness) -> None:
-    """The server is not trusted, so nothing is known of its hints: the default would let it run."""
+    """The hints of an untrusted server do not count. The default would allow the call."""
     harness.toolbox.add(replace(SEND, trusted=False))
     careful = rule(AUTO, FINANCE, annotations={"destructive": True})
     harness.rules = RuleBook(Policies(ALLOW, rules=(careful,)), SIGNATORIES)
@@ -365,7 +365,7 @@ async def test_another_rule_in_the_same_line_asks_despite_a_grant(
     assert len(harness.toolbox.calls) == 2
 
 
-# ------------------------------------------------------------------ between the signature and the call
+# ------------------------------------------------------------------ between the approval and the call
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,4 @@
-"""What models and servers try where tools are searched: to be taken for another, to say two things at once, to hold
-others up.
-"""
+"""Attacks of models and servers on the tool search: impersonation, ambiguous calls and slow definitions."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ PATIENCE = 60.0
 
 @pytest.fixture
 def harness(harness: EngineHarness) -> EngineHarness:
-    """Forty tools and one that sends; everything may run."""
+    """A harness with forty tools and SEND, all allowed."""
     fill(harness)
     harness.toolbox.add(SEND)
     harness.rules = RuleBook(Policies(ApprovalPolicy.ALWAYS_ALLOW), Approvers())
@@ -105,7 +103,7 @@ async def test_a_search_stands_in_the_audit_as_a_call_that_ran(harness: EngineHa
 
 
 class SlowIndex(ToolIndex):
-    """An index that answers when it is let."""
+    """An index with a search that waits for the event `let`."""
 
     def __init__(self, let: threading.Event) -> None:
         super().__init__((), {})

@@ -36,7 +36,7 @@ async def test_turns_left_by_an_earlier_process_go_before_new_ones(harness: Engi
 
 
 async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(harness: EngineHarness) -> None:
-    """The look was asked for before the message was on disk, and ends before the message is received."""
+    """The poll begins before the message is on disk and ends before the message is received."""
     found_nothing, may_end = asyncio.Event(), asyncio.Event()
     on_disk, may_return = asyncio.Event(), asyncio.Event()
     claim, enqueue = harness.log.claim, harness.log.enqueue
@@ -103,7 +103,7 @@ async def test_a_failed_look_lets_no_turn_go_before_waiting_ones(harness: Engine
 async def test_ended_turns_are_not_released_when_the_process_leaves(
     harness: EngineHarness,
 ) -> None:
-    """Its answer is being posted, maybe: whoever took the drawing then would post it again."""
+    """The answer may be in delivery. A process that acquired the delivery then would post it again."""
     given_back: list[Claim] = []
     release = harness.log.release
 
@@ -125,6 +125,6 @@ async def test_ended_turns_are_not_released_when_the_process_leaves(
     async with running(engine):
         await harness.surface.ended(receipt.turn_id)
         await until(lambda: not engine.activity.turns)
-        # The process leaves while it looks for turns; that ends soon.
+        # The process leaves during a poll that ends soon.
         asyncio.get_running_loop().call_later(0.05, looks[0].set)
     assert given_back == []

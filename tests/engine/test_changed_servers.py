@@ -1,4 +1,4 @@
-"""Calls that were admitted for one server and would be sent to another, or by rules that hold no more."""
+"""Calls that were admitted for another server or by outdated rules."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_call_approved_for_one_server_is_not_sent_to_another_that_has_ta
 
 @dataclass
 class ReplacedMeanwhile(FakeToolbox):
-    """Its server is another one, of which nobody has said anything, as soon as the model has been asked."""
+    """A toolbox that moves its tool to a new server without a policy after the first model request."""
 
     model: ScriptedModel = field(default_factory=ScriptedModel)
 
@@ -86,7 +86,7 @@ async def test_a_call_allowed_for_one_server_does_not_run_on_another_that_asks(h
 
 @dataclass
 class StandsIn(ReplacedMeanwhile):
-    """Another server of the group has the tool as soon as the model has been asked."""
+    """A toolbox that moves its tool to another server of the group after the first model request."""
 
     async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
         if self.model.requests:
@@ -141,7 +141,7 @@ async def test_a_call_approved_for_a_server_at_one_place_is_not_sent_to_where_an
 
 @dataclass
 class Withholding(FakeToolbox):
-    """Tools of it may wait for an admin."""
+    """A toolbox that withholds the tools in `withheld` until an admin reviews them."""
 
     withheld: set[str] = field(default_factory=set)
 

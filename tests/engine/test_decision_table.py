@@ -1,4 +1,4 @@
-"""Which rule decides: a table that can be read without knowing the code, and what holds for any rules at all."""
+"""The deciding rule: a table readable without the code, and properties of all rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALLOW, DENY, ASK, AUTO = (
     ApprovalPolicy.AUTO,
 )
 RUNS, NEVER, ASKS = ALLOW, DENY, ASK
-"""Decisions on a call."""
+"""Expected decisions on a call."""
 
 ANA = Author("slack", "U1", "Ana")
 OPS = ConversationKey("slack", "T1", "C-ops", "1.0")
@@ -35,7 +35,7 @@ TRUSTED_READING = replace(CALL, tool=replace(READ, trusted=True))
 
 
 def rules(*written: str) -> list[Rule]:
-    """`allow jira.create_* argument.project=OPS in=slack:T1`: a word, a tool, then what else the language has."""
+    """Parse rules such as `allow jira.create_* argument.project=OPS in=slack:T1`: a policy, a tool, then conditions."""
     return [_rule(line, f"#{number}") for number, line in enumerate(written, 1)]
 
 
@@ -57,7 +57,7 @@ def _rule(line: str, name: str) -> Rule:
 @pytest.mark.parametrize(
     ("case", "written", "comes", "by"),
     [
-        # ------------------------------------------------ nobody has said anything
+        # ------------------------------------------------ no rule matches
         (CALL, [], ASKS, ""),
         (CALL, ["allow jira.get_issue"], ASKS, ""),
         (CALL, ["allow wiki", "deny jira.delete_*"], ASKS, ""),
@@ -74,7 +74,7 @@ def _rule(line: str, name: str) -> Rule:
         (CALL, ["allow jira.create"], ASKS, ""),
         (CALL, ["allow jira except=create_issue"], ASKS, ""),
         (CALL, ["deny *"], NEVER, "#1"),
-        # ------------------------------------------------ a denial wins, however particular the rest is
+        # ------------------------------------------------ a denial wins over more specific rules
         (
             CALL,
             ["deny *", "allow id-1.create_issue arguments.project=OPS in=slack:T1:C-ops asker=slack:U1"],
@@ -84,7 +84,7 @@ def _rule(line: str, name: str) -> Rule:
         (CALL, ["allow jira.create_issue", "deny jira"], NEVER, "#2"),
         (CALL, ["deny *.create_*", "allow jira.create_issue"], NEVER, "#1"),
         (CALL, ["deny jira except=create_issue", "allow jira.create_issue"], RUNS, "#2"),
-        # ------------------------------------------------ else whoever says the same and more
+        # ------------------------------------------------ otherwise the more specific rule wins
         (CALL, ["ask *", "allow jira"], RUNS, "#2"),
         (CALL, ["allow jira.create_issue", "ask jira"], RUNS, "#1"),
         (CALL, ["allow jira.create_issue", "ask jira.create_*"], RUNS, "#1"),
@@ -97,7 +97,7 @@ def _rule(line: str, name: str) -> Rule:
         (CALL, ["ask jira", "allow jira profile=desk"], ASKS, "#1"),
         (replace(CALL, profile=Profile("p1", "desk")), ["ask jira", "allow jira profile=desk"], RUNS, "#2"),
         (replace(CALL, profile=Profile("p1", "desk")), ["ask jira", "allow jira profile=p1"], RUNS, "#2"),
-        # ------------------------------------------------ where each says something the other does not: the stricter
+        # ------------------------------------------------ if neither is more specific, the stricter wins
         (CALL, ["allow jira.create_issue", "ask jira in=slack:T1:C-ops"], ASKS, "#2"),
         (CALL, ["allow jira in=slack:T1:C-ops", "ask *.create_issue"], ASKS, "#2"),
         (CALL, ["allow jira", "ask id-1"], ASKS, "#2"),
@@ -111,13 +111,13 @@ def _rule(line: str, name: str) -> Rule:
         (CALL, ["deny jira arguments.board=*"], ASKS, ""),
         (CALL, ["allow jira arguments.project=OPS arguments.title=Rain"], RUNS, "#1"),
         (CALL, ["allow jira arguments.project=OPS arguments.title=Snow"], ASKS, ""),
-        # ------------------------------------------------ places
+        # ------------------------------------------------ conversations
         (CALL, ["deny * in=slack"], NEVER, "#1"),
         (CALL, ["deny * in=slack:T1"], NEVER, "#1"),
         (CALL, ["deny * in=slack:T1:C-ops"], NEVER, "#1"),
         (CALL, ["deny * in=slack:T1:C-o"], ASKS, ""),
         (CALL, ["deny * in=discord,slack:T2"], ASKS, ""),
-        # ------------------------------------------------ who asks
+        # ------------------------------------------------ the asker
         (CALL, ["allow jira asker=slack:U1"], RUNS, "#1"),
         (CALL, ["allow jira asker=slack:U2,slack-group:S1"], RUNS, "#1"),
         (CALL, ["allow jira asker=members"], RUNS, "#1"),
@@ -125,7 +125,7 @@ def _rule(line: str, name: str) -> Rule:
         (replace(CALL, member=Member(ANA, guest=True)), ["deny jira asker=guests"], NEVER, "#1"),
         (replace(CALL, member=Member(ANA, external=True)), ["allow jira asker=members"], ASKS, ""),
         (replace(CALL, member=Member(ANA)), ["allow jira asker=slack-group:S1"], ASKS, ""),
-        # it is not known who asks: nothing runs because of that, and what might be denied is
+        # The member is unknown: a rule for a group allows nothing, and a denial applies.
         (replace(CALL, member=None), ["allow jira asker=slack-group:S1"], ASKS, ""),
         (replace(CALL, member=None), ["deny jira asker=slack-group:S9"], NEVER, "#1"),
         (replace(CALL, member=None), ["allow jira asker=slack:U1"], RUNS, "#1"),
@@ -134,7 +134,7 @@ def _rule(line: str, name: str) -> Rule:
         (TRUSTED_READING, ["deny * annotations.read_only=no"], ASKS, ""),
         (TRUSTED_READING, ["deny * annotations.destructive=yes"], ASKS, ""),
         (TRUSTED_READING, ["deny * annotations.open_world=yes"], NEVER, "#1"),
-        # of any other one nothing is known
+        # The hints of an untrusted server do not count.
         (READING, ["allow * annotations.read_only=yes"], ASKS, ""),
         (READING, ["deny * annotations.destructive=yes"], NEVER, "#1"),
         (READING, ["allow jira.get_issue", "ask * annotations.destructive=yes"], ASKS, "#2"),
@@ -261,7 +261,7 @@ def test_approvers_of_the_operators_file_are_never_overruled() -> None:
     )
 
 
-# ------------------------------------------------------------------ whatever the rules are
+# ------------------------------------------------------------------ properties of all rules
 
 SERVERS, TOOLS = ("jira", "wiki"), ("create_issue", "get_issue")
 PATTERNS = st.sampled_from(["*", "j*", "jira", "wiki"])
@@ -302,7 +302,7 @@ CASES = st.builds(
 
 
 def covers(rule: Rule, case: PolicyRequest) -> bool:
-    """Said once more, and simply: whether a rule without anything uncertain is about the call."""
+    """Return True if the rule applies to the call with certainty. A simple second implementation."""
     alone = evaluate([replace(rule, policy=ALLOW)], case, DENY)
     return alone.stored.policy is ALLOW
 

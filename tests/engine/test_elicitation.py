@@ -1,4 +1,4 @@
-"""Servers that ask a person something before, or while, they do what was asked."""
+"""Elicitations: servers that ask a user before or during a call."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ THREE = ElicitationResult(ElicitationAction.ACCEPT, {"seats": 3})
 
 
 class Booking:
-    """A server's tool that asks back until it knows enough, as servers since 2026 do."""
+    """A tool that asks for input before it runs, as servers since 2026 do."""
 
     def __init__(self, *questions: ElicitationRequest, state: str | None = "where I was") -> None:
         self.questions = questions
@@ -51,7 +51,7 @@ class Booking:
 
 
 class Meanwhile:
-    """The same of a server before 2026, which asks while the call is under way."""
+    """A tool that elicits during the call, as servers before 2026 do."""
 
     def __init__(self, question: ElicitationRequest = SEATS) -> None:
         self.question = question
@@ -73,13 +73,13 @@ def questions(view: TurnView) -> list[Elicitation]:
 
 
 async def asked(harness: EngineHarness, turn_id: str) -> Elicitation:
-    """The question, once it is on everybody's screen and its time runs."""
+    """Return the first elicitation once a view shows it."""
     view = await harness.surface.wait_for(lambda view: view.turn.id == turn_id and bool(questions(view)))
     return questions(view)[0]
 
 
 async def posted_until(harness: EngineHarness, elicitation_id: str) -> float:
-    """When the question goes away, once it is out and its time runs."""
+    """Return `expires_at` of the elicitation once its card is posted."""
     async with asyncio.timeout(10):
         while True:
             elicitation = await harness.log.get_elicitation(elicitation_id)
@@ -90,7 +90,7 @@ async def posted_until(harness: EngineHarness, elicitation_id: str) -> float:
 
 
 async def suspended(harness: EngineHarness, turn_id: str) -> None:
-    """Wait until nobody drives the turn."""
+    """Wait until the turn's status is WAITING."""
     async with asyncio.timeout(10):
         while (await harness.log.get_view(turn_id)).turn.status is not TurnStatus.WAITING:
             await asyncio.sleep(0.01)
@@ -307,7 +307,7 @@ async def test_a_server_that_never_has_enough_is_given_up(harness: EngineHarness
 
 
 async def test_a_server_with_forbidden_questions_is_given_up_sooner(harness: EngineHarness) -> None:
-    """Each such question is a card in the conversation."""
+    """Each forbidden elicitation is a card in the conversation."""
     rounds = 0
 
     async def insatiable(_call: ToolCall, _context: CallContext) -> ToolOutcome:

@@ -23,7 +23,7 @@ LONG = "word " * 400  # some 500 tokens
 
 
 class Pair:
-    """Two models of which the second stands in for the first."""
+    """A model and its fallback model."""
 
     def __init__(self, harness: EngineHarness, first: list[Any], second: list[Any], **able: Any) -> None:
         self.first, self.second = ScriptedModel(first), ScriptedModel(second, capabilities=Capabilities(**able))
@@ -43,7 +43,7 @@ async def ask(harness: EngineHarness, engine: Engine, question: str) -> TurnView
 
 
 def told(view: TurnView) -> list[tuple[str, tuple[str, ...]]]:
-    """Which model wrote each reply, and what people were told beneath."""
+    """Return the model and the notes of each model step."""
     return [(step.model, step.notes) for step in view.steps if isinstance(step, ModelStep)]
 
 

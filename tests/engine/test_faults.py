@@ -1,4 +1,4 @@
-"""Faults of servers and usage limits: when they begin, when they are over, and what is reported of them."""
+"""Faults of servers and of usage limits: their beginning, their end and their reports."""
 
 from __future__ import annotations
 

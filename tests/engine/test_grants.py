@@ -1,4 +1,4 @@
-"""Approving with a grant, as people do it: who may, what runs afterwards, and what still does not."""
+"""Approval with a grant: permitted approvers, covered calls and uncovered calls."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ THREAD = GrantRequest(ThreadScope())
 
 @pytest.fixture
 def rules(harness: EngineHarness) -> RuleBook:
-    """Everything asks."""
+    """A rule book under which every call needs an approval."""
     harness.rules = RuleBook(Policies(), SIGNATORIES)
     return harness.rules
 
@@ -60,7 +60,7 @@ def add(text: str, call_id: str = "c1") -> ToolCall:
 
 
 async def asked(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> tuple[str, ToolStep]:
-    """A question whose calls wait: the turn's id and the first of them."""
+    """Ask for calls that await approval. Return the turn's id and the first of them."""
     harness.model.script = [ask_for(*calls), say("Done.")]
     receipt = await engine.receive(message(f"do it {len(harness.model.requests)}"))
     view = await harness.surface.wait_for(lambda view: view.turn.id == receipt.turn_id and bool(view.awaiting))
@@ -76,7 +76,7 @@ async def signed(
 
 
 async def answered(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> TurnView:
-    """A question whose calls wait for nobody."""
+    """Ask for calls that need no approval. Return the view of the ended turn."""
     harness.model.script = [ask_for(*calls), say("Done.")]
     receipt = await engine.receive(message(f"do it {len(harness.model.requests)}"))
     return await harness.surface.ended(receipt.turn_id)
@@ -85,7 +85,7 @@ async def answered(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> 
 async def granted(
     harness: EngineHarness, engine: Engine, permission: GrantRequest = THREAD, by: Member = APPROVER
 ) -> None:
-    """A call of `notes__add` was signed with this permission, and has run."""
+    """Approve a call of `notes__add` with this grant request and wait until the turn has ended."""
     turn_id, step = await asked(harness, engine, add("milk"))
     assert await signed(engine, step, permission, by) == Decided(DecisionType.APPROVE)
     await harness.surface.ended(turn_id)
@@ -271,7 +271,7 @@ async def test_a_rule_that_comes_between_the_grant_and_the_sending_still_counts(
         async def changing(workspace: str = "") -> object:
             nonlocal looks
             looks += 1
-            if looks == 3:  # the model was offered tools, its calls were judged, and this one is about to be sent
+            if looks == 3:  # 1: tools for the model, 2: decisions on its calls, 3: this call before it is sent
                 rules.amend([rule], [], [])
             return await offer(workspace)
 

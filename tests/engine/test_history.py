@@ -34,7 +34,7 @@ def is_summary(request: ModelRequest) -> bool:
 
 
 def asked(harness: EngineHarness) -> list[ModelRequest]:
-    """The requests that were not for a summary."""
+    """Return the model requests that are not for a summary."""
     return [request for request in harness.model.requests if not is_summary(request)]
 
 
@@ -43,7 +43,7 @@ def notes(view: TurnView) -> list[str]:
 
 
 async def talk(harness: EngineHarness, engine: Engine, *questions: str) -> list[TurnView]:
-    """Ask one after the other, in one conversation."""
+    """Ask the questions one by one in one conversation. Return the views of the ended turns."""
     views = []
     for question in questions:
         receipt = await engine.receive(message(question))
@@ -216,7 +216,7 @@ async def test_a_summary_goes_with_its_conversation_and_with_any_turn_it_speaks_
     assert await summary_of(harness) is None
 
 
-# ---------------------------------------------------------------------- what does not fit
+# ---------------------------------------------------------------------- turns beyond the token limit
 
 
 async def test_a_request_that_is_too_long_is_shortened_and_asked_again_and_people_see_it(
@@ -420,7 +420,7 @@ async def test_the_setting_decides_about_earlier_tool_calls_in_requests(
     assert words(harness.model.requests[-1]) == ["Be useful.", *told, "q2"]
 
 
-# ---------------------------------------------------------------------- beginnings that stay
+# ---------------------------------------------------------------------- stable prefixes
 
 
 def beginning(request: ModelRequest, length: int) -> tuple[Message, ...]:
@@ -448,7 +448,7 @@ async def test_requests_begin_as_those_before_them_did_from_round_to_round_and_f
         assert beginning(later, len(earlier.messages)) == earlier.messages
 
 
-# ---------------------------------------------------------------------- people and places
+# ---------------------------------------------------------------------- users and conversations
 
 
 async def test_with_several_users_each_question_names_its_asker(harness: EngineHarness) -> None:
@@ -476,7 +476,7 @@ def test_the_system_prompt_names_the_day_and_no_time() -> None:
 
 
 NIGHT = datetime(2026, 11, 22, 20, tzinfo=UTC)
-"""It is the next day in Tokyo."""
+"""A time on the next day in Tokyo."""
 
 
 def night_in(zone: tzinfo) -> date:

@@ -42,7 +42,7 @@ AT_ONCE = 50
 
 
 async def test_thousands_of_hostile_clicks_approve_nothing_and_leave_a_bounded_audit(harness: EngineHarness) -> None:
-    """Fifty at once."""
+    """Fifty clicks at once."""
     harness.toolbox.add(SEND)
     asking = Rule(ApprovalPolicy.ASK_USER, server="bank", requirements=TERMS, id="policy.toml:1", of_file=True)
     harness.rules = RuleBook(Policies(rules=(asking,)), Approvers(admins=frozenset({"test:kim"})))
@@ -63,12 +63,12 @@ async def test_thousands_of_hostile_clicks_approve_nothing_and_leave_a_bounded_a
             external=chance.random() < 0.3,
         )
         card, revision = chance.choice(cards), chance.choice([-1, 0, 1, 2, 3, 2**31])
-        if chance.random() < 0.7:  # made up, or cut, or put together
+        if chance.random() < 0.7:  # an invented, truncated or combined id
             card = chance.choice(["", "*", "%", card[:-1], card + " ", card.upper() + "x", chance.randbytes(8).hex()])
             expected: tuple[type, ...] = (ApprovalNotFound,)
         elif by == ANA or chance.random() < 0.9:
             expected = (NotAllowed,)
-        else:  # one who may, but not this
+        else:  # an approver with a wrong revision
             by, member = ZOE, Member(ZOE, frozenset({FINANCE}))
             revision = chance.choice([-1, 0, 2, 3, 2**31])
             expected = (StaleRevision, NotAllowed)
@@ -104,7 +104,7 @@ async def test_thousands_of_hostile_clicks_approve_nothing_and_leave_a_bounded_a
 
 
 async def cards_that_wait(harness: EngineHarness) -> list[str]:
-    """Calls of one turn that wait for a signature, asked for by Ana."""
+    """Return the ids of the approvals of CARDS calls in one turn of Ana."""
     await harness.log.enqueue(message("send them"))
     (claim,) = await harness.log.claim(1)
     asking = [ToolCall(f"c{number}", "bank__send", {"to": str(number)}) for number in range(CARDS)]

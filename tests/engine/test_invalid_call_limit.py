@@ -1,4 +1,4 @@
-"""A model may correct a call that it has written wrongly twice, and is then asked for its answer."""
+"""Limit of invalid calls: a model may correct itself twice, then has to answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose language and time zone count: those of the viewer in private, those of the place in shared views."""
+"""Language and time zone of views: the viewer's in private, the conversation's in shared views."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ async def test_an_engine_whose_delivery_breaks_down_ends(harness: EngineHarness)
 
 
 async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(harness: EngineHarness) -> None:
-    """Not even that it is away: the heartbeat does not come back."""
+    """The database raises no error: the heartbeat hangs."""
     hanging, answered = asyncio.Event(), asyncio.Event()
     harness.model.script = [for_ever]
     now = [0.0]
@@ -161,7 +161,7 @@ async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(harness: 
 
 
 async def test_a_claim_that_this_process_slept_over_is_not_begun(harness: EngineHarness) -> None:
-    """Others may have the turn by now, and its first message must not be posted twice."""
+    """Another process may have claimed the turn, and its first message must not be posted twice."""
     now = [0.0]
     engine = harness.engine(clock=lambda: now[0])
     harness.log.shares_turns = True
@@ -273,6 +273,6 @@ async def test_a_tool_that_will_not_end_does_not_keep_the_process_from_leaving_n
     task.cancel()
     async with asyncio.timeout(15):
         await asyncio.wait({task})
-    # Its clean-up goes on: nobody may go on with the turn yet.
+    # The clean-up is not finished: another process must not claim the turn yet.
     assert await SqlTurnLog(harness.database).claim(1) == []
     let_go.set()

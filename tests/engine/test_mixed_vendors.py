@@ -1,4 +1,4 @@
-"""One question whose rounds are answered by models of several vendors, each of which stands in for those before it."""
+"""One turn with rounds answered by models of several vendors. Each is the fallback of those before it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEARCH, CALL = "countersign__search_tools", "countersign__call_tool"
 
 
 class Vendors:
-    """The models of all vendors, the first preferred. `now` moves on when it is told."""
+    """A fallback chain of all vendors' models, the first preferred. The test advances `now`."""
 
     def __init__(self, harness: EngineHarness, services: list[FakeLanguageModel]) -> None:
         self.now = 1_000.0

@@ -1,4 +1,4 @@
-"""Several processes on one PostgreSQL: each engine here has a database, a doorbell and a surface of its own."""
+"""Several processes on one PostgreSQL. Each engine has its own connection, wakeup listener and surface."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.postgres import Server
 
 @dataclass
 class Process:
-    """An engine and everything it has to itself. `model`, `toolbox` are shared: they are the world."""
+    """An engine with its own turn log and surface. The model and the toolbox are shared: see `World`."""
 
     log: SqlTurnLog
     engine: Engine
@@ -61,7 +61,7 @@ class World:
 
     @asynccontextmanager
     async def process(self, *, doorbell: bool = True) -> AsyncIterator[Process]:
-        """An engine, not yet running."""
+        """Open a process. Its engine is not yet running."""
         database = PostgresDatabase(self.address)
         heard = functools.partial(listen, self.address)
         log = SqlTurnLog(database, heard) if doorbell else SqlTurnLog(database)
@@ -165,7 +165,7 @@ async def test_a_process_that_leaves_hands_its_turns_over_at_once(world: World) 
         world.toolbox.add(tool("s__read", read_only=True))
         async with running(second.engine):
             view = await second.surface.ended(receipt.turn_id)
-        # It went on in the first process's message.
+        # The second process continued in the first process's message.
         assert await second.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
     assert view.turn.status is TurnStatus.DONE
     assert world.toolbox.names == ["s__read", "s__read"]

@@ -1,4 +1,4 @@
-"""The operator's file of policies, and whose signature counts."""
+"""The operator's policy file, and the users that may approve."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refused(text: str, default: ApprovalPolicy | None = None) -> SettingsError:
 
 
 def objection(approvers: Approvers, who: Member, asker: Author, verdict: DecisionType) -> str:
-    """Why somebody's verdict does not count where no rule says whose does, nothing if it does."""
+    """Return the reason why the member may not make this decision without a rule; empty if allowed."""
     found = check_approver(approvers, NO_REQUIREMENTS, who, verdict, asker=asker)
     return found.reason if isinstance(found, NotAllowed) else ""
 

@@ -1,4 +1,4 @@
-"""The operator's prices and limits: what they say, and what is said of what cannot be used."""
+"""The operator's files of prices and limits: their values, and the errors of unusable entries."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def transcript(
     *,
     replay: ToolReplay = ToolReplay.NONE,
 ) -> tuple[Message, ...]:
-    """The prompt if there is room for everything."""
+    """Return the prompt without a token limit."""
     remembered = [
         message for turn in history_turns(history, replay, ResultTruncator(), shared=False) for message in turn.messages
     ]
@@ -100,7 +100,7 @@ def transcript(
 
 
 def shape(messages: tuple[Message, ...]) -> list[tuple[str, str]]:
-    """Every message as its role and its texts."""
+    """Return the role and the texts of each message."""
     return [
         (
             message.role.value,

@@ -1,4 +1,4 @@
-"""Requests that begin as those before them did, whatever happens meanwhile: services keep beginnings."""
+"""Stable beginnings of prompts: each request begins like the one before it, because services cache prefixes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message that waits behind an approval: what its drawing says, and the way out."""
+"""A turn queued behind an approval: its view, and the action that stops the turn ahead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def asked(view: TurnView) -> ToolStep | None:
 async def test_it_says_so_although_it_came_first_and_stopping_that_turn_lets_it_go_on(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("notes__add"))
     harness.model.script = [ask_for(call("notes__add")), say("Hello.")]
-    # The message is there before the turn ahead of it has even begun.
+    # Both messages are stored before the first turn begins.
     first = await harness.log.enqueue(message("save it"))
     second = await harness.log.enqueue(message("hello", author=BEN))
     engine = harness.engine()

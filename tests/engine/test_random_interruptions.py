@@ -1,4 +1,4 @@
-"""Messages that are taken in while people hang up, stop, send again, and the process leaves and comes back."""
+"""Messages received during cancelled requests, stopped turns, repeated messages and restarts of the process."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MESSAGES, CONVERSATIONS, EVENTS = 24, 5, 60
 
 
 def sent(n: int) -> InboundMessage:
-    """The same message whenever it is sent."""
+    """Return the `n`th message, always the same."""
     where = ConversationKey("test", "w", "many", str(n % CONVERSATIONS))
     return message(f"message {n}.", f"key-{n}", conversation=where, author=(ANA, BEN)[n % 2])
 
 
 @dataclass
 class Answering:
-    """Takes its time, and notices when it is asked the same twice at a time."""
+    """A slow model that records questions asked twice at the same time."""
 
     chance: random.Random
     under_way: Counter[str] = field(default_factory=Counter)
@@ -91,7 +91,7 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(
     assert model.twice == set()
     for view in views:
         replies = [step for step in view.steps if isinstance(step, ModelStep)]
-        # A stopped turn keeps a reply, also one that ended in the same moment.
+        # A stopped turn keeps its completion, even one that ended at the same moment.
         assert view.turn.status is TurnStatus.CANCELLED or len(replies) == 1
         assert view.turn.status in (TurnStatus.DONE, TurnStatus.CANCELLED)
         assert len(replies) < 2

@@ -22,7 +22,7 @@ OUT_OF_REACH = ConversationKey("other", "w", "elsewhere", "1")
 
 
 def said(n: int) -> InboundMessage:
-    """One of many messages, each in a conversation of its own."""
+    """Return the `n`th message, in its own conversation."""
     return message(f"m{n}", conversation=ConversationKey("test", "w", "many", str(n)))
 
 
@@ -32,12 +32,12 @@ async def for_ever(*_: object) -> Completion:
 
 
 async def looked_round(engine: Engine) -> None:
-    """Nothing waits here, and messages are taken in."""
+    """Wait until a poll has found no waiting turns."""
     await until(lambda: not engine.activity.others_wait)
 
 
 def without_claims(harness: EngineHarness) -> asyncio.Event:
-    """Looking round takes until the event is set."""
+    """Let `claim` return nothing, and only after the event is set."""
     may_end = asyncio.Event()
 
     async def stuck(*_: Any) -> Sequence[Claim]:
@@ -197,7 +197,7 @@ async def test_a_message_whose_sender_stops_waiting_is_answered_all_the_same(
 async def test_a_turn_does_not_end_with_the_request_it_came_with(
     harness: EngineHarness, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The turn runs in the worker's own context: its log lines name the turn and not that request."""
+    """The turn runs in the worker's own context: its log lines name the turn, not the request."""
     log_to_stderr("info", "json")
 
     async def speak(*_: object) -> Completion:

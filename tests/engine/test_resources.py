@@ -1,4 +1,4 @@
-"""Resources and prompts of servers in turns: read by the model under the rules, or attached by a person."""
+"""Resources and prompts of servers in turns: read by the model under the rules, or attached by a user."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def contents(made: ToolCall, _context: CallContext) -> ToolOutcome:
 
 
 def add(harness: EngineHarness, name: str, **more: Any) -> None:
-    """A server with resources and prompts."""
+    """Add a server with resources and prompts."""
     for each in requests_of(name, **more):
         harness.toolbox.add(each, contents)
 

@@ -41,7 +41,7 @@ def results(request: ModelRequest) -> list[tuple[ResultPart, ...]]:
 
 
 async def asked(harness: EngineHarness, *rounds: tuple[ResultPart, ...], capabilities: Capabilities = SEEING) -> str:
-    """A turn in which each round calls a tool that returns these parts; its id."""
+    """Run a turn in which each round calls a tool that returns these parts. Return its id."""
     harness.model.capabilities = capabilities
     harness.allow(*(f"s__t{n}" for n in range(len(rounds))))
     for n, parts in enumerate(rounds):

@@ -1,4 +1,4 @@
-"""Results that one user received are hidden from users whom a rule denies the tool."""
+"""Results that one user received are hidden from users without access to the tool."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def reading(where: str, call_id: str = "r1") -> ToolCall:
 
 @pytest.fixture
 def harness(harness: EngineHarness) -> EngineHarness:
-    """A tool with a large answer, which everybody may use."""
+    """A harness with an allowed tool that returns a large result."""
 
     async def answer(wanted: ToolCall, _context: object) -> ToolOutcome:
         return returned(wanted, large())
@@ -225,7 +225,7 @@ async def test_an_unknown_outcome_itself_is_shown_to_every_user(harness: EngineH
 
 
 async def test_a_page_of_a_result_that_is_deleted_is_not_told(harness: EngineHarness) -> None:
-    """Its tool is unknown, so nobody can say whether the author may see it."""
+    """The page's tool is unknown, so the rules cannot show whether the author may see it."""
     deny(harness, server="hr", askers=BENS)
     assert harness.rules is not None
     rules, offered = harness.rules.rules(HALL), await harness.toolbox.offer()
@@ -270,7 +270,7 @@ async def test_a_refused_caller_reads_the_reason_again(harness: EngineHarness) -
 
 
 async def summed_up(harness: EngineHarness) -> str:
-    """The prompt of the summary of a turn in which ana has read."""
+    """Return the prompt of the summary of a turn in which Ana called the tool."""
     harness.model.script = [ANA_READS[0], say("word " * 800), say("They read."), say("Yes.")]
     engine = harness.engine(memory=HistoryBudget(tokens=1_000, replay=ToolReplay.FULL))
     async with running(engine):

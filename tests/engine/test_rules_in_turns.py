@@ -1,4 +1,4 @@
-"""Rules where they count: when a call is asked for, and once more before it is sent."""
+"""Rules in turns: applied when the model asks for a call, and again before it is sent."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_a_rule_set_before_a_turn_counts_for_it_and_for_a_waiting_call(har
 
 @dataclass
 class DeniedMeanwhile(FakeToolbox):
-    """A rule denies as soon as the model has answered."""
+    """A toolbox that adds a denying rule at the third offer, after the model has answered."""
 
     rules: RuleBook = field(default_factory=RuleBook)
     offers: int = 0
@@ -155,7 +155,7 @@ async def test_a_denial_that_came_before_an_allowed_call_was_sent_wins(harness: 
 
 @dataclass
 class People(RecordingSurface):
-    """Knows who is in which group; `away` keeps it from saying so, for ever if `silent`."""
+    """A surface with the groups of users. Lookups fail while `away`, and hang if `silent`."""
 
     groups: frozenset[str] = frozenset()
     away: bool = False

@@ -67,20 +67,20 @@ async def answered(harness: EngineHarness, *script: Any, **changes: object) -> T
 
 
 def fill(harness: EngineHarness, count: int = 40) -> None:
-    """So many tools that do nothing to the purpose."""
+    """Add `count` tools that are irrelevant to the questions."""
     for n in range(count):
         harness.toolbox.add(tool(f"lab__probe_{n:03}", server_id="id-lab", description="Measures."))
 
 
 @pytest.fixture
 def harness(harness: EngineHarness) -> EngineHarness:
-    """Forty tools, and one that sends."""
+    """A harness with forty tools and SEND."""
     fill(harness)
     harness.toolbox.add(SEND)
     return harness
 
 
-# ---------------------------------------------------------------------- what a model is given
+# ---------------------------------------------------------------------- tools offered to a model
 
 
 async def test_of_many_tools_a_model_is_given_the_same_three_of_the_bot_in_every_request(
@@ -355,7 +355,7 @@ async def test_a_tool_whose_definition_a_service_refuses_can_still_be_found(harn
     assert [step.notes for step in view.steps if not isinstance(step, ToolStep)] == [(), ()]
 
 
-# ---------------------------------------------------------------------- calling what was found
+# ---------------------------------------------------------------------- calls of found tools
 
 
 async def test_a_call_of_a_found_tool_is_a_call_of_that_tool_and_only_the_message_keeps_how_it_was_written(

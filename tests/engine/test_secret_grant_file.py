@@ -1,4 +1,4 @@
-"""The operator's file of secret grants: what it grants, and what is said of entries that grant nothing."""
+"""The operator's file of secret grants: its grants, and the errors of entries that grant nothing."""
 
 from __future__ import annotations
 

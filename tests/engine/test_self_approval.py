@@ -1,4 +1,4 @@
-"""The user who asked may approve what deletes nothing and names no others; everything else needs an approver."""
+"""Self-approval: the author may approve calls that are not destructive and name no other users."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def pinned(_tool: Tool) -> bool:
 
 
 def place(**changes: Any) -> Rules:
-    """The hall, where everything asks and every definition is pinned."""
+    """Return rules for HALL that ask for every call. All definitions are pinned."""
     return replace(Rules(approvers=APPROVERS, conversation=HALL, reviewed=pinned), **changes)
 
 
@@ -84,7 +84,7 @@ def judged(
     return result.requirements.self_approval
 
 
-# ------------------------------------------------------------------ which calls
+# ------------------------------------------------------------------ calls
 
 UNPINNED = place(reviewed=nothing_reviewed)
 
@@ -99,7 +99,7 @@ def asking(**requirements: Any) -> Rules:
     ("called", "rules", "result"),
     [
         (ADD, place(), SelfApproval.ALLOWED),
-        # ------------------------------------------------ the hints of MCP, where the product trusts them
+        # ------------------------------------------------ the hints of MCP, if the server is trusted
         (tool("notes__read", read_only=True), place(), SelfApproval.ALLOWED),
         (tool("notes__read", read_only=True, destructive=True), place(), SelfApproval.ALLOWED),
         (WIPE, place(), SelfApproval.DESTRUCTIVE),
@@ -116,7 +116,7 @@ def asking(**requirements: Any) -> Rules:
             SelfApproval.ALLOWED,
         ),
         (Tool("p", "docs", "p", kind=ToolKind.GET_PROMPT), place(), SelfApproval.ALLOWED),
-        # ------------------------------------------------ rules, profiles and the file win
+        # ------------------------------------------------ rules, profiles and the file take precedence
         (ADD, asking(approvers=(frozenset({"test:ben"}),)), SelfApproval.RULE),
         (ADD, asking(approvers=(frozenset({MEMBERS}),)), SelfApproval.RULE),
         (ADD, asking(four_eyes=True), SelfApproval.RULE),
@@ -126,7 +126,7 @@ def asking(**requirements: Any) -> Rules:
         (WIPE, asking(quorum=2), SelfApproval.RULE),
         (ADD, place(file=Policies(self_approval=False)), SelfApproval.SETTING),
         (ADD, place(profile=replace(DEFAULT, approvers=frozenset({"test:zoe"}))), SelfApproval.PROFILE),
-        # ------------------------------------------------ who decides does not depend on whether it asks
+        # ------------------------------------------------ the approvers do not depend on the policy
         (ADD, place(file=Policies(default=ALLOW)), SelfApproval.ALLOWED),
         (ADD, place(file=Policies(default=AUTO)), SelfApproval.ALLOWED),
         (WIPE, place(file=Policies(default=ALLOW)), SelfApproval.DESTRUCTIVE),
@@ -169,7 +169,7 @@ GUILD = ConversationKey("discord", "789012345678901234", "567890123456789012", "
         ({"text": "milk"}, False),
         ({"text": "Ben and Priya met in #ops at 5 pm"}, False),
         ({"n": 5, "on": True, "off": None, "list": [], "table": {}}, False),
-        # ------------------------------------------------ people
+        # ------------------------------------------------ users in arguments
         ({"text": "thanks <@U0BOBBOB1>"}, True),
         ({"text": "thanks <@U0BOBBOB1|bob>"}, True),
         ({"text": "thanks <@U024BE7LH>"}, False),
@@ -192,7 +192,7 @@ GUILD = ConversationKey("discord", "789012345678901234", "567890123456789012", "
         ({"text": "<!here> and <!subteam^S0OPSOPS1>"}, True),
         ({"text": "@everyone"}, True),
         ({"group": "S0OPSOPS1"}, True),
-        # ------------------------------------------------ places
+        # ------------------------------------------------ conversations in arguments
         ({"channel": "C061EG9SL"}, False),
         ({"channel": "<#C061EG9SL|ops>"}, False),
         ({"channel": "C0OTHER99"}, True),
@@ -291,7 +291,7 @@ def test_the_stored_and_the_present_rule_both_have_to_allow_it() -> None:
     assert allowed.restrict(SelfApproval.TAINT).restrict(SelfApproval.OTHERS).self_approval is SelfApproval.TAINT
 
 
-# ------------------------------------------------------------------ who
+# ------------------------------------------------------------------ approvers
 
 OPEN = ApprovalRequirements(self_approval=SelfApproval.ALLOWED)
 
@@ -369,7 +369,7 @@ def test_lists_show_a_call_to_its_asker_alone_while_they_may_approve_it(
 
 @dataclass
 class Hall(RecordingSurface):
-    """Says who is a guest, and keeps notices."""
+    """A surface that knows guests and records notices."""
 
     guests: set[str] = field(default_factory=set)
     away: bool = False
@@ -386,7 +386,7 @@ class Hall(RecordingSurface):
 
 @pytest.fixture
 def harness(harness: EngineHarness) -> EngineHarness:
-    """Everything asks, Ben is an approver, and every definition is pinned."""
+    """A harness that asks for every call. Ben is an approver, and all definitions are pinned."""
     harness.rules = RuleBook(Policies(), APPROVERS, pinned)
     harness.surface = Hall()
     harness.toolbox.add(ADD)
@@ -395,7 +395,7 @@ def harness(harness: EngineHarness) -> EngineHarness:
 
 
 async def asked(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> tuple[str, ToolStep]:
-    """Ana has asked for calls that wait; the turn and the first call."""
+    """Let Ana ask for calls. Return the turn's id and the first call that awaits approval."""
     harness.model.script = [ask_for(*(calls or (call("notes__add", text="milk"),))), say("Done.")]
     receipt = await engine.receive(message(f"do it {len(harness.model.requests)}"))
     view = await harness.surface.wait_for(lambda view: view.turn.id == receipt.turn_id and bool(view.awaiting))
@@ -687,7 +687,7 @@ async def grant(engine: Engine, step: ToolStep, wanted: GrantRequest = THREAD, w
 
 
 async def is_asked(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> bool:
-    """Whether the next question's call waits for an approval."""
+    """Return True if the calls of the next question await approval. The turn is stopped then."""
     harness.model.script = [ask_for(*calls), say("Done.")]
     receipt = await engine.receive(message(f"next {len(harness.model.requests)}"))
     view = await harness.surface.wait_for(
@@ -743,7 +743,7 @@ async def test_a_grant_of_the_asker_ends_where_only_approvers_approve(
 
 @dataclass
 class StrictMeanwhile(FakeToolbox):
-    """Only approvers approve from the moment at which a granted call is about to be sent."""
+    """A toolbox that turns self-approval off just before a granted call is sent."""
 
     rules: RuleBook = field(default_factory=RuleBook)
 

@@ -1,4 +1,4 @@
-"""A message that is on disk is received, whatever happens to the process that was taking it in."""
+"""A stored message is received even if its process leaves or the request is cancelled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.fakes.parts import message, running, until
 
 
 async def left_while_receiving(harness: EngineHarness, taking: asyncio.Event) -> asyncio.Task[Receipt]:
-    """A message that is being taken in by a process that has left."""
+    """Return the task that receives a message in a process that has left."""
     engine = harness.engine()
     async with running(engine):
         await until(lambda: not engine.activity.others_wait)
@@ -63,7 +63,7 @@ async def test_a_sender_does_not_wait_for_a_turn_to_be_given_back_by_a_database_
 
 
 async def test_a_cancelled_message_is_one_turn_however_often_it_comes_again(harness: EngineHarness) -> None:
-    """Cancelled at each await in turn, and delivered again after that."""
+    """The request is cancelled at each await in turn, and the message is delivered again."""
     engine = harness.engine()
     async with running(engine):
         await until(lambda: not engine.activity.others_wait)

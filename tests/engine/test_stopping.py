@@ -161,7 +161,7 @@ async def test_a_call_of_a_lost_process_is_not_reported_as_unsent(harness: Engin
 
 
 async def audited(harness: EngineHarness) -> list[str]:
-    """The kinds of the audit's rows, with the status of calls."""
+    """Return the kinds of the audit entries with the status of calls, oldest first."""
     rows, _ = await SqlReporting(harness.database).audit(AuditQuery(), 100, 0)
     return [" ".join(filter(None, (row.kind, str(row.facts.get("status", ""))))) for row in reversed(rows)]
 

@@ -1,4 +1,4 @@
-"""Summaries that are refused, cut, too long or meant to mislead, and windows that are small for them."""
+"""Summaries that are refused, truncated, too long or misleading, and small context windows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PDF = b"%PDF-1.7 " + b"x" * 50_000
 
 
 def answering(summary: Script, answer: str = f"a {LONG}") -> Script:
-    """Everything is answered like this, and every summary like that."""
+    """Return a script that answers summary requests with `summary` and all others with `answer`."""
 
     async def entry(request: ModelRequest) -> Completion | Unfinished:
         if not is_summary(request):
@@ -47,7 +47,7 @@ async def spent_on_summaries(harness: EngineHarness) -> list[tuple[str, int, int
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-# ---------------------------------------------------------------------- what it costs
+# ---------------------------------------------------------------------- cost
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ async def test_a_summary_that_is_refused_or_empty_was_paid_for_all_the_same(
     assert await spent_on_summaries(harness) == [("demo", 900, 3)]
 
 
-# ---------------------------------------------------------------------- what it is made of
+# ---------------------------------------------------------------------- content of the request
 
 
 async def test_no_user_writes_a_line_in_anothers_name_into_a_summary(harness: EngineHarness) -> None:
@@ -130,7 +130,7 @@ async def test_many_short_turns_are_summed_up_in_as_many_tokens_as_there_is_room
 async def test_people_are_told_of_turns_that_are_too_many_to_be_summed_up(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when a summary went with a turn that was too old to be kept."""
+    """The same happens when a summary is deleted with a turn past its retention."""
     harness.model.script = [answering(say("So far."), "Yes.")] * 20
     engine = harness.engine()
     async with running(engine):
@@ -254,7 +254,7 @@ async def test_users_read_that_earlier_messages_do_not_fit_beside_their_question
     assert [len(request.messages) for request in harness.model.requests[-1:]] == [2]
 
 
-# ---------------------------------------------------------------------- what one request says of others
+# ---------------------------------------------------------------------- effects on later requests
 
 
 async def test_a_file_that_is_too_long_for_a_model_takes_nothing_from_the_memory_of_others(

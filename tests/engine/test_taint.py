@@ -1,4 +1,4 @@
-"""Calls that take a signature because of the words that the model has read, and those that do not."""
+"""Taint: calls that need an approval because the model has read untrusted text, and calls that do not."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_a_write_that_is_read_back_as_own_words_needs_an_approval() -> None:
         assert not taint.approval_reason(tool("wiki__add", None, CLOSED), {})
 
 
-# ---------------------------------------------------------------------- recipients that the person has named
+# ---------------------------------------------------------------------- recipients that the user has named
 
 SEND = tool("mail__send", OWN, WORLD, arguments=("to", "cc", "text"), recipients=("to", "cc"))
 
@@ -437,7 +437,7 @@ async def test_files_and_earlier_messages_of_others_are_not_the_askers_own_words
     assert {"a file": "an attached file", "a thread": "earlier messages here"}[brings] in step.policy_result.why
 
 
-# ---------------------------------------------------------------------- with the conversation
+# ---------------------------------------------------------------------- across turns of a conversation
 
 
 @pytest.mark.parametrize("replay", ToolReplay)

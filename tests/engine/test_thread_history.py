@@ -1,4 +1,4 @@
-"""The history of turns whose content is deleted: what their conversation shows on its platform."""
+"""History of turns with deleted content, read from their conversation on the platform."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.fakes.parts import ANA, BEN, HALL, RecordingSurface, ScriptedModel, r
 
 @dataclass
 class ReadableSurface(RecordingSurface):
-    """A platform with threads: `thread` are the messages of users, answers are added when they are read."""
+    """A surface with readable threads. `thread` holds users' messages; answers are added when the thread is read."""
 
     thread: list[PostedText] = field(default_factory=list)
     unreadable: bool = False
@@ -57,7 +57,7 @@ class ReadableSurface(RecordingSurface):
 async def ask(
     harness: EngineHarness, number: int, text: str, *, author: Author = ANA, where: ConversationKey = HALL
 ) -> None:
-    """Ask and wait until the answer is out and its content is gone."""
+    """Ask, and wait until the answer is delivered and its content is deleted."""
     surface = harness.surface
     assert isinstance(surface, ReadableSurface)
     posted = surface.write(number, author, text)
@@ -72,7 +72,7 @@ async def ask(
 
 
 def history(model: ScriptedModel) -> list[Message]:
-    """The messages of the last request before the question."""
+    """Return the messages between the system prompt and the last question."""
     return [message for message in model.requests[-1].messages if message.role is not MessageRole.SYSTEM][:-1]
 
 

@@ -1,4 +1,4 @@
-"""Which tools a few words find."""
+"""Ranking of tools for a query."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_an_index_is_made_once_for_an_offer_and_anew_for_another() -> None
 
 
 class SlowSchema(dict[str, Any]):
-    """A definition that takes as long to read as it is let."""
+    """A definition that is read only after the event `let`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ async def test_an_index_that_is_there_is_given_while_another_is_made() -> None:
 
 
 class SlowToCompare(dict[str, Any]):
-    """A definition that takes as long to compare as it is let."""
+    """A definition that is compared only after the event `let`."""
 
     def __init__(self) -> None:
         super().__init__(type="object")
@@ -205,7 +205,7 @@ def test_words_of_an_argument_s_description_count() -> None:
 
 
 class ByLength:
-    """An embedder to which texts of similar length mean the same."""
+    """An embedder that ranks the longest texts first."""
 
     def embed(self, texts: Sequence[str]) -> ByLength:
         self.texts = texts

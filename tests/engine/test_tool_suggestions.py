@@ -1,4 +1,4 @@
-"""Names that look like one that no tool has."""
+"""Suggestions of tool names for an unknown name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.fakes.parts import tool
 
 @pytest.mark.parametrize("letters", ["ab", "abcd", "abcabd"])
 def test_no_names_take_long_to_compare(letters: str) -> None:
-    """A server calls its tools what it likes, and everybody waits meanwhile."""
+    """A server chooses the names of its tools, and all turns wait during a comparison."""
     tools = [tool(f"s__{letters * 60}{n}") for n in range(1_000)]
     began = thread_time()
     for written in (letters * 60, letters[::-1] * 60, f"s__{letters[::-1] * 40}"):

@@ -319,7 +319,7 @@ async def test_a_reply_cut_at_its_length_runs_no_calls(harness: EngineHarness) -
 
 
 async def test_a_record_that_comes_late_does_not_run_a_call_again(harness: EngineHarness) -> None:
-    """Of two calls that end together, the older record is returned last."""
+    """Two calls end together, and the older record is returned last."""
     finish, finished = harness.log.finish_call, asyncio.Event()
 
     async def late(claim: Claim, n: int, *outcome: Any) -> TurnRecord:

@@ -1,4 +1,4 @@
-"""Ends that can never be drawn where they were asked for: whoever asked hears of it in private."""
+"""Answers that can never be delivered to their conversation: the author gets a private notice."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TOLD = "I could not answer you where you asked “hi”. The bot is not in the c
 
 @dataclass
 class Left(RecordingSurface):
-    """A place that the bot has had to leave; `open` says what can be drawn there all the same. What is said in private
-    is in `told`, unless there is `trouble_telling`.
+    """A surface of a conversation that the bot has left. Views with `open` True can still be delivered. Notices are
+    recorded in `told`, or raise `trouble_telling`.
     """
 
     told: list[tuple[NoticeTarget, Notice]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Left(RecordingSurface):
 
 
 async def given_up(harness: EngineHarness, text: str = "hi") -> TurnView:
-    """Return the view of a turn whose end cannot be delivered any more."""
+    """Return the view of a turn with an answer that can never be delivered."""
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message(text))
@@ -86,7 +86,7 @@ async def test_a_call_whose_card_could_not_be_posted_is_reported_at_the_end(harn
 
 
 class OnlyCards(Left):
-    """A place where everything can be said, but no card posted."""
+    """A surface that delivers every view except those with approval cards."""
 
     def open(self, view: TurnView) -> bool:
         return not view.awaiting

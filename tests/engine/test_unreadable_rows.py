@@ -1,6 +1,4 @@
-"""Rows that cannot be read, because a later release wrote them or somebody changed them by hand: they cost their own
-turn and no other.
-"""
+"""Rows that cannot be read, because a later release or an operator wrote them. Only their own turn fails."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ async def ended(harness: EngineHarness, turn_id: str) -> tuple[str, str, int]:
 
 
 async def begun(harness: EngineHarness) -> str:
-    """A turn with a reply on disk that nobody drives at the moment."""
+    """Store a released turn with one model step. Return its id."""
     receipt = await harness.log.enqueue(message("spoilt"))
     (claim,) = await harness.log.claim(1)
     await harness.log.append(claim, ModelStep(1, assistant("half"), StopReason.TOOLS), [])
@@ -102,7 +100,7 @@ async def test_an_end_that_cannot_be_read_keeps_no_other_end_undrawn_and_is_trie
         for tries in range(1, 4):
             await until(lambda tries=tries: len(postponed) == tries)  # type: ignore[misc]
             assert caplog.text.count("cannot be read") == tries
-            # Due again after 5, 10 and 20 seconds, and not a second sooner.
+            # The view is due again after 5, 10 and 20 seconds, and not one second earlier.
             harness.clock[0] += 5 * 2 ** (tries - 1) - 1
             seen = looks
             engine.poll()

@@ -1,4 +1,4 @@
-"""Rules that fit no tool there is."""
+"""Rules that match no existing tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Usage that is not yet counted when the process is stopped."""
+"""Usage that is not yet recorded when the process stops."""
 
 from __future__ import annotations
 

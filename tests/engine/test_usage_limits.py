@@ -1,4 +1,4 @@
-"""Limits on tokens and money, as they are met by questions."""
+"""Usage limits on tokens and money in turns."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ async def test_the_reply_names_the_model_that_gave_it(harness: EngineHarness) ->
 
 
 class Kept:
-    """Sums in the test's hands, and what was asked for."""
+    """A usage store with fixed totals. It records the queries."""
 
     def __init__(self, requests: int) -> None:
         self.spent = UsageTotal(requests, Usage(10, 0))
@@ -215,7 +215,7 @@ async def test_only_a_sum_of_many_requests_is_made_now_and_then(requests: int, l
 
 async def test_a_sum_that_ages_while_another_is_made_is_still_used_by_its_reader() -> None:
     class Slow(Kept):
-        """Sums that are made when the test lets them."""
+        """A usage store that returns totals only after the event `held`."""
 
         def __init__(self) -> None:
             super().__init__(LARGE_REQUESTS)

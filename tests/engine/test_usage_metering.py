@@ -1,4 +1,4 @@
-"""Usage of replies that were cut off, stopped, given back, or lost with their process."""
+"""Usage of completions that were cut off, stopped, released, or lost with their process."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BUSY = ModelUnavailable("It is asked too much.", retry_after=1.0)
 
 
 class Waits:
-    """A reply waits here until the test lets it go on, or nobody wants it any more."""
+    """A gate that holds up a completion until the test opens it or the request is cancelled."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -73,7 +73,7 @@ Reply = Sequence[ModelEvent | Exception | Waits]
 
 @dataclass
 class Broken:
-    """Answers with the next of its replies, as far as they go."""
+    """A model that streams the events of its next reply and may break off."""
 
     replies: list[Reply]
     requests: list[ModelRequest] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Broken:
 
 @dataclass
 class Asked:
-    """A harness whose model gives these replies, and a question that is on its way."""
+    """A running engine with one received message."""
 
     harness: EngineHarness
     engine: Engine
@@ -116,7 +116,7 @@ def replying(harness: EngineHarness, *replies: Reply) -> Broken:
 
 
 async def unnoted(seconds: float) -> None:
-    """Never is it time to note what is under way."""
+    """Sleep briefly. The loop that records running usage never wakes."""
     await (asyncio.sleep(min(seconds, 0.01)) if seconds < NOTE_SECONDS else asyncio.Event().wait())
 
 
@@ -130,7 +130,7 @@ async def asked(harness: EngineHarness, *replies: Reply, **changes: Any) -> Asyn
 
 @asynccontextmanager
 async def noted(harness: EngineHarness, *replies: Reply) -> AsyncIterator[Asked]:
-    """The same where time passes quickly."""
+    """Run the same with the harness's short pauses, so that running usage is recorded."""
     replying(harness, *replies)
     engine = harness.engine()
     async with running(engine):
@@ -147,7 +147,7 @@ async def by_model(harness: EngineHarness) -> dict[str, UsageTotal]:
 
 
 async def counted(harness: EngineHarness, requests: int) -> UsageTotal:
-    """Recorded usage, once so many requests are counted."""
+    """Return the recorded usage once `requests` requests are counted."""
     async with asyncio.timeout(10):
         while (found := await spent(harness)).requests < requests:
             await asyncio.sleep(0.005)
@@ -231,7 +231,7 @@ async def test_a_finished_reply_that_is_stopped_in_the_same_moment_counts_as_its
     gate = Waits()
 
     class Lingering(Broken):
-        """Is stopped while it lets go of a connection whose reply is complete."""
+        """A model that is stopped while it closes the connection of a complete reply."""
 
         async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
             try:
@@ -294,7 +294,7 @@ async def test_a_reply_of_a_turn_that_is_given_back_counts_and_so_does_the_one_a
 
 
 class Counting(SqlTurnLog):
-    """Remembers what it was asked to count. `trouble` is what goes wrong first."""
+    """A turn log that records the usage it is given. The first calls raise the errors in `trouble`."""
 
     def __init__(self, harness: EngineHarness, *trouble: Exception) -> None:
         super().__init__(harness.database)
@@ -358,7 +358,7 @@ async def test_one_that_cannot_be_written_does_not_take_the_others_along(harness
     good, bad = UsageMeter(claim, meters), UsageMeter(claim, meters)
     for meter, model in ((good, "good"), (bad, "bad")):
         (await meter.begin(Request(1, UsageKind.REPLY, model, 100.0))).take(TextDelta(HALF))
-    await good.settle()  # the database is away: it is counted later
+    await good.settle()  # the database is unavailable: the usage is recorded later
     counting = asyncio.create_task(meters.run())
     found = await counted(harness, before + 1)
     counting.cancel()
@@ -374,7 +374,7 @@ async def test_a_turn_that_goes_well_writes_nothing_besides(harness: EngineHarne
     assert await spent(harness) == UsageTotal(1, REAL, unpriced=1)
 
 
-# Others in their place
+# Fallback models
 
 
 def chain(harness: EngineHarness, first: list[Reply], second: list[Reply]) -> None:
@@ -409,7 +409,7 @@ async def test_of_models_that_refuse_only_the_one_that_began_is_counted(harness:
     assert list(await by_model(harness)) == ["second"]
 
 
-# Services that do not count
+# Services that report no usage
 
 
 def uncounted(usage: Usage) -> Completion:

@@ -68,7 +68,7 @@ async def test_an_answer_whose_channel_is_gone_is_given_up(harness: EngineHarnes
 
 
 class NoCards(RecordingSurface):
-    """A place where everything can be said, but no card posted."""
+    """A surface that delivers every view except those with approval cards."""
 
     async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         if view.awaiting:
@@ -164,7 +164,7 @@ async def test_an_undelivered_end_is_delivered_at_the_next_start(harness: Engine
 
 
 class Unhurried(RecordingSurface):
-    """Its drawings take until the model has been asked."""
+    """A surface that completes a delivery only after the first model request."""
 
     def __init__(self, model: ScriptedModel) -> None:
         super().__init__(min_interval=60.0)
@@ -177,8 +177,8 @@ class Unhurried(RecordingSurface):
 
 
 async def asked_before(harness: EngineHarness) -> None:
-    """There has been a turn before the next: its prompt takes a look into the database, and people see two views before
-    the answer begins.
+    """Store a delivered turn before the next one. The next prompt then reads the database, and two views are delivered
+    before the answer begins.
     """
     receipt = await harness.log.enqueue(message("before"))
     (claim,) = await harness.log.claim(1)
@@ -233,7 +233,7 @@ async def test_views_without_new_words_wait_for_the_pace_of_the_platform(harness
             await interval_over.wait()
 
     class Replaced(RecordingSurface):
-        """While it shows the first view, the second comes."""
+        """A surface that gets the second view while it delivers the first."""
 
         async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
             if view.activity == "one":
@@ -323,7 +323,7 @@ async def test_an_answer_that_is_slow_to_draw_is_out_after_leaving_and_coming_ba
 
 
 async def test_a_claimed_delivery_shows_the_turn_as_it_is_by_then(harness: EngineHarness) -> None:
-    """A process that slept past its lease would draw what it knew over what another has finished."""
+    """A process that slept past its lease would post its old view over another process's final view."""
     receipt = await harness.log.enqueue(message("hi"))
     (claim,) = await harness.log.claim(1)
     known = await harness.log.get_view(receipt.turn_id)
@@ -392,7 +392,7 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
         asleep.set()
         await awake.wait()
         context.on_progress("as it was before the sleep")
-        # It has found out, and tries to get its drawing back.
+        # The process has noticed the lost lease and tries to acquire the delivery again.
         await until(lambda: bool(taking))
         return returned(call, "ok")
 
@@ -436,7 +436,7 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
 
 
 async def gone(*_: object) -> frozenset[str]:
-    """No heartbeat of a process that sleeps gets through."""
+    """Fail like the heartbeat of a sleeping process."""
     raise DatabaseUnavailable("gone")
 
 
@@ -538,7 +538,7 @@ async def test_a_silent_platform_is_tried_again_and_holds_up_no_other(
 async def test_a_made_delivery_is_remembered_while_the_database_is_slow(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given up for taking too long, the message would be posted a second time."""
+    """A delivery that timed out here would post the message again."""
     monkeypatch.setattr("bot.engine.view_delivery.DELIVERY_SECONDS", 0.05)
     keep = harness.log.save_message_ref
 
@@ -613,7 +613,7 @@ async def test_a_view_whose_lease_another_process_still_has_is_delivered_when_it
         return await acquire(turn_id, revision)
 
     harness.log.acquire_delivery = taken_at_first  # type: ignore[method-assign]
-    # It does not run, so that no poll finds the view again.
+    # The delivery loop does not run, so that no poll finds the view again.
     delivery = ViewDelivery(harness.log, [harness.surface], clock=monotonic, pause=lambda _seconds: asyncio.sleep(0))
     delivery.deliver(await harness.log.get_view(claim.turn_id))
     await until(lambda: delivery.is_idle)

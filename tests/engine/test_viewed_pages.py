@@ -1,4 +1,4 @@
-"""A call that looks as if it held a secret is approved by nobody who has not opened all of it, whatever they press."""
+"""A call that seems to hold a secret can be approved only after a view of all its pages."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ KEY = COMMANDS[0]
 
 @pytest.fixture
 def harness(harness: EngineHarness) -> EngineHarness:
-    """Everything asks, and Ben and Cy sign."""
+    """A harness that asks for every call. Ben and Cy are the approvers."""
     harness.rules = RuleBook(Policies(), SIGNATORIES)
     harness.toolbox.add(RUN)
     return harness
 
 
 async def asked(harness: EngineHarness, engine: Engine, *calls: dict[str, str]) -> tuple[str, list[ToolStep]]:
-    """Ana has asked for calls that wait; their turn."""
+    """Let Ana ask for calls. Return the turn's id and the calls that await approval."""
     harness.model.script = [ask_for(*(call("host__run", **arguments) for arguments in calls)), say("Done.")]
     receipt = await engine.receive(message("do it"))
     view = await harness.surface.wait_for(
@@ -154,7 +154,7 @@ async def test_a_user_who_may_not_approve_opens_nothing(harness: EngineHarness) 
         assert isinstance(own, EditableCall)
         assert isinstance(other, EditableCall)
         assert (own.whole, other.whole) == (False, True)
-        # A form need not show everything.
+        # Opening the form does not count as viewing all pages.
         assert await approve(engine, step) == ViewRequired()
     entries, _ = await SqlReporting(harness.database).audit(AuditQuery(), limit=50, offset=0)
     assert [entry.actor for entry in entries if entry.kind == "opened"] == ["test:ben"]
