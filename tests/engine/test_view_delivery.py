@@ -645,3 +645,26 @@ async def test_a_message_that_waits_is_drawn_once_and_not_at_every_poll(harness:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert [view.turn.id for view in harness.surface.views if view.turn.id != first.turn_id] == [waiting.turn_id]
+
+
+async def test_a_wake_is_one_poll(harness: EngineHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.engine.view_delivery.POLL_SECONDS", 3_600)
+    polls = 0
+
+    async def counted(_prefix: str, _limit: int) -> Sequence[str]:
+        nonlocal polls
+        polls += 1
+        await asyncio.sleep(0)
+        return []
+
+    harness.log.stale_views = counted  # type: ignore[method-assign, assignment]
+    delivery = ViewDelivery(harness.log, [harness.surface], clock=monotonic)
+    task = asyncio.create_task(delivery.run())
+    await until(lambda: polls == 1)
+    delivery.wake()
+    await until(lambda: polls > 1)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert polls == 2
