@@ -270,6 +270,14 @@ async def test_a_change_of_an_old_version_fails_with_the_faster_editor(
     assert await entries(harness, added.id) == [("changed server", "test:ben"), ("added server", "test:ana")]
 
 
+async def test_an_administrators_own_earlier_change_is_not_overwritten_either(servers: SqlServerStore) -> None:
+    added = await servers.add(record(), {}, ANA)
+    await servers.change(renamed(added, "Rain"), {}, ANA, changes={})
+    with pytest.raises(Conflict, match="changed meanwhile by test:ana"):
+        await servers.change(renamed(added, "Sun"), {}, ANA, changes={})
+    assert [each.config.title for each in await servers.records()] == ["Rain"]
+
+
 class Forgetful:
     """A database that loses the answer of every COMMIT and runs what it was to run once more."""
 

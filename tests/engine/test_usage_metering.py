@@ -477,6 +477,14 @@ async def test_less_than_was_noted_counts_of_a_reply_that_broke_off_after_its_se
     assert (found.requests, found.usage.output_tokens, found.estimated) == (1, 20, 1)
 
 
+async def test_complete_counts_at_the_end_replace_higher_ones_on_the_way(harness: EngineHarness) -> None:
+    script = [TextDelta(HALF), UsageReported(Usage(1_000, 200)), uncounted(Usage(900, 150))]
+    async with asked(harness, script) as question:
+        await question.ended()
+        found = await spent(harness)
+    assert (found.usage.input_tokens, found.usage.output_tokens, found.estimated) == (900, 150, 0)
+
+
 async def test_counts_on_the_way_stay_without_a_count_at_the_end(harness: EngineHarness) -> None:
     counts = Usage(1_000, 200)
     async with asked(harness, [TextDelta(HALF), UsageReported(counts), uncounted(Usage(1_000))]) as question:
