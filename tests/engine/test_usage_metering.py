@@ -366,6 +366,28 @@ async def test_one_that_cannot_be_written_does_not_take_the_others_along(harness
     assert found.requests == before + 1
 
 
+async def test_unwritable_usage_is_logged_and_dropped_once(
+    harness: EngineHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    pauses = 0
+
+    async def pause(_seconds: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        await (asyncio.Event().wait() if pauses > 4 else asyncio.sleep(0))
+
+    log = Counting(harness, *[DatabaseError("This one cannot be written.")] * 20)
+    meters = UsageMeters(log, Estimates(), pause)
+    meter = UsageMeter(Claim("t1", message("").conversation, 1), meters)
+    (await meter.begin(Request(1, UsageKind.REPLY, "bad", 100.0))).take(TextDelta(HALF))
+    await meter.settle()
+    counting = asyncio.create_task(meters.run())
+    await until(lambda: pauses > 4)
+    counting.cancel()
+    await asyncio.wait({counting})
+    assert caplog.text.count("usage of a model request dropped") == 1
+
+
 async def test_a_turn_that_goes_well_writes_nothing_besides(harness: EngineHarness) -> None:
     log = harness.log = Counting(harness)
     async with asked(harness, [UsageReported(), TextDelta("Done."), ANSWER]) as question:
