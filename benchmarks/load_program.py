@@ -88,7 +88,7 @@ async def run(settings: Settings) -> None:
             listeners = platforms.build_listeners(PARTS, runtime, settings)
             looks = await stack.enter_async_context(probe_routes(metrics, runtime))
             await stack.enter_async_context(
-                serve_web(settings, parts=build_web_dependencies(settings, runtime, api), pages=looks)
+                serve_web(settings, dependencies=build_web_dependencies(settings, runtime, api), pages=looks)
             )
             for name, listener in listeners.by_component.items():
                 await stack.enter_async_context(_listening(name, listener, runtime))

@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PARTS = ("slack", "discord", "worker", "web")
+COMPONENTS = ("slack", "discord", "worker", "web")
 
 
 async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
     """Run the named components, or all configured ones, until SIGTERM or SIGINT. Raises CountersignError."""
-    parts = only or _configured_parts(settings)
-    _check(parts, settings)
+    components = only or _configured_components(settings)
+    _check(components, settings)
     log_to_stderr(settings.log_level, settings.log_format)
     choice = select_model(settings)
     files = read_operator_files(settings)
@@ -55,8 +55,8 @@ async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
         loop.add_signal_handler(signal_number, stopped.set)
     locale = Locale(settings.language, settings.time_zone)
     with use_database(settings, "countersign run", as_bot=True) as use, use_locale(locale):
-        async with open_program(settings, files, choice, parts, use, on_listener_end=stopped.set) as runtime:
-            if parts == {"worker"} and not only:
+        async with open_program(settings, files, choice, components, use, on_listener_end=stopped.set) as runtime:
+            if components == {"worker"} and not only:
                 log.info(
                     "neither Slack, Discord nor the web is set up, so nobody reaches this bot: "
                     "`%s` connects one, `%s` talks in this terminal",
@@ -73,13 +73,13 @@ async def open_program(
     settings: Settings,
     files: OperatorFiles,
     choice: ModelChoice,
-    parts: frozenset[str],
+    components: frozenset[str],
     use: FileUse | None = None,
     *,
     on_listener_end: Callable[[], None],
 ) -> AsyncIterator[Runtime]:
-    """Build the components of `countersign run` named in `parts`, and run them while the block runs. `use` is as in
-    `open_runtime`. A listener that ends by itself calls `on_listener_end`. Raises CountersignError.
+    """Build these components of `countersign run`, and run them while the block runs. `use` is as in `open_runtime`. A
+    listener that ends by itself calls `on_listener_end`. Raises CountersignError.
     """
     from bot.app.runtime import open_runtime  # noqa: PLC0415 - the settings are checked before a second of loading
 
@@ -89,8 +89,8 @@ async def open_program(
         api = await web.open_surface()
         # Only a worker delivers to chats, so a process without surfaces runs no turns. Turns of the
         # HTTP API run where they are written, because clients follow them there.
-        surfaces = platforms.surfaces if "worker" in parts else []
-        surfaces += [api] if "web" in parts else []
+        surfaces = platforms.surfaces if "worker" in components else []
+        surfaces += [api] if "web" in components else []
         runtime = await stack.enter_async_context(
             open_runtime(
                 settings, files, choice, surfaces, use=use, observe=metrics.observe, channels=platforms.channel_messages
@@ -98,23 +98,23 @@ async def open_program(
         )
         web.attach_surface(api, settings, runtime)
         platforms.attach(runtime, settings)
-        no_surface = "" if platforms.surfaces or "web" in parts else "; no chat platform is configured"
-        log.info("%s running on model %s%s", ", ".join(sorted(parts)), choice.label, no_surface)
-        listeners = platforms.build_listeners(parts, runtime, settings)
+        no_surface = "" if platforms.surfaces or "web" in components else "; no chat platform is configured"
+        log.info("%s running on model %s%s", ", ".join(sorted(components)), choice.label, no_surface)
+        listeners = platforms.build_listeners(components, runtime, settings)
         for name, listener in listeners.by_component.items():
             runtime.services.health.watch(name, listener)
-        if listeners.hooks or "web" in parts or web.is_located(settings):
+        if listeners.hooks or "web" in components or web.is_located(settings):
             pages = await stack.enter_async_context(probe_routes(metrics, runtime))
             dependencies = None
-            if "web" in parts:
+            if "web" in components:
                 dependencies = web.build_web_dependencies(settings, runtime, api)
                 pages += web.link_pages(
                     runtime.services.command_dependencies, [*platforms.surfaces, api], runtime.services.locales
                 )
-            if platforms.slack is not None and not parts.isdisjoint({"slack", "web"}):
+            if platforms.slack is not None and not components.isdisjoint({"slack", "web"}):
                 pages += slack.install_pages(platforms.slack, runtime, settings)
             await stack.enter_async_context(
-                web.serve_web(settings, hooks=listeners.hooks, parts=dependencies, pages=pages)
+                web.serve_web(settings, hooks=listeners.hooks, dependencies=dependencies, pages=pages)
             )
         for name, listener in listeners.by_component.items():
             await stack.enter_async_context(_listening(name, listener, runtime, on_listener_end))
@@ -124,7 +124,7 @@ async def open_program(
 # -------------------- settings
 
 
-def _configured_parts(settings: Settings) -> frozenset[str]:
+def _configured_components(settings: Settings) -> frozenset[str]:
     configured = {
         "slack": slack.is_configured(settings),
         "discord": discord.is_configured(settings),
@@ -133,25 +133,25 @@ def _configured_parts(settings: Settings) -> frozenset[str]:
     return frozenset({"worker", *(name for name, is_configured in configured.items() if is_configured)})
 
 
-def _check(parts: frozenset[str], settings: Settings) -> None:
+def _check(components: frozenset[str], settings: Settings) -> None:
     """Raise SettingsError that names every component which cannot run."""
-    wrong = [f"There is no part called {part!r}." for part in sorted(parts.difference(PARTS))]
+    wrong = [f"There is no component called {component!r}." for component in sorted(components.difference(COMPONENTS))]
     if wrong:
-        raise SettingsError(" ".join(wrong), f"use --only {','.join(sorted(PARTS))}")
+        raise SettingsError(" ".join(wrong), f"use --only {','.join(sorted(COMPONENTS))}")
     check_operator_secrets(settings)
     slack.check_settings(settings)
-    if "web" in parts:
+    if "web" in components:
         web.check_settings(settings)
-    if "slack" in parts and slack.is_configured(settings) and not slack.can_receive(settings):
+    if "slack" in components and slack.is_configured(settings) and not slack.can_receive(settings):
         raise SettingsError(
             "Slack has no way to reach the bot.", "set SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP)"
         )
-    if "slack" in parts and not slack.is_configured(settings):
+    if "slack" in components and not slack.is_configured(settings):
         raise SettingsError(
             "Slack is not fully configured: the bot needs its token and a way for Slack to reach it.",
             "set SLACK_BOT_TOKEN, and SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP)",
         )
-    if "discord" in parts and not discord.is_configured(settings):
+    if "discord" in components and not discord.is_configured(settings):
         raise SettingsError("Discord is not configured: the bot needs its token.", "set DISCORD_TOKEN")
 
 
@@ -194,15 +194,15 @@ class Platforms:
         if self.discord is not None:
             self.discord.surface.resolve_locales(runtime.services.locales)
 
-    def build_listeners(self, parts: frozenset[str], runtime: Runtime, settings: Settings) -> Listeners:
+    def build_listeners(self, components: frozenset[str], runtime: Runtime, settings: Settings) -> Listeners:
         """Return the listeners and hooks of the wanted components. Raises SettingsError."""
         listeners = Listeners()
-        if self.slack is not None and "slack" in parts:
+        if self.slack is not None and "slack" in components:
             lookups = slack.build_lookups(self.slack, runtime)
             listener = slack.build_listener(self.slack, runtime, settings, lookups)
             listeners.by_component["slack"] = listener
             listeners.hooks += [listener.hook] if listener.hook is not None else []
-        if self.discord is not None and "discord" in parts:
+        if self.discord is not None and "discord" in components:
             listeners.by_component["discord"] = discord.build_listener(self.discord, runtime, settings)
         return listeners
 

@@ -118,10 +118,10 @@ async def serve_web(
     settings: Settings,
     *,
     hooks: Sequence[Hook] = (),
-    parts: WebDependencies | None = None,
+    dependencies: WebDependencies | None = None,
     pages: Sequence[Page] = (),
 ) -> AsyncIterator[int]:
-    """Serve while the block runs: hooks, the API over `parts` unless it is None, and `pages`, which take no token.
+    """Serve while the block runs: hooks, the API over `dependencies` unless None, and `pages`, which take no token.
     Yield the port. Raises SettingsError.
     """
     applications, server, limits = await asyncio.gather(
@@ -129,9 +129,9 @@ async def serve_web(
     )
     shares = limits.CallerShares(settings.api_requests_per_token, settings.api_streams_per_token)
     api = None
-    if parts is not None:
-        routes = applications.build_api(parts)
-        api = applications.api_application(routes, parts, shares=shares)
+    if dependencies is not None:
+        routes = applications.build_api(dependencies)
+        api = applications.api_application(routes, dependencies, shares=shares)
         pages = [*pages, *(applications.documentation_routes(routes) if settings.api_docs else ())]
     app = applications.application(hooks, api=api, pages=pages, language=settings.language)
     proxies = server.TrustedProxies(settings.forwarded_allow_ips)

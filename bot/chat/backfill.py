@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Generic, Protocol, TypeVar
 
 from bot.chat.context import ActiveConversations
-from bot.chat.message_handler import IncomingMessage, MessageHandler, ThreadMessage
+from bot.chat.message_handler import MessageHandler, PlatformMessage, ThreadMessage
 from bot.chat.turn_messages import find_answers
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import MessageRefs
@@ -38,8 +38,8 @@ LATEST = 5
 CLOCKS_DIFFER = timedelta(seconds=60)
 """Turns carry the database's time, messages the platform's."""
 
-M = TypeVar("M", bound=IncomingMessage)
-M_co = TypeVar("M_co", bound=IncomingMessage, covariant=True)
+M = TypeVar("M", bound=PlatformMessage)
+M_co = TypeVar("M_co", bound=PlatformMessage, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)

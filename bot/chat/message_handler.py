@@ -178,13 +178,14 @@ class RepliedTo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IncomingMessage:
-    """A message of a user.
+class PlatformMessage:
+    """A message as a platform has parsed it. A question for the bot becomes an `InboundMessage`.
 
     `keys` identify it in the database, `id` in this process. Messages with the same
     `thread_key` are handled in order.
     `text` has no outer mention of the bot, `title` is that of the post that it begins; `mentions` are the mentioned
-    users and groups. `in_thread` is False if the message is certainly in no thread. `sent_at` is in epoch seconds.
+    users and groups. `may_be_in_thread` is False if the message is certainly in no thread. `sent_at` is in epoch
+    seconds.
     `may_notify` is True for exactly one of the events of a message: replies without a row in the database are sent for
     that event, because other processes may get the other events. `late` messages are read by the backfill: their
     authors no longer wait. `forwarded` are forwarded texts of others.
@@ -199,7 +200,7 @@ class IncomingMessage:
     sent_at: float = 0.0
     mentions_bot: bool = False
     direct: bool = False
-    in_thread: bool = False
+    may_be_in_thread: bool = False
     mentions: frozenset[str] = frozenset()
     replied_to: RepliedTo | None = None
     files: tuple[Attachment, ...] = ()
@@ -238,8 +239,8 @@ class Location:
     locale: Locale = UNKNOWN
 
 
-M = TypeVar("M", bound=IncomingMessage)
-M_contra = TypeVar("M_contra", bound=IncomingMessage, contravariant=True)
+M = TypeVar("M", bound=PlatformMessage)
+M_contra = TypeVar("M_contra", bound=PlatformMessage, contravariant=True)
 
 
 class MessagePlatform(Protocol[M_contra]):
@@ -299,22 +300,22 @@ class KeyedLock:
                 self._locks[key] = (lock, users - 1)
 
 
-class RecentKeys:
-    """The latest keys of messages, because a message may arrive twice and not every one has a database row."""
+class RecentIds:
+    """Ids of the latest handled messages, because a message may arrive twice and not every one has a database row."""
 
     def __init__(self) -> None:
-        self._keys: OrderedDict[str, None] = OrderedDict()
+        self._ids: OrderedDict[str, None] = OrderedDict()
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._keys
+    def __contains__(self, message_id: str) -> bool:
+        return message_id in self._ids
 
-    def add(self, key: str) -> bool:
-        """Return True if the key is new."""
-        if key in self._keys:
+    def add(self, message_id: str) -> bool:
+        """Add an id. Return False if it was there already."""
+        if message_id in self._ids:
             return False
-        self._keys[key] = None
-        while len(self._keys) > REMEMBERED:
-            self._keys.popitem(last=False)
+        self._ids[message_id] = None
+        while len(self._ids) > REMEMBERED:
+            self._ids.popitem(last=False)
         return True
 
 
@@ -383,8 +384,8 @@ class MessageHandler(Generic[M]):
         self._on_unreadable = on_unreadable
         self._locks = KeyedLock()
         self._storing = BackgroundTasks(OF_ALL_AT_ONCE, AT_ONCE)
-        self._done = RecentKeys()
-        self._delayed = RecentKeys()
+        self._done = RecentIds()
+        self._delayed = RecentIds()
 
     async def handle(self, message: M) -> None:
         """Handle a message that arrives; ignore one that is not for the bot. If the platform redelivers, return when it
@@ -417,7 +418,7 @@ class MessageHandler(Generic[M]):
         bot; no command is run. The author of a question that is being answered is offered to ask the new text. If the
         platform redelivers, raise CountersignError if the edit has to come again.
         """
-        if not message.addresses_bot and not message.in_thread:
+        if not message.addresses_bot and not message.may_be_in_thread:
             return
         if self._facts.redelivers:
             await self._edit(message)
@@ -457,7 +458,7 @@ class MessageHandler(Generic[M]):
         await self._storing.close()
 
     def _may_be_for_bot(self, message: M) -> bool:
-        return message.id not in self._done and (message.addresses_bot or message.in_thread)
+        return message.id not in self._done and (message.addresses_bot or message.may_be_in_thread)
 
     async def _store(self, message: M) -> None:
         """Process a message, retrying on errors. Raises permanent errors."""
@@ -507,6 +508,7 @@ class MessageHandler(Generic[M]):
             await self._accept(message, location, author)
 
     async def _is_for_bot(self, message: M, location: Location) -> bool:
+        """Return True if the bot answers it. A message of a followed thread to another user ends the following."""
         if message.addresses_bot:
             return True
         if not (location.in_thread and self._audience.follow_threads):
@@ -665,7 +667,7 @@ def unknown_agent_message(agents: Agents, unknown: UnknownName) -> Message:
     return Message("agents", blocks)
 
 
-def _placeholder_text(message: IncomingMessage) -> str:
+def _placeholder_text(message: PlatformMessage) -> str:
     """Return the input for a message without text; empty if there is nothing to answer."""
     if message.files:
         return describe_files(message.files)

@@ -157,15 +157,15 @@ class TurnRunner:
 
     async def run(self) -> None:
         """Run until the turn ends or waits for users. Raises LostLease, Stopped and ModelError."""
-        end_early = asyncio.create_task(self._end_early(), name=f"early:{self._claim.turn_id}")
+        showing = asyncio.create_task(self._show_activity_later(), name=f"show-activity:{self._claim.turn_id}")
         try:
             await self._run()
         finally:
-            end_early.cancel()
+            showing.cancel()
             # Services charge for broken-off replies, too.
             await self._meter.settle()
 
-    async def _end_early(self) -> None:
+    async def _show_activity_later(self) -> None:
         """Show the activity of the turn once it takes longer than `early_seconds`."""
         await asyncio.sleep(self._dependencies.early_seconds)
         self._early = False
@@ -175,6 +175,7 @@ class TurnRunner:
         await self._dependencies.prepare()
         if self._claim.recoveries > MAX_RECOVERIES:
             await self._finish(TurnStatus.FAILED, failure=_("This question stopped the bot several times."))
+            return
         if not self._record.steps and not self._manual_call:
             await self._dependencies.allow(self._record.turn)
         while not self._record.turn.status.ended:
@@ -196,7 +197,7 @@ class TurnRunner:
             self._update(await self._log.append(self._claim, None, [await self._manual_step(self._manual_call)]))
         elif not self._record.steps and (calls := await self._context_calls()):
             self._update(await self._log.append(self._claim, None, calls))
-        elif self._is_without_prompt:
+        elif self._attached_prompt_failed:
             await self._finish(TurnStatus.FAILED, failure=str(NO_PROMPT))
         else:
             await self._ask_model()
@@ -369,8 +370,8 @@ class TurnRunner:
         return [*resolved, *authorizer.context_calls(turn.question.text, enabled, turn.author, first=first)]
 
     @property
-    def _is_without_prompt(self) -> bool:
-        """True if the prompt that the user picked could not be had: there is nothing to ask."""
+    def _attached_prompt_failed(self) -> bool:
+        """True if a server's prompt that the user attached could not be fetched: there is nothing to ask."""
         prompts = (step for step in self._record.calls if step.origin is CallOrigin.ATTACHED and is_prompt(step))
         return any(step.status.ended and step.status is not StepStatus.DONE for step in prompts)
 
@@ -383,7 +384,7 @@ class TurnRunner:
         enabled, names_tokens = self._enable(offered), self._dependencies.tool_names_tokens
         tools = partial(select_tools, enabled, self._dependencies.tool_search, refused, names_tokens=names_tokens)
         last_round = len(self._record.replies) >= MAX_ROUNDS or exceeds_invalid_calls(self._record)
-        completion = await self._prompts.reply(self._record, profile, tools, model, last_round=last_round)
+        completion = await self._prompts.complete(self._record, profile, tools, model, last_round=last_round)
         await self._record_reply(completion, offered, last_round=last_round)
 
     async def _record_reply(self, completion: Completion, offered: ToolSet, *, last_round: bool) -> None:

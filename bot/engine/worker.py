@@ -43,7 +43,7 @@ HEARTBEAT_SECONDS = 4.0
 CLAIM_AT_ONCE = 8
 LONGEST_PAUSE_SECONDS = 60.0
 CLEAN_UP_SECONDS = 4.0
-"""Time limit, in seconds, for running calls at shutdown."""
+"""Time limit, in seconds, for cancelled turns at shutdown."""
 HAND_OVER_SECONDS = 2.0
 UNREADABLE = gettext_lazy("The stored data of this question cannot be read.")
 
@@ -136,7 +136,7 @@ class Worker:
     def __init__(
         self,
         turn_log: WorkerLog,
-        begin: Callable[[Claim, TurnRecord], TurnRunner],
+        create_runner: Callable[[Claim, TurnRecord], TurnRunner],
         delivery: ViewDelivery,
         key_prefixes: Callable[[], Sequence[str]],
         *,
@@ -146,7 +146,7 @@ class Worker:
         clock: Callable[[], float],
     ) -> None:
         self._log = turn_log
-        self._begin = begin
+        self._create_runner = create_runner
         self._delivery = delivery
         self._key_prefixes = key_prefixes
         self._on_change = on_change
@@ -319,7 +319,7 @@ class Worker:
             try:
                 record = claim.initial_record or await self._log.resume(claim)
                 locale.enter_context(use_locale(record.turn.question.locale))
-                turn.runner = self._begin(claim, record)
+                turn.runner = self._create_runner(claim, record)
                 await turn.runner.run()
             except Stopped:
                 await self._end(turn, TurnStatus.CANCELLED, "", turn.unfinished_reply)
@@ -426,7 +426,9 @@ class Worker:
         return max(0.0, self._renewed_at + self._log.lease_seconds - HEARTBEAT_SECONDS - self._clock())
 
     async def _shut_down(self) -> None:
-        """Cancel and release all turns within HAND_OVER_SECONDS. The leases of the others expire."""
+        """Cancel all turns, wait CLEAN_UP_SECONDS for them, and release them within HAND_OVER_SECONDS. Leases of others
+        expire.
+        """
         claims = {turn.task: turn.claim for turn in self._turns.values() if turn.task is not None}
         for turn in self._turns.values():
             if turn.task is not None and not turn.is_stopping:

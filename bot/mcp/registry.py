@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class ManagedServer:
     """One managed server and its secrets. It has no sessions if it is disabled or invalid. `excluded` is True if
-    the operator's settings exclude it.
+    its definition is invalid or not permitted.
     """
 
     entry: DesiredServer

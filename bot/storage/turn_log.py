@@ -82,7 +82,7 @@ _next_seq = Upsert(
     )
 )
 _add_turn = turns.insert().values(created_at=now(), status=TurnStatus.QUEUED)
-_add_driven = (
+_add_claimed_turn = (
     turns.insert()
     .values(created_at=now(), status=TurnStatus.RUNNING, fence=1, lease_until=now() + LEASE_SECONDS)
     .returning(turns, sa.literal(0).label("revision"))
@@ -104,11 +104,11 @@ _ahead = (
 )
 
 
-def _count_query(of_person: sa.ColumnElement[bool]) -> sa.Select[int]:
+def _count_query(has_status: sa.ColumnElement[bool]) -> sa.Select[int]:
     some = (
         sa.select(sa.literal(1))
         .select_from(turns)
-        .where(is_live(turns), turns.c.principal == bindparam("principal"), of_person)
+        .where(is_live(turns), turns.c.principal == bindparam("principal"), has_status)
         .limit(bindparam("most"))
     )
     return sa.select(sa.func.count()).select_from(some.subquery())
@@ -292,7 +292,9 @@ class SqlTurnQueue:
             connection.execute(_add_delivery, {"turn_id": turn_id, "revision": 1 if ahead else 0})
             claim = None
         else:
-            row = connection.execute(_add_driven, {**_turn_row(message, turn_id, position), "owner": self.me}).one()
+            row = connection.execute(
+                _add_claimed_turn, {**_turn_row(message, turn_id, position), "owner": self.me}
+            ).one()
             connection.execute(_add_claimed_delivery, {"turn_id": turn_id, "owner": self.me})
             claim = to_claim(row)
         _add_keys(connection, message, turn_id)
@@ -447,7 +449,7 @@ class SqlTurnLog(
         self._prices = prices
 
     async def listen(self, on_wakeup: Callable[[Wakeup], None]) -> None:
-        """Yield wakeups from other processes."""
+        """Pass wakeups of other processes to `on_wakeup` until cancelled."""
         await self._listen(on_wakeup)
 
     @transaction

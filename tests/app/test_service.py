@@ -72,7 +72,7 @@ async def test_a_schema_that_a_process_makes_at_its_start_is_waited_for() -> Non
 async def test_every_part_that_cannot_be_run_is_named_with_those_that_can() -> None:
     with pytest.raises(SettingsError) as caught:
         await run(read_settings(), frozenset({"worker", "slack", "web", "wroker", "irc"}))
-    assert caught.value.cause == "There is no part called 'irc'. There is no part called 'wroker'."
+    assert caught.value.cause == "There is no component called 'irc'. There is no component called 'wroker'."
     assert caught.value.fix == "use --only discord,slack,web,worker"
 
 

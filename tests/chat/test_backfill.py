@@ -14,10 +14,10 @@ from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.context import ChatContext, Lookups
 from bot.chat.message_handler import (
     EarlierMessages,
-    IncomingMessage,
     Location,
     MessageHandler,
     PlatformFacts,
+    PlatformMessage,
     ThreadMessage,
 )
 from bot.chat.message_model import Message
@@ -36,8 +36,8 @@ class Platform:
     facts = PlatformFacts("chat", redelivers=True, reading_seconds=1.0)
 
     def __init__(self) -> None:
-        self.missed: list[IncomingMessage] = []
-        self.missed_mentions: list[IncomingMessage] = []
+        self.missed: list[PlatformMessage] = []
+        self.missed_mentions: list[PlatformMessage] = []
         self.read_since: list[datetime] = []
         self.periods: list[MissedPeriod] = []
         self.commands: list[tuple[str, ...]] = []
@@ -46,46 +46,46 @@ class Platform:
         self.contexts = 0
         """Times that a context was read."""
 
-    async def locate(self, message: IncomingMessage) -> Location:
-        return Location(THREAD, in_thread=message.in_thread)
+    async def locate(self, message: PlatformMessage) -> Location:
+        return Location(THREAD, in_thread=message.may_be_in_thread)
 
-    async def find_author(self, message: IncomingMessage, conversation: ConversationKey) -> Member:
+    async def find_author(self, message: PlatformMessage, conversation: ConversationKey) -> Member:
         return Member(Author("chat", message.user, message.user), guest=message.user.startswith("guest"))
 
     async def resolve_names(self, messages: Sequence[ThreadMessage]) -> Sequence[ThreadMessage]:
         return messages
 
-    async def read_earlier(self, message: IncomingMessage, *, in_thread: bool) -> EarlierMessages:
+    async def read_earlier(self, message: PlatformMessage, *, in_thread: bool) -> EarlierMessages:
         self.contexts += 1
         return EarlierMessages()
 
     async def run_command(
-        self, message: IncomingMessage, conversation: ConversationKey, words: tuple[str, ...]
+        self, message: PlatformMessage, conversation: ConversationKey, words: tuple[str, ...]
     ) -> None:
         self.commands.append(words)
 
-    async def notify_author(self, message: IncomingMessage, text: str) -> None:
+    async def notify_author(self, message: PlatformMessage, text: str) -> None:
         self.notices.append(text)
 
     post_hint = notify_author
 
-    async def show_to_author(self, message: IncomingMessage, conversation: ConversationKey, shown: Message) -> None:
+    async def show_to_author(self, message: PlatformMessage, conversation: ConversationKey, shown: Message) -> None:
         raise NotImplementedError
 
-    async def messages_since(self, conversation: ConversationKey, since: datetime) -> Sequence[IncomingMessage]:
+    async def messages_since(self, conversation: ConversationKey, since: datetime) -> Sequence[PlatformMessage]:
         self.read_since.append(since)
         if self.fails:
             raise DeliveryFailed("The thread cannot be read.")
         return self.missed
 
-    async def mentions(self, period: MissedPeriod) -> AsyncGenerator[IncomingMessage, None]:
+    async def mentions(self, period: MissedPeriod) -> AsyncGenerator[PlatformMessage, None]:
         self.periods.append(period)
         for message in self.missed_mentions:
             yield message
 
 
-def written(number: int, text: str, user: str = "ana", **fields: Any) -> IncomingMessage:
-    return IncomingMessage(id=f"m{number}", keys=(f"chat:m{number}",), thread_key="1", user=user, text=text, **fields)
+def written(number: int, text: str, user: str = "ana", **fields: Any) -> PlatformMessage:
+    return PlatformMessage(id=f"m{number}", keys=(f"chat:m{number}",), thread_key="1", user=user, text=text, **fields)
 
 
 async def backfilled(platform: Platform, engine: FakeEngine) -> None:
@@ -102,7 +102,7 @@ async def backfilled(platform: Platform, engine: FakeEngine) -> None:
         background_tasks=tasks,
         records=Lookups(),
     )
-    handler = MessageHandler[IncomingMessage](platform, context)
+    handler = MessageHandler[PlatformMessage](platform, context)
     await Backfill("chat", platform, handler, engine, active).run(BEGAN.timestamp())
     await tasks.close()
 
@@ -139,7 +139,7 @@ async def test_late_messages_become_turns_without_late_notices(monkeypatch: pyte
     engine.troubles = [DatabaseUnavailable("The database is away.")]
     platform.missed = [
         written(1, "why?", mentions_bot=True),
-        written(2, "and since when?", in_thread=True),
+        written(2, "and since when?", may_be_in_thread=True),
         written(3, "mcp list", mentions_bot=True),
         written(4, "hi", "guest", mentions_bot=True),
         written(5, "", mentions_bot=True),
@@ -154,12 +154,12 @@ async def test_late_messages_become_turns_without_late_notices(monkeypatch: pyte
 async def test_late_messages_between_people_are_not_answered_and_a_second_reading_changes_nothing() -> None:
     engine, platform = FakeEngine(), Platform()
     platform.missed = [
-        written(1, "why?", mentions_bot=True, in_thread=True, sent_at=1),
-        written(2, "and since when?", in_thread=True, sent_at=2),
-        written(3, "@ben do you know?", in_thread=True, mentions=frozenset({"ben"}), sent_at=3),
-        written(4, "no idea", "ben", in_thread=True, sent_at=4),
-        written(5, "is that so?", mentions_bot=True, in_thread=True, sent_at=5),
-        written(6, "thanks", in_thread=True, sent_at=6),
+        written(1, "why?", mentions_bot=True, may_be_in_thread=True, sent_at=1),
+        written(2, "and since when?", may_be_in_thread=True, sent_at=2),
+        written(3, "@ben do you know?", may_be_in_thread=True, mentions=frozenset({"ben"}), sent_at=3),
+        written(4, "no idea", "ben", may_be_in_thread=True, sent_at=4),
+        written(5, "is that so?", mentions_bot=True, may_be_in_thread=True, sent_at=5),
+        written(6, "thanks", may_be_in_thread=True, sent_at=6),
     ]
     for _ in range(2):
         await backfilled(platform, engine)

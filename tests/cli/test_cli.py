@@ -111,7 +111,7 @@ def test_a_word_that_could_move_the_cursor_is_made_harmless(countersign: Counter
 def test_a_part_that_does_not_exist_is_a_usage_error_that_names_those_that_do(countersign: Countersign) -> None:
     ended = countersign("run", "--only", "worker,wroker")
     assert ended.code == 2
-    assert ended.complaint == "There is no part called 'wroker'. Fix: use --only discord,slack,web,worker"
+    assert ended.complaint == "There is no component called 'wroker'. Fix: use --only discord,slack,web,worker"
 
 
 @pytest.mark.parametrize("words", [("chat", "-m", "hi"), ("run",), ("db", "current"), ("db", "upgrade")])

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 import yaml  # type: ignore[import-untyped]  # it comes with the test tools
 
-from bot.app.service import PARTS
+from bot.app.service import COMPONENTS
 from bot.cli import app
 
 PROJECT = Path(__file__).parents[2]
@@ -97,7 +97,7 @@ def is_a_command(words: list[str]) -> bool:
         return False
     known = {option for parameter in command.params for option in parameter.opts}
     parts = rest[rest.index("--only") + 1].split(",") if "--only" in rest else []
-    return {word for word in rest if word.startswith("-")} <= known and set(parts) <= set(PARTS)
+    return {word for word in rest if word.startswith("-")} <= known and set(parts) <= set(COMPONENTS)
 
 
 def procfile() -> Iterator[tuple[str, list[str]]]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]  # it comes with the test tools
 
-from bot.app.service import PARTS
+from bot.app.service import COMPONENTS
 from bot.settings import Settings, read_settings
 from bot.storage.address import PostgresServer, read_address
 from tests.app.program import bare
@@ -140,7 +140,7 @@ def test_on_a_server_every_part_runs_apart_drawing_is_done_by_two_and_one_comman
         assert service["command"] == ["run", "--only", name]
         assert service["environment"]["AUTO_MIGRATE"] == "false"
         assert "migrate" in service["depends_on"]
-    assert sorted(services) == sorted(PARTS)
+    assert sorted(services) == sorted(COMPONENTS)
     assert services["worker"]["deploy"]["replicas"] == 2
 
 

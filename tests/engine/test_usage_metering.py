@@ -500,7 +500,7 @@ async def test_less_than_was_noted_counts_of_a_reply_that_broke_off_after_its_se
 
 
 async def test_complete_counts_at_the_end_replace_higher_ones_on_the_way(harness: EngineHarness) -> None:
-    script = [TextDelta(HALF), UsageReported(Usage(1_000, 200)), uncounted(Usage(900, 150))]
+    script: Reply = [TextDelta(HALF), UsageReported(Usage(1_000, 200)), uncounted(Usage(900, 150))]
     async with asked(harness, script) as question:
         await question.ended()
         found = await spent(harness)

@@ -122,7 +122,7 @@ async def opened_api(
             parts = build_web_dependencies(read, runtime, surface)
             pages = link_pages(parts.command_dependencies, [surface, *(surfaces or [])], parts.locales)
             async with (
-                serve_web(read, parts=parts, pages=pages) as port,
+                serve_web(read, dependencies=parts, pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, verify=False) as client,
             ):
                 yield Api(runtime, parts, endpoint, port, client)

@@ -232,7 +232,7 @@ async def test_when_the_server_leaves_every_place_is_given_back(folder: Path, ap
     settings = read_settings(
         admin_api_token="the-operators-own-token-of-the-tests", port=0, database_url="sqlite://", **SETTINGS
     )
-    async with serve_web(settings, parts=api.parts) as port, AsyncExitStack() as stack:
+    async with serve_web(settings, dependencies=api.parts) as port, AsyncExitStack() as stack:
         client = await stack.enter_async_context(httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30))
         streams = [await stack.enter_async_context(asked(client, "hello", token=token)) for _ in range(STREAMS)]
         for stream in streams:

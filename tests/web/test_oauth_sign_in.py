@@ -114,7 +114,7 @@ async def a_desk(folder: Path, *, operator: str = "", **settings: Any) -> AsyncI
             attach_surface(programs, read, runtime)
             pages = link_pages(runtime.services.command_dependencies, [staff, programs], runtime.services.locales)
             async with (
-                serve_web(read, parts=build_web_dependencies(read, runtime, programs), pages=pages) as port,
+                serve_web(read, dependencies=build_web_dependencies(read, runtime, programs), pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
             ):
                 yield Desk(runtime, client, staff, oauth)

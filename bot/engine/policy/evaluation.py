@@ -89,9 +89,9 @@ class _Values:
         if isinstance(value, list | tuple):
             items = [entry for part in self._parts(schemas) for entry in _items(part)]
             for entry in value:
-                matches = list(self.values_at(entry, path, items))
-                yield from matches
-                if path and not matches:
+                values = list(self.values_at(entry, path, items))
+                yield from values
+                if path and not values:
                     yield ""
         elif not path:
             yield value
@@ -120,20 +120,20 @@ class _Values:
 
     def _parts(self, schemas: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
         """Return the schemas with all that they refer to or combine, at most `_MAX_SCHEMAS`."""
-        matches: list[Mapping[str, Any]] = []
+        found: list[Mapping[str, Any]] = []
         left = list(schemas)
-        while left and len(matches) < _MAX_SCHEMAS:
+        while left and len(found) < _MAX_SCHEMAS:
             schema = left.pop()
-            if not isinstance(schema, Mapping) or any(part is schema for part in matches):
+            if not isinstance(schema, Mapping) or any(part is schema for part in found):
                 continue
-            matches.append(schema)
+            found.append(schema)
             for key in _COMBINED:
                 combined = schema.get(key)
                 left += combined if isinstance(combined, list) else []
             left += [schema[key] for key in ("if", "then", "else") if key in schema]
             if isinstance(reference := schema.get("$ref"), str):
                 left.append(self._resolve(reference))
-        return matches
+        return found
 
     def _resolve(self, reference: str) -> Any:
         """Return the schema part that a JSON Pointer names; None if there is none."""
@@ -190,7 +190,7 @@ def first_mismatch(rule: Rule, request: PolicyRequest) -> str:
 
 def specificity(rule: Rule) -> Mapping[str, int]:
     """Return the exactness of each condition: 1 for a pattern, a group or a platform, higher for more exact ones."""
-    matches = {
+    exactness_of = {
         "server": 2 if rule.server_id else _exactness(rule.server),
         "tool": _exactness(rule.tool),
         "place": min((1 + place.count(":") for place in rule.places), default=0),
@@ -199,7 +199,7 @@ def specificity(rule: Rule) -> Mapping[str, int]:
         **{f"annotation {name}": 1 for name in rule.annotations},
         **{f"argument {path}": 1 + (not is_pattern(pattern)) for path, pattern in rule.arguments.items()},
     }
-    return {name: exactness for name, exactness in matches.items() if exactness}
+    return {name: exactness for name, exactness in exactness_of.items() if exactness}
 
 
 def outranks(rule: Rule, other: Rule) -> bool:

@@ -445,7 +445,7 @@ class PromptBuilder:
         """Notes for users about tools that were missing in the last request."""
         return self._missing_tool_notes
 
-    async def reply(
+    async def complete(
         self, record: TurnRecord, profile: Profile, offer: Offer, model: LanguageModel, *, last_round: bool
     ) -> Completion:
         """Return the model's next completion. Raises ModelError, LostLease and Stopped."""

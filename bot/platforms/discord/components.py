@@ -67,7 +67,7 @@ class OutgoingMessage:
     rows of buttons below it; if empty, the items are the message (Components V2). A `file` is attached when the
     message is posted. `unattached` replaces the content if the upload is rejected; without it the message is omitted
     then. Messages are listed in their order in Discord. If `asks` is True, the message has buttons that a user needs:
-    it must not be posted without its layout. `place` is its channel, empty for the conversation's. `calls` are the
+    it must not be posted without its layout. `place` is its channel, empty for the conversation's. `notifies` are the
     principals of the users and roles that are notified by the post.
     """
 
@@ -78,7 +78,7 @@ class OutgoingMessage:
     asks: bool = False
     unattached: str = ""
     place: str = ""
-    calls: frozenset[str] = frozenset()
+    notifies: frozenset[str] = frozenset()
     components: tuple[Component, ...] = field(default=(), init=False)
     """The items as JSON."""
 

@@ -1,7 +1,8 @@
 """Messages of the chat layer as Discord messages: turns with their cards, and replies to commands.
 
 An answer is the content of its messages. Cards and replies use Components V2, which text of models and tools cannot
-imitate, and which an edit cannot remove. They stay within Discord's 40 components and 4,000 characters; omitted parts
+imitate, and which an edit cannot remove. `rendering.approval_card` has the words of a card, `chat.card_messages` its
+blocks, this module their layout. They stay within Discord's 40 components and 4,000 characters; omitted parts
 are counted. Text is escaped.
 """
 
@@ -117,7 +118,7 @@ def outgoing_message(message: Message) -> OutgoingMessage:
     layout: list[Item] = inside
     if message.tone is not None:
         layout = [discord.ui.Container(*inside, accent_colour=_COLORS[message.tone])]
-    return OutgoingMessage(message.name, items=tuple(layout), asks=message.asks, calls=message.notifies)
+    return OutgoingMessage(message.name, items=tuple(layout), asks=message.asks, notifies=message.notifies)
 
 
 def answer_message(answer: Answer) -> OutgoingMessage:
@@ -187,7 +188,7 @@ def message_components(blocks: Sequence[Block]) -> list[Item]:
 
 
 def mention(user: Author) -> str:
-    """Return a user's name, as a mention for users of Discord. Messages are sent without notifications."""
+    """Return a user's name, as a mention for users of Discord. `OutgoingMessage.notifies` decides if it notifies."""
     return f"<@{user.id}>" if _is_known(user) else escape_to_limit(user.name or user.id, NAME)
 
 
@@ -402,7 +403,7 @@ def command_reply(message: Message) -> CommandReply:
 
 
 def _piece(block: Block) -> _Piece | None:
-    """Return the lines of a block, None for captions and buttons."""
+    """Return the lines of a block of a command reply. None for captions and buttons, which `command_reply` adds."""
     match block:
         case Markdown(text):
             return _Piece(tuple(dialect(text).split("\n")))

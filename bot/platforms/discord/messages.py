@@ -17,10 +17,10 @@ from bot.chat.backfill import conversation_texts
 from bot.chat.context import ChatContext
 from bot.chat.message_handler import (
     EarlierMessages,
-    IncomingMessage,
     Location,
     PlatformFacts,
-    RecentKeys,
+    PlatformMessage,
+    RecentIds,
     RepliedTo,
     ThreadMessage,
     append_file_names,
@@ -67,7 +67,7 @@ _USER_TYPES = (discord.MessageType.default, discord.MessageType.reply)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiscordMessage(IncomingMessage):
+class DiscordMessage(PlatformMessage):
     """A message; its text is as displayed. `source` is the author as in the message: for a live message in a guild,
     with the current roles. `channel` is missing if only `channel_id` is known. `guild` is the gateway's.
     """
@@ -98,7 +98,7 @@ def parse_message(
         sent_at=message.created_at.timestamp(),
         mentions_bot=me in mentions or any(mention in message.content for mention in _bot_mentions(me, guild)),
         direct=channel is not None and channel.direct,
-        in_thread=channel is None or bool(channel.thread),
+        may_be_in_thread=channel is None or bool(channel.thread),
         mentions=mentions | _role_mentions(message, guild),
         replied_to=_replied_to(message, me),
         files=_attachments(message),
@@ -289,7 +289,7 @@ class DiscordMessagePlatform:
         self._platform = platform
         self._rest = platform.rest
         self._run_command = run_command
-        self._hints = RecentKeys()
+        self._hints = RecentIds()
         self.reads_all = False
 
     async def locate(self, message: DiscordMessage) -> Location | None:

@@ -1,6 +1,6 @@
 """Posts and edits of a turn's messages.
 
-Messages unfurl no links and notify no user, except for those in `OutgoingMessage.calls` at the first post. The nonce
+Messages unfurl no links and notify no user, except for those in `OutgoingMessage.notifies` at the first post. The nonce
 of a post is derived from its turn and name; Discord rejects duplicates within minutes ("Create Message",
 `enforce_nonce`). After that, the channel is searched.
 """
@@ -65,7 +65,7 @@ class DiscordMessages:
         """Post a message. Discord answers a known nonce with the message as it was posted, which is then edited."""
         channel = message.place or channel_id_of(owner.conversation)
         if replaced:
-            message = replace(message, calls=frozenset())  # the first one has notified them
+            message = replace(message, notifies=frozenset())  # the first one has notified them
         nonce, before = _nonce(owner.id, message.name, *filter(None, [replaced])), MessageRef.parse(replaced)
         answered = before.message if before is not None and before.channel == channel else ""
         try:
@@ -160,7 +160,7 @@ class DiscordMessages:
 
     async def _post(self, channel: str, message: OutgoingMessage, nonce: str, answered: str) -> discord.Message:
         """Post a message, as a reply to the message `answered` if it is given."""
-        options: dict[str, Any] = {"allowed_mentions": _allowed_mentions(message.calls)}
+        options: dict[str, Any] = {"allowed_mentions": _allowed_mentions(message.notifies)}
         if (view := message.view()) is not None:
             options["view"] = view
         if answered:

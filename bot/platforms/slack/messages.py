@@ -26,7 +26,7 @@ from time import monotonic
 from typing import Any
 
 from bot.chat.backfill import MOST_MESSAGES, MissedPeriod, conversation_texts
-from bot.chat.message_handler import EarlierMessages, IncomingMessage, Location, PlatformFacts, ThreadMessage
+from bot.chat.message_handler import EarlierMessages, Location, PlatformFacts, PlatformMessage, ThreadMessage
 from bot.chat.message_model import Message
 from bot.chat.turn_messages import split_mark
 from bot.domain.conversations import Attachment, ConversationKey, Member
@@ -136,7 +136,7 @@ def _special(target: str, label: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlackMessage(IncomingMessage):
+class SlackMessage(PlatformMessage):
     """A message; its text is Slack markup. `ref` has the thread that it is in or would begin."""
 
     ref: ChannelRef
@@ -190,7 +190,7 @@ def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage 
         sent_at=_sent_at(ts),
         mentions_bot=mentions_bot,
         direct=direct,
-        in_thread=thread != ts,
+        may_be_in_thread=thread != ts,
         mentions=mentions | mentioned_groups(text),
         files=_attachments(event, identity.team),
         # A mention in a channel comes as two events.
@@ -386,7 +386,7 @@ class SlackMessagePlatform:
 
     async def locate(self, message: SlackMessage) -> Location:
         """Return the location, which the message has."""
-        return Location(message.conversation, in_thread=message.in_thread)
+        return Location(message.conversation, in_thread=message.may_be_in_thread)
 
     async def find_author(self, message: SlackMessage, conversation: ConversationKey) -> Member | None:  # noqa: ARG002
         """Return the author without their groups, or None for a bot. Raises DeliveryFailed."""

@@ -75,7 +75,7 @@ def test_a_card_has_server_user_question_and_expiry() -> None:
 > How many, and in which class?
 -# For <@1001> alone · the answer is private · expires <t:1800001800:R>"""
     )
-    assert (slot.asks, slot.calls, colour(slot)) == (True, frozenset({PRIYA.principal}), ORANGE)
+    assert (slot.asks, slot.notifies, colour(slot)) == (True, frozenset({PRIYA.principal}), ORANGE)
 
 
 def test_its_buttons_name_the_question_and_no_more() -> None:
@@ -126,7 +126,7 @@ def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
 def test_afterwards_the_card_has_its_end_no_mention_and_no_buttons(name: str, lines: str, edge: int) -> None:
     slot = only(sample_views.HEARD[name])
     assert (read_out(slot), colour(slot)) == (lines, edge)
-    assert (slot.asks, slot.calls) == (False, frozenset())
+    assert (slot.asks, slot.notifies) == (False, frozenset())
     assert slot.name == only(sample_views.INQUIRED).name
 
 

@@ -36,10 +36,10 @@ from bot.chat.delivery import ChannelMessages, ChannelSender, MessageOwner, Remo
 from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction, Viewer
 from bot.chat.message_handler import (
     EarlierMessages,
-    IncomingMessage,
     Location,
     MessageHandler,
     PlatformFacts,
+    PlatformMessage,
     ThreadMessage,
 )
 from bot.chat.message_model import ChannelLink, Message
@@ -321,7 +321,7 @@ class PlainListener:
         )
         runner = CommandRunner(commands, engine, _with_names, self._lookups.locales)
         self._interactions = InteractionHandler(context, platform=PLATFORM, commands=runner, pending=self._pending)
-        messages = MessageHandler[IncomingMessage](self, context)
+        messages = MessageHandler[PlatformMessage](self, context)
         session, done = str(uuid4()), list[int]()
         try:
             while True:
@@ -331,7 +331,7 @@ class PlainListener:
             await messages.close()
             await tasks.close()
 
-    async def _handle(self, event: dict[str, Any], messages: MessageHandler[IncomingMessage]) -> bool:
+    async def _handle(self, event: dict[str, Any], messages: MessageHandler[PlatformMessage]) -> bool:
         """Handle an event. Return False if it has to come again."""
         if event["bot"]:
             return True
@@ -357,19 +357,19 @@ class PlainListener:
         names = {field.label: field.name for field in fields}
         return {names.get(label, label.casefold()): value for label, value in values.items()}
 
-    def _typed(self, message: IncomingMessage) -> TypedCommand:
+    def _typed(self, message: PlatformMessage) -> TypedCommand:
         return TypedCommand(self._api, _conversation(message), message.user, self._pending, message.direct)
 
-    async def locate(self, message: IncomingMessage) -> Location:
+    async def locate(self, message: PlatformMessage) -> Location:
         async def open_thread(_name: str) -> str:
             return message.id
 
         where = _conversation(message)
-        if message.direct or message.in_thread:
-            return Location(where, in_thread=message.in_thread)
+        if message.direct or message.may_be_in_thread:
+            return Location(where, in_thread=message.may_be_in_thread)
         return Location(replace(where, thread=""), open_thread=open_thread)
 
-    async def find_author(self, message: IncomingMessage, _conversation: ConversationKey) -> Member:
+    async def find_author(self, message: PlatformMessage, _conversation: ConversationKey) -> Member:
         return await self._api.member(message.user)
 
     async def resolve_names(self, messages: Sequence[ThreadMessage]) -> Sequence[ThreadMessage]:
@@ -380,21 +380,21 @@ class PlainListener:
             for message in messages
         ]
 
-    async def read_earlier(self, message: IncomingMessage, *, in_thread: bool) -> EarlierMessages:
+    async def read_earlier(self, message: PlatformMessage, *, in_thread: bool) -> EarlierMessages:
         read = await read_messages(self._api, _conversation(message))
         return EarlierMessages([earlier for earlier in read if earlier.id != message.id] if in_thread else ())
 
     async def run_command(
-        self, message: IncomingMessage, _conversation: ConversationKey, words: tuple[str, ...]
+        self, message: PlatformMessage, _conversation: ConversationKey, words: tuple[str, ...]
     ) -> None:
         self._interactions.on_command(words, self._typed(message))
 
-    async def notify_author(self, message: IncomingMessage, text: str) -> None:
+    async def notify_author(self, message: PlatformMessage, text: str) -> None:
         await self._typed(message).tell(text)
 
     post_hint = notify_author
 
-    async def show_to_author(self, message: IncomingMessage, conversation: ConversationKey, shown: Message) -> None:
+    async def show_to_author(self, message: PlatformMessage, conversation: ConversationKey, shown: Message) -> None:
         await TypedCommand(self._api, conversation, message.user, self._pending).show(shown)
 
 
@@ -414,10 +414,10 @@ async def read_messages(api: PlainApi, where: ConversationKey) -> Sequence[Threa
     ]
 
 
-def parse_message(event: dict[str, Any]) -> IncomingMessage:
+def parse_message(event: dict[str, Any]) -> PlatformMessage:
     """Parse an event. The thread key of a message is its channel and its thread, which its first message names."""
     text = event["text"]
-    return IncomingMessage(
+    return PlatformMessage(
         id=event["id"],
         keys=(f"{PLATFORM}:{event['id']}",),
         thread_key=f"{event['channel']}:" + ("" if event["direct"] else event["thread"] or event["id"]),
@@ -426,7 +426,7 @@ def parse_message(event: dict[str, Any]) -> IncomingMessage:
         sent_at=event["sent_at"],
         mentions_bot=MENTION in text,
         direct=event["direct"],
-        in_thread=bool(event["thread"]),
+        may_be_in_thread=bool(event["thread"]),
         mentions=frozenset(re.findall(r"@<(\w+)>", text)) - {BOT},
         files=tuple(Attachment(file["id"], file["name"], "text/plain", file["size"]) for file in event["files"]),
     )
@@ -445,7 +445,7 @@ def _without_mention(text: str) -> str:
     return text.replace(MENTION, "").strip()
 
 
-def _conversation(message: IncomingMessage) -> ConversationKey:
+def _conversation(message: PlatformMessage) -> ConversationKey:
     channel, _, thread = message.thread_key.partition(":")
     return ConversationKey(PLATFORM, "W1", channel, thread)
 
