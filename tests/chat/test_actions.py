@@ -1,4 +1,4 @@
-"""The text that a button carries gives the same action back, and no other text gives one."""
+"""Buttons: an encoded action decodes to the same action, and other texts decode to None."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ CALL = PendingCall(sample_views.ASKED.turn, sample_views.a_filing(StepStatus.AWA
 
 
 class Approvals:
-    """The command of a user with these pending calls."""
+    """The approvals command for a user with these pending calls."""
 
     def __init__(self, *calls: PendingCall) -> None:
         self.engine = FakeEngine()

@@ -1,4 +1,4 @@
-"""The form of a call, whichever platform shows it."""
+"""The argument form of a call, on any platform."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA = {"properties": {"text": {"type": "string"}, "api_key": {"type": "string
 
 
 class Place:
-    """A call that waits, and its forms."""
+    """A pending call and its forms."""
 
     def __init__(self, arguments: dict[str, Any] | None = None, schema: dict[str, Any] | None = None) -> None:
         self.engine, self.commands = FakeEngine(), ScriptedCommands([Reply("from the commands")])

@@ -1,4 +1,4 @@
-"""Messages that were missed: from which moment they are read, and what late messages do, on any platform."""
+"""Backfill of missed messages: its start time, and the handling of late messages, on any platform."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ THREAD = ConversationKey("chat", "W", "C", "1")
 
 
 class Platform:
-    """A platform that redelivers, with one thread and users whose ids begin with `guest` if they are guests."""
+    """A platform that redelivers, with one thread. User ids of guests begin with `guest`."""
 
     facts = PlatformFacts("chat", redelivers=True, reading_seconds=1.0)
 
@@ -44,7 +44,7 @@ class Platform:
         self.notices: list[str] = []
         self.fails = False
         self.contexts = 0
-        """Times that a context was read."""
+        """Number of context reads."""
 
     async def locate(self, message: PlatformMessage) -> Location:
         return Location(THREAD, in_thread=message.may_be_in_thread)
@@ -108,7 +108,7 @@ async def backfilled(platform: Platform, engine: FakeEngine) -> None:
 
 
 async def turn_at(engine: FakeEngine, moment: datetime, text: str) -> None:
-    """Store a turn of THREAD that was created at a moment."""
+    """Store a turn of THREAD with this creation time."""
     engine.clock = moment.timestamp
     platform = Platform()
     platform.missed = [written(int(moment.timestamp()), text, mentions_bot=True)]

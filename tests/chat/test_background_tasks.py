@@ -1,4 +1,4 @@
-"""Background tasks of each user: their limits, their ends, and notices of messages that were not taken."""
+"""Background tasks per user: limits, ends, and notices about rejected messages."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_user_has_a_number_of_calls_in_any_minute_and_others_their_own() -> No
 
 
 class Name(str):
-    """A name whose end can be observed."""
+    """A string that supports weak references."""
 
     __slots__ = ("__weakref__",)
 

@@ -1,4 +1,4 @@
-"""Answering what a server has asked back, whichever platform shows it."""
+"""Forms that answer an elicitation, on any platform."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MANY = {f"field {n}": {"type": "string"} for n in range(6)}
 
 
 class Place:
-    """A question that waits, and its forms."""
+    """A pending elicitation and its forms."""
 
     def __init__(self, elicitation: Elicitation) -> None:
         self.engine, self.commands = FakeEngine(), ScriptedCommands([Reply("from the commands")])
@@ -44,7 +44,7 @@ class Place:
 
     @property
     def answer(self) -> ElicitationResult:
-        """The one answer that was given."""
+        """The only recorded answer."""
         ((_, reply, member),) = self.engine.replied
         assert member == ANA
         return reply

@@ -1,4 +1,4 @@
-"""One after the other in one place, side by side in others."""
+"""Locks per key: one holder for each key, concurrent holders of different keys."""
 
 from __future__ import annotations
 

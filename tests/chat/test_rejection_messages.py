@@ -1,4 +1,4 @@
-"""Private replies to a rejected click."""
+"""Ephemeral replies to a rejected click."""
 
 from __future__ import annotations
 

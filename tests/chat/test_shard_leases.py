@@ -1,4 +1,4 @@
-"""Shares of shards: how many each process has, and who gives one back."""
+"""Shares of shards: the number for each process, and the process that releases a shard."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def test_every_shard_is_in_one_share_and_shares_differ_by_one_at_most(
         assert max(sizes) - min(sizes) <= 1
     else:
         assert set().union(*shares.values()) == set(range(shards))
-        assert {len(share) for share in shares.values()} == {1}  # some of them stand by
+        assert {len(share) for share in shares.values()} == {
+            1
+        }  # the other processes share a shard number, and stand by
 
 
 @given(st.integers(1, 12), st.sets(st.sampled_from(NAMES), min_size=1))
@@ -44,4 +46,4 @@ def test_a_process_that_comes_gets_shards_of_those_with_more_and_one_that_goes_l
     assert share_of("a", 4, {"a", "b"}, alone) == {0, 1}
     assert share_of("b", 4, {"a", "b"}, alone) == {2, 3}
     assert share_of("b", 4, {"b"}, {0: "a", 1: "a", 2: "b", 3: "b"}) == {0, 1, 2, 3}
-    assert share_of("b", 1, {"a", "b"}, {0: "a"}) == {0}  # it waits
+    assert share_of("b", 1, {"a", "b"}, {0: "a"}) == {0}  # waits for the lease

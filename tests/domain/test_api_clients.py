@@ -1,4 +1,4 @@
-"""Workspaces of API clients: which ones a token covers, and who administers all of them."""
+"""Workspaces of API clients: the workspaces of a token, and the admins of all workspaces."""
 
 from __future__ import annotations
 

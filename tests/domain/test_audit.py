@@ -1,4 +1,4 @@
-"""The audit as values."""
+"""Audit entries as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses of conversations and names of people."""
+"""Keys of conversations and names of users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File types by content, whatever the name says."""
+"""File types by content, independent of the file name."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ GRANTS = st.builds(
 
 
 def meant_for(wanted: CallToCover, **more: object) -> Grant:
-    """The widest grant for such a call."""
+    """Return the widest grant that covers this call."""
     widest = Grant(
         "g", "x", wanted.server, "s", wanted.tool, wanted.definition, wanted.conversation.workspace_key, "",
         "slack:cleo", "",

@@ -1,4 +1,4 @@
-"""Languages and time zones of people and of machines."""
+"""Languages and time zones of users and hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets by their names, shapes and strength, and headers that hold none."""
+"""Secrets by name, shape and strength, and headers without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of texts and identifiers, and what they are compared by."""
+"""Words of texts and identifiers, and their normalized form."""
 
 from __future__ import annotations
 

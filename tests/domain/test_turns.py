@@ -1,4 +1,4 @@
-"""A turn's record, read in different ways."""
+"""Properties of a turn record."""
 
 from __future__ import annotations
 

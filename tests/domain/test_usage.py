@@ -1,4 +1,4 @@
-"""Prices, periods, and which limits hold."""
+"""Prices, periods, and the limits that apply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine and commands that play a script: what a platform asks is recorded, the answers are the test's."""
+"""Scripted engine and commands: they record the platform's requests and return the test's answers."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ from bot.ports.platform import (
 
 
 class CallScript(ABC):
-    """The half of an engine that is the same on every platform: open calls, changed arguments, elicitations. What is
-    asked is recorded, the answers are the test's.
+    """Engine methods that are equal on all platforms: opened calls, edited arguments, elicitations.
+
+    Requests are recorded. The test sets the answers.
     """
 
     def __init__(self) -> None:
@@ -40,18 +41,18 @@ class CallScript(ABC):
         self.schema: Mapping[str, Any] = {}
         """Schema of the arguments of every call."""
         self.not_now: NotEditable | None = None
-        """Why nothing can be changed, as `get_editable_call` says it."""
+        """Rejection of `get_editable_call`; None if the call is editable."""
         self.editings: list[EditResult] = []
-        """Results of `revise`, in order; afterwards everything is accepted."""
+        """Results of `revise`, in order. Later edits are accepted."""
         self.revisions: list[tuple[str, int, dict[str, Any], Member]] = []
         self.views_opened: list[tuple[str, int, Portion]] = []
         self.inquiries: dict[str, OpenElicitation | AnswerRejected] = {}
-        """Elicitations of servers, by id."""
+        """Elicitations by id."""
         self.answerings: list[AnswerResult] = []
-        """Results of `answer`, in order; afterwards everything is accepted."""
+        """Results of `answer`, in order. Later answers are accepted."""
         self.replied: list[tuple[str, ElicitationResult, Member]] = []
         self.answered: asyncio.Queue[ElicitationResult] = asyncio.Queue()
-        """Every answer that needs no other, for a script that waits for it."""
+        """Final answers, for a script that waits for an answer."""
 
     @property
     def approvals(self) -> Self:
@@ -63,7 +64,7 @@ class CallScript(ABC):
 
     @abstractmethod
     def stored_views(self) -> Iterable[TurnView]:
-        """Return the turns on disk."""
+        """Return the stored views."""
 
     @abstractmethod
     async def decide(self, decision: Decision, member: Member) -> DecisionResult: ...
@@ -75,7 +76,7 @@ class CallScript(ABC):
     async def open_call(
         self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE
     ) -> ToolStep | NotEditable:
-        """Anybody may open anything; `views_opened` are the pages."""
+        """Return the step of a call to any user. `views_opened` records the pages."""
         editable_call = await self.get_editable_call(approval_id, revision, member)
         if not isinstance(editable_call, EditableCall):
             return editable_call
@@ -111,7 +112,10 @@ class CallScript(ABC):
 
 
 class FakeEngine(CallScript):
-    """An engine; `troubles` are raised by `receive` in order, `settlements` answered by `decide`."""
+    """A scripted engine.
+
+    `receive` raises `troubles` and `decide` returns `settlements`, each in order.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,14 +128,14 @@ class FakeEngine(CallScript):
         self.stops = True
         self.views: list[TurnView] = []
         self.edited: list[tuple[str, str]] = []
-        """Turns whose message was edited, with the new text."""
+        """Ids of turns with an edited message, and the new text."""
         self.addressees: dict[ConversationKey, tuple[float, bool]] = {}
-        """Times of the last messages to anybody, and whether that is the bot."""
+        """Time of the last addressed message, and True if it addresses the bot."""
         self.opened = asyncio.Event()
         self.opened.set()
         self.arrived = 0
         self.clock: Callable[[], float] = lambda: 0.0
-        """When turns come to be."""
+        """Clock for the creation times of turns."""
         self._keys: dict[str, str] = {}
         self._stored = 0
 
@@ -219,12 +223,12 @@ class FakeEngine(CallScript):
         return [view for view in self.views if view.turn.conversation == conversation][-limit:]
 
     def forget(self) -> None:
-        """Delete every conversation: a message that comes again is a new one."""
+        """Delete the stored conversations: a repeated message is new."""
         self.views.clear()
         self._keys.clear()
 
     def knows(self, view: TurnView, conversation: ConversationKey) -> TurnView:
-        """Put a turn on disk, in that conversation."""
+        """Store a turn in this conversation."""
         placed = dataclasses.replace(view, turn=dataclasses.replace(view.turn, conversation=conversation))
         self.views.append(placed)
         return placed
@@ -236,7 +240,10 @@ class FakeEngine(CallScript):
 
 
 class SharedLeases:
-    """Leases as several processes see them, by the loop's clock. `broken` is raised once for each entry."""
+    """Leases that several processes share, by the event loop's clock.
+
+    `acquire_or_renew` raises each entry of `broken` once.
+    """
 
     def __init__(self) -> None:
         self.held: dict[str, tuple[str, float]] = {}
@@ -264,14 +271,14 @@ class SharedLeases:
 
 
 class ScriptedCommands:
-    """Commands that answer what they are told, in order: each request takes the next list of answers."""
+    """Scripted commands: each request takes the next list of answers."""
 
     def __init__(self, *answers: Sequence[Reply | Form]) -> None:
         self.answers = list(answers)
         self.requests: list[Invocation | FormSubmission] = []
         self.going_on = asyncio.Event()
         self.going_on.set()
-        """What comes after the first answer waits for this."""
+        """Later answers of a request wait for this event."""
         self.begun = asyncio.Event()
         self.begun.set()
 

@@ -1,7 +1,7 @@
-"""Features of each platform: the one list from which the table in `docs/platforms.md` is made.
+"""Features of each platform: the source of the table in `docs/platforms.md`.
 
-`YES` is shown on every platform by the tests that a feature names, in the contracts of `tests/contracts` or the stories
-of teams. Any other cell is the reason of the platform.
+The tests that a feature names show `YES` on every platform. They are in `tests/contracts` or in the stories of teams.
+Any other cell is the reason of the platform.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ YES = "yes"
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature, its cells, and the tests that show it where the cells are the same."""
+    """A feature, its cells, and the tests of equal cells."""
 
     name: str
     slack: str = YES
@@ -23,7 +23,7 @@ class Feature:
 
     @property
     def row(self) -> str:
-        """Row of the table."""
+        """Return the feature as a row of the table."""
         return f"| {self.name} | {self.slack} | {self.discord} | {self.terminal} |"
 
 
@@ -318,5 +318,5 @@ HEAD = "| feature | Slack | Discord | terminal |\n|---|---|---|---|"
 
 
 def table() -> str:
-    """The table of all features in Markdown."""
+    """Return the table of all features in Markdown."""
     return "\n".join((HEAD, *(feature.row for feature in FEATURES)))

@@ -1,5 +1,6 @@
-"""Turns, replies and tabs as people meet them: for golden tests and for the pictures in the documents. Slack's, unless
-they are put `at` another place.
+"""Sample turns, replies and tabs, for golden tests and the pictures in the documentation.
+
+They belong to Slack; `at` moves a view to another conversation.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ ROTATION: Mapping[str, Any] = {
     "url": "https://git.g\u043e\u043egle.com/keys",
     "path ": "/srv/keys",
 }
-"""Arguments that hide something, and are not what they seem."""
+"""Deceptive arguments: hidden commands, lookalike characters, a padded name."""
 ANSWER = """\
 Checkout's 502s began at **14:05**, two minutes after deploy `a81f3c2`.
 
@@ -71,7 +72,7 @@ See [the deploy](https://deploys.example/a81f3c2)."""
 
 
 def at(view: TurnView, where: ConversationKey, asker: Author = PRIYA) -> TurnView:
-    """The same turn in another place, asked by somebody there."""
+    """Return the view in another conversation, with another author."""
     turn = replace(view.turn, conversation=where, author=asker)
     return replace(view, turn=turn, steps=tuple(_asked_by(asker, step) for step in view.steps))
 
@@ -89,7 +90,7 @@ def a_call(n: int, tool: ToolRef, status: StepStatus, result: str = "", **change
 
 
 def with_approver(view: TurnView, approver: Approver) -> TurnView:
-    """The view with this approver of its calls."""
+    """Return the view with this approver of its calls."""
     approvers = PossibleApprovers(((approver,),))
     steps = tuple(
         replace(step, approval=replace(step.approval, possible_approvers=approvers))
@@ -106,7 +107,7 @@ def an_approval(number: int = 1, **changes: Any) -> Approval:
 
 
 def a_filing(status: StepStatus, result: str = "", n: int = 3, **changes: Any) -> ToolStep:
-    """`jira.create_issue`, which needs a signature; `changes` are the approval's."""
+    """Return a `jira.create_issue` step that needs an approval. `changes` replace fields of the approval."""
     return a_call(n, CREATE, status, result, arguments=ISSUE, approval=an_approval(n, **changes))
 
 
@@ -185,12 +186,12 @@ PAY = ElicitationRequest(
 
 
 def a_booking(status: StepStatus, *asked: Elicitation, n: int = 3, result: str = "") -> ToolStep:
-    """`travel.book_train`, whose server has asked back."""
+    """Return a `travel.book_train` step with elicitations."""
     return a_call(n, BOOK, status, result, elicitations=asked)
 
 
 def asked_back(question: ElicitationRequest = WHICH, **changes: Any) -> Elicitation:
-    """Something that a server has asked; it is out, and waits unless `changes` say how it ended."""
+    """Return an elicitation. It is pending unless `changes` set a result."""
     elicitation = Elicitation("e7f3c2e9b0d14a", question, round=1, expires_in=1800.0, expires_at=NOW + 1800)
     return replace(elicitation, **changes)
 
@@ -233,7 +234,7 @@ HEARD: Mapping[str, TurnView] = {
         failure="Priya",
     ),
 }
-"""Elicitations, by how they ended."""
+"""Elicitations by result."""
 QUEUED = a_view(status=TurnStatus.QUEUED, ahead=2, blocker=BlockingTurn("earlier", awaits_approval=True))
 FAILED = a_view(a_reply(0, "I look."), status=TurnStatus.FAILED, failure="The model provider is down. Nothing was run.")
 

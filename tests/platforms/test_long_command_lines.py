@@ -1,4 +1,4 @@
-"""The confirmation of a launch shows the whole command line, on every platform."""
+"""The confirmation of a launch shows the complete command line, on every platform."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bot.platforms.slack.modals import form_to_modal
 
 
 def longest(letter: str) -> ServerConfig:
-    """As long as a command line can be."""
+    """Return a server with the longest possible command line."""
     names = "abcdefgh"
     slots = tuple(TemplateSlot(name, TextRule(re.compile("(?s).*")), dashed=True) for name in names)
     template = LaunchTemplate("x", "run", tuple(f"{{{name}}}" for name in names), slots)

@@ -1,6 +1,4 @@
-"""A link that somebody is given comes out whole on both platforms: as one that is pressed, and of which nothing is
-fetched.
-"""
+"""A one-time link stays complete on both platforms: the user can click it, and the platform does not fetch it."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ def test_the_link_of_a_reply_leads_where_it_should(address: str) -> None:
     reply = Reply(f"`jira` waits for its secret. [Enter the secret]({url}). The link works once.")
     blocks = command_reply(reply_message(reply)).blocks
     assert {"type": "link", "url": url, "text": "Enter the secret"} in blocks[0]["elements"][0]["elements"]
-    # What stands in angle brackets is not unfurled by Discord.
+    # Discord does not unfurl links in angle brackets.
     assert f"[Enter the secret](<{url}>)" in dialect(reply.text)
 
 

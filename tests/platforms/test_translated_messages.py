@@ -1,4 +1,4 @@
-"""Everything on a card, in a form and in a list is in the language of its reader, on every platform."""
+"""Cards, forms and lists are in the language of their reader, on every platform."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tests.platforms import sample_views
 from tests.platforms.sample_views import NOW, a_call, a_filing, a_reply, a_view, an_approval
 
 SHOWN = frozenset({"text", "fallback", "title", "label", "hint", "placeholder", "description", "content", "alt_text"})
-"""Keys of payloads with texts that people see."""
+"""Keys of payloads with visible texts."""
 SYNTAX = frozenset({"date_short_pretty", "time", "utc", "mcp", "grants", "list"})
 """Words of commands, and of Slack's format of times."""
 ADA, GUS = (Approver(f"slack:{name.upper()}", name, ApprovalNotice.MENTION) for name in ("Ada", "Gus"))
@@ -54,7 +54,7 @@ STRICT = ApprovalRequirements(
 
 
 def cards() -> Iterator[TurnView]:
-    """Cards with everything that a card can have."""
+    """Cards with all their parts."""
     proposed = {"project": "INC"}
     for changes in (
         {"proposed": proposed, "revised_by": "Gus"},
@@ -90,7 +90,7 @@ def turns() -> Iterator[TurnView]:
 
 
 def messages() -> Iterator[tuple[Message, object]]:
-    """Messages beside turns, each with the data in it."""
+    """Messages outside of turns, each with its data."""
     view = next(iter(cards()))
     (step,) = (step for step in view.steps if isinstance(step, ToolStep))
     card = approval_card(step)
@@ -120,7 +120,7 @@ def home(view: TurnView, step: ToolStep) -> Home:
 
 
 def shown_texts(payload: object) -> Iterator[str]:
-    """Yield the texts in a payload; the pieces of one paragraph together."""
+    """Yield the texts in a payload, with the pieces of one paragraph joined."""
     match payload:
         case {"type": "rich_text_section", "elements": elements}:
             yield "".join(text for element in elements for text in shown_texts(element))
@@ -155,7 +155,7 @@ def data_words(value: object) -> Iterator[str]:
 def english(texts: Iterable[str], data: object) -> list[str]:
     """Return the words of texts that are neither translated nor data."""
     known = {*data_words(data), *SYNTAX}
-    # A label that is cut has lost the end of its brackets.
+    # A cut label lacks its closing brackets.
     whole = (text + "⟧" * max(text.count("⟦") - text.count("⟧"), 0) for text in texts)
     return [f"{word} ({text})" for text in whole for word in untranslated(text) if word.lower() not in known]
 

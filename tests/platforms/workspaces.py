@@ -31,7 +31,7 @@ from tests.platforms.slack import connected_bot as slack_bot
 
 @dataclass(frozen=True)
 class Posted:
-    """A message of the bot; `content` is everything that it shows or carries, in the platform's form."""
+    """A message of the bot. `content` holds its text and components, in the platform's format."""
 
     id: str
     content: str
@@ -50,13 +50,13 @@ class Workspace(ABC):
     edit: ClassVar[str]
     """Names of calls, for faults."""
     permanent: ClassVar[Mapping[str, Any]]
-    """Faults that no retry mends, by what their cause says."""
+    """Permanent faults, by the text of their cause."""
     token_rejected: ClassVar[Sequence[Any]]
     history: ClassVar[str]
     """Name of the call that reads a thread."""
     layout_rejected: ClassVar[Any]
     layouts: ClassVar[int] = 1
-    """Number of layouts that are tried before the text alone."""
+    """Number of attempted layouts before plain text."""
     token_setting: ClassVar[str]
 
     def __init__(self, bot: Any, fake: Any) -> None:
@@ -69,43 +69,43 @@ class Workspace(ABC):
 
     @abstractmethod
     def another_process(self) -> Surface:
-        """A surface that starts now, with nothing in its memory."""
+        """Return a new surface with an empty cache."""
 
     @abstractmethod
     def open_thread(self, channel: Any = None) -> ConversationKey:
-        """Ask something in a channel, which is #incidents if none is given."""
+        """Let Priya ask in a channel, and return the thread. The channel defaults to #incidents."""
 
     @abstractmethod
     def posted(self, where: Any) -> list[Posted]:
-        """What the bot has posted for everybody in a conversation or a channel."""
+        """Return the bot's public messages in a conversation or a channel."""
 
     @abstractmethod
     def told(self, user: Any, where: ConversationKey) -> list[str]:
-        """What only this user sees of a conversation."""
+        """Return the texts of ephemeral messages to this user in a conversation."""
 
     @abstractmethod
     def address(self, channel: Any) -> str:
-        """A channel as approval rules name it."""
+        """Return a channel's name in approval rules."""
 
     @abstractmethod
     def administrator(self) -> Any:
-        """A user in the channel who administers the workspace."""
+        """Return an admin of the workspace who is in the channel."""
 
     @abstractmethod
     def outsider(self) -> Any:
-        """A user who may see the channel and is none of the workspace's own."""
+        """Return an external user with access to the channel."""
 
     @abstractmethod
     def unreachable_user(self) -> Any:
-        """A user who may not see what is to be approved."""
+        """Return a user without access to the approval."""
 
     @abstractmethod
     def close(self, channel: Any) -> None:
-        """Make it impossible to post there."""
+        """Make posts in a channel fail."""
 
     @abstractmethod
     def forbid_files(self) -> None:
-        """Take away the bot's right to share files."""
+        """Remove the bot's permission to share files."""
 
     @abstractmethod
     async def forge(self, where: ConversationKey, text: str) -> Posted:
@@ -117,23 +117,23 @@ class Workspace(ABC):
 
     @abstractmethod
     def notices(self, user: Any) -> list[str]:
-        """What the bot tells a user who wrote in #incidents, for instance that it took no message."""
+        """Return the bot's notices to a user in #incidents, for example about a rejected message."""
 
     def offers(self, user: Any, where: ConversationKey) -> list[Posted]:
-        """Messages with the offer to ask an edited question again, which only this user sees."""
+        """Return the ephemeral offers to ask an edited question again."""
         return [message for message in self.private(user, where) if ASK_AGAIN in message.content]
 
     async def ask_again(self, user: Any, offer: Posted) -> None:
-        """Take the offer to ask an edited question again."""
+        """Accept the offer to ask an edited question again."""
         await self.fake.press(user, offer.native, ASK_AGAIN)
 
     @abstractmethod
     def private(self, user: Any, where: ConversationKey) -> list[Posted]:
-        """Messages that the bot shows this user alone, in a conversation or directly."""
+        """Return the ephemeral and direct messages to this user."""
 
     @abstractmethod
     async def handled(self, where: Any = None) -> None:
-        """Wait until the bot has handled what was written in #incidents or in a thread."""
+        """Wait until the bot has handled the messages in #incidents or in a thread."""
 
     @property
     def mention(self) -> str:
@@ -146,7 +146,7 @@ class Workspace(ABC):
         return [message.text for message in self.engine.received]
 
     async def question(self, text: str = "why?") -> ConversationKey:
-        """Let Priya ask the bot in #incidents; the conversation of the answer."""
+        """Let Priya ask the bot in #incidents. Return the conversation of the answer."""
         self.write(self.priya, f"{self.mention} {text}")
         await self.fake.until(lambda: text in self.questions)
         conversation = self.engine.received[-1].conversation
@@ -155,15 +155,15 @@ class Workspace(ABC):
 
     @abstractmethod
     def shown(self, user: Any, where: ConversationKey) -> str:
-        """Everything that only this user sees of a conversation: messages with what they carry, and an open form."""
+        """Return the ephemeral messages to this user with their components, and the open form."""
 
     @abstractmethod
     def form(self, user: Any) -> str:
-        """The form that a user has open; empty if there is none."""
+        """Return the text of a user's open form; empty if no form is open."""
 
     @abstractmethod
     def private_files(self, user: Any) -> list[tuple[str, bytes]]:
-        """Files that the bot shares with this user alone."""
+        """Return the files that the bot shares only with this user."""
 
     @abstractmethod
     async def ask_about(self, user: Any, message: Any) -> None:
@@ -171,74 +171,77 @@ class Workspace(ABC):
 
     @abstractmethod
     async def reopen_form(self, user: Any, where: ConversationKey) -> None:
-        """Open the next step of a form, or the one with an error, where that takes a press."""
+        """Open the next or the rejected step of a form, on platforms that need a click for it."""
 
     @property
     def here(self) -> ConversationKey:
-        """#incidents, outside of threads, for `shown` and `see`."""
+        """Key of #incidents outside of threads, for `shown` and `see`."""
         return ConversationKey(self.platform, "", self.channel.id, self.channel.id)
 
     async def open_form(self, user: Any, message: Posted, action: Action | str) -> str:
-        """Press a button that opens a form; the form."""
+        """Press a button that opens a form, and return the form's text."""
         await self.press(user, message, action)
         await self.fake.until(lambda: self.form(user))
         return self.form(user)
 
     async def submit(self, user: Any, **values: str) -> None:
-        """Fill in the form that a user has open, by its labels, and send it."""
+        """Submit a user's open form with values by label."""
         await self.fake.submit(user, {name.replace("_", " "): value for name, value in values.items()})
 
     async def see(self, user: Any, where: ConversationKey, text: str) -> None:
-        """Wait until only this user sees a text."""
+        """Wait until an ephemeral message or form of this user contains a text."""
         await self.fake.until(lambda: text in self.shown(user, where))
 
     def store(self, view: TurnView) -> None:
-        """Let the database know a turn and its approvals."""
+        """Store a turn and its approvals."""
         self.engine.views.append(view)
         for step in view.steps:
             if isinstance(step, ToolStep) and step.approval is not None:
                 self.approvals[step.approval.id] = (view.turn, step)
 
     def button(self, action: Action | str) -> str:
-        """The name by which a fake finds the button of an action."""
+        """Return the fake's name for the button of an action."""
         return action if isinstance(action, str) else encode(action)
 
     def fail(self, call: str, fault: Any, times: int = 1) -> None:
-        """Let the next calls of that name fail."""
+        """Let the next `times` calls with this name fail."""
         self.fake.fail(call, fault, times)
 
     def ask(self, view: TurnView, where: ConversationKey | None = None, turn: str = "") -> TurnView:
-        """The view as a turn that Priya asks for now."""
+        """Return the view as a turn that Priya begins now."""
         author = Author(self.platform, self.priya.id, "Priya")
         view = sample_views.at(view, where or self.open_thread(), author)
         return replace(view, turn=replace(view.turn, id=turn or view.turn.id, created_at=self.fake.clock.now()))
 
     async def deliver(self, view: TurnView) -> MessageRefs:
-        """Deliver a view as the engine does, noting the refs."""
+        """Deliver a view as the engine does, and keep its refs."""
         refs = self.refs.setdefault(view.turn.id, {})
         async for message in self.surface.deliver(view, refs):
             refs[message.slot] = message.ref
         return refs
 
     def take_over(self, *, after: float = 60.0, refs: bool = True) -> None:
-        """Let another process go on, with the refs that were noted or with none."""
+        """Continue in another process, with the stored refs or without refs."""
         self.fake.clock.advance(after)
         self.surface = self.another_process()
         if not refs:
             self.refs.clear()
 
     async def press(self, user: Any, message: Posted, action: Action | str, *, late: bool = False) -> bool:
-        """Press a button; `late` if the message has lost it since. Return whether the press was acknowledged."""
+        """Press a button. Return True if the service got an acknowledgement.
+
+        `late`: the message has lost the button since.
+        """
         screen = self.old_screen(message) if late else {}
         return self.is_acknowledged(await self.fake.press(user, message.native, self.button(action), **screen))
 
     @abstractmethod
     def old_screen(self, message: Posted) -> dict[str, Any]:
-        """Options of a fake's press for a user whose client still shows a message as it was before its edit."""
+        """Return the options of a fake's press for a client that still shows the message before its edit."""
 
     @abstractmethod
     def is_acknowledged(self, pressed: Any) -> bool:
-        """Whether the service got the answer that a press needs within three seconds."""
+        """Return True if the service got an acknowledgement within three seconds."""
 
 
 class SlackWorkspace(Workspace):
@@ -336,7 +339,7 @@ class SlackWorkspace(Workspace):
         await self.fake.until(lambda: self.form(user))
 
     async def reopen_form(self, user: Any, where: ConversationKey) -> None:
-        """Slack shows it in the same modal."""
+        """Do nothing: Slack shows the step in the same modal."""
 
     async def forge(self, where: ConversationKey, text: str) -> Posted:
         button = {
@@ -474,7 +477,7 @@ class DiscordWorkspace(Workspace):
 
 
 class PlainWorkspace(Workspace):
-    """The plain chat service: what a platform needs at least."""
+    """The plain chat service: a minimal platform."""
 
     platform = "plain"
     post, edit = plain_fake.POST, plain_fake.EDIT
@@ -568,7 +571,7 @@ class PlainWorkspace(Workspace):
         return bool(pressed)
 
     async def forge(self, where: ConversationKey, text: str) -> Posted:
-        return self.posted(where)[-1]  # users type what they like
+        return self.posted(where)[-1]  # users may type any command
 
     def _channel(self, where: ConversationKey) -> Any:
         return self.fake.channels[where.channel]
@@ -587,7 +590,7 @@ def _discord_message(message: Any) -> Posted:
 async def open_workspace(
     platform: str, *, listening: bool = False, audience: AudiencePolicy | None = None
 ) -> AsyncIterator[Workspace]:
-    """Open a workspace of a platform; `listening` if buttons are pressed or messages are written there."""
+    """Open a workspace of a platform. `listening`: the bot receives interactions and messages."""
     approvals: Approvals = {}
 
     async def approval(approval_id: str) -> tuple[Turn, ToolStep] | None:

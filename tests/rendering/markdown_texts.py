@@ -1,4 +1,4 @@
-"""Markdown as models write it, and as nobody should: for property tests."""
+"""Valid and malformed Markdown, for property tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An approval card: what is shown is what runs."""
+"""Approval cards show exactly the call that runs."""
 
 from __future__ import annotations
 

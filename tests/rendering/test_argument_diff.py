@@ -1,4 +1,4 @@
-"""Changes of a call's arguments, as cards show them."""
+"""Changes of a call's arguments on cards."""
 
 from __future__ import annotations
 

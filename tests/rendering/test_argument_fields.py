@@ -1,4 +1,4 @@
-"""The arguments of a call as fields of a form, and back."""
+"""Conversion of a call's arguments to form fields, and back."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def shown(arguments: dict[str, Any], schema: dict[str, Any] | None = None) -> di
 def filled(
     arguments: dict[str, Any], answers: dict[str, str], schema: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the call that these answers, by argument, make; and the errors by argument."""
+    """Return the edited call for these answers by argument, and the errors by argument."""
     form = argument_form(SCHEMA if schema is None else schema, arguments)
     given_answers = {field.field.name: answers.get(field.argument, field.field.value) for field in form.fields}
     made, errors = read_arguments(form, arguments, given_answers)

@@ -1,4 +1,4 @@
-"""The arguments of a call before it is approved: nothing is hidden without its length and the reason."""
+"""Arguments of a call before its approval: a hidden part is replaced by its length and the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that is not what it seems is pointed out; ordinary text in any language is not."""
+"""Deceptive text gets a warning; ordinary text in any language does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server's question as fields, and the values that are sent to it."""
+"""Elicitations as form fields, and the values that the server gets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def the_field(about: dict[str, Any], *, required: bool = True) -> Field:
 
 
 def sent(about: dict[str, Any], typed: str, *, required: bool = True) -> Any:
-    """Return the value sent for a typed text; the error if it is invalid."""
+    """Return the value for a typed text; the error if the text is invalid."""
     values, errors = elicitation_form(schema(("it",) if required else (), it=about)).parse_answers({"a0": typed})
     return next(iter(errors.values())) if errors else values.get("it", "nothing")
 

@@ -1,4 +1,4 @@
-"""Markdown that is still being written: what will not change any more, and the rest."""
+"""Markdown of a streaming answer: the finished blocks and the tail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Markdown text cut into messages."""
+"""Markdown texts split into messages."""
 
 from __future__ import annotations
 

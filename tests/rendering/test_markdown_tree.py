@@ -76,7 +76,7 @@ def test_an_address_in_code_is_no_link() -> None:
 
 
 def links(node: object) -> list[tuple[Link, str]]:
-    """Every link with what is said behind it."""
+    """Return each link with the text after it."""
     match node:
         case Paragraph(line) | Heading(_, line):
             texts = [each.text for each in line[1:]] + [""]

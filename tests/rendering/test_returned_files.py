@@ -1,4 +1,4 @@
-"""Which files of a turn are shared, and what they are called."""
+"""Shared files of a turn, and their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markdown that somebody else will read: nobody is mentioned, nothing is fetched, links do not deceive."""
+"""Sanitized Markdown: no mentions, no fetched images, no deceptive links."""
 
 from __future__ import annotations
 

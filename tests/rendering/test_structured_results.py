@@ -1,4 +1,4 @@
-"""Structured results as people see them: tables, lists of keys and one line."""
+"""Display of structured results: tables, lists of keys and one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that comes from outside: what is escaped, and which links are safe and say where they lead."""
+"""Untrusted text: escaped characters, safe links, and visible link targets."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def test_joiners_stay_where_letters_need_them() -> None:
 
 
 EMOJI = (
-    "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466",  # a family
-    "\U0001f3f3\ufe0f\u200d\U0001f308",  # the rainbow flag
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466",  # family emoji
+    "\U0001f3f3\ufe0f\u200d\U0001f308",  # rainbow flag
     "\u2764\ufe0f\u200d\U0001f525",
     "\U0001f3c3\U0001f3fd\u200d\u2640\ufe0f\u200d\u27a1\ufe0f",
     "\U0001f426\u200d\u2b1b",

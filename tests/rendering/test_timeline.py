@@ -1,4 +1,4 @@
-"""A turn taken apart into passages and questions for a signature."""
+"""A turn's timeline: sections, approvals and elicitations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def only(view: TurnView) -> TimelineSection:
 
 
 def outline(view: TurnView) -> list[object]:
-    """Passages as what they are made of, questions as the steps they are about."""
+    """Return sections as the types of their entries, approvals as their step numbers."""
     return [_outlined(part) for part in timeline(view)]
 
 

@@ -1,4 +1,4 @@
-"""A call on one line, in every state it can be in."""
+"""One-line summary of a call, in each status."""
 
 from __future__ import annotations
 

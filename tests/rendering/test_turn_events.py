@@ -1,4 +1,4 @@
-"""Events of a stream: the difference to the last view, never twice."""
+"""Events of a stream: each change of the view once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def teller(cursor: str = "") -> EventEncoder:
 
 
 def told(events: list[StreamEvent]) -> list[tuple[str, Any]]:
-    """The events with what tells them apart."""
+    """Return the name of each event, with its status or delta."""
     return [
         (event.name, event.data.get("status") if event.name != "message" else event.data["delta"]) for event in events
     ]
@@ -134,8 +134,8 @@ def test_a_response_that_has_begun_is_never_told_to_be_only_created_again() -> N
     queued = [
         view(status=TurnStatus.QUEUED),
         view(streaming="I wri"),
-        view(status=TurnStatus.QUEUED),  # was read before it began
-        view(status=TurnStatus.QUEUED, begun=True),  # was given back
+        view(status=TurnStatus.QUEUED),  # stale view from before the beginning
+        view(status=TurnStatus.QUEUED, begun=True),  # released turn
         view(REPLY, write(StepStatus.AWAITING, ASKED), status=TurnStatus.WAITING),
         view(REPLY, write(StepStatus.READY, approved), status=TurnStatus.QUEUED, begun=True),
         view(REPLY, write(StepStatus.DONE, approved)),
@@ -232,7 +232,7 @@ def test_however_often_a_stream_breaks_off_nothing_is_lost_or_doubled(chance: Ra
     views = [each for each in WALK if each is WALK[-1] or chance.random() < 0.6]
     got: list[StreamEvent] = []
     for now in views:
-        # A new connection, perhaps in another process; it may break off behind any event.
+        # A new connection, possibly in another process. It may close after any event.
         while True:
             events = list(teller(str(got[-1].cursor) if got else "").encode(now))
             taken = len(events) - chance.randint(0, len(events))

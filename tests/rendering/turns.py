@@ -1,4 +1,4 @@
-"""Steps and views to draw."""
+"""Sample steps and views."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTES = ToolRef("notes", "add_note", read_only=False, destructive=False)
 
 
 def a_step(status: StepStatus, n: int = 0, **changes: Any) -> ToolStep:
-    """A call of `notes.add_note`; `result` and `arguments` may be given plainly."""
+    """Return a step that calls `notes.add_note`. `result` is the text of its result."""
     text = changes.pop("result", None)
     call = ToolCall(f"call-{n}", "notes__add_note", changes.pop("arguments", {"text": "Buy milk"}))
     result = None if text is None else ToolResult(call.id, (TextPart(text),))
@@ -29,7 +29,7 @@ def an_approval(**changes: Any) -> Approval:
 
 
 def a_form(elicitation_id: str = "eli-12345678", **changes: Any) -> Elicitation:
-    """A server asks for a form; `properties` may be given plainly."""
+    """Return an elicitation with a form. `properties` are the properties of its schema."""
     properties = changes.pop("properties", {"title": {"type": "string", "title": "Title"}})
     schema = {"type": "object", "properties": properties, "required": list(properties)}
     question = ElicitationRequest("k", changes.pop("message", "What is it called?"), FormMode(schema))
@@ -37,7 +37,7 @@ def a_form(elicitation_id: str = "eli-12345678", **changes: Any) -> Elicitation:
 
 
 def a_link(elicitation_id: str = "eli-12345678", **changes: Any) -> Elicitation:
-    """A server wants a page visited; `url` may be given plainly."""
+    """Return an elicitation with a page to visit at `url`."""
     url = changes.pop("url", "https://jira.example.com/consent?id=7")
     question = ElicitationRequest("k", changes.pop("message", "Please say that we may."), UrlMode(url))
     return replace(Elicitation(elicitation_id, question, round=1, expires_in=1800.0), **changes)

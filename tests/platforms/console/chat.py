@@ -1,4 +1,4 @@
-"""The interactive chat on a pseudo-terminal with a scripted engine behind it."""
+"""The interactive chat on a pseudo-terminal, with a scripted engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENVIRON = {"TERM": "xterm-256color"}
 
 @dataclass
 class Chat:
-    """A chat that runs."""
+    """A running chat."""
 
     terminal: PseudoTerminal
     engine: ScriptedEngine
@@ -42,7 +42,7 @@ class Chat:
 
 
 def now(value: T) -> asyncio.Future[T]:
-    """Something that is there already."""
+    """Return a future with this result."""
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     future.set_result(value)
     return future
@@ -63,7 +63,7 @@ async def chatting(
     quiet_seconds: float = 0.0,
     clock: Callable[[], float] = monotonic,
 ) -> AsyncIterator[Chat]:
-    """A running chat; it is cancelled at the end, and nothing may be left over."""
+    """A running chat. It is cancelled at the end, and must leave no tasks."""
     async with PseudoTerminal(*size) as terminal:
         scripted = ScriptedEngine(scripts)
         streams = Streams(terminal.stdin, terminal.stdout, io.StringIO(), environ or ENVIRON)

@@ -1,4 +1,4 @@
-"""An engine that plays a script: it records questions of the terminal, and the test decides the views."""
+"""A scripted engine: it records the terminal's requests, and the test sets the views."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def an_approval(approval_id: str = "apr-12345678", **changes: Any) -> Approval:
 
 
 class ScriptedTurn:
-    """One turn under the script's control; every method shows a view."""
+    """One turn under the script's control. Each method shows a view."""
 
     def __init__(self, engine: ScriptedEngine, turn: Turn) -> None:
         self.engine = engine
@@ -79,7 +79,7 @@ class ScriptedTurn:
         self.revision += 1
         view = self.view(**moment)
         self.engine.on_disk[self.turn.id] = view
-        with suppress(DeliveryFailed):  # an engine goes on when nobody sees it
+        with suppress(DeliveryFailed):  # a turn continues if its delivery fails
             async for _drawn in self.engine.surface.deliver(view, {}):
                 pass
 
@@ -115,7 +115,7 @@ class ScriptedTurn:
         await self.show()
 
     async def ask(self, approval: Approval, **changes: Any) -> tuple[int, Decision]:
-        """Ask for an approval, and apply the decision."""
+        """Request an approval, and apply the decision."""
         n = await self.call(StepStatus.AWAITING, approval=approval, **changes)
         return n, await self.apply(n, approval)
 
@@ -135,12 +135,12 @@ Script = Callable[[ScriptedTurn], Awaitable[None]]
 
 
 async def echo(turn: ScriptedTurn) -> None:
-    """The script for everything that has none."""
+    """Default script: answer with the input."""
     await turn.end(f"You said: {turn.turn.question.text}")
 
 
 class ScriptedEngine(CallScript):
-    """An engine with a script for each text."""
+    """An engine with a script for each input text."""
 
     surface: ConsoleSurface
 
@@ -152,12 +152,12 @@ class ScriptedEngine(CallScript):
         self.stops: list[str] = []
         self.repeated: list[tuple[str, str, int]] = []
         self.answers: list[DecisionResult] = []
-        """Results of `decide`, in order; afterwards everything is accepted."""
+        """Results of `decide`, in order. Later decisions are accepted."""
         self.refusals: list[CountersignError] = []
-        """Errors of `stop`, in order; afterwards it stops."""
+        """Errors of `stop`, in order. Later calls stop the turn."""
         self.turns: dict[str, ScriptedTurn] = {}
         self.on_disk: dict[str, TurnView] = {}
-        """Every turn as it was shown last, and what a test puts there."""
+        """The last view of each turn, and views that a test adds."""
         self.stopping = asyncio.Event()
         self.stopping.set()
         self.deciding = asyncio.Event()
@@ -260,7 +260,7 @@ class ScriptedEngine(CallScript):
 
 
 class Saved:
-    """Conversations of which each has a title and one turn."""
+    """Conversations with a title and one turn each."""
 
     def __init__(self, **titles: str) -> None:
         self._titles = titles

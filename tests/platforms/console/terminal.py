@@ -1,4 +1,4 @@
-"""A real pseudo-terminal with a screen behind it that can be read: what a person would see."""
+"""A real pseudo-terminal, and an emulated screen with the displayed text."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LIMIT_SECONDS = 60.0
 
 
 def echoed(text: str = "") -> str:
-    """A typed line as it stands behind the prompt."""
+    """Return the prompt with a typed line."""
     return f"{PROMPT} {text}".rstrip()
 
 
 class PseudoTerminal:
-    """The program's end are `stdin` and `stdout`; ours reads the screen and presses keys."""
+    """A pseudo-terminal. The program uses `stdin` and `stdout`; the test reads the screen and presses keys."""
 
     def __init__(self, columns: int = 80, rows: int = 24) -> None:
         self._ours, theirs = pty.openpty()
@@ -58,18 +58,18 @@ class PseudoTerminal:
 
     @property
     def lines(self) -> list[str]:
-        """Text of the screen, without the empty lines at its end."""
+        """Lines of the screen, without the empty lines at its end."""
         return self._read_off()[1][:]
 
     @property
     def text(self) -> str:
-        """Everything that was ever printed for good, and the screen."""
+        """Scrolled lines and the screen."""
         scrolled, lines = self._read_off()
         return "\n".join([*scrolled, *lines])
 
     @property
     def restored(self) -> bool:
-        """The terminal is in the mode it was in, with its cursor visible."""
+        """True if the terminal has its initial mode and a visible cursor."""
         return termios.tcgetattr(self._theirs)[:4] == self.modes[:4] and not self._screen.cursor.hidden
 
     @property
@@ -86,7 +86,7 @@ class PseudoTerminal:
         os.kill(os.getpid(), signal.SIGWINCH)
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until something is on the screen."""
+        """Wait for a condition of the screen. `what` names it in the error."""
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
                 while not condition():
@@ -103,12 +103,12 @@ class PseudoTerminal:
         await self.until(lambda: text not in "\n".join(self.lines), f"{text!r} go away")
 
     async def prompts(self, text: str = "") -> None:
-        """Wait until the last line is the prompt and the text in it."""
+        """Wait until the last line is the prompt with this text."""
         wanted = echoed(text)
         await self.until(lambda: self.lines[-1] == wanted, f"the prompt {wanted!r}")
 
     def _read_off(self) -> tuple[list[str], list[str]]:
-        """What has left the screen at its top, and what is on it; read once for all who look at it as it is now."""
+        """Return the scrolled lines and the lines of the screen, cached until the next output or resize."""
         screen = self._screen
         now = len(self.raw), screen.columns, screen.lines
         if self._seen_at != now:
@@ -128,5 +128,5 @@ class PseudoTerminal:
 
 
 def _line(row: Mapping[int, Any]) -> str:
-    """A line of cells as text: beyond the last one that was drawn there is nothing, behind a wide character's, too."""
+    """Return a line of cells as text. Cells after the last output and second cells of wide characters are empty."""
     return "".join([row[x].data for x in range(max(row, default=-1) + 1)]).rstrip()

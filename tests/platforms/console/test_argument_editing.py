@@ -1,4 +1,4 @@
-"""Changing a call before it is signed, at a terminal."""
+"""Editing a call's arguments before its approval, at a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA = {
 }
 KEYS = "[e] edit"
 ERASE = "\x15"
-"""Ctrl-U: everything that stands in the line."""
+"""Ctrl-U deletes the line."""
 
 
 async def asks(turn: ScriptedTurn) -> None:

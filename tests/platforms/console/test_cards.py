@@ -1,4 +1,4 @@
-"""Approvals on a screen: a card, and the one key that counts."""
+"""Approvals in an interactive terminal: a card, and one deciding key."""
 
 from __future__ import annotations
 

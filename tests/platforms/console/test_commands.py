@@ -1,4 +1,4 @@
-"""Slash commands as they are answered in the terminal, by the commands of all platforms."""
+"""Replies to slash commands in the terminal, by the commands of all platforms."""
 
 from __future__ import annotations
 

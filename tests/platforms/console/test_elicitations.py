@@ -1,4 +1,4 @@
-"""Elicitation at a terminal."""
+"""Elicitations at a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ERASE = "\x15"
 
 
 def asks(elicitation: Elicitation, **changes: Any) -> Any:
-    """A turn whose call asks this back, and goes on once it is answered."""
+    """Return the script of a turn with this elicitation, which continues after the answer."""
 
     async def script(turn: ScriptedTurn) -> None:
         n = await turn.call(StepStatus.ASKING, elicitations=(elicitation,), **changes)

@@ -1,4 +1,4 @@
-"""Elicitation without a terminal."""
+"""Elicitations without a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIELDS = {
 
 
 def asks(elicitation: Elicitation) -> Script:
-    """A turn whose call asks this back, and goes on once it is answered."""
+    """Return the script of a turn with this elicitation, which continues after the answer."""
 
     async def script(turn: ScriptedTurn) -> None:
         n = await turn.call(StepStatus.ASKING, elicitations=(elicitation,))

@@ -1,4 +1,4 @@
-"""Files in tool results, at the terminal: written beside the conversation, and named there."""
+"""Files in tool results, at the terminal: saved to disk, and named in the conversation."""
 
 from __future__ import annotations
 

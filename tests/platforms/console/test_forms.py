@@ -1,4 +1,4 @@
-"""Forms, confirmations and next steps, as they are drawn and filled in at the terminal."""
+"""Forms, confirmations and next steps at the terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECRET = "correct horse battery staple"
 
 
 async def field(chat: Chat, label: str, typed: str) -> None:
-    """Wait until a field is asked for, and answer it."""
+    """Wait for the prompt of a field, and answer it."""
     await chat.terminal.until(lambda: chat.terminal.lines[-1].startswith(f"{label}:"), f"the field {label!r}")
     chat.terminal.press(f"{typed}\r")
 
@@ -90,7 +90,7 @@ async def test_a_secret_is_typed_without_an_echo_and_is_nowhere_on_the_screen_or
 ) -> None:
     held = await with_jira()
     jira = config_of(held, "jira")
-    # The workspace of the terminal, whose person is no operator for this house.
+    # The server belongs to the terminal's workspace, because its user is not the operator here.
     held.store.kept[jira.id] = replace(held.store.kept[jira.id], config=replace(jira, workspace="console:local"))
     history = tmp_path / "history"
     async with chatting(commands=held.registry, size=(100, 30), history=history) as chat:

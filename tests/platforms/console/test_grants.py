@@ -1,4 +1,4 @@
-"""Allowing the next calls with the signature of one, at a terminal."""
+"""Granting later calls with the approval of one call, at a terminal."""
 
 from __future__ import annotations
 

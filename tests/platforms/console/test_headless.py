@@ -1,4 +1,4 @@
-"""One question and pipes: what goes to which stream, and what the process returns."""
+"""One input and pipes: texts of stdout and stderr, and the exit code."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tests.turn_events import checked, joined
 
 @dataclass
 class Process:
-    """A form that runs without a terminal."""
+    """A running chat without a terminal."""
 
     form: Terminal
     engine: ScriptedEngine
@@ -69,7 +69,7 @@ class Process:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """The lines, each of which fits the published schema."""
+        """Output lines as events, checked against the published schema."""
         events = [json.loads(line) for line in self.out.splitlines()]
         assert all(map(checked, events))
         return events
@@ -358,7 +358,7 @@ async def test_a_turn_that_waits_for_another_approver_is_left_with_exit_code_3()
 
 
 class HungUp(io.StringIO):
-    """A pipe whose reader has gone."""
+    """A pipe without a reader."""
 
     def write(self, text: str, /) -> int:
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
@@ -452,7 +452,7 @@ async def test_json_grows_with_the_answer_and_not_with_its_square() -> None:
 def test_the_pieces_of_a_reply_joined_are_its_final_text(
     replies: list[tuple[list[tuple[str, bool]], str]], seconds: float
 ) -> None:
-    """Every reply is written piece by piece, and begun anew in between or cut off: the pieces tell its end."""
+    """Replies arrive in pieces, may restart and may be cut off."""
     out = io.StringIO()
     clock = itertools.count(0, seconds).__next__
     lines = JsonLines(out, io.StringIO(), ConsoleTheme(colour=False, unicode=True), unnamed_approvers, clock)

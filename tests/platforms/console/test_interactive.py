@@ -1,4 +1,4 @@
-"""The chat on a screen: asking, streaming, stopping, leaving."""
+"""The interactive chat: messages, streaming, stop and exit."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_the_prompt_stands_before_the_engine_and_typed_text_waits_for_it()
 
 async def test_lines_sent_before_the_program_reads_keys_are_sent_one_by_one() -> None:
     async with chatting() as chat:
-        chat.terminal.press("first\rsecond\rth")  # the terminal still reads lines
+        chat.terminal.press("first\rsecond\rth")  # the terminal is still in line mode
         await chat.terminal.shows("You said: first", "You said: second")
         await chat.terminal.prompts("th")
         chat.terminal.press("ird\nline\r")

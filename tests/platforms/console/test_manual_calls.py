@@ -1,4 +1,4 @@
-"""A turn that is a call run by hand: no model tells what came of it, so what the tool returned is the answer."""
+"""Turns of a manual call: the tool's result is the answer, because no model summarizes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small parts of the terminal that need no terminal."""
+"""Parts of the console platform that run without a terminal."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_rule_of_approve(mode: ApproveMode, reads: DecisionType | None, writ
 
 
 class Stream(io.StringIO):
-    """A terminal with an encoding of its own."""
+    """A terminal with this encoding."""
 
     encoding = "ascii"
 

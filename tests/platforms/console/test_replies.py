@@ -1,4 +1,4 @@
-"""Commands' answers on a screen of any width: nothing is broken in the middle of a word that could stand whole."""
+"""Command replies on screens of any width: words that fit a line are not broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that Slack or Discord return are drawn by the setup, whatever is in them."""
+"""The setup prints any name that Slack or Discord returns."""
 
 from __future__ import annotations
 

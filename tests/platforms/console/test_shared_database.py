@@ -1,6 +1,4 @@
-"""Several terminals on one database: each serves the conversation that is open in it, and no window waits for an
-answer that is given in another one.
-"""
+"""Several terminals on one database: each serves its open conversation, and does not wait for answers of others."""
 
 from __future__ import annotations
 
@@ -59,7 +57,7 @@ async def finished(form: Terminal, engine: ScriptedEngine, opening: StartState) 
 
 
 def elsewhere(*steps: ModelStep) -> Script:
-    """A turn that another process drives: nothing of it is drawn here, but it is on disk."""
+    """Return the script of a stored turn that another process runs, without views in this process."""
 
     async def script(turn: ScriptedTurn) -> None:
         for n in range(1, len(steps) + 1):
@@ -85,7 +83,7 @@ async def test_a_terminal_has_the_conversations_that_were_opened_in_it_or_left_b
     async def noted(turn: ScriptedTurn) -> None:
         reaches.append(form.surface.key_prefixes)
         assert f"{turn.turn.conversation}:" == form.surface.key_prefixes[-1]
-        assert told[-1] == list(form.surface.key_prefixes)  # the others know before anything is asked
+        assert told[-1] == list(form.surface.key_prefixes)  # other processes know before the first input
         await turn.end("ok")
 
     engine.scripts = {"one": noted, "two": noted}

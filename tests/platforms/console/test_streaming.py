@@ -1,4 +1,4 @@
-"""An answer while it is written: drawn again and again in place, printed once."""
+"""A streaming answer: redrawn in place, printed once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Bye.
 
 
 class Told:
-    """Texts that the turn streams one after the other, each when it is wanted."""
+    """A turn's streamed texts, one for each call of `say`."""
 
     def __init__(self) -> None:
         self._texts: asyncio.Queue[str | None] = asyncio.Queue()
@@ -67,7 +67,7 @@ class Told:
 
 
 async def said(chat: Chat, *lines: str) -> None:
-    """Wait until these lines and no others stand between the question and the prompt."""
+    """Wait until the lines between the input and the prompt are exactly these lines."""
 
     wanted = [echoed("go"), *lines, echoed()]
 

@@ -1,4 +1,4 @@
-"""Windows of all sizes, and text of all widths: nothing breaks out of its line."""
+"""Terminals of all sizes and texts of all widths: output stays within its line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tool line keeps to its line: what went well is shortened to the window, what went wrong is told in full."""
+"""Tool lines: a success is cut to the width of the terminal, an error is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that the terminal says by itself is in the language of its user."""
+"""The terminal's own texts are in the language of its user."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DATA = frozenset(
         "lost",
     }
 )
-"""Words of names and arguments, and keys."""
+"""Words of names and arguments, and names of keys."""
 TYPED = frozenset(word for command in COMMANDS for word in command.removeprefix("/").split()) | {
     "ctrl",
     "xyz",

@@ -1,1 +1,1 @@
-"""Discord: what is drawn there, and what comes in."""
+"""Tests of the Discord platform: deliveries and incoming events."""

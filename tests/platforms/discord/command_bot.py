@@ -1,4 +1,4 @@
-"""A server with the bot on it that receives, and commands that play a script behind the real verbs."""
+"""A Discord guild with a connected bot, and scripted commands behind the real verbs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERBS = registry(Servers()).verbs
 
 
 class CommandsByScript(ScriptedCommands):
-    """Scripted answers; verbs and completion are the real ones, over two servers with tools."""
+    """Commands with scripted replies. Verbs and completion are the real ones, over two MCP servers with tools."""
 
     def __init__(self, *answers: Sequence[Reply | Form]) -> None:
         super().__init__(*answers)
@@ -36,7 +36,7 @@ class CommandsByScript(ScriptedCommands):
 
 
 class Alone:
-    """Leases that nobody else wants."""
+    """Leases without competing holders."""
 
     async def acquire_or_renew(self, name: str, holder: str, seconds: float) -> bool:
         return True
@@ -50,7 +50,7 @@ class Alone:
 
 @dataclass
 class CommandBot:
-    """Everything a test touches. Priya administers the server, Sam does not."""
+    """The parts of one test. Priya administers the guild, Sam does not."""
 
     discord: FakeDiscord
     people: UserDirectory
@@ -62,29 +62,29 @@ class CommandBot:
 
     @property
     def invoked(self) -> Invocation:
-        """The last command that was given."""
+        """The last invoked command."""
         request = self.commands.requests[-1]
         assert isinstance(request, Invocation)
         return request
 
     @property
     def submitted(self) -> FormSubmission:
-        """The last form that was sent."""
+        """The last submitted form."""
         request = self.commands.requests[-1]
         assert isinstance(request, FormSubmission)
         return request
 
     def key(self, thread: str = "") -> ConversationKey:
-        """The conversation in #incidents, or in a thread of it."""
+        """Return the key of #incidents or of a thread in it."""
         return ConversationKey("discord", self.discord.guild.id, self.channel.id, thread)
 
     def seen(self, user: User | None = None, channel: Channel | None = None) -> list[VisibleState]:
-        """The bot's messages that somebody sees."""
+        """Return the bot's messages that a user sees; Priya by default."""
         found = self.discord.what_user_sees(user or self.priya, channel or self.channel)
         return [each for each in found if each.user == self.discord.bot.id]
 
     async def reads(self, text: str, user: User | None = None, channel: Channel | None = None) -> VisibleState:
-        """The message with this text, once somebody sees it."""
+        """Wait until a user sees a message with this text, and return it."""
 
         def found() -> list[VisibleState]:
             return [each for each in self.seen(user, channel) if text in each.words]
@@ -106,7 +106,7 @@ async def command_bot(
     servers: frozenset[str] = frozenset(),
     user_install: bool = False,
 ) -> AsyncIterator[CommandBot]:
-    """A server with Priya and Sam in #incidents; the listener is connected and its commands are registered."""
+    """A guild with Priya and Sam in #incidents. The listener is connected and its commands are registered."""
     async with AsyncExitStack() as stack:
         discord = await stack.enter_async_context(FakeDiscord())
         discord.pace.strict = False

@@ -1,4 +1,4 @@
-"""A Discord server with the bot on it: the fake Discord, the real discord.py, and a scripted engine."""
+"""A Discord guild with the bot: the fake Discord, the real discord.py, and a scripted engine."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.platforms.fake_engine import FakeEngine, ScriptedCommands, SharedLeas
 
 
 class SharedQuotas:
-    """Rate limits as several processes see them, by the loop's clock."""
+    """Rate limits that several processes share, by the event loop's clock."""
 
     def __init__(self) -> None:
         self.due: dict[str, float] = {}
         self.starts: list[float] = []
-        """When each granted unit may begin."""
+        """Start time of each granted unit."""
 
     async def acquire(self, name: str, quota: Quota, _most_wait: float) -> QuotaGranted | QuotaExceeded:
         now = asyncio.get_running_loop().time()
@@ -48,7 +48,7 @@ class SharedQuotas:
 
 @dataclass
 class ConnectedBot:
-    """Everything a test touches."""
+    """The parts of one test."""
 
     discord: FakeDiscord
     rest: Rest
@@ -62,36 +62,36 @@ class ConnectedBot:
     quotas: SharedQuotas = field(default_factory=SharedQuotas)
     audience: AudiencePolicy | None = None
     engaged: list[ConversationKey] = field(default_factory=list)
-    """Conversations in which the bot takes part, by the database."""
+    """Conversations of the bot according to the database."""
     records: Lookups = Lookups()
     lease_seconds: float = LEASE_SECONDS
-    """Of the gateway's lease. With a short one a slow machine loses it."""
+    """Seconds of the gateway lease. A slow machine loses a short lease."""
     listening: asyncio.Task[None] | None = None
     refs: dict[str, dict[str, str]] = field(default_factory=dict)
 
     async def draw(self, view: TurnView) -> dict[str, str]:
-        """Draw a view as whoever draws does, remembering references."""
+        """Deliver a view as the engine does, and keep its message refs."""
         refs = self.refs.setdefault(view.turn.id, {})
         async for drawn in self.surface.deliver(view, refs):
             refs[drawn.slot] = drawn.ref
         return refs
 
     def key(self, channel: Channel, thread: str = "") -> ConversationKey:
-        """The conversation in a channel of the server, or in a thread of it."""
+        """Return the key of a channel in the guild or of a thread in it."""
         return ConversationKey("discord", self.discord.guild.id, channel.id, thread)
 
     async def received(self, count: int) -> None:
-        """Wait until so many messages are on disk."""
+        """Wait until the engine has received `count` messages."""
         await self.discord.until(lambda: len(self.engine.received) >= count)
 
     async def quiet(self, channel: Channel | None = None) -> None:
-        """Wait until everything that was said in a channel or thread has been taken: one thing after the other is."""
+        """Wait until the engine has received the earlier messages of a channel or thread: they arrive in order."""
         self.discord.say(self.priya, channel or self.channel, f"{self.discord.bot.mention} {LAST}")
         await self.discord.until(lambda: any(each.text == LAST for each in self.engine.received))
         self.engine.received[:] = [each for each in self.engine.received if each.text != LAST]
 
     def serve(self, servers: frozenset[str]) -> None:
-        """Serve these servers and no others, from the next listener on."""
+        """Serve only these guilds, from the next listener on."""
         self.people = UserDirectory(self.rest, servers)
 
     @property
@@ -100,11 +100,11 @@ class ConnectedBot:
         return [each.text for each in self.engine.received]
 
     def posted(self, channel: Channel | None = None) -> list[Message]:
-        """The bot's public messages."""
+        """Return the bot's public messages."""
         return [message for message in self.discord.posted(channel or self.channel) if not message.ephemeral_to]
 
     def whispers(self, user: User, channel: Channel | None = None) -> list[str]:
-        """Private replies to this user."""
+        """Return the ephemeral messages to this user."""
         return [
             message.content
             for message in self.discord.posted(channel or self.channel)
@@ -112,7 +112,7 @@ class ConnectedBot:
         ]
 
     def listener(self, holder: str = "one") -> DiscordListener:
-        """The listener of a process of that name."""
+        """Return the listener of a process with this name."""
         return DiscordListener(
             self.rest,
             self.people,
@@ -130,7 +130,7 @@ class ConnectedBot:
 
     @asynccontextmanager
     async def running(self, holder: str = "one") -> AsyncIterator[asyncio.Task[None]]:
-        """Listen for the block, with the gateway held."""
+        """Run the listener inside the block, with the gateway lease."""
         count = self.discord.gateway.identified
         self.listening = asyncio.create_task(self.listener(holder).run(self.engine, self.commands))
         try:
@@ -147,7 +147,7 @@ class ConnectedBot:
             await self.discord.gateway.disconnected()
 
     async def _connected(self, listening: asyncio.Task[None], sessions: int) -> None:
-        """Wait until the listener is connected; raises what it ended with."""
+        """Wait until the listener is connected. Raises the listener's error."""
         while self.discord.gateway.identified < sessions or not self.discord.gateway.live:
             await asyncio.wait({listening}, timeout=0.02)
             if listening.done():
@@ -168,9 +168,9 @@ async def connected_bot(
     user_install: bool = False,
     lease_seconds: float = LEASE_SECONDS,
 ) -> AsyncIterator[ConnectedBot]:
-    """A server with Priya in #incidents; the listener holds the gateway."""
+    """A guild with Priya in #incidents. The listener holds the gateway lease."""
     async with AsyncExitStack() as stack:
-        # The fake describes all servers at once.
+        # The fake describes all guilds immediately, so a short wait suffices.
         stack.enter_context(pytest.MonkeyPatch.context()).setattr(gateway, "GUILDS_SECONDS", 0.3)
         discord = await stack.enter_async_context(FakeDiscord(message_content=message_content))
         discord.pace.strict = False
@@ -201,7 +201,7 @@ async def connected_bot(
 
 
 async def ended(task: asyncio.Task[None]) -> None:
-    """Cancel and wait."""
+    """Cancel a task and wait for its end."""
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

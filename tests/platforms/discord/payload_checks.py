@@ -16,7 +16,7 @@ _SMALL = re.compile(r"^ {0,3}-# ?", re.MULTILINE)
 
 
 def check_slot(slot: OutgoingMessage, people: frozenset[str] = frozenset()) -> None:
-    """A message that Discord takes and that names nobody but `people`."""
+    """Check that Discord accepts a message, and that it mentions only `people`."""
     attached = {slot.file.name} if slot.file else set()
     checked_components(list(slot.components), v2=slot.laid_out, attached=attached)
     assert slot.laid_out or slot.content.strip()
@@ -27,22 +27,22 @@ def check_slot(slot: OutgoingMessage, people: frozenset[str] = frozenset()) -> N
 
 
 def texts(slot: OutgoingMessage) -> list[str]:
-    """All the text of a message."""
+    """Return the texts of a message."""
     return [slot.content, *(str(node["content"]) for node in walk(slot.components) if node["type"] == TEXT)]
 
 
 def named(text: str) -> set[str]:
-    """Return the users and names in a text, as clients would draw it: not where it is code."""
+    """Return the users and names in a text outside of code, as clients render them."""
     return {id_ or everyone for id_, everyone in _NAMED.findall(CODE.sub("", text))}
 
 
 def small_lines(text: str) -> list[str]:
-    """The lines that are drawn small, outside of code."""
+    """Return the small lines outside of code."""
     return [line for line in CODE.sub("", text).split("\n") if _SMALL.match(line)]
 
 
 def labels(components: Any) -> list[str]:
-    """Labels of the buttons."""
+    """Return the labels of the buttons."""
     return [node.get("label") or node["emoji"]["name"] for node in walk(components) if node["type"] == BUTTON]
 
 

@@ -1,4 +1,4 @@
-"""Buttons: who pressed comes with the press, the engine decides, and a refusal is for whoever pressed alone."""
+"""Buttons: the interaction names the user, the engine decides, and a rejection is an ephemeral message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.rendering.turns import NOTES, a_reply, a_step, a_view, an_approval
 
 
 async def drawn(place: ConnectedBot, view: TurnView, channel: Channel | None = None) -> Message:
-    """The view in a thread of #incidents, or in a channel; its last message."""
+    """Return the last message of a view in a thread of #incidents or in a channel."""
     if channel is None:
         said = place.discord.say(place.priya, place.channel, "please")
         channel = place.discord.thread(place.priya, place.channel, "please", said)
@@ -37,7 +37,7 @@ def waiting(**arguments: str) -> TurnView:
 
 
 def ids(message: Message) -> list[str]:
-    """The ids of the buttons."""
+    """Return the custom ids of the buttons."""
 
     def walk(components: list[dict[str, object]]) -> list[str]:
         found: list[str] = []
@@ -51,7 +51,7 @@ def ids(message: Message) -> list[str]:
 
 
 def named(message: Message, kind: str) -> str:
-    """The id of the button that does this."""
+    """Return the custom id of the button with this action."""
     return next(each for each in ids(message) if each.startswith(f"cs:{kind}:"))
 
 

@@ -1,4 +1,4 @@
-"""The commands that Discord is told of, made of the verbs that describe them."""
+"""App commands registered at Discord, built from the verbs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST_CHARACTERS = 8_000
 
 
 NOBODY: Any = object()
-"""Answers nothing."""
+"""Handler without a reply."""
 
 
 def a_tree(
@@ -55,7 +55,7 @@ def drawn(verbs: Mapping[str, Sequence[Verb]] = VERBS, *, for_users: bool = Fals
 
 
 def below(command: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Everything with a name and a description, the command first."""
+    """Return the named objects of a command, the command first."""
     yield command
     for option in command.get("options") or ():
         yield from below(option)
@@ -74,7 +74,7 @@ def many(count: int, *others: Verb) -> tuple[Verb, ...]:
     return (*(Verb(f"verb-{number}", "does it") for number in range(count)), *others, Verb("help", "this list"))
 
 
-# What there is
+# Registered commands
 
 
 async def test_every_verb_is_a_subcommand_under_its_own_path_and_help_is_one_of_them() -> None:
@@ -122,7 +122,7 @@ async def test_options_have_descriptions_and_required_ones_come_first() -> None:
     assert adding["no-verify"]["type"] == 5
     assert adding["header"]["description"].endswith("several with blanks between")
     all_of_them = {parameter.name for parameter in next(verb for verb in VERBS["mcp"] if verb.path == "add").parameters}
-    # There are more than Discord takes: what the operator alone can say, and what is for later, in `edit`.
+    # Discord takes fewer options: those of the operator, and those of `edit`, are left out.
     flows = {"words", "sends", "tool-words", "tool-sends", "tool-recipients"}
     later = {"sessions", "max-sessions", "session-idle-timeout", "protocol", "use-instructions", "tool-names"}
     later |= {"list-timeout", "tool-timeout-max", "connect-retries", "reconnect", "output-limit"}
@@ -150,7 +150,7 @@ async def test_commands_are_hidden_only_where_they_are_for_admins_alone() -> Non
     assert hidden == {**dict.fromkeys(VERBS), "only": manage}
 
 
-# What is more than Discord takes
+# Above Discord's limits
 
 
 async def test_verbs_beyond_those_that_fit_move_from_the_end_into_a_group() -> None:
@@ -193,7 +193,7 @@ def test_choices_that_are_too_many_are_completed_instead() -> None:
     assert len(text.message) <= LONGEST
 
 
-# Words
+# Values of options
 
 
 def test_a_json_object_is_one_word_and_pairs_are_several() -> None:
@@ -241,18 +241,18 @@ def test_names_of_agents_are_offered_in_any_script_and_a_question_is_one_text() 
     assert words("ask", ask, given) == ("ask", "Night shift", 'what is "x" --y?')
 
 
-# Telling Discord
+# Registration
 
 
 @asynccontextmanager
 async def a_start(fake: FakeDiscord) -> AsyncIterator[CommandTree]:
-    """A process that has signed in, with its commands."""
+    """The command tree of a connected process."""
     async with Rest(fake.token, url=fake.url) as rest:
         yield a_tree(client=await rest.client())
 
 
 async def told(fake: FakeDiscord) -> bool:
-    """True if the commands are registered when a process starts."""
+    """Return True if the start of a process registers the commands."""
     async with a_start(fake) as tree:
         return await register(tree)
 

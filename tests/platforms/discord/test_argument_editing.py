@@ -1,4 +1,4 @@
-"""Changing a call before it is signed, in Discord."""
+"""Editing a call's arguments before its approval, in Discord."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def waiting(**arguments: str) -> TurnView:
 
 
 def said(asked: Interaction) -> str:
-    """Everything that was posted in answer."""
+    """Return the texts of the responses to an interaction."""
     shown = [node for message in asked.messages for node in walk(message.components)]
     return " ".join(str(each["content"]) for each in shown if each["type"] == TEXT)
 
@@ -58,7 +58,7 @@ async def test_ten_arguments_are_edited_in_two_modals_with_one_press_between_the
         assert len(discord.modal(place.priya).drawn["components"]) == FIELDS_A_MODAL
         first = await discord.submit(place.priya, {f"field_{n}": f'"first {n}"' for n in range(5)})
         await discord.until(lambda: first.messages)
-        for _ in range(2):  # also after the second modal was closed without being sent
+        for _ in range(2):  # also after the user closes the second modal
             again = await discord.press(place.priya, first.messages[-1], "Continue")
             assert again.answered is Answer.MODAL
         assert len(discord.modal(place.priya).drawn["components"]) == FIELDS_A_MODAL

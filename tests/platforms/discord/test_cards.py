@@ -1,4 +1,4 @@
-"""Approval cards: exactly what would run, within what Discord takes, and afterwards how it went."""
+"""Approval cards: the exact call, within Discord's limits, and later its outcome."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_arguments_cannot_pretend_to_be_more_of_the_card() -> None:
     tool = ToolRef("jira", "x", title="# Safe?\n<@1> **ok**", destructive=True)
     slot = only(a_view(waiting({"text": forged, "`": forged}, tool)))
     shown = said(slot)
-    assert shown.count("\n```") == 2  # the block opens once and ends once
+    assert shown.count("\n```") == 2  # one code block
     assert shown.startswith("### \\# Safe? <\u2060@1> \\*\\*ok\\*\\*")
 
 
@@ -217,7 +217,7 @@ def test_a_card_of_any_call_stays_within_the_limits_of_discord(
         shown = said(slot)
         writing, destroying = (shown.count(f"**Risk** {RISKS[risk]}") for risk in ("writes", "destructive"))
         together = writing > 1 and not destroying  # "Approve all"
-        # Only a call that writes can be granted.
+        # Destructive calls have no grant button.
         assert len(labels(slot.components)) == 5 * writing + 4 * destroying + together
 
 

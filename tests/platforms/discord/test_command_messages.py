@@ -1,4 +1,4 @@
-"""Replies as sheets: what fits is shown, what does not is counted and kept in a file; nothing of it is Markdown."""
+"""Command replies: omitted rows are counted and attached as a file; values are not rendered as Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands: behind a slash, said to the bot, by buttons; answered to whoever gave them alone."""
+"""Commands by slash command, mention and button. Only their user sees the reply."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CALLBACK = "POST /interactions/{interaction}/{token}/callback"
 EDIT = "PATCH /webhooks/{application}/{token}/messages/{message}"
 
 
-# Behind a slash
+# Slash commands
 
 
 async def test_a_slash_command_is_answered_to_its_user_alone() -> None:
@@ -264,7 +264,7 @@ async def test_an_action_too_long_for_a_button_is_remembered_for_a_while() -> No
         assert (place.invoked.command, *place.invoked.words) == words
 
 
-# Said to the bot
+# Commands in mentions
 
 
 async def test_a_command_said_in_a_channel_is_answered_by_a_direct_message() -> None:
@@ -312,7 +312,7 @@ async def test_a_call_by_hand_said_in_a_thread_runs_there_and_nothing_else_is_sa
         assert place.seen(channel=thread) == place.seen(channel=place.discord.dm(place.priya)) == []
 
 
-# Along with an answer
+# Files and turns in replies
 
 
 async def test_a_call_by_hand_in_a_channel_begins_a_thread() -> None:
@@ -356,7 +356,7 @@ async def test_an_answer_that_is_too_large_is_counted_and_a_file() -> None:
         await place.discord.until(lambda: any("answer.txt" in each.files for each in place.seen()))
 
 
-# While options are filled in
+# Autocomplete
 
 
 async def test_servers_and_their_tools_are_offered_while_they_are_typed() -> None:

@@ -1,4 +1,4 @@
-"""The entry in a message's menu under which somebody asks about it."""
+"""*Ask about this* in the context menu of a message."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 
 
 async def registered(place: ConnectedBot) -> None:
-    """Wait until the entry is in the menu."""
+    """Wait until the menu entry is registered."""
     await place.discord.until(
         lambda: any(each["name"] == ASK_ABOUT_THIS for each in place.discord.app.commands.get("", []))
     )
 
 
 def shown(sent: Interaction) -> str:
-    """What was posted in answer."""
+    """Return the components of the responses as text."""
     return str([message.components for message in sent.messages])
 
 

@@ -1,4 +1,4 @@
-"""A message is one turn, whatever Discord, the database and everybody else do meanwhile."""
+"""One message begins one turn, despite redelivery, database errors and other processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPEN = "POST /channels/{channel}/messages/{message}/threads"
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No pauses of seconds between two tries."""
+    """Shorten the pauses between two tries."""
     monkeypatch.setattr(message_handler, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(message_handler, "LONGEST_PAUSE", 0.02)
 

@@ -1,4 +1,4 @@
-"""Elicitation in Discord: the public card, and the answer of one user."""
+"""Elicitations in Discord: the public card, and the answer of one user."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_card_of_any_question_is_within_the_limits_of_the_platform(
 
 
 async def asking(place: ConnectedBot, elicitation: Elicitation, channel: Channel | None = None) -> Message:
-    """A server waits for Priya; its card."""
+    """Return the card of an elicitation that waits for Priya."""
     asker = Author("discord", place.priya.id, "Priya")
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(elicitation,)), status=TurnStatus.WAITING)
     card = await drawn(place, replace(view, turn=replace(view.turn, author=asker)), channel)
@@ -191,7 +191,7 @@ async def asking(place: ConnectedBot, elicitation: Elicitation, channel: Channel
 
 
 async def stands(place: ConnectedBot, elicitation: Elicitation) -> None:
-    """The turn is drawn again with the question as it stands now."""
+    """Deliver the turn again with the current elicitation."""
     view = place.engine.views[-1]
     step = a_step(StepStatus.STARTED, elicitations=(elicitation,))
     place.engine.views[-1] = replace(view, steps=(step,), revision=view.revision + 1)
@@ -199,13 +199,13 @@ async def stands(place: ConnectedBot, elicitation: Elicitation) -> None:
 
 
 async def answer(place: ConnectedBot, asked: Interaction) -> Message:
-    """The last private reply to a click or a form."""
+    """Return the last ephemeral response to a button or a form."""
     await place.discord.until(lambda: asked.messages)
     return asked.messages[-1]
 
 
 def button(message: Message, word: str) -> str:
-    """The id of the button that says this."""
+    """Return the custom id of the button with this label."""
     return next(each for each in ids(message) if word in each)
 
 

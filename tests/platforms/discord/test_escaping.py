@@ -1,4 +1,4 @@
-"""Text from outside, shown as it stands."""
+"""Untrusted text is shown literally."""
 
 from __future__ import annotations
 

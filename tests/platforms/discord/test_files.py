@@ -1,4 +1,4 @@
-"""Attached files, fetched when a turn needs them: from Discord alone, and never more than there is room for."""
+"""Attached files are fetched when a turn needs them: only from Discord, and within the size limit."""
 
 from __future__ import annotations
 
@@ -60,6 +60,6 @@ async def test_a_file_that_is_larger_than_it_says_is_not_read_to_its_end() -> No
 async def test_nothing_is_fetched_from_anywhere_but_discord() -> None:
     async with connected_bot(listening=False) as place:
         attachment = known(uploaded(place))
-        place.rest.url = "https://discord.com/api/v10"  # the fake's own files are now somebody else's
+        place.rest.url = "https://discord.com/api/v10"  # the fake's files are foreign URLs now
         with pytest.raises(NotFound, match="not kept by Discord"):
             await place.surface.fetch(attachment)

@@ -1,4 +1,4 @@
-"""Posts in forums as conversations, and the text of voice and stage channels."""
+"""Forum posts as conversations, and text chat of voice and stage channels."""
 
 from __future__ import annotations
 

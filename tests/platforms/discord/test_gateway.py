@@ -1,4 +1,4 @@
-"""Holding the gateway: one process at a time, minimal intents, what is survived, what is not, and what was missed."""
+"""Gateway: one process at a time, minimal intents, recoverable and fatal errors, and missed messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOON_OVER = 0.6
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No pauses of seconds between two tries."""
+    """Shorten the pauses between two tries."""
     for module in (gateway, background_tasks):
         monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
         monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
@@ -38,7 +38,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def asked(place: ConnectedBot, text: str = "why?") -> Channel:
-    """Priya's question in #incidents; its thread."""
+    """Let Priya ask in #incidents, and return the thread of the answer."""
     said = place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} {text}")
     await place.received(len(place.engine.received) + 1)
     (thread,) = [each for each in place.discord.threads(place.channel) if each.id == said.id]
@@ -46,7 +46,7 @@ async def asked(place: ConnectedBot, text: str = "why?") -> Channel:
 
 
 async def stands(listener: DiscordListener, wanted: ListenerStatus) -> None:
-    """Wait until a listener says that of itself."""
+    """Wait until a listener has this status."""
     async with asyncio.timeout(60):
         while await listener.listening() is not wanted:
             await asyncio.sleep(0.01)
@@ -78,7 +78,7 @@ async def test_an_intent_that_was_switched_off_in_between_is_done_without(caplog
         assert "Fix:" in caplog.text
 
 
-# What is survived, and what is not
+# Recoverable and fatal errors
 
 
 async def test_a_token_that_discord_does_not_know_ends_the_listener_with_a_fix() -> None:
@@ -226,7 +226,7 @@ async def test_a_database_that_stays_away_ends_the_work_before_the_lease_does() 
     assert lasted[0] < 3.0
 
 
-# What was missed
+# Missed messages
 
 
 async def test_messages_of_a_downtime_are_read_afterwards() -> None:
@@ -315,7 +315,7 @@ async def test_a_mention_during_a_downtime_is_answered_after_the_start() -> None
         place.engaged += [place.key(place.channel, thread.id), place.key(side)]
         async with place.running("three"):
             await place.quiet(side)
-            assert len(place.texts) == 4  # once
+            assert len(place.texts) == 4  # each message once
 
 
 async def test_all_messages_of_one_user_in_a_downtime_are_received() -> None:
@@ -392,7 +392,7 @@ async def test_a_connection_that_is_cut_off_before_its_first_word_leaves_no_hear
     async with connected_bot() as place:
         gate = place.discord.gateway
         opened, before = gate.opened, heartbeats()
-        gate.invalidate()  # the library waits five seconds before it begins the next session
+        gate.invalidate()  # discord.py waits five seconds before the next session
         await place.discord.until(lambda: gate.opened > opened and heartbeats() - before)
         (beating,) = heartbeats() - before
         await place.stop()
@@ -401,7 +401,7 @@ async def test_a_connection_that_is_cut_off_before_its_first_word_leaves_no_hear
 
 
 def heartbeats() -> set[threading.Thread]:
-    """The threads that keep connections alive."""
+    """Return the heartbeat threads of the library."""
     return {each for each in threading.enumerate() if each.name.startswith("keep-alive-handler")}
 
 

@@ -1,4 +1,4 @@
-"""Allowing the next calls with the signature of one, in Discord."""
+"""Granting later calls with the approval of one call, in Discord."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def waiting(count: int = 1, *, destructive: bool = False) -> TurnView:
 
 
 async def whole(place: ConnectedBot, viewed: Interaction) -> Message:
-    """The last message of a whole call: it alone has something to press, so nothing follows it."""
+    """Wait for the last message of a complete call, the only message with buttons."""
     await place.discord.until(lambda: viewed.messages and viewed.messages[-1].components)
     return viewed.messages[-1]
 

@@ -1,5 +1,6 @@
-"""Presses by people who want more than is theirs: from another server or platform, with ids that nobody drew, too many
-at a time, and by somebody who has left or must be silent.
+"""Interactions of hostile users.
+
+They come from another guild or platform, with forged ids, too many at a time, and from former or timed-out members.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ BUTTON, PLAIN = 2, 2
 
 @asynccontextmanager
 async def with_approvals() -> AsyncIterator[tuple[ConnectedBot, Records]]:
-    """A workplace in which what an approval belongs to is on record."""
+    """A connected bot, and the turn and step of each approval id."""
     kept: Records = {}
 
     async def approval(approval_id: str) -> tuple[Turn, ToolStep] | None:
@@ -42,7 +43,7 @@ def waiting() -> TurnView:
 
 
 def asked_in(place: ConnectedBot, kept: Records, where: ConversationKey) -> None:
-    """A call of a conversation waits for a signature."""
+    """Let a call of a conversation wait for an approval."""
     view = place.engine.knows(waiting(), where)
     step = view.steps[0]
     assert isinstance(step, ToolStep)
@@ -50,7 +51,7 @@ def asked_in(place: ConnectedBot, kept: Records, where: ConversationKey) -> None
 
 
 async def forged(place: ConnectedBot, channel: Channel, *custom_ids: str) -> Message:
-    """A message of the bot's with buttons that it never drew there."""
+    """Post a bot message with forged buttons."""
     row = [{"type": BUTTON, "style": PLAIN, "label": custom_id, "custom_id": custom_id} for custom_id in custom_ids]
     body: dict[str, Any] = {"content": "x", "components": [{"type": 1, "components": row}]}
     path = "/channels/{channel_id}/messages"

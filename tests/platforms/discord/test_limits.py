@@ -1,4 +1,4 @@
-"""Limits that Discord does not count in characters: bytes of a layout, halves of emoji in labels and names."""
+"""Discord's limits in other units than characters: bytes of a layout, UTF-16 units of labels and names."""
 
 from __future__ import annotations
 

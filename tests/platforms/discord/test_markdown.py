@@ -99,7 +99,7 @@ def test_code_in_an_answer_has_no_character_that_the_model_has_not_written(code:
 
 
 def copied(markdown: str) -> str:
-    """The text that a user copies, as Discord's clients read code blocks, inline code and escapes."""
+    """Return the copied text, as Discord's clients read code blocks, inline code and escapes."""
     return re.sub(
         r"```(?:[a-z]+\n|\n)(?P<block>.*?)\n```|(?P<ticks>`+)(?P<code>.*?[^`])(?P=ticks)(?!`)|\\(?P<mark>[^0-9A-Za-z\s])",
         lambda match: next(text for text in match.group("block", "code", "mark") if text is not None),

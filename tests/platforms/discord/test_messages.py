@@ -18,13 +18,13 @@ def thread_of(place: ConnectedBot) -> Channel:
 
 
 async def asked(place: ConnectedBot, text: str = "why?") -> Channel:
-    """Priya's question in #incidents; its thread."""
+    """Let Priya ask in #incidents, and return the thread of the answer."""
     place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} {text}")
     await place.received(1)
     return thread_of(place)
 
 
-# Where a question is answered
+# Conversations of answers
 
 
 async def test_a_mention_opens_a_thread_named_after_the_question_and_becomes_one_turn_in_it() -> None:
@@ -110,7 +110,7 @@ async def test_a_direct_message_needs_no_mention_and_belongs_to_the_server_of_it
         assert message.author.name == "Priya"
 
 
-# What is meant
+# Addressed and ignored messages
 
 
 async def test_people_talking_to_each_other_are_left_alone() -> None:
@@ -198,7 +198,7 @@ async def test_messages_of_one_place_become_turns_in_order_at_any_speed() -> Non
         assert place.texts == ["question 0", "question 1", "question 2"]
 
 
-# What comes along
+# Context of a message
 
 
 async def test_a_chain_of_replies_comes_along_oldest_first() -> None:
@@ -281,7 +281,7 @@ async def test_a_thread_that_another_process_has_told_is_not_told_again() -> Non
         assert [message.content for message in place.posted(thread)] == [CALL_ME]
 
 
-# Who is answered
+# Audience
 
 
 async def test_a_server_that_is_not_served_is_answered_with_nothing() -> None:

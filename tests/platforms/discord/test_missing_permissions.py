@@ -1,4 +1,4 @@
-"""Missing permissions of the bot: users are told, nothing is retried without end."""
+"""Missing permissions of the bot: users get a notice, and retries end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms of commands as modals: opened, filled in, corrected, in steps; secrets are not asked for."""
+"""Command forms as modals: opening, input, correction and steps. Modals have no secret fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CALLBACK = "POST /interactions/{interaction}/{token}/callback"
 
 
 async def opened(place: CommandBot) -> dict[str, Any]:
-    """The modal that Priya has open, as it was drawn."""
+    """Return Priya's open modal."""
     await place.discord.command(place.priya, "mcp add", place.channel)
     return place.discord.modal(place.priya).drawn
 

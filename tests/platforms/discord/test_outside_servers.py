@@ -1,4 +1,4 @@
-"""Slash commands outside of the bot's servers: in direct messages, and with users who have installed the app."""
+"""Slash commands outside of the bot's guilds: in direct messages and by user install."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ POST = "POST /channels/{channel}/messages"
 
 
 def direct(discord: FakeDiscord, user: User) -> ConversationKey:
-    """The direct conversation of the bot with a user of its first server."""
+    """Return the key of the direct channel of the bot and a user of its first guild."""
     return ConversationKey("discord", discord.guild.id, discord.dm(user).id, "")
 
 
 def far_away(discord: FakeDiscord, user: User) -> Channel:
-    """A channel of a server that has no bot, and that this user owns."""
+    """Return a channel in a guild without the bot; this user owns the guild."""
     guild = discord.another_guild("Far away", with_bot=False)
     discord.join(user, guild)
     guild.owner_id = user.id
@@ -36,13 +36,13 @@ def far_away(discord: FakeDiscord, user: User) -> Channel:
 
 @asynccontextmanager
 async def installed(*answers: list[Reply | Form]) -> AsyncIterator[tuple[CommandBot, Channel]]:
-    """Commands that users may install; Sam, who administers nothing here, has them with him in a server of his own."""
+    """A bot with user install. Sam is no admin here, and uses the commands in his own guild."""
     async with command_bot(*answers, user_install=True) as place:
         yield place, far_away(place.discord, place.sam)
 
 
 async def replied(place: CommandBot, typed: Interaction) -> None:
-    """Wait for the answer."""
+    """Wait for the reply."""
     await place.discord.until(lambda: typed.messages)
 
 
@@ -90,7 +90,7 @@ async def test_a_stranger_gets_nothing_in_a_direct_message() -> None:
         assert await place.discord.suggest(mallory, "mcp show", dm, "server") == []
 
 
-# With the user
+# User install
 
 
 async def test_commands_go_along_with_a_user_only_where_the_portal_allows_it() -> None:
@@ -108,7 +108,7 @@ async def test_in_a_server_without_the_bot_a_command_is_one_in_the_direct_conver
         assert "Two servers." in str(answer.components)
         assert answer.ephemeral_to == place.sam.id
         assert place.invoked.conversation == direct(place.discord, place.sam)
-        # He owns that server. Here he is a member like others.
+        # Sam owns the other guild. Here he is an ordinary member.
         assert not place.invoked.member.platform_admin
         place.commands.answers = [[Reply("Still two.")]]
         await place.discord.press(place.sam, answer, "Again")
@@ -150,7 +150,7 @@ async def test_in_a_server_with_the_bot_an_installed_command_is_one_of_that_serv
 
 
 async def asked_far_away(place: ConnectedBot) -> None:
-    """Sam has chosen the entry at a message of Mallory's, where the bot is not."""
+    """Let Priya choose the menu entry at Mallory's message, in a guild without the bot."""
     discord = place.discord
     sam = place.priya
     lounge = far_away(discord, sam)

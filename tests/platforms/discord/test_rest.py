@@ -1,4 +1,4 @@
-"""Calling Discord: signed in once, within limits, every failure with a cause and a fix, and nothing secret told."""
+"""Discord's REST API: one sign-in, rate limits, errors with a cause and a fix, and redacted secrets."""
 
 from __future__ import annotations
 

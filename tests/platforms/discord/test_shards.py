@@ -1,4 +1,4 @@
-"""Receiving in shards: each over a session of its own, shared out among the processes of the bot."""
+"""Gateway shards: one session each, distributed over the processes of the bot."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ TURN_SECONDS = 0.1
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions may begin soon one after the other."""
+    """Shorten the pause between the starts of two sessions."""
     monkeypatch.setattr(gateway, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(gateway, "TURN_SECONDS", TURN_SECONDS)
 
 
 @asynccontextmanager
 async def a_large_bot() -> AsyncIterator[tuple[ConnectedBot, list[Channel]]]:
-    """A bot for which Discord recommends shards, and a channel in a guild of each shard, with Priya in it."""
+    """A bot for which Discord recommends shards. Each shard has a guild with Priya and a channel."""
     async with connected_bot(listening=False, lease_seconds=LEASE_SECONDS) as place:
         discord = place.discord
         discord.limits.shards = discord.limits.fewest_shards = SHARDS
@@ -58,14 +58,14 @@ async def a_process(place: ConnectedBot, name: str) -> AsyncIterator[asyncio.Tas
 
 
 def holders(place: ConnectedBot) -> list[str]:
-    """The holders of the shards, in their order."""
+    """Return the lease holders, in the order of the shards."""
     name = f"discord-gateway:{place.discord.app.id}"
     names = [name, *(f"{name}:{number}" for number in range(1, SHARDS))]
     return [place.leases.held.get(lease, ("", 0.0))[0] for lease in names]
 
 
 def began_in_turns(place: ConnectedBot, sessions: int) -> bool:
-    """True if so many sessions began, each not before its turn, and the turns are apart."""
+    """Return True if `sessions` sessions began, each after its granted start, and the starts are TURN_SECONDS apart."""
     turns, begun = sorted(place.quotas.starts), sorted(place.discord.gateway.identified_at)
     apart = all(later - turn > TURN_SECONDS * 0.99 for turn, later in pairwise(turns))
     return len(turns) == len(begun) == sessions and apart and all(map(ge, begun, turns))
@@ -76,7 +76,7 @@ def connected(discord: FakeDiscord) -> list[tuple[int, int]]:
 
 
 async def all_connected(place: ConnectedBot, **shares: int) -> None:
-    """Wait until every shard is connected once, and the processes have so many each."""
+    """Wait until each shard is connected once, and each process holds its share."""
     everything = [(number, SHARDS) for number in range(SHARDS)]
     await place.discord.until(
         lambda: (
@@ -86,7 +86,7 @@ async def all_connected(place: ConnectedBot, **shares: int) -> None:
 
 
 async def asked_everywhere(place: ConnectedBot, channels: list[Channel], text: str) -> None:
-    """Priya asks in a guild of each shard and directly; every question is received once."""
+    """Let Priya write in a guild of each shard and directly, and check that each message is received once."""
     discord = place.discord
     before = len(place.engine.received)
     for number, channel in enumerate(channels):

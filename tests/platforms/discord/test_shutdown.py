@@ -1,4 +1,4 @@
-"""Stopping: within seconds, whatever Discord does with what is under way then, and nothing is left running."""
+"""Shutdown within seconds while Discord does not answer, without leftover tasks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ QUICKLY = 10.0
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Less time than people get."""
+    """Shorten the limits of a shutdown."""
     monkeypatch.setattr(background_tasks, "GOODBYE_SECONDS", 0.1)
     monkeypatch.setattr(interactions, "PATIENCE_SECONDS", 0.05)
 
 
 def left_over(before: set[asyncio.Task[object]]) -> set[str]:
-    """Tasks of ours that were not there before."""
+    """Return the bot's new tasks."""
     return {task.get_name() for task in asyncio.all_tasks() - before if task.get_name().startswith("discord: ")}
 
 

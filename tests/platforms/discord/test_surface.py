@@ -1,6 +1,4 @@
-"""Turns in their channels and threads: posted once, edited from then on, complete in the end, whatever goes wrong on
-the way.
-"""
+"""Delivery of turns in channels and threads: one post, then edits; the last one is complete despite failed requests."""
 
 from __future__ import annotations
 
@@ -29,14 +27,14 @@ TYPING = "POST /channels/{channel}/typing"
 
 
 def placed(place: ConnectedBot, view: TurnView, thread: Channel | None = None, *, age: float = -60.0) -> TurnView:
-    """The view in #incidents or in a thread of it, asked by Priya, so many seconds ago."""
+    """Return a view in #incidents or in a thread of it, created `age` seconds ago by Priya."""
     where = place.key(place.channel, thread.id if thread else "")
     view = sample_views.at(view, where, Author("discord", place.priya.id, "Priya"))
     return dataclasses.replace(view, turn=dataclasses.replace(view.turn, created_at=place.discord.clock.now() - age))
 
 
 def later(place: ConnectedBot) -> DiscordSurface:
-    """The surface of another process, which begins now."""
+    """Return the surface of another process that starts now."""
     return DiscordSurface(place.rest, place.people, clock=place.discord.clock.now)
 
 
@@ -122,7 +120,7 @@ async def test_a_message_that_is_too_old_to_be_edited_is_answered_by_a_new_one()
         assert not place.discord.called(anew)
         before = len(place.discord.calls)
         await draw(place, placed(place, denied()), surface)
-        assert len(place.discord.calls) == before  # and that is that
+        assert len(place.discord.calls) == before  # no further requests
 
 
 async def test_in_a_thread_that_was_archived_the_message_is_edited_all_the_same() -> None:
@@ -178,7 +176,7 @@ async def test_it_types_while_nothing_of_the_answer_is_there_to_see() -> None:
         assert len(place.discord.calls.of(TYPING)) == 2
         place.discord.clock.advance(TYPING_SECONDS)
         place.discord.fail(TYPING, Fails(50013))
-        await draw(place, placed(place, running()), surface)  # it is not worth a word
+        await draw(place, placed(place, running()), surface)  # the failed typing indicator is ignored
 
 
 async def test_a_delivery_cancelled_during_a_rate_limit_holds_up_no_other() -> None:

@@ -1,4 +1,4 @@
-"""A turn as messages in a channel or thread."""
+"""Turns as messages in a channel or thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THREAD = ConversationKey("discord", "1", "2", "3")
 
 
 def drawn(view: TurnView) -> dict[str, OutgoingMessage]:
-    """The slots by name, each taken by Discord."""
+    """Return the outgoing messages by slot, after Discord's checks."""
     slots = turn_messages(sample_views.at(view, THREAD, PRIYA), sample_views.NOW)
     for slot in slots:
         check_slot(slot, frozenset({PRIYA.id}))

@@ -1,4 +1,4 @@
-"""User lookups: fresh for decisions, cached for display, closed for unknown users."""
+"""User lookups: fresh for decisions, cached for display, empty rights for unknown users."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A platform for tests: a chat service over plain HTTP with text and typed commands, and nothing else."""
+"""A platform for tests: a chat service over plain HTTP, with text and typed commands only."""

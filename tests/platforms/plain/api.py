@@ -1,4 +1,4 @@
-"""Client of the plain chat service: every failure a DeliveryFailed; short pauses are waited out."""
+"""Client of the plain chat service. It waits for short rate limits and raises DeliveryFailed for errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PlainApiError(DeliveryFailed):
 
 
 class PlainApi:
-    """Calls the service as the bot, over a session that its owner closes."""
+    """Client of the service for a bot token. The owner of the session closes it."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class PlainApi:
                 await self._pause(error.retry_after)
 
     async def member(self, user: str) -> Member:
-        """Return a user with current rights and groups; an external one if the service does not know the user."""
+        """Return a user with current rights and groups; an external user if the service does not know the id."""
         try:
             found = await self.call("GET", f"/users/{user}")
         except PlainApiError as error:

@@ -1,6 +1,7 @@
-"""The platform: its surface delivers turns; its listener takes messages, and the commands that users type for buttons.
+"""Surface and listener of the plain chat service.
 
-A form is a private message with a command to type; its fields follow in lines such as `reason: too early`.
+The listener handles messages, and the commands that users type for buttons. A form is a private message with a command
+to type. Its fields follow in lines such as `reason: too early`.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class PlainMessages:
         return isinstance(error, PlainApiError) and error.status == 401
 
     async def create(self, owner: MessageOwner, message: PlainMessage, replaced: str) -> str:
-        """Post a message. The service knows every nonce for good, and answers with the first message."""
+        """Post a message. The service keeps each nonce, and returns its first message for a repeated nonce."""
         where, nonce = owner.conversation, hashlib.sha256(f"{owner.id} {message.name} {replaced}".encode()).hexdigest()
         channel, thread = (message.channel, "") if message.channel else (where.channel, where.thread)
         path = f"/channels/{channel}/messages"
@@ -127,7 +128,7 @@ class PlainMessages:
                 raise
 
     async def find(self, _owner: MessageOwner, _message: PlainMessage, _taken: Collection[str]) -> str:
-        return ""  # a second post finds it by its nonce
+        return ""  # a repeated post returns the message by its nonce
 
     def digest(self, message: PlainMessage) -> str:
         return str(message.body)
@@ -211,7 +212,7 @@ class PlainSurface:
 
 @dataclass(frozen=True, slots=True)
 class TypedCommand:
-    """A command that a user typed: the interaction, and the responder to it."""
+    """A command that a user typed: the interaction and its responder."""
 
     api: PlainApi
     conversation: ConversationKey
@@ -303,7 +304,10 @@ class TypedCommand:
 
 
 class PlainListener:
-    """Polls for events, and acknowledges each one once it is handled. It is the `MessagePlatform` of its messages."""
+    """Listener that polls for events and acknowledges each handled event.
+
+    It is also the `MessagePlatform` of its messages.
+    """
 
     facts = PlatformFacts(PLATFORM, redelivers=True, reading_seconds=3.0)
 
@@ -332,7 +336,7 @@ class PlainListener:
             await tasks.close()
 
     async def _handle(self, event: dict[str, Any], messages: MessageHandler[PlatformMessage]) -> bool:
-        """Handle an event. Return False if it has to come again."""
+        """Handle an event. Return False if the service has to send it again."""
         if event["bot"]:
             return True
         message = parse_message(event)
@@ -351,7 +355,7 @@ class PlainListener:
         return True
 
     def _by_name(self, opened: Action | None, values: dict[str, str], user: str) -> dict[str, str]:
-        """Return the values of a form by the names of its fields; users type the labels."""
+        """Return the values of a form by field name. Users type the labels."""
         pending = self._pending.find(opened.token, user) if isinstance(opened, RunPending) else None
         fields = pending[0].form.fields if pending is not None and isinstance(pending[0], OpenForm) else ()
         names = {field.label: field.name for field in fields}
@@ -415,7 +419,7 @@ async def read_messages(api: PlainApi, where: ConversationKey) -> Sequence[Threa
 
 
 def parse_message(event: dict[str, Any]) -> PlatformMessage:
-    """Parse an event. The thread key of a message is its channel and its thread, which its first message names."""
+    """Parse an event. The thread key of a message is its channel and the id of the thread's first message."""
     text = event["text"]
     return PlatformMessage(
         id=event["id"],

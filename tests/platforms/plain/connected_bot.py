@@ -1,4 +1,4 @@
-"""The plain service with the bot in it, and a scripted engine."""
+"""The plain service with the bot and a scripted engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.platforms.plain.app import PlainListener
 
 @dataclass
 class ConnectedBot:
-    """Everything that a test touches."""
+    """The parts of one test."""
 
     plain: FakePlain
     api: PlainApi
@@ -33,7 +33,7 @@ class ConnectedBot:
 async def connected_bot(
     *, listening: bool = True, audience: AudiencePolicy | None = None, records: Lookups | None = None
 ) -> AsyncIterator[ConnectedBot]:
-    """The workspace with Priya in #incidents."""
+    """A workspace with Priya in #incidents."""
     async with AsyncExitStack() as stack:
         plain = await stack.enter_async_context(FakePlain())
 

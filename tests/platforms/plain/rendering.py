@@ -21,7 +21,7 @@ MOST_COMMANDS = 24
 
 @dataclass(frozen=True, slots=True)
 class PlainMessage:
-    """A message as it should be posted; `channel` is empty for the conversation of its turn."""
+    """An outgoing message. `channel` is empty for the conversation of its turn."""
 
     name: str
     text: str
@@ -36,7 +36,7 @@ class PlainMessage:
 
 
 def plain_message(message: model.Message) -> PlainMessage:
-    """Return a message as it should be here. Arguments take the room that the rest leaves."""
+    """Return a message of the chat layer as an outgoing message. Arguments fill the remaining characters."""
     arguments = sum(isinstance(block, model.Arguments) for block in message.blocks)
     used = sum(len(_text(block, 0, message.notifies)) + 1 for block in message.blocks)
     room = (LONGEST_TEXT - used) // max(arguments, 1)

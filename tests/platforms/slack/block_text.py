@@ -1,4 +1,4 @@
-"""Blocks as lines of text, near enough to what a person sees to be read in a test."""
+"""Blocks as lines of text, similar to the display in Slack."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def outline(blocks: Sequence[dict[str, Any]]) -> str:
-    """One line or more for every block."""
+    """Return at least one line for each block."""
     return "\n".join(line for block in blocks for line in _lines(block))
 
 

@@ -1,4 +1,4 @@
-"""A workspace with the bot in it: the fake Slack, the real SDKs, and a scripted engine."""
+"""A Slack workspace with the bot: the fake Slack, the real SDKs, and a scripted engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.platforms.fake_engine import FakeEngine, ScriptedCommands, SharedLeas
 
 @dataclass
 class ConnectedBot:
-    """Everything a test touches."""
+    """The parts of one test."""
 
     slack: FakeSlack
     api: WebApi
@@ -40,27 +40,27 @@ class ConnectedBot:
 
     @property
     def workspaces(self) -> SlackWorkspaces:
-        """The workspace alone."""
+        """The directory of this one workspace."""
         return SlackWorkspaces(SlackWorkspace(self.api, self.people))
 
     async def draw(self, view: TurnView, surface: SlackSurface | None = None) -> dict[str, str]:
-        """Draw a view as whoever draws does, remembering references."""
+        """Deliver a view as the engine does, and keep its message refs."""
         refs = self.refs.setdefault(view.turn.id, {})
         async for drawn in (surface or self.surface).deliver(view, refs):
             refs[drawn.slot] = drawn.ref
         return refs
 
     def bot_posts(self, channel: Channel | None = None, thread: str | None = None) -> list[Message]:
-        """The bot's posts, without those that only one user sees."""
+        """Return the bot's messages, without ephemeral messages."""
         return [message for message in self.slack.posted(channel or self.channel, thread) if not message.ephemeral_to]
 
     def whispers(self, user: User, channel: Channel | None = None) -> list[str]:
-        """Private replies to this user."""
+        """Return the ephemeral messages to this user."""
         posted = self.slack.posted(channel or self.channel)
         return [message.text for message in posted if message.ephemeral_to == user.id]
 
     async def settled(self) -> None:
-        """Wait until every delivery on its way has been answered."""
+        """Wait until each event of the fake has its response."""
         await self.slack.until(lambda: all(each.settled.is_set() for each in self.slack.sent))
 
 
@@ -74,7 +74,7 @@ async def connected_bot(
     streaming: Streaming = Streaming.DIRECT,
     records: Lookups | None = None,
 ) -> AsyncIterator[ConnectedBot]:
-    """A workspace with Priya in #incidents; the listener runs in Socket Mode."""
+    """A workspace with Priya in #incidents. The listener runs in Socket Mode."""
     async with AsyncExitStack() as stack:
         slack = await stack.enter_async_context(FakeSlack())
         priya = slack.user("Priya")
@@ -118,7 +118,7 @@ async def connected_bot(
 
 
 def _passing(slack: FakeSlack) -> Callable[[float], Awaitable[None]]:
-    """Waiting for one's turn takes no real time."""
+    """Advance the fake clock instead of a sleep."""
 
     async def pause(seconds: float) -> None:
         slack.clock.advance(seconds)

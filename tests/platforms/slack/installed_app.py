@@ -1,4 +1,4 @@
-"""One app in several workspaces of the fake Slack: installed in a browser, received by the real listener."""
+"""One app in several workspaces of the fake Slack, with browser installation and the real listener."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ACME, GLOBEX = Team(), Team("T0GLOBEX", "Globex", "globex")
 
 @dataclass
 class InstalledApp:
-    """The app, nowhere installed at first. Ana is in Acme, Ben in Globex; they have the same id."""
+    """The app, first without installations. Ana is in Acme, Ben in Globex. Both users have the same id."""
 
     slack: FakeSlack
     store: SqlInstallationStore
@@ -43,27 +43,27 @@ class InstalledApp:
     listening: asyncio.Task[None] | None = None
 
     async def install(self, user: User, *, allow: bool = True, organization: str = "", team: str = "") -> InstallResult:
-        """Install the app as this person, all the way through a browser."""
+        """Install the app as this user, through all pages in a browser."""
         started = self.installer.start(team)
         assert isinstance(started, InstallStarted)
         back = self.slack.oauth.consent(started.url, user, allow=allow, organization=organization)
         return await self.come_back(back, started.browser_secret)
 
     async def come_back(self, address: str, browser_secret: str) -> InstallResult:
-        """The browser arrives where Slack sends it."""
+        """Open Slack's redirect in the browser."""
         return await self.installer.finish(dict(parse_qsl(urlsplit(address).query)), browser_secret)
 
     def ask(self, user: User, text: str) -> None:
-        """Mention the bot in the room of a person's workspace."""
+        """Mention the bot in the channel of a user's workspace."""
         bot = self.slack.app.installations[user.team.id].bot
         self.slack.say(user, self.rooms[user.team.id], f"{bot.mention} {text}")
 
     async def hears(self, *texts: str) -> None:
-        """Wait until the engine got these messages."""
+        """Wait until the engine has received these messages."""
         await self.slack.until(lambda: {*texts} <= {message.text for message in self.engine.received}, 20)
 
     def heard(self) -> set[tuple[str, str]]:
-        """Workspace and text of every message that the engine got."""
+        """Workspace and text of each received message."""
         return {(message.conversation.workspace, message.text) for message in self.engine.received}
 
 
@@ -79,7 +79,7 @@ async def an_installed_app(
     listening: bool = True,
     records: Lookups | None = None,
 ) -> AsyncIterator[InstalledApp]:
-    """The app, to be installed in the workspaces in `allowed`. `own`: the first one is that of SLACK_BOT_TOKEN."""
+    """The app. The workspaces in `allowed` may install it. `own`: SLACK_BOT_TOKEN belongs to the first workspace."""
     async with AsyncExitStack() as stack:
         slack = await stack.enter_async_context(FakeSlack(teams[0]))
         slack.pace.strict, slack.app.rotation = False, rotation

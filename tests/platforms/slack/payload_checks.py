@@ -16,7 +16,7 @@ from tests.fakes.slack.view_shapes import checked_view
 
 
 def check_message(blocks: Sequence[Block], text: str, people: frozenset[str] = frozenset()) -> None:
-    """A message that Slack takes, that mentions none but `people`, and that nobody can do harm with."""
+    """Check that Slack accepts a message, that it mentions only `people`, and that its links are safe."""
     check_blocks(list(blocks), "message")
     for block in SdkBlock.parse_all(list(blocks)):
         block.to_dict()
@@ -31,14 +31,14 @@ def check_message(blocks: Sequence[Block], text: str, people: frozenset[str] = f
 def check_view(
     view: dict[str, Any], people: frozenset[str] = frozenset(), channels: frozenset[str] = frozenset()
 ) -> None:
-    """A window or a Home tab that Slack takes."""
+    """Check that Slack accepts a modal or a Home tab."""
     checked_view(view, view["type"])
     SdkView(**view).to_dict()
     check_harmless(view["blocks"], people, channels)
 
 
 def check_harmless(blocks: Any, people: frozenset[str] = frozenset(), channels: frozenset[str] = frozenset()) -> None:
-    """Nothing is fetched, nobody is mentioned but `people`, and links lead to the web or to a mailbox."""
+    """Check that nothing is fetched, only `people` are mentioned, and links lead to the web or a mailbox."""
     for part in parts(blocks):
         match part.get("type"):
             case "user":
@@ -52,7 +52,7 @@ def check_harmless(blocks: Any, people: frozenset[str] = frozenset(), channels: 
 
 
 def parts(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object in a JSON value."""
+    """Return each object in a JSON value."""
     if isinstance(value, dict):
         yield value
         value = list(value.values())
@@ -62,11 +62,11 @@ def parts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def labels(blocks: Any) -> list[str]:
-    """Labels of the buttons."""
+    """Return the labels of the buttons."""
     return [part["text"]["text"] for part in parts(list(blocks)) if part.get("type") == "button"]
 
 
 def pressed(blocks: Any, label: str) -> tuple[str, str]:
-    """The `action_id` and the `value` that Slack sends when this button is pressed."""
+    """Return the `action_id` and the `value` of the button with this label."""
     (found,) = [part for part in parts(list(blocks)) if part.get("type") == "button" and part["text"]["text"] == label]
     return found["action_id"], found["value"]

@@ -1,4 +1,4 @@
-"""Buttons: who pressed is looked up at the press, the engine decides, and a refusal is for whoever pressed alone."""
+"""Buttons: the user is looked up at the click, the engine decides, and a rejection is an ephemeral message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.rendering.turns import a_reply, a_step, a_view, an_approval
 
 
 async def drawn(place: ConnectedBot, view: TurnView) -> Message:
-    """The view in a thread of #incidents; its last message."""
+    """Return the last message of a view in a thread of #incidents."""
     root = place.slack.say(place.priya, place.channel, "please")
     key = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, root.ts)
     await place.draw(placed(place, place.engine.knows(view, key), root.ts))

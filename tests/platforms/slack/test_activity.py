@@ -1,4 +1,4 @@
-"""What people see of a turn at work beside its messages: a status, a title, and a mark where Slack shows no status."""
+"""Display of a running turn beside its messages: status, title, and a reaction if Slack shows no status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.rendering.turns import a_step, a_view, an_approval
 
 
 def of(place: ConnectedBot, question: Message, view: TurnView, turn: str = "t1", **changes: Any) -> TurnView:
-    """The view as that of a turn that this message began."""
+    """Return the view with this message as the beginning of its turn."""
     view = placed(place, view, question.ts, question.channel)
     begun = dataclasses.replace(view.turn.question, message_id=f"{question.channel}:{question.ts}", **changes)
     return dataclasses.replace(view, turn=dataclasses.replace(view.turn, id=turn, question=begun))

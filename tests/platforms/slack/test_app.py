@@ -1,4 +1,4 @@
-"""Slack as the composition root builds it."""
+"""Slack in the composition root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changing a call before it is signed, in Slack."""
+"""Editing a call's arguments before its approval, in Slack."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def waiting(**arguments: str) -> TurnView:
 
 
 async def editing(place: ConnectedBot, **arguments: str) -> Message:
-    """Priya has pressed Edit…; the card."""
+    """Let Priya press Edit…, and return the card."""
     place.engine.schema = {} if arguments else SCHEMA
     card = await drawn(place, waiting(**arguments))
     await place.slack.press(place.priya, card, "Edit…")

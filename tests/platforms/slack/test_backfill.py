@@ -1,4 +1,4 @@
-"""Messages that were written while no process received from Slack."""
+"""Messages that users wrote while no process was connected to Slack."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def after_a_downtime(*retries: float) -> AsyncIterator[tuple[ConnectedBot,
 
 @asynccontextmanager
 async def receiving(place: ConnectedBot) -> AsyncIterator[None]:
-    """The next process receives."""
+    """Run the listener of the next process."""
     listening = asyncio.create_task(place.listener.run(place.engine, place.commands))
     try:
         yield
@@ -48,7 +48,7 @@ async def receiving(place: ConnectedBot) -> AsyncIterator[None]:
 
 
 def texts(place: ConnectedBot) -> list[str]:
-    """Texts of the messages after the downtime began."""
+    """Texts of the messages since the beginning of the downtime."""
     return sorted(message.text for message in place.engine.received[2:])
 
 

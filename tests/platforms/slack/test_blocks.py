@@ -1,4 +1,4 @@
-"""Presses, fallbacks and small blocks."""
+"""Buttons, fallback texts and small blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers to commands, and the Home tab."""
+"""Command replies, and the Home tab."""
 
 from __future__ import annotations
 

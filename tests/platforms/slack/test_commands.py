@@ -1,4 +1,4 @@
-"""Commands: behind a slash, said to the bot, by buttons and in windows; answered to whoever gave them alone."""
+"""Commands by slash command, mention, button and modal. Only their user sees the reply."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def invoked(place: ConnectedBot) -> Invocation:
 
 
 async def whispered(place: ConnectedBot, *, text: str) -> Message:
-    """The answer that only Priya sees, once it says this."""
+    """Wait for an ephemeral message to Priya with this text, and return it."""
 
     def found() -> list[Message]:
         return [

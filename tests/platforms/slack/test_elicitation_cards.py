@@ -1,4 +1,4 @@
-"""Elicitation in Slack: the public card, and the answer of one user."""
+"""Elicitations in Slack: the public card, and the answer of one user."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_card_of_any_question_is_within_the_limits_of_the_platform(
 
 
 async def asking(place: ConnectedBot, elicitation: Elicitation) -> Message:
-    """A server waits for Priya; its card."""
+    """Return the card of an elicitation that waits for Priya."""
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(elicitation,)), status=TurnStatus.WAITING)
     card = await drawn(place, view)
     know(place, elicitation)
@@ -189,7 +189,7 @@ def know(place: ConnectedBot, elicitation: Elicitation) -> None:
 
 
 async def answered(place: ConnectedBot, elicitation: Elicitation) -> None:
-    """The turn is drawn again with the question as it stands now."""
+    """Deliver the turn again with the current elicitation."""
     view = place.engine.views[-1]
     step = a_step(StepStatus.STARTED, elicitations=(elicitation,))
     place.engine.views[-1] = replace(view, steps=(step,), revision=view.revision + 1)
@@ -197,7 +197,7 @@ async def answered(place: ConnectedBot, elicitation: Elicitation) -> None:
 
 
 def alone(place: ConnectedBot, user: User) -> Message:
-    """The last message that only this user sees."""
+    """Return the last ephemeral message to this user."""
     return [message for message in place.slack.posted(place.channel) if message.ephemeral_to == user.id][-1]
 
 

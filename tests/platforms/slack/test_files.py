@@ -1,4 +1,4 @@
-"""Attached files: the bot's token goes to Slack alone, and nothing is read beyond the limit."""
+"""Attached files: only Slack gets the bot's token, and downloads end at the size limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.platforms.slack.connected_bot import connected_bot
 
 
 class Elsewhere(WebApi):
-    """An API that says a file is somewhere else."""
+    """An API that returns a foreign file URL."""
 
     def __init__(self, url: str) -> None:
         super().__init__("xoxb-secret")

@@ -1,4 +1,4 @@
-"""Allowing the next calls with the signature of one, in Slack."""
+"""Granting later calls with the approval of one call, in Slack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Home tabs that are open: made anew when something that they show has changed, and only then."""
+"""Open Home tabs are published again only after a change of their content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ PUBLISH = "views.publish"
 
 
 class Records:
-    """What there is to be seen, the same for everybody; `trouble` is raised first. Each look has a later time."""
+    """Home tab content, the same for each user.
+
+    Each call raises the next error of `trouble`, or returns a later time than the call before.
+    """
 
     def __init__(self) -> None:
         self.waiting: tuple[PendingCall, ...] = ()
@@ -38,7 +41,7 @@ class Records:
         return Home(1_000.0 + len(self.asked), waiting=self.waiting)
 
     def ask(self) -> None:
-        """A call waits for a signature from now on."""
+        """Let a call wait for an approval."""
         turn = Turn(
             "t1",
             ConversationKey("slack", "T1", "C1", "1.1"),

@@ -1,4 +1,4 @@
-"""Long, hostile and broken-off replies, drawn step by step as a turn draws them: whatever is on the way can be seen."""
+"""Long, hostile and interrupted answers, delivered step by step as in a turn. Slack accepts each intermediate view."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ LONG = f"Here it is:\n\n```yaml\n{CODE}\n```\n\nThat was the end."
 
 
 def in_dm(place: ConnectedBot, view: TurnView) -> TurnView:
-    """The view as the answer to Priya's first direct message."""
+    """Return the view as the answer to Priya's first direct message."""
     dm = place.slack.dm(place.priya)
     first = min(place.slack.world.workspaces[dm.team.id].messages[dm.id])
     return placed(place, view, first, dm.id)
 
 
 def growing(text: str, pieces: int) -> Iterator[str]:
-    """A text as it is written, all of it last."""
+    """Return growing prefixes of a text, the complete text last."""
     size = -(-len(text) // pieces)
     return (text[: end + size] for end in range(0, len(text), size))
 

@@ -1,6 +1,6 @@
-"""Whatever is too large for Slack is made to fit, and says how much of it is missing: nothing raises or is refused.
+"""Content above Slack's limits is cut, with the number of missing characters. Slack accepts each result.
 
-What is cut into several messages instead is in `test_turns`, `test_replies` and `test_acceptance`.
+For texts in several messages see `test_turns`, `test_replies` and `test_acceptance`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LONG = "word " * 2_000
 
 
 def counted(text: str) -> int:
-    """Number of characters that a text says are missing."""
+    """Return the number of missing characters in a cut text."""
     (found,) = re.findall(r"([\d,]+) more characters", text)
     return int(found.replace(",", ""))
 

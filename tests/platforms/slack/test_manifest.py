@@ -1,4 +1,4 @@
-"""The manifest with a name, without features, for HTTP, and as an address."""
+"""The app manifest: name, optional features, HTTP, and as a URL."""
 
 from __future__ import annotations
 

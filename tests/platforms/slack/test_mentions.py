@@ -1,4 +1,4 @@
-"""Principals in sentences become names; what Slack does not tell, and what is there to be copied, stays."""
+"""Principals in sentences become names. Principals that Slack does not resolve, or in text to copy, stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows: everything of a call, reasons, confirmations, forms, and what comes back with them."""
+"""Modals: complete calls, reasons, confirmations, forms, and their submitted values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def a_window(view: dict[str, Any]) -> dict[str, Any]:
 
 
 def sent(view: dict[str, Any], **typed: Any) -> dict[str, Any]:
-    """The view as Slack sends it when somebody has filled it in; what they left alone is as it was."""
+    """Return the submitted view with the `typed` values; the other fields keep their initial values."""
     values = {}
     for block in view["blocks"]:
         if block["type"] != "input":
@@ -69,7 +69,7 @@ def with_arguments(arguments: Mapping[str, Any], status: StepStatus = StepStatus
     return replace(step, call=replace(step.call, arguments=arguments))
 
 
-# Everything of a call
+# Complete calls
 
 
 def test_a_call_is_shown_with_every_argument_in_full() -> None:

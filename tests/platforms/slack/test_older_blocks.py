@@ -1,4 +1,4 @@
-"""Workspaces that do not take each kind of block, and channels without the bot."""
+"""Workspaces that reject some kinds of blocks, and channels without the bot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE = "| name | state |\n|---|---|\n| notes | on |\n| weather | off |"
 
 
 def kinds(place: ConnectedBot) -> list[str]:
-    """The kinds of the blocks of the last message of the channel."""
+    """Return the block types of the last message in the channel."""
     return [str(block["type"]) for block in place.slack.posted(place.channel)[-1].blocks]
 
 

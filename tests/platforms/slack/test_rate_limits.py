@@ -1,4 +1,4 @@
-"""Rate limits of Slack: never exceeded, and not undercut more than needed."""
+"""Slack's rate limits are never exceeded, and calls wait no longer than necessary."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bot.platforms.slack.rate_limits import POSTS_AT_ONCE, RateLimiter
 
 
 class Time:
-    """Time that passes when somebody waits."""
+    """A clock that advances with each pause."""
 
     def __init__(self) -> None:
         self.now = 1000.0

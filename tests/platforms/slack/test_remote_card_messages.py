@@ -1,6 +1,4 @@
-"""Cards that are signed elsewhere: in which channel they stand, what the thread says, and what happens if one does not
-get there.
-"""
+"""Remote cards: their channel, the note in the thread, and failed deliveries."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ POST = "chat.postMessage"
 
 
 def waiting(place: ConnectedBot, *deliver: str, thread: str, also: bool = False) -> TurnView:
-    """A call that is signed in these places; `also` with one that is signed in the thread."""
+    """Return a view with a call for approval in these channels. `also` adds a call for approval in the thread."""
     steps = [a_filing(StepStatus.AWAITING, requirements=ApprovalRequirements(deliver=frozenset(deliver)))]
     steps += [a_filing(StepStatus.AWAITING, n=4)] if also else []
     return placed(place, a_view(a_reply(0, "I file it."), *steps, status=TurnStatus.WAITING), thread)

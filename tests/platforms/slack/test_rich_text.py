@@ -17,14 +17,14 @@ from tests.rendering.markdown_texts import ANY
 
 
 def rich_blocks(markdown: str) -> list[Block]:
-    """The blocks of Markdown alone."""
+    """Return the rich text blocks of a Markdown text."""
     builder = RichTextBuilder()
     builder.markdown(markdown)
     return builder.blocks
 
 
 def elements(markdown: str) -> list[dict[str, Any]]:
-    """The elements of a text that is one block."""
+    """Return the elements of a text with one block."""
     (block,) = rich_blocks(markdown)
     return list(block["elements"])
 
@@ -151,13 +151,13 @@ def letters(content: str) -> str:
 
 
 def said(blocks: list[Block]) -> str:
-    """Every text and every target, in order."""
+    """Return the texts and link targets, in order."""
     found = [part for part in objects(blocks) if part.get("type") in ("text", "link")]
     return "".join(part["text"] + part.get("url", "") for part in found)
 
 
 def begins_with_all_of(longer: str, shorter: str) -> bool:
-    """True if the letters of the shorter text are in the longer one, in their order."""
+    """Return True if the letters of the shorter text are in the longer text, in order."""
     rest = iter(longer)
     return all(letter in rest for letter in shorter)
 

@@ -1,4 +1,4 @@
-"""The manifest asks for what the code uses, and for nothing else."""
+"""The manifest requests exactly the scopes and events that the code uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROJECT = Path(__file__).parents[3]
 MANIFEST = (PROJECT / "config" / "slack_manifest.yaml").read_text(encoding="utf-8")
 _END_OF_TABLE = '"""Every event that is subscribed to."""'
 CODE = "\n".join(
-    # Without the table itself, which names every method.
+    # Without the table, because it names every method.
     text.partition(_END_OF_TABLE)[2] if path.name == Path(diagnostics.__file__).name else text
     for path in sorted((PROJECT / "bot" / "platforms" / "slack").glob("*.py"))
     for text in (path.read_text(encoding="utf-8"),)
@@ -24,7 +24,7 @@ _METHOD = re.compile(
 
 
 def listed(key: str) -> list[str]:
-    """The list under a key of the manifest."""
+    """Return the list under a key of the manifest."""
     (items,) = re.findall(rf"^ *{key}:\n((?: *- [\w:.]+\n)+)", MANIFEST, re.MULTILINE)
     return re.findall(r"- (\S+)", items)
 
@@ -64,7 +64,7 @@ def test_the_manifest_is_no_larger_than_slack_takes() -> None:
         found = values(key)
         assert found, key
         assert max(map(len, found)) <= most, key
-    assert len(values("command")) <= 25  # what the strictest of several sources says
+    assert len(values("command")) <= 25  # the strictest documented limit
     assert len(values("callback_id")) <= 10
 
 

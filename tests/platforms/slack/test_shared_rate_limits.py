@@ -1,4 +1,4 @@
-"""Slack's limits, kept by several processes together over one database, and by each alone while there is none."""
+"""Slack's rate limits, shared by several processes over one database, and per process while it is unavailable."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ APPENDS = 95
 
 
 class Time:
-    """The one time of processes and database, which passes when a test says so."""
+    """The clock of processes and database, which only the test advances."""
 
     def __init__(self, address: str) -> None:
         self._connection = psycopg.connect(address, autocommit=True)
@@ -53,7 +53,7 @@ class Time:
         self._connection.execute("update test_clock set at = %s", [seconds])
 
     def names(self) -> list[str]:
-        """Keys of the requested limits in the database."""
+        """Return the keys of the requested limits in the database."""
         return [str(name) for (name,) in self._connection.execute("select name from quotas order by name")]
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class Time:
 
 @dataclass
 class Processes:
-    """Some that share a database, and the time at which each call of theirs goes out."""
+    """Processes with one database and one clock."""
 
     time: Time
     address: str
@@ -89,7 +89,7 @@ async def processes(postgres: Server) -> AsyncIterator[Processes]:
 
 
 async def nowhere(_seconds: float) -> None:
-    """A wait that is only written down."""
+    """Pause without a wait."""
 
 
 def most_in_a_minute(times: Sequence[float]) -> int:
@@ -175,7 +175,7 @@ async def test_another_workspace_has_limits_of_its_own_and_no_token_is_written_d
 
 
 class Trouble(Quotas):
-    """Quotas that answer as long as nothing is the matter."""
+    """Quotas that answer unless `trouble` is set."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -237,7 +237,7 @@ async def test_while_the_database_does_not_answer_each_process_counts_for_itself
 
 @dataclass
 class Drawers:
-    """Two processes that draw the same ten turns' worth of work into one workspace."""
+    """Two processes that deliver ten turns in one workspace."""
 
     place: ConnectedBot
     surfaces: Sequence[SlackSurface]
@@ -250,7 +250,7 @@ class Drawers:
             await self._drawn(shown, self.surfaces[number % 2])
 
     async def _drawn(self, view: TurnView, surface: SlackSurface) -> None:
-        """As the engine does: what Slack does not take now is tried again when it does."""
+        """Deliver a view, and retry after a rejection by Slack, as the engine does."""
         while True:
             try:
                 await self.place.draw(view, surface)
@@ -261,7 +261,7 @@ class Drawers:
 
 
 class AtSlacksTime(Quotas):
-    """Quotas whose database has the time of the fake Slack."""
+    """Quotas whose database follows the clock of the fake Slack."""
 
     def __init__(self, inner: Quotas, sync: Callable[[], None]) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""Home, Slack's own Stop, and the shortcut on a message."""
+"""The Home tab, Slack's Stop button, and the shortcut on a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A turn as native streams."""
+"""Turns as native streams."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.rendering.markdown_texts import ANY, LARGE
 
 
 def check(stream: Stream) -> None:
-    """Slack takes it whole."""
+    """Check that Slack accepts each chunk."""
     chunks = [
         TaskUpdateChunk(
             id=task.id, title=task.title, status=task.status.value, details=task.details, output=task.output

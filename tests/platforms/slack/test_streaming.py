@@ -1,4 +1,4 @@
-"""Replies as native streams: what Slack refuses or ends on its own costs nothing but the liveliness."""
+"""Answers as native streams. After a rejected or ended stream the answer is complete, but appears later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ask(place: ConnectedBot) -> str:
 
 
 def shown(place: ConnectedBot) -> str:
-    """The bot's messages as Priya reads them."""
+    """Return the bot's messages as Priya reads them."""
     dm = place.slack.dm(place.priya)
     sights = place.slack.what_user_sees(place.priya, dm)
     return "\n".join(sight.words for sight in sights if sight.user == place.slack.bot.id)

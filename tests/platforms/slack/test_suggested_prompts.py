@@ -1,4 +1,4 @@
-"""What the pane of the agent suggests to ask, when it is opened and when its user looks at something else."""
+"""Suggested prompts in the agent's pane, when it opens and when its context changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns in their threads: posted once, edited from then on, complete in the end, whatever goes wrong on the way."""
+"""Delivery of turns in threads: one post, then edits; the last edit is complete despite failed requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.rendering.turns import a_reply, a_view
 
 
 def placed(place: ConnectedBot, view: TurnView, thread: str, channel: str = "") -> TurnView:
-    """The view in a thread of the fake workspace, asked by Priya, just now."""
+    """Return a view in a thread of the fake workspace, created now by Priya."""
     key = ConversationKey("slack", place.slack.workspace.team.id, channel or place.channel.id, thread)
     author = Author("slack", place.priya.id, "priya")
     turn = dataclasses.replace(view.turn, conversation=key, author=author, created_at=place.slack.clock.now() + 60)

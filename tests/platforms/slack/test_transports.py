@@ -1,4 +1,4 @@
-"""Events by Socket Mode and over HTTP: each is handled once, whatever fails on the way."""
+"""Events by Socket Mode and over HTTP are handled once, despite errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 
 @asynccontextmanager
 async def over_http(place: ConnectedBot) -> AsyncIterator[tuple[str, EventsEndpoint]]:
-    """A listener behind a small HTTP server; the fake delivers there."""
+    """A listener behind a small HTTP server that gets the fake's events."""
     listener = SlackListener(place.workspaces, place.api, signing_secret=place.slack.app.signing_secret)
     hook = listener.hook
     assert hook is not None

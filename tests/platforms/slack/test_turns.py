@@ -1,4 +1,4 @@
-"""A turn as messages in a thread."""
+"""Turns as messages in a thread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PEOPLE = frozenset({sample_views.PRIYA.id})
 
 
 def drawn(view: TurnView) -> dict[str, OutgoingMessage]:
-    """The slots by name, each taken by Slack."""
+    """Return the outgoing messages by slot, after Slack's checks."""
     slots = turn_messages(view, sample_views.NOW)
     for slot in slots:
         check_message(slot.blocks, slot.text, PEOPLE)

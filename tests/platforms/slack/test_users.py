@@ -1,4 +1,4 @@
-"""User lookups: fresh for decisions, cached for display, closed for unknown users."""
+"""User lookups: fresh for decisions, cached for display, empty rights for unknown users."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.platforms.slack.connected_bot import connected_bot
 
 
 def groups_of(member: Member) -> set[str]:
-    """A member's user groups, by the names that leave out the workspace."""
+    """Return the user groups of a member, without the workspace in their names."""
     return {role for role in member.roles if role.startswith("slack-group:") and role.count(":") == 1}
 
 

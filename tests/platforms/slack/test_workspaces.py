@@ -1,4 +1,4 @@
-"""One deployment in several workspaces: installed in a browser, apart from each other, removed one by one."""
+"""One deployment in several workspaces: browser installation, isolation and removal."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BOTH = (ACME.id, GLOBEX.id)
 
 
 async def begun(place: InstalledApp) -> tuple[str, str]:
-    """Where the browser comes back after Ana's consent, and its secret."""
+    """Return the redirect URL after Ana's consent, and its secret."""
     started = place.installer.start("")
     assert isinstance(started, InstallStarted)
     return place.slack.oauth.consent(started.url, place.ana), started.browser_secret
@@ -62,7 +62,7 @@ async def test_two_workspaces_are_installed_in_a_browser_and_served_apart(tmp_pa
         place.ask(place.ben, "from globex")
         await place.hears("from acme", "from globex")
         assert place.heard() == {(ACME.id, "from acme"), (GLOBEX.id, "from globex")}
-        # Slash commands and their answers belong to their workspace, although the users have the same id.
+        # Slash commands and their replies stay in their workspace, although both users have the same id.
         for user in (place.ana, place.ben):
             await place.slack.command(user, "/mcp", "list", place.rooms[user.team.id])
         await place.slack.until(lambda: len(place.commands.requests) == 2)
@@ -109,7 +109,7 @@ async def test_one_workspace_is_removed_and_the_other_goes_on(tmp_path: Path) ->
         with pytest.raises(DeliveryFailed) as failure:
             await place.app.surface.member(Author("slack", place.ana.id, ""), gone)
         assert failure.value.permanent
-        # It may be installed again.
+        # A second installation is allowed.
         assert isinstance(await place.install(place.ana), InstallCompleted)
         place.ask(place.ana, "back again")
         await place.hears("back again")
@@ -149,7 +149,7 @@ async def test_the_token_of_the_settings_and_installations_go_the_same_way(tmp_p
         place.ask(place.ben, "installed")
         await place.hears("own", "installed")
         assert place.heard() == {(ACME.id, "own"), (GLOBEX.id, "installed")}
-        # A second installation there would be of the same token, and must not revoke it.
+        # An installation in this workspace returns the same token, and must not revoke it.
         result = await place.install(place.ana)
         assert isinstance(result, InstallRejected)
         assert "served already" in result.cause
@@ -288,7 +288,7 @@ async def test_a_call_with_an_expired_token_is_made_again_with_the_next_one(tmp_
         await workspace.api.identity()
         row = await place.store.find("slack", ACME.id)
         assert row is not None
-        # The process slept: Slack has let the token expire, and another process has not renewed it.
+        # The process slept: the token has expired, and no other process has renewed it.
         place.slack.app.installations[ACME.id].expires_at = place.slack.clock.now()
         await place.store.renew(replace(row, expires_at=time() - 1))
         assert await workspace.api.read("users.info", user=place.ana.id)
@@ -319,11 +319,11 @@ async def test_a_refresh_token_that_slack_rejects_is_reported_and_the_others_go_
 
 @asynccontextmanager
 async def an_organization(folder: Path) -> AsyncIterator[InstalledApp]:
-    """The app, installed for an organization with two workspaces."""
+    """The app with an installation for an organization of two workspaces."""
     one, two = Team(enterprise="E0ORG"), Team("T0GLOBEX", "Globex", "globex", enterprise="E0ORG")
     async with an_installed_app(folder, "E0ORG", teams=(one, two)) as place:
         place.slack.app.events.add("team_access_revoked")
-        # In an organization, ids are unique.
+        # User ids are unique in an organization.
         place.ben.id = "U0OTHER01"
         place.slack.world.workspaces[two.id].users = {place.ben.id: place.ben}
         place.rooms[two.id].members.append(place.ben.id)
@@ -337,7 +337,7 @@ async def test_an_organization_has_one_token_and_each_of_its_workspaces_is_apart
         row = await place.store.find("slack", "E0ORG")
         assert row is not None
         assert row.is_organization
-        # The workspaces are known before the first event, for a process that only posts.
+        # The workspaces are known before the first event, because a process without a listener posts, too.
         assert {await _team(workspace) for workspace in place.app.workspaces.known()} == {one.id, two.id}
         place.ask(place.ana, "from one")
         place.ask(place.ben, "from two")
@@ -370,7 +370,7 @@ async def test_a_workspace_that_an_organization_takes_from_the_app_is_left_and_t
         with pytest.raises(DeliveryFailed, match="not installed") as failure:
             await place.app.surface.member(Author("slack", place.ben.id, ""), gone)
         assert failure.value.permanent
-        # The token is that of the others too.
+        # The token stays, because the other workspaces share it.
         row = await place.store.find("slack", "E0ORG")
         assert row is not None
         assert row.token
@@ -378,7 +378,7 @@ async def test_a_workspace_that_an_organization_takes_from_the_app_is_left_and_t
         await place.hears("still here")
         assert place.listening is not None
         assert not place.listening.done()
-        # It may be let in again: its events bring it back.
+        # After a new approval, the events of the workspace add it again.
         place.slack.app.installations[GLOBEX.id].access_revoked = False
         place.ask(place.ben, "back again")
         await place.hears("back again")
@@ -400,7 +400,7 @@ async def _team(workspace: object) -> str:
 
 
 async def test_a_mention_in_a_shared_channel_is_for_the_workspace_whose_bot_is_mentioned(tmp_path: Path) -> None:
-    """Slack sends one event for both, in the name of one of them."""
+    """Slack sends one event for both workspaces, in the name of one workspace."""
     async with an_installed_app(tmp_path, *BOTH) as place:
         await place.install(place.ana)
         await place.install(place.ben)
@@ -417,7 +417,7 @@ async def test_a_mention_in_a_shared_channel_is_for_the_workspace_whose_bot_is_m
 async def test_a_workspace_that_is_not_served_gets_a_sentence_for_a_command_and_nothing_else(tmp_path: Path) -> None:
     async with an_installed_app(tmp_path, ACME.id) as place:
         await place.install(place.ana)
-        # Installed by somebody else's means: with another deployment's token.
+        # Another deployment has installed the app, with its own token.
         place.slack.app.installations[GLOBEX.id].revoked = False
         place.ask(place.ben, "hello")
         typed = await place.slack.command(place.ben, "/mcp", "list", place.rooms[GLOBEX.id])
@@ -507,7 +507,7 @@ def test_a_button_in_a_shared_channel_belongs_to_the_workspace_whose_bot_posted_
     message = {"team": ACME.id, "user": "U0BOT0001", "bot_id": "B1"}
     pressed = {"type": "block_actions", "message": message, "team": {"id": GLOBEX.id}, "user": {"team_id": GLOBEX.id}}
     assert ReceivedIds.read(pressed, {"team_id": GLOBEX.id}).teams == (ACME.id, GLOBEX.id)
-    # The author of any other message may be of any workspace.
+    # Authors of other messages may belong to any workspace.
     shortcut = {**pressed, "type": "message_action"}
     assert ReceivedIds.read(shortcut, {"team_id": GLOBEX.id}).teams == (GLOBEX.id, ACME.id)
 
@@ -517,13 +517,13 @@ def test_an_event_for_an_organization_is_of_the_workspace_where_it_happened() ->
     event = {"authorizations": authorizations, "team_id": "T9", "context_team_id": "T1", "event": {"type": "message"}}
     context = {"enterprise_id": "E0ORG", "is_enterprise_install": True}
     assert ReceivedIds.read(event, context) == ReceivedIds(("T1", "T9"), "E0ORG")
-    # A shared channel names the sender's workspace; the installation's goes first.
+    # In a shared channel the event names the sender's workspace. The installation's workspace goes first.
     event = {"authorizations": [{"team_id": "T1"}], "team_id": "T9", "event": {"type": "message"}}
     assert ReceivedIds.read(event, {"team_id": "T1", "enterprise_id": "E0ORG"}) == ReceivedIds(("T1", "T9"))
 
 
 async def test_posts_of_the_bot_itself_go_to_the_workspace_of_their_channel(tmp_path: Path) -> None:
-    """The operations channel is in one of them."""
+    """The operations channel is in one of the workspaces."""
     async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
         await place.install(place.ana)
         await place.install(place.ben)
