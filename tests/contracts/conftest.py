@@ -12,7 +12,7 @@ from tests.turn_log_harness import Harness, PostgresHarness, sqlite_harness
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
-    """A turn log on each database."""
+    """Yield a turn log on each database."""
     harness: Harness
     if request.param == "sqlite":
         harness = await sqlite_harness(tmp_path)

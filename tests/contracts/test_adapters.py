@@ -1,4 +1,4 @@
-"""What every chat platform does with turns and buttons, over its real client library and a fake of its service."""
+"""Turns and buttons on every chat platform, with its real client library and a fake of its service."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def workspace(request: pytest.FixtureRequest) -> AsyncIterator[Workspace]:
 
 @pytest.fixture(params=PLATFORMS)
 async def listening(request: pytest.FixtureRequest) -> AsyncIterator[Workspace]:
-    """A workspace whose buttons are answered."""
+    """Yield a workspace with a listener."""
     async with open_workspace(request.param, listening=True) as opened:
         yield opened
 
@@ -65,7 +65,7 @@ def denied() -> TurnView:
 
 
 def later(view: TurnView, next_view: TurnView) -> TurnView:
-    """The next view of the same turn."""
+    """Return the next view of the same turn."""
     turn = replace(view.turn, status=next_view.turn.status)
     return replace(next_view, turn=turn, revision=view.revision + 1)
 
@@ -218,7 +218,7 @@ async def test_another_process_goes_on_from_the_refs_alone(workspace: Workspace)
     assert "and the rest" in message.content
 
 
-@pytest.mark.parametrize("seconds", [5, 3000])  # no platform remembers a nonce for 50 minutes
+@pytest.mark.parametrize("seconds", [5, 3000])  # platforms forget a nonce within 50 minutes
 async def test_messages_without_refs_are_found_by_another_process(workspace: Workspace, seconds: float) -> None:
     view = workspace.ask(asking())
     await workspace.deliver(view)
@@ -392,14 +392,16 @@ async def test_an_answer_is_posted_without_its_files_where_the_bot_may_share_non
 
 
 def asking_elsewhere(*deliver: str, also_here: bool = False) -> TurnView:
-    """A call that is approved in these places, and perhaps one that is approved in the conversation."""
+    """Return a view with a call approved in these conversations. `also_here` adds a call approved in the turn's own
+    conversation.
+    """
     steps = [a_filing(StepStatus.AWAITING, requirements=ApprovalRequirements(deliver=frozenset(deliver)))]
     steps += [a_filing(StepStatus.AWAITING, n=4)] if also_here else []
     return a_view(a_reply(0, "I file it."), *steps, status=TurnStatus.WAITING)
 
 
 def decided(view: TurnView, status: StepStatus = StepStatus.DONE, **approval: Any) -> TurnView:
-    """The same turn when all approvals are decided."""
+    """Return the view of the same turn after all decisions."""
     calls = [
         a_filing(status, n=step.n, requirements=step.approval.requirements, **approval)
         for step in view.awaiting
@@ -444,7 +446,9 @@ async def test_an_approver_who_cannot_be_written_to_does_not_keep_others_from_ap
 
 
 def _requests_besides_lookups(workspace: Workspace) -> int:
-    """Count the requests; a platform without a cache of users looks up their languages each time."""
+    """Count the requests without lookups of users. A platform without a cache of users looks up their languages each
+    time.
+    """
     return sum("GET /users/{user}" not in str(call) for call in workspace.fake.calls)
 
 

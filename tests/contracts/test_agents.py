@@ -1,4 +1,4 @@
-"""The agent of a conversation and of its turns, over each database a turn log runs on."""
+"""The agent of a conversation and of its turns, on each database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER = ConversationKey("test", "w", "hall", "2")
 async def ask(
     harness: Harness, text: str, agent: AgentRef | None = None, where: ConversationKey = HALL
 ) -> AgentRef | None:
-    """The agent that is to answer a message."""
+    """Return the agent that is to answer a message."""
     receipt = await harness.log.enqueue(replace(message(text, conversation=where), agent=agent))
     return (await harness.log.get_view(receipt.turn_id)).turn.question.agent
 

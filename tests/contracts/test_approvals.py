@@ -1,4 +1,4 @@
-"""Signatures on disk, over each database: counted once each, by the terms a call was asked on, whoever is how fast."""
+"""Stored approvals on each database: counted once each, by the requirements of their call, also in races."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WANTS = ModelStep(1, assistant("", ToolCall("c2", "s__write", {})), StopReason.T
 
 
 async def waiting(harness: Harness, terms: ApprovalRequirements = TERMS, **more: object) -> Claim:
-    """A call that waits for a signature on these terms."""
+    """Store a call that awaits approval under these requirements. Return its turn's claim."""
     claim = await running(harness)
     approval = Approval("card-1", 1, "print", ANA, 60.0, requirements=terms, **more)  # type: ignore[arg-type]
     call = ToolCall("c2", "s__write", {"a": 1})
@@ -122,7 +122,7 @@ async def test_a_turn_that_waits_wakes_the_processes_that_may_deliver_what_comes
     wakeups: list[Wakeup] = []
     listening = asyncio.create_task(harness.listen(wakeups.append))
     try:
-        await until(lambda: len(wakeups) == 1)  # it has begun to listen
+        await until(lambda: len(wakeups) == 1)  # the listener has started
         assert await harness.log.suspend(claim) is None
         await until(lambda: wakeups == [WorkAvailable(), WorkAvailable()])
     finally:
@@ -143,7 +143,7 @@ async def test_weaker_present_requirements_change_nothing(harness: Harness) -> N
 
 
 async def test_an_approval_that_counts_no_more_is_taken_out_and_may_be_given_anew(harness: Harness) -> None:
-    """Rules have become stricter since: Ana may not sign at all, and Ben only as one of the group."""
+    """The rules became stricter: Ana may not approve at all, and Ben only as a member of the group."""
     await waiting(harness, ApprovalRequirements(quorum=3))
     assert await harness.log.decide(signed(ANA), ApproverEvidence("members")) == MoreApprovalsNeeded(2)
     assert await harness.log.decide(signed(BEN), ApproverEvidence("members")) == MoreApprovalsNeeded(1)

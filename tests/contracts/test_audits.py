@@ -55,7 +55,7 @@ def result(n: int) -> ToolResult:
 
 
 async def entries(harness: Harness, query: AuditQuery | None = None) -> Sequence[AuditEntry]:
-    """Oldest first."""
+    """Return the audit entries, oldest first."""
     page, count = await SqlReporting(harness.database).audit(query or AuditQuery(), 1000, 0)
     assert count == len(page)
     return list(reversed(page))
@@ -68,14 +68,14 @@ async def kinds(harness: Harness, query: AuditQuery | None = None) -> list[tuple
 async def asked(
     harness: Harness, conversation: ConversationKey = HALL, card: str = "card-1", holding: Collection[str] = ()
 ) -> str:
-    """A turn that waits for a signature; its id."""
+    """Store a turn that awaits approval. Return its id."""
     claim = await running(harness, f"hi {card}", conversation, holding)
     step = called(2, StepStatus.AWAITING, card)
     await harness.log.append(claim, wants(step), [step])
     return claim.turn_id
 
 
-# ---------------------------------------------------------------------- what it holds
+# ---------------------------------------------------------------------- content
 
 
 async def test_a_call_of_an_agent_names_it(harness: Harness) -> None:
@@ -185,7 +185,7 @@ async def test_nothing_that_was_said_or_returned_is_in_it(harness: Harness) -> N
     assert SECRET not in str(rows)
 
 
-# ---------------------------------------------------------------------- refusals
+# ---------------------------------------------------------------------- rejections
 
 
 async def test_a_refused_user_is_in_the_audit_once_for_each_reason(harness: Harness) -> None:
@@ -257,7 +257,7 @@ async def test_names_no_database_can_store_are_looked_for_without_harm(harness: 
     assert await entries(harness, AuditQuery("a\0b\ud83d", "c\0d\ud83d")) == []
 
 
-# ---------------------------------------------------------------------- from end to end
+# ---------------------------------------------------------------------- batches
 
 
 async def many(harness: Harness, count: int) -> None:
@@ -294,7 +294,7 @@ async def test_a_second_row_of_the_same_number_shows_wherever_the_pieces_end(har
     await many(harness, 6)
 
     def double(connection: sa.Connection) -> None:
-        """The table is made anew without the key that forbids it."""
+        """Insert a copy of the row. The primary key that forbids it is dropped first."""
         if connection.dialect.name == "sqlite":
             connection.exec_driver_sql("create table copy as select * from audit")
             connection.exec_driver_sql("drop table audit")
@@ -317,7 +317,7 @@ async def test_a_second_row_of_the_same_number_shows_wherever_the_pieces_end(har
     ],
 )  # fmt: skip
 async def test_an_entry_that_no_row_can_hold_is_left_out_without_an_error(tmp_path: Path, change: str) -> None:
-    """SQLite takes anything in any column."""
+    """SQLite accepts any type in any column."""
     harness = await sqlite_harness(tmp_path)
     await many(harness, 3)
 

@@ -1,4 +1,4 @@
-"""Deletion of the content of turns whose answers are out, on each database."""
+"""Deletion of the content of delivered turns, on each database."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LATER = 2 * 86_400.0
 
 
 async def delete(harness: Harness, log: SqlTurnLog | None = None) -> int:
-    """Delete what is due now."""
+    """Delete the content that is due now."""
     return await (log or harness.log).delete_content(10, fetch_seconds=300, undelivered_seconds=86_400)
 
 
@@ -54,7 +54,7 @@ async def deliver(harness: Harness, turn_id: str) -> None:
 
 
 async def answered(harness: Harness, text: str = "hi", conversation: ConversationKey = HALL) -> Claim:
-    """A turn whose answer is out."""
+    """Store a turn with a delivered answer. Return its claim."""
     claim = await running(harness, text, conversation)
     await harness.log.finish(claim, TurnStatus.DONE, [ModelStep(1, assistant(f"about {text}"))], "")
     await deliver(harness, claim.turn_id)
@@ -62,7 +62,7 @@ async def answered(harness: Harness, text: str = "hi", conversation: Conversatio
 
 
 async def eventful(harness: Harness) -> Claim:
-    """A turn with the marker in everything that a turn can hold, ended and not delivered."""
+    """Store an ended, undelivered turn with MARKER in all its content. Return its claim."""
     await harness.log.enqueue(
         InboundMessage(
             ("k1",),

@@ -1,5 +1,5 @@
-"""A conversation in a list stands as its last response does, at every moment, over each database there is: the one word
-comes from a view, the other from what is read of a turn.
+"""The state of a conversation in a list equals the status of its last response, at every moment and on each database.
+The state is read from rows, the status from a view.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.turn_log_harness import Harness, running
 
 
 async def word(harness: Harness) -> str:
-    """State of the conversation, the same in the list and in its last response."""
+    """Return the state of the conversation. The list and its last response agree on it."""
     archive = SqlReporting(harness.database)
     summary = await archive.summary(HALL)
     ((listed,), _) = await archive.conversations("", "", 10, 0)

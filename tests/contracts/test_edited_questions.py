@@ -12,7 +12,7 @@ SUPPORT = AgentRef("p1", "support")
 
 
 async def edit(harness: Harness, key: str, text: str) -> EditedQuestion:
-    """The edit of a message whose turn is known, by its author."""
+    """Return the edit of a turn's message by its author."""
     edited = await harness.log.edit_question([key], text, ANA)
     assert edited is not None
     assert edited.conversation == HALL

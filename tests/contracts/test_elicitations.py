@@ -44,7 +44,7 @@ async def started(harness: Harness) -> Claim:
 async def asking(
     harness: Harness, *questions: ElicitationRequest, seconds: float | None = 60.0
 ) -> tuple[Claim, list[str]]:
-    """A turn that is suspended until somebody answers, everything drawn."""
+    """Store a delivered turn that is suspended for elicitations. Return its claim and their ids."""
     claim = await started(harness)
     record = await harness.log.suspend_for_elicitation(
         claim, 2, CallNeedsInput(questions or (FORM,), "state \u2028 1"), seconds
@@ -94,7 +94,7 @@ async def test_exactly_one_answer_counts(harness: Harness) -> None:
 async def test_a_call_waits_for_the_last_of_its_questions(harness: Harness) -> None:
     _, (first, second) = await asking(harness, FORM, LINK)
     await harness.log.answer_elicitation(first, DECLINED, ANA)
-    # It may be looked after, and waits again.
+    # The turn may be claimed, and is suspended again.
     for claim in await harness.log.claim(8):
         assert not (await harness.log.resume(claim)).ready_calls
         assert await harness.log.suspend(claim) is None
@@ -156,7 +156,7 @@ async def test_a_question_of_a_dead_process_is_withdrawn_by_the_next(harness: Ha
     claim = await running(harness)
     await harness.log.append(claim, WANTS, [reading(2)])
     _, asked = await harness.log.open_elicitation(claim, 2, FORM, 60.0)
-    # Whoever looks after it goes on waiting; whoever comes after it does not.
+    # The process that asked continues to wait; the next process withdraws the elicitation.
     assert (await harness.log.resume(claim)).is_awaiting_input
     log = await harness.restart()
     (claim,) = await log.claim(8)

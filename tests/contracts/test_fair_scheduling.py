@@ -1,4 +1,4 @@
-"""Turns that wait are shared out among people and workspaces, on both databases."""
+"""Fair scheduling of queued turns among users and workspaces, on both databases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CARA = Author("test", "cara", "Cara")
 
 
 def said(author: Author, n: int, workspace: str = "w") -> InboundMessage:
-    """A message in a conversation of its own."""
+    """Return a message in its own conversation."""
     where = ConversationKey("test", workspace, author.id, str(n))
     return message(f"{author.id} {workspace} {n}", conversation=where, author=author)
 
@@ -34,13 +34,13 @@ async def ask(harness: Harness, author: Author, number: int, workspace: str = "w
 
 
 def limited(harness: Harness, running: int = 1000, queued: int = 1000) -> SqlTurnLog:
-    """The log of the process under test, with limits."""
+    """Return the turn log of the process under test, with limits."""
     harness.log = SqlTurnLog(harness.database, limits=TurnLimits(running, queued))
     return harness.log
 
 
 async def take(harness: Harness, number: int, held: list[Claim]) -> list[str]:
-    """The authors of the turns that are claimed beside those held."""
+    """Claim up to `number` turns beside those held. Return their authors."""
     claims = await harness.log.claim(number, [claim.turn_id for claim in held])
     held += claims
     return askers(claims)
@@ -164,7 +164,7 @@ async def test_a_turn_counts_those_of_its_conversation_and_of_others_once(harnes
     await ask(harness, BEN, 3)
     for n in range(3):
         last = await harness.log.enqueue(message(f"one after the other {n}", conversation=HALL))
-    # Two of its own conversation, and of Ben's the one that is older and finds as few running.
+    # Ahead are two turns of the same conversation, and the older of Ben's turns with equally few running.
     assert (await harness.log.get_view(last.turn_id)).ahead == 3
 
 

@@ -22,7 +22,7 @@ def store(harness: Harness) -> FaultStore:
 
 
 async def delivered(store: FaultStore, ref: str = "C1:1.0") -> FaultRecord:
-    """Deliver the one fault that is to be delivered."""
+    """Deliver the only undelivered fault. Return its record."""
     (record,) = await store.undelivered_faults()
     await store.begin_message(record)
     await store.record_message(record, record.ref or ref)

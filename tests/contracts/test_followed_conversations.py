@@ -1,4 +1,4 @@
-"""Whether a conversation goes on without a mention of the bot, on each database."""
+"""Conversations that continue without a mention of the bot, on each database."""
 
 from __future__ import annotations
 

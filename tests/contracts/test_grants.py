@@ -1,6 +1,4 @@
-"""What was allowed beforehand: given with a signature, used by later calls, ended by time and by people; on each
-database.
-"""
+"""Grants on each database: given with an approval, used by later calls, expired and revoked."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ from tests.turn_log_harness import Harness, running
 TOOL = Tool("s__write", "s", "write", server_id="id-of-s")
 REF = ToolRef("s", "write", definition=TOOL.definition, destructive=False, server_id="id-of-s")
 NUMBERS = itertools.count(1)
-"""For what must be new each time: cards, messages."""
+"""Numbers for unique ids of cards and messages."""
 ELSEWHERE = ConversationKey("test", "w", "hall", "2")
 ABROAD = ConversationKey("test", "v", "hall", "1")
 
@@ -66,7 +64,7 @@ def wanted(
     terms: ApprovalRequirements | None = None,
     **arguments: Any,
 ) -> ToolStep:
-    """A call that waits for a signature."""
+    """Return a call that awaits approval."""
     print_of = fingerprint_of(TOOL, arguments)
     approval = Approval(
         card or f"card-{next(NUMBERS)}", 1, print_of, asker, 60.0, requirements=terms or ApprovalRequirements()
@@ -83,12 +81,12 @@ def wanted(
 
 
 def as_it(step: ToolStep, **changes: Any) -> ToolStep:
-    """The same call of a tool that is not quite the same."""
+    """Return the same call of a changed tool."""
     return dataclasses.replace(step, tool=dataclasses.replace(REF, **changes))
 
 
 async def asks(harness: Harness, *steps: ToolStep, where: ConversationKey = HALL) -> tuple[Claim, Sequence[ToolStep]]:
-    """A turn in which the model asks for these calls; and how they are kept."""
+    """Store a turn in which the model asks for these calls. Return its claim and the stored calls."""
     claim = await running(harness, f"hi {next(NUMBERS)}", where)
     reply = ModelStep(1, assistant("", *(step.call for step in steps)), StopReason.TOOLS)
     record = await harness.log.append(claim, reply, steps)
@@ -107,7 +105,7 @@ def given(step: ToolStep, scope: Scope | None = None, by: Author = BEN, **more: 
 
 
 async def granted(harness: Harness, scope: Scope | None = None, *, rule: str = "", **more: bool) -> Grant:
-    """A grant that was given in HALL with the signature of a call with the argument `a=1`; its turn is over."""
+    """Return a grant given in HALL with the approval of a call with the argument `a=1`. Its turn has ended."""
     claim, (step,) = await asks(harness, wanted(2, rule=rule, a=1))
     decision, grant = given(step, scope, BEN, **more)
     assert await harness.log.grant(decision, grant) == Decided(DecisionType.APPROVE)
@@ -116,7 +114,7 @@ async def granted(harness: Harness, scope: Scope | None = None, *, rule: str = "
 
 
 async def runs(harness: Harness, step: ToolStep, where: ConversationKey = HALL) -> bool:
-    """True if such a call runs without asking."""
+    """Return True if such a call runs without an approval."""
     claim, (kept,) = await asks(harness, step, where=where)
     await over(harness, claim)
     assert kept.status in (StepStatus.READY, StepStatus.AWAITING)
@@ -129,7 +127,7 @@ async def entries(harness: Harness, *kinds: str) -> list[AuditEntry]:
     return list(reversed(page))
 
 
-# ---------------------------------------------------------------------- what is covered
+# ---------------------------------------------------------------------- covered calls
 
 
 async def test_an_approved_call_names_its_grant(harness: Harness) -> None:
@@ -318,7 +316,7 @@ async def test_of_two_grants_at_once_one_is_made(harness: Harness) -> None:
 
 
 async def test_transactions_that_are_run_twice_give_use_and_revoke_once(harness: Harness) -> None:
-    """A COMMIT whose answer was lost is run again: its first outcome is unknown."""
+    """The response to a COMMIT is lost, so the transaction runs again: its first outcome is unknown."""
     run_once = harness.database.run_once
 
     async def twice(transaction: Callable[[sa.Connection], object]) -> object:
@@ -342,7 +340,7 @@ async def test_transactions_that_are_run_twice_give_use_and_revoke_once(harness:
 
 
 async def test_a_step_that_was_kept_on_a_grant_is_not_asked_for_when_its_commit_is_made_again(harness: Harness) -> None:
-    """The grant was revoked between the two."""
+    """The grant is revoked between the two commits."""
     grant = await granted(harness)
     run_once = harness.database.run_once
     store = SqlGrantStore(harness.database)
@@ -361,7 +359,7 @@ async def test_a_step_that_was_kept_on_a_grant_is_not_asked_for_when_its_commit_
     assert await harness.log.get_approval("the-second-card") is None
 
 
-# ---------------------------------------------------------------------- looking up and ending
+# ---------------------------------------------------------------------- listing and revoking
 
 
 async def test_grants_are_listed_by_workspace_with_all_that_is_known_of_them(harness: Harness) -> None:

@@ -25,7 +25,7 @@ ANSWER = ModelStep(3, assistant("Done."))
 
 
 async def ended(harness: Harness, text: str) -> Claim:
-    """A turn that has asked, called and answered."""
+    """Store a finished turn with a tool call and an answer. Return its claim."""
     claim = await running(harness, text)
     await harness.log.append(claim, WANTS, [CALL])
     await harness.log.finish_call(claim, 2, StepStatus.DONE, RESULT)

@@ -1,4 +1,4 @@
-"""What every chat platform does with messages of users, over its real client library and a fake of its service."""
+"""Messages of users on every chat platform, with its real client library and a fake of its service."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def workspace(request: pytest.FixtureRequest) -> AsyncIterator[Workspace]:
 
 @pytest.fixture(params=PLATFORMS)
 async def needs_mentions(request: pytest.FixtureRequest) -> AsyncIterator[Workspace]:
-    """A workspace in which threads are not followed."""
+    """Yield a workspace in which the bot does not follow threads."""
     async with open_workspace(request.param, listening=True, audience=AudiencePolicy(follow_threads=False)) as opened:
         yield opened
 
@@ -283,7 +283,7 @@ async def test_a_mention_without_words_gets_a_hint(workspace: Workspace) -> None
 
 
 def hints(workspace: Workspace) -> list[str]:
-    """What Priya is told, by a message to her or below hers."""
+    """Return the notices to Priya and the replies below her message."""
     posted = [message.native.content for message in workspace.posted(workspace.channel)]
     return [*workspace.notices(workspace.priya), *posted]
 

@@ -1,6 +1,4 @@
-"""What every chat platform does with buttons, commands and forms, over its real client library and a fake of its
-service.
-"""
+"""Buttons, commands and forms on every chat platform, with its real client library and a fake of its service."""
 
 from __future__ import annotations
 
@@ -64,14 +62,14 @@ from tests.rendering.turns import a_form
 
 @pytest.fixture(params=PLATFORMS)
 async def listening(request: pytest.FixtureRequest) -> AsyncIterator[Workspace]:
-    """A workspace whose buttons are answered."""
+    """Yield a workspace with a listener."""
     async with open_workspace(request.param, listening=True) as opened:
         yield opened
 
 
 @pytest.fixture(params=["slack", "discord"])
 async def with_menus(request: pytest.FixtureRequest) -> AsyncIterator[Workspace]:
-    """A workspace of a platform with a menu of messages."""
+    """Yield a workspace of a platform with a message menu."""
     async with open_workspace(request.param, listening=True) as opened:
         yield opened
 
@@ -82,7 +80,7 @@ TURN = "7f3a99c0d1"
 
 
 async def delivered(workspace: Workspace, view: TurnView) -> tuple[TurnView, Posted]:
-    """A turn that the engine knows, and its last message."""
+    """Store and deliver a turn. Return its view and its last posted message."""
     view = workspace.ask(view)
     workspace.store(view)
     await workspace.deliver(view)
@@ -90,7 +88,7 @@ async def delivered(workspace: Workspace, view: TurnView) -> tuple[TurnView, Pos
 
 
 async def heard(workspace: Workspace, user: Any, view: TurnView) -> list[str]:
-    """What a user is told alone, once there is something."""
+    """Wait for ephemeral messages to a user. Return them."""
     where = view.turn.conversation
     await workspace.fake.until(lambda: workspace.told(user, where))
     return workspace.told(user, where)
@@ -263,7 +261,7 @@ async def test_a_failed_press_is_told_to_the_user_alone(listening: Workspace) ->
 
 
 async def foreign(workspace: Workspace) -> tuple[TurnView, Posted]:
-    """A card whose call waits in another workspace."""
+    """Return the card of a call in another workspace."""
     view, card = await delivered(workspace, asking())
     elsewhere = replace(view.turn, conversation=ConversationKey(workspace.platform, "999", "9", ""))
     workspace.store(replace(view, turn=elsewhere))
@@ -325,7 +323,7 @@ SCHEMA = {
 
 
 async def editing(workspace: Workspace, **arguments: str) -> tuple[TurnView, Posted]:
-    """Priya has the form of a call open; the turn and its card."""
+    """Open the form of a call for Priya. Return the turn and its card."""
     workspace.engine.schema = {} if arguments else SCHEMA
     view, card = await delivered(workspace, asking(**(arguments or {"text": "Buy milk"})))
     await workspace.open_form(workspace.priya, card, Edit(CARD))
@@ -402,7 +400,7 @@ SEATS = {"type": "integer", "title": "Seats"}
 
 
 async def asked(workspace: Workspace, **changes: Any) -> tuple[TurnView, Posted]:
-    """A server waits for Priya's answer to a form; the turn and its card."""
+    """Store an elicitation that waits for Priya's answer to a form. Return the turn and its card."""
     step = a_booking(StepStatus.ASKING, elicitation := a_form(ID, **changes))
     view, card = await delivered(workspace, a_view(step, status=TurnStatus.WAITING))
     workspace.engine.inquiries[ID] = OpenElicitation(view.turn, step, elicitation)
@@ -477,7 +475,7 @@ LIST = RunCommand(("mcp", "list"))
 
 
 async def with_button(workspace: Workspace, action: Any, *answers: list[Reply | Form]) -> tuple[TurnView, Posted]:
-    """A message with the button of an action, and what the commands answer."""
+    """Post a message with the button of an action. The commands return `answers`."""
     workspace.bot.commands.answers = list(answers)
     view, _ = await delivered(workspace, running("The pool"))
     return view, await workspace.forge(view.turn.conversation, encode(action))

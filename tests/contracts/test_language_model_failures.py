@@ -1,4 +1,4 @@
-"""Failures and cancellation of every language model that talks to a service."""
+"""Failures and cancellation of every language model of a service."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ async def test_a_service_behind_tls_is_asked_if_its_certificate_is_trusted(
         await model.close()
 
 
-# Giving way
+# Retries without a rejected feature
 
 
 async def test_a_model_without_tools_answers_without_them(provider: Provider) -> None:
@@ -313,7 +313,7 @@ async def test_a_service_that_refuses_everything_is_not_asked_for_ever(provider:
         assert len(service.requests) <= 3
 
 
-# Around it
+# Causes of errors
 
 
 async def test_vendor_errors_are_kept_as_causes(provider: Provider) -> None:
@@ -322,7 +322,7 @@ async def test_vendor_errors_are_kept_as_causes(provider: Provider) -> None:
     assert type(error.__cause__).__module__.split(".")[0] == provider.variables.lower()
 
 
-# Letting go
+# Cancellation
 
 
 async def test_cancelling_hangs_up(provider: Provider) -> None:
@@ -338,7 +338,7 @@ async def test_cancelling_hangs_up(provider: Provider) -> None:
 
 
 async def until_it_failed(provider: Provider, reply: Reply) -> list[ModelEvent]:
-    """Everything that was told of a reply before it failed."""
+    """Return the events of a reply before its failure."""
     seen: list[ModelEvent] = []
     async with talking(provider, reply) as (model, _), aclosing(model.stream(asking())) as stream:
         try:
@@ -374,7 +374,7 @@ async def test_closing_the_iterator_hangs_up(provider: Provider) -> None:
 
 
 async def test_time_that_the_reader_takes_is_not_cut_into_by_a_timeout(provider: Provider) -> None:
-    """A timeout that spans a `yield` would cancel whatever the reader does."""
+    """A timeout that spans a `yield` would cancel the reader's own work."""
     async with talking(provider, Hold(Say("Rain.", pieces=1), Gate())) as (model, _):
         stream = model.stream(replace(asking(), limits=ModelLimits(total_seconds=0.2)))
         assert await next_seen(stream) == TextDelta("Rain.")

@@ -40,7 +40,7 @@ QUESTION = user("What is the weather forecast for Oslo?")
 
 
 def sensible(request: Request) -> Reply:
-    """A service whose model asks for the forecast, and answers when it has it or may not ask."""
+    """Reply like a model that calls for the forecast. It answers once it has the forecast or may not call."""
     if request.results:
         return Say(f"It says: {request.results[0]}")
     forbidden = request.body.get("tool_choice") in ("none", {"type": "none"})

@@ -1,4 +1,4 @@
-"""Contract of every language model that talks to a service."""
+"""Contract of every language model of a service."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ BARE = Tool("clock__now", "clock", "now", input_schema={})
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-# What a reply is made of
+# Content of a reply
 
 
 async def test_text_arrives_as_it_is_written_and_one_completion_comes_last(provider: Provider) -> None:
     async with talking(provider, Say("Rain in the morning.", pieces=4)) as (model, _):
         *deltas, last = await events(model)
-    assert 1 <= len(deltas) <= 4  # what comes in together is told together
+    assert 1 <= len(deltas) <= 4  # text that arrives together is one event
     assert all(isinstance(delta, TextDelta) for delta in deltas)
     assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == "Rain in the morning."
     assert last == Completion(assistant("Rain in the morning."), StopReason.ANSWERED, Usage(25, 7, 0))
@@ -129,7 +129,7 @@ async def test_usage_counted_at_the_end_is_reported_before_the_completion(provid
     async with talking(provider, Say("Rain.", tokens=Tokens(input=900, output=12, cached=800))) as (model, _):
         said = await everything(model)
     counted = [event.usage for event in said if isinstance(event, UsageReported)]
-    if provider.api != "responses":  # whose end is the completion
+    if provider.api != "responses":  # the Responses API reports usage only with the completion
         assert counted[-1] == Usage(900, 12, 800)
 
 
@@ -216,7 +216,7 @@ async def test_a_reply_that_was_cut_short_asks_for_nothing(provider: Provider, s
     assert completion.message == assistant("I was about to")
 
 
-# What is asked
+# Requests
 
 
 async def test_a_whole_transcript_is_accepted_by_the_service(provider: Provider) -> None:
@@ -372,7 +372,7 @@ async def test_the_model_and_the_token_limit_are_passed_on(provider: Provider) -
     assert service.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
-# Around it
+# Connections
 
 
 async def test_two_streams_at_once_do_not_mix(provider: Provider) -> None:

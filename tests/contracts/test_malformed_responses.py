@@ -31,7 +31,7 @@ TOOL = Tool("look", "s", "look", input_schema={})
 
 
 def stream_of(provider: Provider, say: Say) -> bytes:
-    """A whole reply as the service streams it."""
+    """Return a whole reply as the service streams it."""
     body = {"model": "m", "stream_options": {"include_usage": True}}
     frames = PROTOCOLS[provider.api].frames(say, Request(provider.api, "", {}, body), 1)
     return b"".join(frames.whole)
@@ -315,7 +315,7 @@ async def test_names_and_ids_of_any_length_are_cut(provider: Provider) -> None:
     assert made[0].id != made[1].id
 
 
-# Giving way
+# Retries without a rejected feature
 
 
 IMAGE = Message(MessageRole.USER, (TextPart("What is this?"), ImagePart(PNG, "image/png", "cat.png")))
@@ -371,7 +371,7 @@ async def test_private_values_of_one_service_are_not_sent_to_another(provider: P
     assert "signature" not in sent
 
 
-# Letting go
+# Cancellation
 
 
 @pytest.mark.parametrize(

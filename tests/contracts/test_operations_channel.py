@@ -1,4 +1,4 @@
-"""The operations channel on every chat platform: one message about each fault, whatever happens meanwhile."""
+"""The operations channel on every chat platform: one message for each fault, also across restarts and errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Operations:
         self.seconds = 0.0
 
     def process(self, name: str) -> OperationsChannel:
-        """A process that starts now."""
+        """Return the operations channel of a new process."""
         surface: Any = self.workspace.another_process()
         messages: ChannelMessages = surface.channel_messages
         where = ConversationKey(self.workspace.platform, "", self.channel.id, "")

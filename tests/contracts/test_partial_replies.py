@@ -1,4 +1,4 @@
-"""Usage of unfinished replies: in any order, over midnight, and by two processes at once."""
+"""Usage of unfinished replies: in any order, across midnight, and from two processes at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def noted(written: int) -> UsageEntry:
 
 FINAL = UsageEntry("u1", 1, UsageKind.REPLY, "m", WHOLE)
 HALF_COUNTED = UsageEntry("u1", 1, UsageKind.REPLY, "m", Usage(900, 20), estimated=True, final=True)
-"""The whole reply of a service that counts no input, and less output than was thought."""
+"""The whole reply of a service that reports no input tokens, and fewer output tokens than estimated."""
 
 
 def answer(use_id: str) -> ModelStep:
@@ -52,7 +52,7 @@ async def test_notes_in_any_order_leave_the_last_value(harness: Harness) -> None
         uses = [replace(each, id=f"u{n}") for each in order]
         for use in uses:
             await harness.log.record_usage([(claim, use)])
-        for use in reversed(uses):  # and once more: the answer to each COMMIT was lost
+        for use in reversed(uses):  # again: the response to each COMMIT was lost
             await harness.log.record_usage([(claim, use)])
     rows = 24
     assert await since(harness, 0) == UsageTotal(
@@ -120,7 +120,7 @@ async def test_a_process_that_lost_the_turn_notes_its_request_beside_that_of_the
     await before.record_usage([(claim, noted(10))])
     log = await harness.restart()
     (again,) = await log.claim(1)
-    # On one file the first could not write any more: here it stands for a write that was on its way.
+    # On one file the first process could not write any more. Its log stands for a write in progress.
     late = SqlTurnLog(harness.database)
     await asyncio.gather(
         late.record_usage([(claim, noted(40))]), log.finish(again, TurnStatus.DONE, [answer("u2")], "")

@@ -1,4 +1,4 @@
-"""What is stored about one person, exported and deleted, on each database."""
+"""Stored data of one user: export and deletion, on each database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REF = ToolRef("s", "write", definition="d1g3st", server_id="id-of-s", place="her
 
 
 async def asked(harness: Harness, text: str, author: Author, approver: Author) -> Claim:
-    """A turn with an approved call that returned a file."""
+    """Store a turn with an approved call that returned a file. Return its claim."""
     await harness.log.enqueue(message(text, f"key of {author.id}", author=author))
     (claim,) = await harness.log.claim(1)
     card = f"card-{author.id}"
@@ -49,7 +49,7 @@ async def asked(harness: Harness, text: str, author: Author, approver: Author) -
 
 
 async def two_people(harness: Harness) -> tuple[Claim, Claim]:
-    """Ana has asked, and Sam approved; then Sam has asked, and Ana approved."""
+    """Store two turns: Ana asks and Sam approves, then Sam asks and Ana approves."""
     first, second = await asked(harness, QUESTION, ANA, SAM), await asked(harness, OTHER, SAM, ANA)
     await SqlFeedbackStore(harness.database).save(second.turn_id, True, ANA)
     return first, second

@@ -1,4 +1,4 @@
-"""Requests begin as those before them did: what services keep in their caches is found there again."""
+"""Prompt caching: each request begins like the one before it, so that services find it in their caches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ALL_RUN = RuleBook(Policies(default=ApprovalPolicy.ALWAYS_ALLOW))
 
 @dataclass
 class Served:
-    """One model, whatever profiles want."""
+    """A model registry that returns one model for every name."""
 
     model: LanguageModel
 
@@ -44,7 +44,7 @@ class Served:
 
 
 def as_at_home(model: LanguageModel, provider: Provider) -> LanguageModel:
-    """The model as it is at the vendor's address: where others answer, Anthropic's marks are left out."""
+    """Return the model as at its vendor's address. Anthropic's cache marks are not sent to other addresses."""
     if provider.api == "anthropic":
         assert isinstance(model, HostedModel)
         model._wire_format = replace(model._wire_format, body=partial(request_body, MODEL, own_address=True))
@@ -58,7 +58,9 @@ async def looked_up(wanted: ToolCall, _context: CallContext) -> ToolOutcome:
 async def talked(
     model: LanguageModel, folder: Path, replay: ToolReplay, *, overheard: tuple[str, ...] = ()
 ) -> list[TurnView]:
-    """A conversation in which each question takes two rounds of tools. `overheard` is what others said before each."""
+    """Run a conversation in which each question takes two rounds of tools. `overheard` are messages of others before
+    each.
+    """
     database = open_sqlite(await migrated(folder / "turns.db"))
     toolbox, surface = FakeToolbox(), RecordingSurface()
     toolbox.add(tool("kb__look_up", read_only=True, description="Looks a word up. " * 20), looked_up)

@@ -14,7 +14,7 @@ MINUTE = 60.0
 
 
 async def queued(harness: Harness, text: str) -> str:
-    """A turn that waits, and whose drawing says so already."""
+    """Store a queued turn with a delivered view. Return its id."""
     turn_id = (await harness.log.enqueue(message(text))).turn_id
     await drawn(harness, turn_id)
     return turn_id
@@ -28,7 +28,7 @@ async def drawn(harness: Harness, turn_id: str) -> None:
 
 
 async def asks(harness: Harness, claim: Claim, card: str = "card-1", n: int = 1) -> None:
-    """The turn waits for a signature, and its card is out."""
+    """Suspend the turn for an approval and deliver its card."""
     wants = ToolStep(
         n,
         ToolCall(f"c{n}", "s__write"),
@@ -157,7 +157,7 @@ async def test_a_reach_that_ends_with_a_colon_takes_in_one_conversation_alone(ha
 
 
 async def test_a_late_call_moves_no_turn(harness: Harness) -> None:
-    """A change that only the driver's own view shows makes no view of a waiting turn stale."""
+    """A change visible only in the running turn's view makes no view of a queued turn stale."""
     claim = await running(harness, "one")
     second = await queued(harness, "two")
     call = ToolStep(1, ToolCall("c1", "s__write"), ToolRef("s", "write"), StepStatus.READY)

@@ -24,14 +24,14 @@ def quotas(harness: Harness) -> Quotas:
 
 
 async def waits(quotas: Quotas, times: int, *, most: float = 1000.0, name: str = "calls") -> list[float]:
-    """Seconds that each of so many callers has to wait."""
+    """Return the seconds that each of `times` requests has to wait."""
     answers = [await quotas.acquire(name, QUOTA, most) for _ in range(times)]
     assert all(isinstance(answer, QuotaGranted) for answer in answers)
     return [answer.wait for answer in answers]
 
 
 async def refused(quotas: Quotas, *, most: float) -> float:
-    """Seconds that a caller would have to wait who gives up at once."""
+    """Return the seconds that a rejected request would have to wait."""
     answer = await quotas.acquire("calls", QUOTA, most)
     assert isinstance(answer, QuotaExceeded)
     return answer.wait
@@ -101,7 +101,7 @@ async def test_many_connections_at_once_get_no_more_than_one_would(postgres: Ser
         shared = [SqlQuotas(process.database) for process in processes]
         answers = await asyncio.gather(*(quotas.acquire("calls", QUOTA, 20.0) for quotas in shared * 10))
         granted = sorted(answer.wait for answer in answers if isinstance(answer, QuotaGranted))
-        # Of fifty each place was given to one; who was refused came after all of them.
+        # Each place was granted to one of fifty requests. The rejected requests would wait longer than all of them.
         assert granted == pytest.approx([0.0] * 5 + [2.0 * place for place in range(1, 11)])
         late = [answer.wait for answer in answers if isinstance(answer, QuotaExceeded)]
         assert late == pytest.approx([22.0] * 35)
@@ -128,7 +128,7 @@ async def test_on_the_servers_own_clock_many_connections_keep_the_quota(postgres
         async with asyncio.TaskGroup() as group:
             for process in processes * 4:
                 group.create_task(go_on(SqlQuotas(process)))
-        # Whatever was granted between two moments was asked for and answered between them.
+        # Requests granted between two moments were also sent and answered between them.
         for start in began:
             inside = sum(before >= start and after <= start + 0.5 for before, after in zip(began, ended, strict=True))
             assert inside <= 10 + 10

@@ -70,7 +70,7 @@ async def test_the_audit_of_a_call_is_the_same_with_and_without_the_cache(harnes
     granted = GrantUse("g", "test:ana", "Ana", "print")
     first, second = step(2, text="x"), dataclasses.replace(step(3, text="x"), grant=granted)
     await harness.log.append(claim, asked(1, first.call, second.call), [first, second])
-    for log in (harness.log, SqlTurnLog(harness.database)):  # the second knows nothing of the turn yet
+    for log in (harness.log, SqlTurnLog(harness.database)):  # the second has no cached record of the turn
         for n in (2, 3):
             await log.start_call(claim, n)
             await log.finish_call(
@@ -125,7 +125,7 @@ async def test_a_call_that_waits_for_an_approval_is_read(harness: Harness) -> No
         approval=Approval("card-1", 1, "print", ANA, 60.0),
     )
     await harness.log.append(claim, asked(1), [step(2), waiting])
-    await harness.log.mark_delivered(claim.turn_id, 1)  # which starts its clock, and changes no revision
+    await harness.log.mark_delivered(claim.turn_id, 1)  # starts the approval's time; the revision stays
     record = await harness.log.start_call(claim, 2)
     assert record.calls_awaiting_approval[0].approval is not None
     assert record.calls_awaiting_approval[0].approval.expires_at is not None

@@ -1,4 +1,4 @@
-"""Results reach every model as data: in an envelope that they cannot close, without what no reader sees."""
+"""Tool results as data for every model: in an envelope that they cannot close, without invisible characters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT = re.compile(r'<data from="([^"]*)" mark="([0-9a-f]{16})" note="information
 
 
 async def sent(provider: Provider, *messages: object) -> str:
-    """All of what one request holds, as text."""
+    """Return all text of one request."""
     async with talking(provider, Say("Yes.")) as (model, service):
         await complete(model, asking(*messages))  # type: ignore[arg-type]
     assert service.refusals == []

@@ -1,4 +1,4 @@
-"""A secret opens for the place that it was given for, and for no other, on both databases."""
+"""Secrets can be decrypted only for the endpoint that they were set for, on both databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts of unfinished work and of the activity in a period, on each database."""
+"""Counts of unfinished work and of activity in a period, on each database."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def wanted(n: int, status: StepStatus, server: str = "s", card: str = "") -> Too
 
 
 async def driven(harness: Harness, where: ConversationKey = HALL, *, beside: Claim | None = None) -> Claim:
-    """A turn in the present process's hands, beside one that it has already."""
+    """Claim a new turn for the current process, beside a turn it already holds."""
     receipt = await harness.log.enqueue(message(f"hi {where}", conversation=where))
     (claim,) = await harness.log.claim(1, [beside.turn_id] if beside else [])
     assert claim.turn_id == receipt.turn_id
@@ -105,7 +105,7 @@ async def test_a_turn_that_the_limit_of_its_person_holds_back_does_not_wait_for_
     assert (await archive.backlog()).oldest_ready == 40.0
 
 
-# ---------------------------------------------------------------------- in a while
+# ---------------------------------------------------------------------- activity in a period
 
 
 async def test_where_nothing_has_happened_there_is_nothing_to_count(harness: Harness) -> None:

@@ -88,12 +88,12 @@ WEIRD = "a\0b \ud83d c\u202e 💡"
 
 
 def server_store(harness: Harness, box: SecretBox | None = None, **environment: str) -> SqlServerStore:
-    """A store of an operator who grants every reference to everybody."""
+    """Return a server store that grants every secret reference to all servers."""
     return SqlServerStore(harness.database, make_box(KEY) if box is None else box, environment, grants=Everything)
 
 
 class Everything(SecretGrants):
-    """Grants every reference."""
+    """Secret grants that allow every reference."""
 
     def objection(self, reference: SecretReference, config: ServerConfig) -> tuple[str, str]:
         return "", ""
@@ -136,7 +136,7 @@ def renamed(known: ServerRecord, title: str) -> ServerRecord:
 
 
 async def entries(harness: Harness, subject: str = "") -> Sequence[tuple[str, str]]:
-    """Actions and users of the audit, newest first."""
+    """Return the kinds and users of the audit entries, newest first."""
     page, _ = await SqlReporting(harness.database).audit(AuditQuery(subject), 100, 0)
     return [(entry.kind, entry.actor) for entry in page]
 
@@ -149,7 +149,7 @@ async def rows_of(harness: Harness, table: str) -> list[tuple[Any, ...]]:
 
 
 async def dump(harness: Harness, folder: Path) -> bytes:
-    """Everything the database holds, as bytes: the files of SQLite with its log, the rows of PostgreSQL."""
+    """Return the content of the database as bytes: the files of SQLite with its log, the rows of PostgreSQL."""
     if isinstance(harness, SqliteHarness):
         return b"".join(file.read_bytes() for file in sorted(folder.glob("turns.db*")))  # noqa: ASYNC240
     tables = [await rows_of(harness, name) for name in metadata.tables]
@@ -168,7 +168,7 @@ async def execute(harness: Harness, statement: str, **values: Any) -> None:
 
 
 FILLED_IN = ("sign_in",)
-"""Fields that are set when the server is connected to."""
+"""Fields that are set by the connection to the server."""
 
 
 async def test_a_server_is_kept_with_every_field(harness: Harness, servers: SqlServerStore) -> None:
@@ -279,7 +279,7 @@ async def test_an_administrators_own_earlier_change_is_not_overwritten_either(se
 
 
 class Forgetful:
-    """A database that loses the answer of every COMMIT and runs what it was to run once more."""
+    """A database that loses the response to every COMMIT and runs each transaction twice."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -405,7 +405,7 @@ async def test_a_change_of_a_removed_server_is_refused(harness: Harness, servers
         await servers.set_enablement(added.id, ServerEnablement.DISABLED, ANA)
     with pytest.raises(NotFound):
         await SqlPolicyStore(harness.database).set_rule(plain(added.id, "x", ApprovalPolicy.ASK_USER), ANA)
-    # A sync that was under way when its server was removed.
+    # A sync that was running when its server was removed.
     await servers.save_capabilities(added.id, OFFER)
     await servers.save_sync_failure(added.id, "gone")
     assert await servers.cached_capabilities() == {}
@@ -440,7 +440,7 @@ async def test_one_row_that_cannot_be_read_keeps_no_other_from_being_read(
     assert sum("cannot be read" in each for each in caplog.messages) == 2
 
 
-# ---------------------------------------------------------------------- what servers offer
+# ---------------------------------------------------------------------- capabilities
 
 TOOL = Tool(
     name="weather__run",
@@ -1274,7 +1274,7 @@ async def test_a_new_server_is_never_there_without_the_policy_it_was_added_with(
     assert entry.facts["policy"] == "ALWAYS_DENY"
 
 
-# ------------------------------------------------------- what concerns one person
+# ------------------------------------------------------- data of one user
 
 
 async def test_the_last_feedback_of_a_person_on_an_answer_is_stored(harness: Harness) -> None:
@@ -1317,7 +1317,7 @@ async def test_opinions_of_people_with_strange_names_are_theirs(harness: Harness
 
 
 async def awaiting(harness: Harness, conversation: ConversationKey, *cards: str) -> str:
-    """A turn that waits for a signature on each of these; its id."""
+    """Store a turn with a call that awaits approval for each card. Return its id."""
     harness.time += 1
     claim = await running(harness, f"{conversation}", conversation)
     calls = [wanted(n, "news", StepStatus.AWAITING, card) for n, card in enumerate(cards, 1)]

@@ -81,7 +81,7 @@ async def test_of_several_tokens_of_one_name_at_once_one_is_made(tokens: TokenSt
 
 
 async def test_transactions_that_are_run_twice_make_and_revoke_once(tokens: TokenStore, harness: Harness) -> None:
-    """A COMMIT whose answer was lost is run again: its first outcome is unknown."""
+    """The response to a COMMIT is lost, so the transaction runs again: its first outcome is unknown."""
     run_once = harness.database.run_once
 
     async def twice(transaction: Callable[[sa.Connection], object]) -> object:

@@ -1,6 +1,4 @@
-"""What every toolbox promises (`bot.ports.Toolbox`): over both transports and both ages of the protocol, and by those
-that have nothing to offer.
-"""
+"""Contract of every toolbox (`bot.ports.Toolbox`): with both transports, both protocol versions and no tools."""
 
 from __future__ import annotations
 
@@ -50,13 +48,13 @@ ODD_NAMES = ["plain", "get.weather now", "x" * 100 + "1", "x" * 100 + "2", "\u59
 
 
 def said(*texts: str, **more: Any) -> dict[str, Any]:
-    """A tool that answers with these texts."""
+    """Return a tool that returns these texts."""
     return {"result": {"content": [{"type": "text", "text": each} for each in texts], **more}}
 
 
 @dataclass
 class Peer:
-    """A server in the test's hands. `lose` makes it forget or drop everything, and be there again afterwards."""
+    """A server under the test's control. `lose` drops its sessions or connections; it is available again afterwards."""
 
     config: ServerConfig
     heard: Callable[[str], list[Message]]
@@ -79,11 +77,11 @@ class Peers:
 
     @property
     def first(self) -> str:
-        """The first request to a server."""
+        """Method of the first request to a server."""
         return "initialize" if self._older else "server/discover"
 
     async def serve(self, name: str = "s", *, mute: bool = False, **tools: dict[str, Any]) -> Peer:
-        """A server whose tools do what is said; a `mute` one takes the connection and never says a word."""
+        """Start a server with these tools. A `mute` server accepts the connection and never responds."""
         return await self.offering(name, tools, mute=mute)
 
     async def offering(self, name: str, tools: dict[str, dict[str, Any]], *, mute: bool = False) -> Peer:
@@ -92,7 +90,7 @@ class Peers:
         return await self._port(name, tools, mute=mute)
 
     async def absent(self, name: str) -> ServerConfig:
-        """A server that is not there."""
+        """Return the configuration of an unreachable server."""
         if self.transport == "stdio":
             return ServerConfig(name, StdioTransport("no-such-command"))
         async with FakeEndpoint() as endpoint:
@@ -174,7 +172,7 @@ async def peers(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @asynccontextmanager
 async def connected(*all_peers: Peer, **options: Any) -> AsyncIterator[McpToolbox]:
-    """A toolbox that has offered once."""
+    """Yield a toolbox after its first offer."""
     async with started(*(peer.config for peer in all_peers), **options) as box:
         await box.offer()
         yield box
@@ -186,14 +184,14 @@ def definition(name: str) -> dict[str, Any]:
 
 
 async def names(*configs: ServerConfig) -> dict[tuple[str, str], str]:
-    """The offered name of each tool of each server."""
+    """Return the offered name of each tool by its server and original name."""
     async with started(*configs) as box:
         offered = (await box.offer()).tools
     assert len({tool.name for tool in offered}) == len(offered)
     return {(tool.server, tool.original_name): tool.name for tool in offered}
 
 
-# what is offered
+# offered tools
 
 
 async def test_every_name_is_one_that_models_take_and_leads_to_its_tool(peers: Peers) -> None:
@@ -226,7 +224,7 @@ async def test_the_same_tools_are_the_same_offer(peers: Peers) -> None:
     assert [tool.name for tool in one.tools] == ["s__t", "s__u"]
 
 
-# servers that are not there
+# unreachable servers
 
 
 async def test_a_server_that_is_not_there_is_named_and_the_others_work(peers: Peers) -> None:
@@ -274,7 +272,7 @@ async def test_a_lost_server_is_found_again(peers: Peers) -> None:
         assert [each.name for each in (await box.offer()).tools] == ["s__t"]
 
 
-# how calls end
+# results of calls
 
 
 async def test_a_tool_returns_its_texts_and_its_structure(peers: Peers) -> None:
@@ -360,7 +358,7 @@ async def test_after_closing_nothing_is_left(peers: Peers) -> None:
     box = McpToolbox(entries(peer.config, mute.config, await peers.absent("absent")), pacing=FAST, first_wait=0.5)
     await box.start()
     await box.offer()
-    # The mute one is waited for no longer than that; the other may need more on a busy machine.
+    # The first wait limits the wait for the mute server; the other may need more on a busy machine.
     await until(lambda: any(tools_of(box, "s")))
     tool = named(box, "hangs")
     waiting = asyncio.create_task(call(tool, box))
@@ -376,7 +374,7 @@ async def test_after_closing_nothing_is_left(peers: Peers) -> None:
     await box.close()
 
 
-# those that have nothing to offer, and the fake that stands in for all of them
+# toolboxes without tools, and the fake toolbox
 
 
 @pytest.fixture(params=["switched off", "no servers", "fake"])

@@ -1,6 +1,4 @@
-"""Anything in any order: a random walk over the turn log with a clock in the test's hands, and what must hold after
-every step of it.
-"""
+"""Random walk over the turn log with a virtual clock, and the invariants after every step."""
 
 from __future__ import annotations
 
@@ -41,10 +39,10 @@ _steps = sa.text("select turn_id, n, status, repeatable, started_at from steps w
 
 
 class TurnLogMachine(RuleBasedStateMachine):
-    """The world of the walk: processes that may die, people who may click, time that may jump."""
+    """State of the walk: processes may die, users may click, time may jump."""
 
     def make_harness(self) -> Coroutine[Any, Any, Harness]:
-        """A fresh harness."""
+        """Return a new harness."""
         raise NotImplementedError
 
     def __init__(self) -> None:
@@ -53,9 +51,9 @@ class TurnLogMachine(RuleBasedStateMachine):
         self.harness = self.wait(self.make_harness())
         self.messages = 0
         self.claims: list[Claim] = []
-        """Everything ever claimed, the newest last: the old ones are what dead or frozen processes still hold."""
+        """All claims, newest last. Dead or frozen processes still hold the old ones."""
         self.claims_of_the_dead = 0
-        """Number of claims when the last process died: the death of one that has claimed nothing shows nothing."""
+        """Number of claims when the last process died. The death of a process without claims tests nothing."""
         self.settled: dict[str, DecisionType] = {}
         self.revisions: dict[str, int] = {}
         self.sent: dict[tuple[str, int], int] = {}
@@ -63,19 +61,19 @@ class TurnLogMachine(RuleBasedStateMachine):
         self.ended_steps: dict[tuple[str, int], str] = {}
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something of the log's to its end."""
+        """Run a coroutine of the log to its end."""
         return self.loop.run_until_complete(asyncio.wait_for(work, 20))
 
     @property
     def log(self) -> SqlTurnLog:
-        """The present process's log."""
+        """Turn log of the current process."""
         return self.harness.log
 
     def teardown(self) -> None:
         self.wait(self.harness.close())
         self.loop.close()
 
-    # ------------------------------------------------------------------ people and time
+    # ------------------------------------------------------------------ users and time
 
     @rule(place=st.sampled_from(PLACES), redelivered=st.booleans())
     def somebody_says_something(self, place: ConversationKey, redelivered: bool) -> None:
@@ -132,7 +130,7 @@ class TurnLogMachine(RuleBasedStateMachine):
         self.claims_of_the_dead = len(self.claims)
         self.wait(self.harness.restart())
 
-    # ------------------------------------------------------------------ whoever drives turns
+    # ------------------------------------------------------------------ processes that run turns
 
     @rule(
         place=st.sampled_from(PLACES),
@@ -147,7 +145,7 @@ class TurnLogMachine(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 3))
     def turns_are_claimed(self, limit: int) -> None:
-        # In an order of its own: the log promises none, and a walk must be repeatable.
+        # Sorted, because the log promises no order and a walk must be repeatable.
         found = sorted(self.wait(self.log.claim(limit, frozenset())), key=lambda claim: str(claim.conversation))
         for claim in found:
             rows = self.wait(self.harness.database.run(lambda connection: connection.execute(_rows).all()))
@@ -230,15 +228,15 @@ class TurnLogMachine(RuleBasedStateMachine):
             self.wait(self.log.release_delivery(turn_id))
 
     def claim(self, which: int) -> Claim:
-        """One of the latest claims, mostly the very last."""
+        """Return one of the latest claims, mostly the last."""
         return self.claims[-1 - which % min(3, len(self.claims))]
 
     def card(self, which: int) -> str:
-        """One of the latest cards."""
+        """Return one of the latest cards."""
         return list(self.revisions)[-1 - which % min(3, len(self.revisions))]
 
     def attempt(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Return the result of the work; `None` if the claim was lost."""
+        """Return the result of the work; None if the claim was lost or the turn stopped."""
         try:
             return self.wait(work)
         except (LostLease, Stopped):
@@ -246,10 +244,10 @@ class TurnLogMachine(RuleBasedStateMachine):
 
     @staticmethod
     def in_flight(record: TurnRecord) -> bool:
-        """True if a call is running."""
+        """Return True if a call is running."""
         return any(step.status is StepStatus.STARTED for step in record.calls)
 
-    # ------------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------------ invariants
 
     @invariant()
     def what_is_written_holds(self) -> None:
@@ -288,7 +286,7 @@ class TurnLogMachine(RuleBasedStateMachine):
 
 
 def _everything(connection: sa.Connection) -> tuple[Sequence[sa.Row[Any]], Sequence[sa.Row[Any]], list[str]]:
-    """The turns, the calls, and what of the audit does not fit: in one look, after each step."""
+    """Return the turns, the calls and the audit's findings, read in one transaction."""
     turns, steps = connection.execute(_rows).all(), connection.execute(_steps).all()
     return turns, steps, findings_within(connection)
 

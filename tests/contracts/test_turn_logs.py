@@ -110,7 +110,7 @@ async def test_a_conversation_whose_claim_is_refused_holds_up_no_other(harness: 
     for text in ("one", "two"):
         await harness.log.enqueue(message(text))
     other = await harness.log.enqueue(message("three", conversation=OTHER))
-    # Nothing does this; a turn put right by hand could.
+    # The bot never does this; an operator who edits rows could.
     force = sa.text("update turns set status = 'waiting' where seq = 2")
     await harness.database.run(lambda connection: connection.execute(force))
     assert [claim.turn_id for claim in await harness.log.claim(8)] == [other.turn_id]
@@ -298,7 +298,7 @@ UNSHOWN = "The approval could not be shown here: The channel is gone. Not run."
 
 
 async def unseen(harness: Harness, expires_in: float | None = 60.0) -> tuple[Claim, int]:
-    """A turn that is suspended with a card that is being drawn; the revision that it is part of."""
+    """Store a suspended turn with a card in delivery. Return its claim and the card's revision."""
     claim = await running(harness)
     record = await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(expires_in))])
     await harness.log.suspend(claim)
@@ -614,7 +614,7 @@ async def test_a_revised_call_is_approved_as_it_stands_and_old_cards_decide_noth
 
 
 async def test_transactions_that_are_run_twice_have_one_effect(harness: Harness) -> None:
-    """A COMMIT whose answer was lost is run again: its first outcome is unknown."""
+    """The response to a COMMIT is lost, so the transaction runs again: its first outcome is unknown."""
     run_once = harness.database.run_once
 
     async def twice(transaction: Callable[[sa.Connection], object]) -> object:

@@ -1,4 +1,4 @@
-"""Metrics of turns, calls and approvals: each end is counted once, by the process that wrote it."""
+"""Metrics of turns, calls and approvals. Each end is counted once, by the process that wrote it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REF = ToolRef("s", "write", server_id="id-of-s")
 
 
 def measured(harness: Harness) -> list[MetricEvent]:
-    """Everything that is measured from now on."""
+    """Return the list to which all later metric events are appended."""
     found: list[MetricEvent] = []
     harness.database.observe = found.append
     return found

@@ -1,4 +1,4 @@
-"""A message that is put on disk and claimed at once, over each database a turn log runs on."""
+"""Messages that are stored and claimed in one transaction, on each database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
 
 
 async def row(harness: Harness, turn_id: str) -> list[Any]:
-    """The stored rows of a turn and its delivery, without its input."""
+    """Return the stored rows of a turn and its delivery, without ids and input."""
 
     def read(connection: sa.Connection) -> list[Any]:
         turn = connection.execute(sa.select(turns).where(turns.c.id == turn_id)).one()._asdict()

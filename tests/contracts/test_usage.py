@@ -190,7 +190,7 @@ async def test_a_reply_is_paid_for_that_is_being_written_when_its_task_is_cancel
     else:
         await harness.log.stop(claim.turn_id, BEN)
         writing = asyncio.create_task(harness.log.append(claim, answer(), []))
-    await asyncio.sleep(0)  # it has begun
+    await asyncio.sleep(0)  # the write has begun
     writing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await writing
@@ -208,7 +208,7 @@ async def test_a_reply_to_a_turn_that_others_have_ended_under_the_same_claim_was
     assert (await whole(harness)).requests == 1
 
 
-# Replies that are under way, or broke off
+# Replies that are running or broke off
 
 
 def begun_reply(written: int, *, estimated: bool = True, model: str = "paid:best", use_id: str = "u1") -> UsageEntry:
@@ -244,7 +244,7 @@ async def test_the_reply_takes_the_place_of_its_estimate_at_once_and_for_good(ha
         await log.append(claim, reply, [])
     counted = UsageTotal(1, TAKEN, {"EUR": COST})
     assert await whole(harness) == counted
-    await log.record_usage([(claim, begun_reply(2000))])  # noted just before, written just after
+    await log.record_usage([(claim, begun_reply(2000))])  # estimated before the append, written after it
     await log.record_usage([(claim, begun_reply(0, estimated=False))])
     assert await whole(harness) == counted
 
