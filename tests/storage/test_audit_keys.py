@@ -1,4 +1,4 @@
-"""Keys of the audit: what they sign, and how MACs compare."""
+"""Keys of the audit: signatures and the comparison of MACs."""
 
 from __future__ import annotations
 

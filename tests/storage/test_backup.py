@@ -1,4 +1,4 @@
-"""A copy of a database that is written to meanwhile."""
+"""Backup of a database during writes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows(path: Path, statement: str) -> list[tuple[Any, ...]]:
 
 @contextmanager
 def somebody_writing(path: Path) -> Iterator[threading.Event]:
-    """Two rows in each transaction, one transaction after the other; the event is set once some are in."""
+    """Write two rows in each transaction, in a thread. The event is set once the first transactions are committed."""
     leaving, begun = threading.Event(), threading.Event()
 
     def write() -> None:

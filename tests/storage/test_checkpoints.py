@@ -1,4 +1,4 @@
-"""The file of checkpoints: lines of several processes, crashes, and a disk that is full."""
+"""The checkpoint file: lines of several processes, crashes, and a full disk."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def described(known: ServerRecord, description: str) -> ServerRecord:
 
 
 async def outcome(work: Awaitable[T]) -> T | CountersignError:
-    """The result, or the error."""
+    """Return the result, or the error."""
     try:
         return await work
     except CountersignError as error:
@@ -139,7 +139,7 @@ async def test_a_policy_set_while_its_server_is_removed_is_refused(
 async def test_a_change_that_is_taken_back_is_tried_again_and_done_once(
     harness: PostgresHarness, servers: SqlServerStore
 ) -> None:
-    """The server ends the connection just before the commit: nobody can know whether it happened."""
+    """The server ends the connection just before the commit: the outcome is unknown."""
     added = await servers.add(record(), {"auth": "x"}, ANA)
     kill = (
         "select count(pg_terminate_backend(pid)) from pg_stat_activity"

@@ -1,4 +1,4 @@
-"""Content that several processes delete at the same time on PostgreSQL, while people go on writing."""
+"""Content deletion by several processes at the same time on PostgreSQL, during new turns."""
 
 from __future__ import annotations
 

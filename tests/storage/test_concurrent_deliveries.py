@@ -28,7 +28,7 @@ async def harness(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixtu
 
 
 async def slept(harness: PostgresHarness, text: str = "hi") -> str:
-    """A drawing in hand of a process that has slept past its lease."""
+    """Store a turn with a delivery lease that expired while its process slept. Return its id."""
     claim = await running(harness, text)
     await harness.log.finish(claim, TurnStatus.DONE, [], "")
     await harness.log.acquire_delivery(claim.turn_id, NEWEST)
@@ -75,7 +75,7 @@ async def test_the_process_that_takes_over_knows_what_was_stored_before(
 
 
 async def test_of_two_processes_that_race_the_one_that_lost_has_changed_nothing(harness: PostgresHarness) -> None:
-    """Each round has its own turn: whatever comes first, what is on disk is what the one in charge believes."""
+    """Each round has its own turn. In any order, the stored refs are those of the process that holds the delivery."""
     other = harness.another_process()
     for n in range(30):
         turn_id = await slept(harness, str(n))

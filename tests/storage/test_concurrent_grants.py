@@ -93,7 +93,7 @@ async def test_a_call_that_is_kept_while_its_grant_is_being_revoked_asks(harness
 
 
 async def test_a_call_that_is_asked_for_while_its_grant_is_being_given_runs_on_it(harness: PostgresHarness) -> None:
-    """By the same turn: a call that was signed runs, and the model's next reply comes in."""
+    """The same turn asks for it: an approved call runs, and the model's next completion arrives."""
     claim = await running(harness, "first")
     first, second = wanted(2, "first"), wanted(3, "second")
     await harness.log.append(claim, reply(first), [first])

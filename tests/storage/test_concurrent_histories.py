@@ -1,4 +1,4 @@
-"""A past that is read while it changes, at the same time on PostgreSQL."""
+"""History that is read during changes, on PostgreSQL."""
 
 from __future__ import annotations
 

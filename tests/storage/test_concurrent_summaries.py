@@ -1,4 +1,4 @@
-"""A summary that is kept while turns that it speaks of are deleted, at the same time on PostgreSQL."""
+"""A summary that is saved during the deletion of turns it covers, on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def harness(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixtu
 
 
 async def remembered(harness: PostgresHarness, before: HistorySummary | None) -> tuple[Claim, History]:
-    """A turn that remembers two, the first of which is old."""
+    """Store a turn with two earlier turns, the first of them old. Return its claim and history."""
     for text in ("one", "two"):
         claim = await running(harness, text)
         await harness.log.finish(claim, TurnStatus.DONE, [], "")

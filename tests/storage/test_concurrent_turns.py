@@ -1,5 +1,5 @@
-"""Two transactions on PostgreSQL at the same time: one is held up before a statement of its own until the other has
-finished or waits for it.
+"""Two transactions on PostgreSQL at the same time. The first is held up before one of its statements until the second
+has finished or waits for it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def overlapping(
     second: Coroutine[Any, Any, B],
     which: int = 1,
 ) -> tuple[A, B]:
-    """Results of both, when the second ran while the first was in the middle of its transaction."""
+    """Run the second coroutine while the first is inside its transaction. Return both results."""
     gate = Gate(harness, held_up_before, which)
     one = asyncio.create_task(first)
     await until(gate.reached.is_set)
@@ -91,14 +91,16 @@ def write(n: int, status: StepStatus = StepStatus.READY, asked: Approval | None 
 
 
 async def driving(harness: PostgresHarness, number: int) -> Sequence[Claim]:
-    """Turns of that many conversations, all driven by the present process."""
+    """Claim turns of `number` conversations for the current process."""
     for n in range(number):
         await harness.log.enqueue(message(str(n), conversation=ConversationKey("test", "w", "hall", str(n))))
     return await harness.log.claim(number)
 
 
 async def asking(harness: PostgresHarness) -> tuple[Claim, int]:
-    """A turn whose one call awaits a signature, its drawing in hand, and the revision that shows the card."""
+    """Store a turn with a call that awaits approval, and acquire its delivery. Return the claim and the card's
+    revision.
+    """
     claim = await running(harness)
     record = await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     await harness.log.acquire_delivery(claim.turn_id, NEWEST)
@@ -202,9 +204,9 @@ async def test_drawings_are_held_though_a_transaction_on_one_of_them_waits(harne
 
 
 async def without_waiting(work: Coroutine[Any, Any, A], gate: Gate) -> A:
-    """Return the result of work that waits for no lock, while the gate is still closed."""
+    """Return the result of work that needs no lock held at the closed gate. Open the gate afterwards."""
     try:
-        async with asyncio.timeout(30):  # the gate stays closed for as long as it takes
+        async with asyncio.timeout(30):  # the gate stays closed until the work has ended
             return await work
     finally:
         gate.opened.set()
@@ -283,7 +285,7 @@ async def test_a_transaction_that_is_taken_back_leaves_no_gap_in_the_audit(harne
 async def test_a_result_is_stored_though_its_turn_is_released_at_that_moment(
     harness: PostgresHarness,
 ) -> None:
-    """The task that records it is cancelled in the middle, and what its process does next must not overtake it."""
+    """The task that stores the result is cancelled during the write. The release that follows must not overtake it."""
     from tests.contracts.test_turn_logs import result  # noqa: PLC0415
 
     claim = await running(harness)

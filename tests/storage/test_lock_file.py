@@ -41,7 +41,7 @@ def database(tmp_path: Path) -> Path:
 
 @contextmanager
 def held(database: Path, *how: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Another process that uses the file, and its name."""
+    """Start another process that uses the file. Yield it and its name."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(database), *how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
@@ -75,7 +75,7 @@ def test_processes_use_the_file_together_and_know_of_each_other_until_kill_9(dat
         holder.wait()
         assert not use.others()
         assert not use.is_alive(name)
-        assert not use.is_alone  # another may begin at any time
+        assert not use.is_alone  # another process may start at any time
     with used(database) as use:
         assert use.is_alone
         assert not use.is_alive("an-older-release:123:abcd")
@@ -127,15 +127,17 @@ def test_of_many_that_begin_at_once_one_is_alone_at_a_time(database: Path) -> No
 
 
 def test_an_earlier_release_has_the_file_for_itself(database: Path) -> None:
-    with held(database) as (holder, _):  # as long as it does not share
+    with held(database) as (holder, _):  # the earlier release does not share the file
         for entry in database.with_name("a.db.processes").iterdir():
-            entry.unlink()  # an earlier release has none
+            entry.unlink()  # an earlier release has no such entries
         line = json.dumps({"pid": holder.pid, "purpose": "countersign chat", "since": time.time()})
         database.with_name("a.db.lock").write_text(line)
         with pytest.raises(DatabaseHeld, match=rf"process {holder.pid} \(.+earlier release"), used(database):
             pytest.fail("both have it")
     with used(database):
-        facts = json.loads(database.with_name("a.db.lock").read_text())  # what an earlier release tells of this one
+        facts = json.loads(
+            database.with_name("a.db.lock").read_text()
+        )  # the facts that an earlier release shows of this process
         assert (facts["pid"], facts["purpose"]) == (os.getpid(), "countersign chat")
 
 

@@ -22,7 +22,7 @@ from tests.postgres import Server
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def empty(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
-    """A database of each kind with nothing in it."""
+    """Yield an empty database of each kind."""
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path / 'a.db'}"
     else:

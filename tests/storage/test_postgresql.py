@@ -129,7 +129,7 @@ async def test_a_process_that_was_frozen_in_a_transaction_does_it_again(database
 async def test_a_server_that_became_read_only_is_left_and_a_writable_one_waited_for(
     database: PostgresDatabase, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A fail-over: the old connections lead to what is a stand-by now."""
+    """A failover: the old connections lead to a server that is now a standby."""
     log = SqlTurnLog(database)
 
     def prefer(read_only: str) -> None:
@@ -174,7 +174,7 @@ async def test_leases_are_renewed_though_every_thread_waits(database: PostgresDa
         other.execute("lock table conversations in access exclusive mode")
         waiting = [asyncio.create_task(log.enqueue(message(f"{n}"))) for n in range(8)]
         await until(lambda: all(running.socket is not None for running in list(database._running.values())[:4]))
-        async with asyncio.timeout(7):  # the lock is waited for longer
+        async with asyncio.timeout(7):  # shorter than the wait for the lock
             assert await log.renew([claim]) == {claim.turn_id}
             await log.renew_deliveries([claim.turn_id])
         other.rollback()
@@ -182,13 +182,13 @@ async def test_leases_are_renewed_though_every_thread_waits(database: PostgresDa
 
 
 async def backend(database: PostgresDatabase) -> int:
-    """The server's process behind the one connection there is."""
+    """Return the process id of the server behind the only connection."""
     return await database.run(lambda c: int(c.exec_driver_sql("select pg_backend_pid()").scalar_one()))
 
 
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
-    """A process that is there and says nothing."""
+    """Suspend a process so that it does not respond."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -219,7 +219,7 @@ async def test_other_processes_are_heard_and_a_lost_line_is_taken_up_again(
             "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'countersign wakeups'"
             " and datname = current_database()"
         )
-    # Whatever was missed meanwhile is looked for.
+    # After a reconnect, the listener asks for a poll for missed wakeups.
     await until(lambda: len(heard) == 3)
     await log.stop(receipt.turn_id, ANA)
     await until(lambda: StopRequested(receipt.turn_id) in heard)

@@ -1,6 +1,4 @@
-"""What a turn asks of SQLite must cost the same however much there has ever been: nothing is looked for by reading
-whole tables that only grow.
-"""
+"""Query plans of SQLite. The queries of a turn must not scan tables that only grow."""
 
 from __future__ import annotations
 
@@ -29,13 +27,13 @@ SMALL = frozenset(
         "approvals_to_remind",
     }
 )  # fmt: skip
-"""Indexes of what is unfinished: that they are read as a whole is what they are for."""
+"""Indexes of unfinished work. A full scan of them is intended."""
 ALIASES = frozenset({"candidate", "other", "theirs", "waiting_behind", "ahead"})
 
 
 @contextmanager
 def plans(database: SqliteDatabase) -> Iterator[dict[str, list[str]]]:
-    """Query plans of all statements that are executed meanwhile."""
+    """Collect the query plans of all statements executed in the block."""
     found: dict[str, list[str]] = {}
 
     def explain(_connection: object, cursor: object, words: str, given: object, _context: object, many: bool) -> None:
@@ -50,7 +48,7 @@ def plans(database: SqliteDatabase) -> Iterator[dict[str, list[str]]]:
 
 
 def reads_all_of(step: str) -> str:
-    """The table that grows and that this step of a plan reads from end to end; empty if there is none."""
+    """Return the growing table that this step of a plan scans; empty if it scans none."""
     match = WHOLE.match(step)
     if match is None or match[2] in SMALL:
         return ""
@@ -58,7 +56,7 @@ def reads_all_of(step: str) -> str:
 
 
 def reading_everything(found: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The statements that read a table that grows from end to end, with that step of their plan."""
+    """Return the statements that scan a growing table, with the step of their plan."""
     return {
         words: step
         for words, steps in found.items()

@@ -21,7 +21,7 @@ KEY, OTHER = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "Hx4dHBsaGRgXFhUUEx
 
 @pytest.fixture
 def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys are derived in no time; that there are enough rounds is a test of its own."""
+    """Derive keys with few rounds. Another test checks the number of rounds."""
     monkeypatch.setattr(encryption, "_ROUNDS", 2)
 
 

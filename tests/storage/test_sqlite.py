@@ -27,7 +27,7 @@ async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
 
 @pytest.fixture
 def commits(database: SqliteDatabase) -> Iterator[list[int]]:
-    """The commits of every database of this process from now on."""
+    """Collect one item for each commit of any database in this process."""
     counted: list[int] = []
 
     def count(_connection: sa.Connection) -> None:
@@ -214,7 +214,7 @@ async def test_a_transaction_that_wants_to_end_the_process_ends_neither_the_thre
         adding("half")(connection)
         raise leaving
 
-    # asyncio lets nobody keep these two: whoever asked learns of it another way.
+    # asyncio cannot keep these two exceptions in a future: the caller gets a RuntimeError.
     asked = [database.run(work) for work in (adding("before"), leaves, adding("after"))]
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(outcome).__name__ for outcome in outcomes] == ["int", "RuntimeError", "int"]
@@ -293,7 +293,7 @@ def limit(pages: int) -> Callable[[sa.Connection], object]:
 
 @pytest.fixture
 async def full(database: SqliteDatabase) -> SqliteDatabase:
-    """A database file that may not grow; short rows still fit."""
+    """Return a database with a file that must not grow. Short rows still fit."""
     await database.run(lambda connection: connection.exec_driver_sql("create table alembic_version (version_num text)"))
     await database.run(lambda connection: connection.exec_driver_sql("insert into alembic_version values ('1')"))
     used = await database.run(lambda connection: connection.exec_driver_sql("pragma page_count").scalar_one())
