@@ -1,4 +1,4 @@
-"""Everything that a verification of the audit finds, in sentences. Empty if the audit fits the turns it is about."""
+"""Findings of a verification of the audit, as sentences; empty if the audit matches its turns."""
 
 from __future__ import annotations
 

@@ -21,27 +21,28 @@ from tests import uvicorn_polling  # noqa: F401 - its import has the effect
 from tests.fakes import AUTHORITY
 from tests.i18n.pseudo_language import pseudo_language, pseudo_locales  # noqa: F401 - fixtures
 
-# The same examples each time: a new one that fails is found by raising their number, not by an unrelated build.
+# The same examples in each run: a new example never fails an unrelated build. To find more, raise `max_examples`.
 hypothesis.settings.register_profile("local", derandomize=True, deadline=None, max_examples=20)
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 os.environ["SSL_CERT_FILE"] = AUTHORITY
-# Texts and times that tests read are not those of the machine.
+# Texts and times in tests do not depend on the settings of the machine.
 for name in ("LC_ALL", "LC_MESSAGES", "LANGUAGE", "TIME_ZONE"):
     os.environ.pop(name, None)
 os.environ["LANG"], os.environ["TZ"] = "C.UTF-8", "UTC"
 time.tzset()
 
 MEMORY, ENOUGH_MEMORY = Path("/dev/shm"), 4 << 30
-"""A file system in memory, and the free bytes from which it is used: most tests write a database, and every commit
-would wait for a disk.
+"""A file system in memory, and the free bytes that its use requires.
+
+Most tests write a database, and on a disk every commit would wait.
 """
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY:
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 PLUGINS: list[object] = []
-if "MEASURE" in os.environ:  # here, before any test loads what is measured
+if "MEASURE" in os.environ:  # before a test imports measured modules
     from tests.coverage_plugin import Measurement
 
     PLUGINS.append(Measurement())
@@ -62,7 +63,7 @@ LONGEST = (
     "stories/test_workspaces.py",
     "web/test_openapi.py",
 )
-"""Modules with tests that take longest. They begin, so that no worker is left alone with one of them in the end."""
+"""Modules with the longest tests. They run first, so that no worker runs one of them alone at the end."""
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 TESTS = Path(__file__).parent
 
@@ -76,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """Let two processes compile the test modules of a fresh clone, once; each worker would compile all of them."""
+    """Compile the test modules of a fresh clone in two processes. Otherwise each worker would compile all."""
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     if not whole or sys.dont_write_bytecode or any(TESTS.glob("domain/__pycache__/*-pytest-*.pyc")):
         return
@@ -88,13 +89,15 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
 
 
 def pytest_collection() -> None:
-    """Collect no garbage while modules load: most of their objects stay."""
+    """Switch garbage collection off while modules load, because most of their objects stay."""
     gc.disable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest first, and mix the others. Workers begin with equal parts of the list: each part begins with some
-    of the longest, and then has tests that wait beside tests that calculate, by no order that chance gives.
+    """Put the longest modules first and mix the others.
+
+    Each worker begins with an equal part of the list. Each part begins with some of the longest modules. The order of
+    the others is fixed and mixes tests that wait with tests that calculate.
     """
     longest, others = dict[str, list[pytest.Item]](), dict[str, list[pytest.Item]]()
     for item in items:
@@ -112,7 +115,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave the loaded objects out of further garbage collections: they stay, and there are many."""
+    """Exclude the loaded objects from further garbage collections, because they are many and stay."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -120,7 +123,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
-    """The PostgreSQL server of this test run."""
+    """Yield the PostgreSQL server of this test run."""
     from tests.postgres import running_server  # noqa: PLC0415 - most tests need no server
 
     with running_server() as server:
@@ -129,14 +132,14 @@ def postgres_server() -> Iterator[Server]:
 
 @pytest.fixture
 def postgres(postgres_server: Server) -> Iterator[Server]:
-    """Return the same server for one test, after which others reuse its databases."""
+    """Yield the server for one test. Later tests reuse its databases."""
     yield postgres_server
     postgres_server.give_back()
 
 
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
-    """The program sets up logging for its whole process; one test's set-up must not reach another's."""
+    """Restore the logging configuration after each test, because the program configures the whole process."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     known = root.manager.loggerDict.items()
@@ -149,5 +152,5 @@ def _logging_as_it_was() -> Iterator[None]:
     if root.level != level:
         root.setLevel(level)
     for name, before in levels.items():
-        if (logger := logging.getLogger(name)).level != before:  # to set one is to go through all of them
+        if (logger := logging.getLogger(name)).level != before:  # setting a level iterates over all loggers
             logger.setLevel(before)

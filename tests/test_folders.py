@@ -1,4 +1,4 @@
-"""Which `.env`, which files and which data count."""
+"""Choice of the `.env`, the configuration files and the data folder."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_until_the_users_folder_is_filled_the_programs_own_files_count(tmp_path:
     assert folders.operator_file("policy.toml") == DEFAULTS / "policy.toml"
     copy_defaults(folders.config)
     assert folders.operator_file("policy.toml") == folders.config / "policy.toml"
-    # What its user has taken away stays away.
+    # A file that the user has deleted is not created again.
     (folders.config / "policy.toml").unlink()
     assert folders.is_filled
     assert folders.operator_file("policy.toml") == folders.config / "policy.toml"

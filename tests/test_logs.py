@@ -222,7 +222,7 @@ def test_a_file_that_another_process_has_replaced_is_left_for_the_new_one(tmp_pa
     log_to_file("info", path)
     logging.getLogger("bot.here").info("one")
     path.rename(tmp_path / "countersign.log.1")
-    logging.getLogger("bot.here").info("two")  # nobody has begun a new file yet
+    logging.getLogger("bot.here").info("two")  # no new file exists yet
     path.unlink()
     path.write_text("from elsewhere\n")
     logging.getLogger("bot.here").info("three")

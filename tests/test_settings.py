@@ -1,4 +1,4 @@
-"""The environment and `.env`, read and checked."""
+"""Reading and validation of the environment and `.env`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def problem(monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:
-    """The complaint about an environment that cannot be used."""
+    """Return the error for an invalid environment."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(SettingsError) as caught:
@@ -231,7 +231,7 @@ def test_no_error_of_a_setting_speaks_of_programming_or_repeats_a_likely_secret(
     monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     said: dict[str, str] = {}
-    # What these two name is looked for: they have words of their own.
+    # The errors of these two settings have their own texts.
     for name in Settings.model_fields.keys() - {"settings_folder", "db_host"}:
         with monkeypatch.context() as here:
             here.setenv(name.upper(), given)

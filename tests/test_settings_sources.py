@@ -1,4 +1,4 @@
-"""Settings that come from files, in the parts of a database's address, or under the names that others give them."""
+"""Settings from files, from the parts of a database's address, and under the names of other programs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def kept(folder: Path, **files: str) -> str:
-    """A folder with these files in it."""
+    """Write these files to a folder and return its path."""
     made = folder / "kept"
     made.mkdir(exist_ok=True)
     for name, text in files.items():

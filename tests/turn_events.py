@@ -19,7 +19,7 @@ def _validator() -> Any:
 
 
 def checked(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The event, which fits the published schema; no event or field is outside of it."""
+    """Validate an event against the published schema and return it. Undescribed events and fields are errors."""
     schemas = {each["properties"]["event"]["const"]: each for each in _validator().schema["oneOf"]}
     assert event["event"] in schemas, event
     _validator().validate(event)
@@ -30,7 +30,7 @@ def checked(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def joined(events: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The replies by their ids, from the pieces alone."""
+    """Return the texts of the replies by their ids, joined from the pieces."""
     texts: dict[str, str] = {}
     for event in events:
         if event["event"] == "message":

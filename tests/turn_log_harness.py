@@ -23,7 +23,7 @@ START = 1_000_000.0
 
 
 class Harness(Protocol):
-    """A turn log under test: `log` is the present process's."""
+    """A turn log under test. `log` is the one of the current process."""
 
     database: Database
     log: SqlTurnLog
@@ -35,11 +35,11 @@ class Harness(Protocol):
     def time(self, seconds: float) -> None: ...
 
     async def restart(self) -> SqlTurnLog:
-        """The process dies and another takes its place, as soon as anybody may."""
+        """Replace the process with another one that takes over its turns, and return the new process's log."""
         ...
 
     def another_process(self) -> Harness:
-        """Another process with connections of its own, at the same time."""
+        """Return a second, concurrent process with its own connections."""
         ...
 
     async def close(self) -> None: ...
@@ -65,7 +65,7 @@ class SqliteHarness:
         return self.log
 
     def another_process(self) -> SqliteHarness:
-        """Another process on the same file, at the same time."""
+        """Return a second, concurrent process on the same file."""
         other = SqliteHarness(self._path)
         other.time = self.time
         return other
@@ -75,7 +75,7 @@ class SqliteHarness:
 
 
 class PostgresHarness:
-    """Any number of processes, one server. A dead process's turns are anybody's when its lease has run out."""
+    """Processes on one server. Any process may claim the turns of a dead process after its lease has expired."""
 
     def __init__(self, address: str, *, time: float = START) -> None:
         self._address = address
@@ -85,7 +85,7 @@ class PostgresHarness:
 
     @cached_property
     def _clock(self) -> psycopg.Connection:
-        # Only when it is needed: to open one costs a server more than most tests do with it.
+        # Opened on demand, because a connection costs the server more than most tests do.
         return psycopg.connect(self._address, autocommit=True)
 
     @property
@@ -103,11 +103,11 @@ class PostgresHarness:
         return self.log
 
     def another(self) -> SqlTurnLog:
-        """The log of another process."""
+        """Return the log of another process."""
         return SqlTurnLog(self.database)
 
     def another_process(self) -> PostgresHarness:
-        """Another process with connections of its own, at the same time."""
+        """Return a second, concurrent process with its own connections."""
         return PostgresHarness(self._address, time=self.time)
 
     async def listen(self, on_wakeup: Callable[[Wakeup], None]) -> None:
@@ -115,7 +115,7 @@ class PostgresHarness:
         await listen(PostgresServer(self._address), on_wakeup)
 
     def ask(self, question: str) -> Any:
-        """The one answer of the server, beside everything else that happens."""
+        """Run a query on a separate connection and return its single value."""
         row = self._clock.execute(question).fetchone()
         return row[0] if row else None
 
@@ -132,7 +132,7 @@ async def sqlite_harness(folder: Path) -> SqliteHarness:
 async def running(
     harness: Harness, text: str = "hi", conversation: ConversationKey = HALL, holding: Collection[str] = ()
 ) -> Claim:
-    """A turn that the present process drives, beside those of `holding`."""
+    """Add a turn and claim it in the current process, which also holds the turns in `holding`."""
     receipt = await harness.log.enqueue(message(text, conversation=conversation))
     (claim,) = await harness.log.claim(1, holding)
     assert claim.turn_id == receipt.turn_id

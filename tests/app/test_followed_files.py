@@ -166,7 +166,7 @@ def test_a_tool_that_its_server_does_not_have_is_told_as_that_with_the_one_that_
     ]
     assert told("", "rol") == [
         "policy.toml changed: dice.rol now runs without a card, except after words of others."
-    ]  # nobody knows its tools yet
+    ]  # the server's tools are not known yet
 
 
 async def test_a_change_is_told_without_a_question_too(folder: Path) -> None:

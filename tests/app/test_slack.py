@@ -193,7 +193,7 @@ def test_names_of_one_workspace_of_an_organization_and_of_other_platforms_are_ta
     check_settings(
         read_settings(slack_client_id="1.2", slack_client_secret="s", admins=names, ops_channel="slack:T1:C1")
     )
-    # With the one token of one workspace, names are as they always were.
+    # With the token of one workspace, names need no workspace.
     check_settings(read_settings(slack_bot_token="xoxb-1", admins="slack:U1", ops_channel="slack:C1"))
 
 
@@ -214,7 +214,7 @@ def test_sentences_in_one_workspace_do_not_name_approvers_of_another() -> None:
     ]
     book = RuleBook(approvers=Approvers(frozenset({"slack:T1:U1", "slack:T2:U2"})), is_named_in=is_named_in)
     assert book.rules(here).approvers.admins == {"slack:T1:U1"}
-    # Where nobody is named, nobody has the right: the platform's own admins do not get it.
+    # In a workspace without a named admin, the platform's own admins get no rights.
     elsewhere = book.rules(ConversationKey("slack", "T3", "C1", "1.1")).approvers
     owner = Member(Author("slack", "U9", "Olga"), platform_admin=True)
     assert not elsewhere.administers(owner)

@@ -195,7 +195,7 @@ async def test_servers_are_shown_to_admins_and_only_those_of_their_workspace(wor
     assert admins is not None
     assert [state.config.name for state in admins] == ["everybodys", "ours"]
     assert (await workspace.homes.home(Member(PRIYA), "slack:T1")).servers is None
-    # Where none is named, the platform's own admins administer.
+    # If no admin is named at all, the platform's own admins administer.
     workspace.approvers = replace(workspace.approvers, admins=frozenset())
     assert (await workspace.homes.home(Member(PRIYA, platform_admin=True), "slack:T1")).servers is not None
 

@@ -1,4 +1,4 @@
-"""A grant as commands get to see it."""
+"""A sample grant for the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands said over HTTP: to the real application, over a real socket, with a token for everybody who speaks."""
+"""Commands over HTTP: the real application over a real socket, with a token for each user."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.fakes.parts import ANA
 
 @dataclass
 class Engine:
-    """Takes what is handed to it."""
+    """Fake engine that records received messages."""
 
     received: list[InboundMessage] = field(default_factory=list)
 
@@ -50,7 +50,7 @@ class Engine:
 
 @dataclass
 class HttpCommands:
-    """A way to say commands. The harness that is meant is the one that spoke last."""
+    """Sends commands over HTTP. The application runs them on the harness of the last request."""
 
     client: httpx2.AsyncClient
     address: str
@@ -61,7 +61,7 @@ class HttpCommands:
     async def answers(self, held: CommandHarness, request: Invocation | FormSubmission) -> list[Reply | Form]:
         self.held = held
         token = await self._token(request.member, request.conversation)
-        # Who stands in a workspace speaks for that one alone.
+        # A user in a workspace acts for that workspace only.
         workspace = "" if request.member == OPERATOR else request.conversation.workspace_key
         place = {"workspace": workspace, "conversationId": request.conversation.thread}
         path, said = "", dict[str, Any]()
@@ -86,7 +86,10 @@ class HttpCommands:
         return ConversationKey(HTTP, where.workspace_key, author.id, where.thread)
 
     async def _token(self, member: Member, where: ConversationKey) -> str:
-        """The operator has no token of his own: what comes nearest is an administrator's of all workspaces."""
+        """Return a token of the user.
+
+        The operator has no API token; an admin's token for all workspaces comes closest.
+        """
         role = ApiRole.ADMIN if member.platform_admin else ApiRole.MEMBER
         workspace = EVERYWHERE if member == OPERATOR else where.workspace_key
         return await self.tokens.for_whom(member.author.id, role, workspace)
@@ -94,7 +97,7 @@ class HttpCommands:
 
 @asynccontextmanager
 async def http_commands() -> AsyncIterator[HttpCommands]:
-    """The application, served as long as the block runs."""
+    """Serve the application and yield a way to send commands to it."""
     api, now = _api()
     async with serve(application(api=api), "127.0.0.1", 0) as port, httpx2.AsyncClient(timeout=30) as client:
         now.way = HttpCommands(client, f"http://127.0.0.1:{port}", now.tokens, now.engine)
@@ -103,7 +106,7 @@ async def http_commands() -> AsyncIterator[HttpCommands]:
 
 @dataclass
 class _Now:
-    """The commands of whichever harness is meant, and what else the routes of commands ask for."""
+    """The commands of the current harness, and the other dependencies of the command routes."""
 
     tokens: MemoryTokens = field(default_factory=MemoryTokens)
     engine: Engine = field(default_factory=Engine)
@@ -117,7 +120,7 @@ class _Now:
 
 @functools.cache
 def _api() -> tuple[ASGIApp, _Now]:
-    """The application's API, built once: that takes longer than most of what is asked of it."""
+    """Build the application's API. The result is cached, because building takes longer than most requests."""
     now = _Now()
     parts = _parts(now)
     return api_application(build_api(parts), parts), now
@@ -141,7 +144,7 @@ _DEFAULTS = ("admin_token", "clock", "locales")
 
 
 def _read(answer: Mapping[str, Any]) -> Reply | Form:
-    """An answer as the value that it was."""
+    """Decode a response into the reply or form that it represents."""
     if answer["form"] is not None:
         return Form(
             answer["form"],

@@ -30,7 +30,7 @@ Line = tuple[str, str, str]
 
 @dataclass
 class MemoryLocales:
-    """Languages and time zones of users. `away`: every call fails; `seconds` is how long a read takes."""
+    """Languages and time zones of users. `away` makes every read fail. `seconds` is the duration of a read."""
 
     kept: dict[str, UserLocale] = field(default_factory=dict)
     away: bool = False
@@ -181,7 +181,7 @@ class MemoryPolicies:
     kept: dict[str, Rule] = field(default_factory=dict)
     audit: list[Line] = field(default_factory=list)
     calls: dict[str, tuple[ConversationKey, ToolStep]] = field(default_factory=dict)
-    """Calls that were asked for, by what finds them."""
+    """Tool calls with their conversation, by call id."""
 
     async def rules(self) -> Sequence[Rule]:
         return list(self.kept.values())
@@ -293,7 +293,7 @@ class MemoryGrants:
 class MemoryArchive:
     summaries: list[ConversationSummary] = field(default_factory=list)
     takers: dict[str, set[str]] = field(default_factory=dict)
-    """Users who have asked something, by conversation."""
+    """Principals of the authors of messages, by conversation."""
     past: list[CallSummary] = field(default_factory=list)
     waiting: int = 0
     entries: list[AuditEntry] = field(default_factory=list)
@@ -304,7 +304,7 @@ class MemoryArchive:
     unfinished: Backlog = Backlog({"queued": 0, "running": 0, "waiting": 0}, 0.0, 0, 0)
     activities: Activity = Activity({}, (), ApprovalActivity())
     looks: list[tuple[float, str, str]] = field(default_factory=list)
-    """Arguments of `activities`: since when, where, with which server."""
+    """Arguments of each `activity` query: start time, workspace, server."""
 
     async def conversations(
         self, key_prefix: str, principal: str, limit: int, offset: int

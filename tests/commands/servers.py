@@ -1,4 +1,4 @@
-"""A harness of commands in memory: servers, stores and administration in the test's hands."""
+"""A harness of commands in memory: servers, stores and administration that tests can set."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Servers:
     pins: MemoryPins = field(default_factory=MemoryPins)
     review: ReviewPolicy = ReviewPolicy.CHANGED
     suggestions: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of arguments, by name."""
+    """Suggested values of arguments, by name."""
     asked_to_complete: list[tuple[CompletionTarget, dict[str, str]]] = field(default_factory=list)
 
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
@@ -170,7 +170,7 @@ class Servers:
 
 
 class Way(Protocol):
-    """A way to give commands."""
+    """A way to send commands."""
 
     async def answers(self, held: CommandHarness, request: Invocation | FormSubmission) -> list[Reply | Form]: ...
 
@@ -182,7 +182,7 @@ class Way(Protocol):
 
 
 class AtOnce:
-    """Said to the commands themselves."""
+    """Sends commands directly to the registry."""
 
     async def answers(self, held: CommandHarness, request: Invocation | FormSubmission) -> list[Reply | Form]:
         return [answer async for answer in held.registry.handle(request)]
@@ -209,10 +209,10 @@ class CommandHarness:
     named: dict[tuple[str, str], ApprovalPolicy] = field(default_factory=dict)
     """The operator's policies, by slug and tool."""
     rules: tuple[Rule, ...] = ()
-    """The operator's rules beside those."""
+    """Further rules of the operator."""
     self_approval: bool = True
     reviewed: bool = False
-    """All definitions are the pinned ones."""
+    """True if all definitions are treated as pinned."""
     views: dict[str, list[TurnView]] = field(default_factory=dict)
     news: ConfigDiff = ConfigDiff()
     older_files: str = ""
@@ -369,7 +369,7 @@ class CommandHarness:
         return await self.way.answers(self, Invocation(command, tuple(rest), member, where, hidden_input))
 
     async def ask(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
-        """The last reply to a command line without its slash."""
+        """Run a command line, given without its slash, and return the last reply."""
         reply = (await self.answers(*line.split(), member=member, where=where))[-1]
         assert isinstance(reply, Reply), reply
         return reply
@@ -382,14 +382,14 @@ class CommandHarness:
     async def submit(
         self, form: Form, fields: Mapping[str, str], member: Member = ADMIN, *, hidden_input: bool = False
     ) -> Reply | Form:
-        """Send a form back as a platform does: what it carried, what stood in it, what was filled in."""
+        """Submit a form as a platform does: with carried fields, preset values and the user's input."""
         present = {each.name: each.value for each in form.fields}
         filled = {**form.carried, **present, **fields}
         return (await self.way.answers(self, FormSubmission(form.id, filled, member, HALL, hidden_input)))[-1]
 
 
 def command_harness() -> CommandHarness:
-    """A harness with the two servers of the operator's file."""
+    """Return a harness with the two servers of the operator's file."""
     return CommandHarness(
         two_servers(),
         named={
@@ -418,14 +418,14 @@ def two_servers() -> Servers:
 
 
 def registry(servers: Servers) -> CommandRegistry:
-    """All commands over these servers, with stores that are empty."""
+    """Return a registry of all commands for these servers, with empty stores."""
     held = command_harness()
     held.servers = servers
     return held.registry
 
 
 async def with_jira(member: Member = ADMIN, way: Way | None = None) -> CommandHarness:
-    """A harness in which an admin of the workspace has added `jira`, with a secret and one tool that writes."""
+    """Return a harness in which an admin of the workspace has added `jira`, with a secret and a tool that writes."""
     held = command_harness()
     held.way = way or held.way
     line = "mcp add jira --url https://jira.example/mcp --auth api_key --secret env:JIRA_TOKEN"

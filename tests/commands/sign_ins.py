@@ -1,4 +1,4 @@
-"""Signing in by OAuth in the test's hands: what `bot.ports.SignIns` promises, without any authorization server."""
+"""Fake `bot.ports.SignIns`, which needs no authorization server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOGIN = "https://login.example"
 
 @dataclass
 class MemorySignIns:
-    """Servers in `takes` take a sign-in. A link's state is its number."""
+    """Fake sign-ins. Servers in `takes` support a sign-in. The state of a link is its number."""
 
     takes: set[str] = field(default_factory=set)
     begun: list[SignedIn] = field(default_factory=list)
@@ -64,7 +64,7 @@ class MemorySignIns:
 
 @dataclass
 class SigningOffice(CommandHarness):
-    """A harness where people can sign in to servers."""
+    """A harness where users can sign in to servers."""
 
     sign_ins: MemorySignIns = field(default_factory=MemorySignIns)
 

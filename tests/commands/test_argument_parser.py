@@ -1,4 +1,4 @@
-"""Words read by a verb's description."""
+"""Parsing of a command's words by the verb's description."""
 
 from __future__ import annotations
 

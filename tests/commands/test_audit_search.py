@@ -1,4 +1,4 @@
-"""`/mcp audit`: what is looked for, and who sees how much."""
+"""`/mcp audit`: its filters, and the entries that each role sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/mcp doctor`: checks of a server in the place where it is asked."""
+"""`/mcp doctor`: checks of a server for the current conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All verbs: what each does, whom it is refused, and what the audit holds of it."""
+"""All verbs: the effect, the required role and the audit entry of each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(params=["said", "over HTTP"], scope="module", loop_scope="module")
 async def way(request: pytest.FixtureRequest) -> AsyncIterator[Way]:
-    """The way of a command: to the commands themselves, or to the real application over a real socket."""
+    """Yield each way to send commands: directly to the registry, and to the real application over a real socket."""
     if request.param == "said":
         yield AtOnce()
         return
@@ -47,7 +47,7 @@ async def held(way: Way) -> CommandHarness:
 
 
 async def prepared(way: Way | None = None) -> CommandHarness:
-    """A harness in which there is something of everything."""
+    """Return a harness with at least one object of each kind."""
     held = await with_jira(way=way)
     hall, ana = held.way.place(HALL), held.way.author(ANA).principal
     held.profiles.kept["p-1"] = SUPPORT
@@ -67,7 +67,7 @@ async def prepared(way: Way | None = None) -> CommandHarness:
 
 @dataclass(frozen=True)
 class Case:
-    """A line, what must be seen in the reply or done in the harness, and the audit's word for it."""
+    """A command line, its expected reply or effect, and the kind of its audit entry."""
 
     line: str
     sees: str = ""
@@ -178,7 +178,7 @@ CASES = [
         who=RequiredRole.EVERYONE,
     ),
     Case("mcp reload", "runs by", lambda held: held.reloaded == 1),
-    # A program whose token is for one workspace may not: the file is for all of them.
+    # A token for one workspace is rejected, because the file applies to all workspaces.
     Case("mcp reload --apply", "runs by", lambda held: held.reloaded == 1, by=OPERATOR),
     Case("profile list", "Support", who=RequiredRole.EVERYONE),
     Case("profile show Support", "Kind."),
@@ -242,7 +242,7 @@ CASES = [
 
 
 def here(held: CommandHarness, text: str) -> str:
-    """A text with what the hall is called where it is said."""
+    """Replace the hall's key in a text with its key on the platform of the harness."""
     hall = held.way.place(HALL)
     return text.replace("hall:1", f"{hall.channel}:{hall.thread}")
 

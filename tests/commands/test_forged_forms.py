@@ -18,13 +18,13 @@ STDIO = "mcp add local --command python --arg -V --here"
 
 
 async def sent(held: CommandHarness, form: str, fields: dict[str, str], **more: object) -> Reply | Form:
-    """A form as nobody has drawn it."""
+    """Submit a form that the bot has not shown, and return the last reply."""
     request = FormSubmission(form, fields, more.pop("member", ADMIN), HALL, **more)  # type: ignore[arg-type]
     return [answer async for answer in held.registry.handle(request)][-1]
 
 
 async def with_local() -> CommandHarness:
-    """A harness whose operator has added a program for one workspace."""
+    """Return a harness whose operator has added a local program for one workspace."""
     held = command_harness()
     (*_, reply) = await held.answers(*STDIO.split(), member=OPERATOR)
     assert isinstance(reply, Reply)
@@ -91,7 +91,7 @@ async def test_an_admin_who_is_not_the_operator_gives_a_program_no_environment()
 
 
 async def with_a_stored_secret() -> CommandHarness:
-    """A harness in which the operator has typed the secret of an admin's server."""
+    """Return a harness in which the operator has entered the secret of an admin's server."""
     held = await with_jira()
     (server_id,) = held.store.kept
     stored = {AUTH_SECRET: SecretReference(SecretSource.STORED)}
@@ -201,7 +201,7 @@ async def test_a_value_that_cannot_be_stored_is_its_text() -> None:
 async def test_a_title_that_is_another_servers_slug_does_not_take_its_place_in_a_profile() -> None:
     held = await with_jira()
     (server_id,) = held.store.kept
-    # The operator has added a server of this name to the file since.
+    # Meanwhile the operator has added a server of this name to the file.
     titled = replace(held.store.kept[server_id].config, name="zeta", title="notes")
     held.store.kept[server_id] = replace(held.store.kept[server_id], config=titled)
     reply = await held.ask("profile set closed --server notes --policy notes=deny")

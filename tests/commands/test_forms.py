@@ -1,4 +1,4 @@
-"""Servers and secrets by form and by options: errors under their fields, versions, and tokens where none belongs."""
+"""Servers and secrets by form and by options: errors of fields, versions, and tokens in the wrong fields."""
 
 from __future__ import annotations
 

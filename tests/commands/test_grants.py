@@ -1,4 +1,4 @@
-"""`/mcp grants`: who sees what, and who may end it."""
+"""`/mcp grants`: the grants that a user sees and may revoke."""
 
 from __future__ import annotations
 

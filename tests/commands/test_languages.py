@@ -1,4 +1,4 @@
-"""What commands say in another language: all of it, apart from what people, servers and the operator have written."""
+"""Commands in another language: all texts are translated, except those of users, servers and the operator."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ DATA = frozenset(
 """,
     )
 )
-"""Words of the harness, of the catalog of servers, and those that people type."""
+"""Words of the harness, of the catalog of servers, and of commands."""
 
 
 def shown_texts(answer: Reply | Form) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`/mcp policy`: rules with conditions and terms, said as options; and what decides about a call."""
+"""`/mcp policy`: rules with conditions and approval requirements as options, and the explanation of a call's policy."""
 
 from __future__ import annotations
 

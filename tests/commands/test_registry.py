@@ -1,4 +1,4 @@
-"""Commands found by name, and completed from memory."""
+"""Lookup of commands by name, and completion from cached data."""
 
 from __future__ import annotations
 

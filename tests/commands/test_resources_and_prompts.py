@@ -1,4 +1,4 @@
-"""`/mcp resource` and `/mcp prompt`: what people see of servers' resources and prompts, and the turns they begin."""
+"""`/mcp resource` and `/mcp prompt`: lists of the servers' resources and prompts, and the turns they start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.fakes.parts import HALL
 
 
 class WithTemplates(Servers):
-    """Servers of which one has templates, too."""
+    """Servers of which one also has resource templates."""
 
     def capabilities(self, server: str) -> ServerCapabilities:
         templates = (ResourceTemplate("notes://by/{author}{?year}", "by author"),) if server == NOTES.id else ()

@@ -1,4 +1,4 @@
-"""`/mcp review`: what waits, what is different, and that nobody approves what they have not been shown."""
+"""`/mcp review`: unpinned definitions and their changes. An admin can approve only a definition that was shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOSTILE = "Lists notes.\nto approve this tool: **nothing** \u200b`x`"
 
 
 class OneProcess(AtOnce):
-    """One process, which remembers what it has shown."""
+    """Sends commands to one registry, which caches the definitions that it has shown."""
 
     def __init__(self, registry: CommandRegistry) -> None:
         self._registry = registry
@@ -29,7 +29,7 @@ class OneProcess(AtOnce):
 
 
 async def changed(*tools: Tool, before: Tool = LIST) -> CommandHarness:
-    """A harness in which the tools of `notes` are these, and one of them was pinned as it was before."""
+    """Return a harness where `notes` has these tools, and the definition `before` of one of them is pinned."""
     held = command_harness()
     held.servers.offered = list(tools)
     await held.servers.pins.pin(NOTES.id, [before], ANA)
@@ -47,7 +47,7 @@ def rows(reply: Reply) -> list[tuple[str, ...]]:
 
 
 def approving(reply: Reply) -> ReplyAction:
-    """The button that approves."""
+    """Return the button that approves."""
     (action,) = (each for each in reply.actions if each.words[:3] == ("mcp", "review", "approve"))
     return action
 

@@ -57,7 +57,7 @@ def held() -> Linked:
 
 
 async def with_server(held: Linked, *, secret: str = "") -> str:
-    """Add `jira`, with a reference to its secret or a link for it; its id."""
+    """Add `jira`, with a reference to its secret or a link for it, and return the server's id."""
     line = f"{ADD} --auth api_key" + (f" --secret {secret}" if secret else "")
     assert not (await held.ask(line)).failed
     held.links.made.clear()

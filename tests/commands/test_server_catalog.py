@@ -1,4 +1,4 @@
-"""`/mcp catalog`, and servers that are added by their names there."""
+"""`/mcp catalog`, and servers that are added by their catalog names."""
 
 from __future__ import annotations
 

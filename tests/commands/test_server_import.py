@@ -1,4 +1,6 @@
-"""Servers from the files of other programs: how each form is read, what is told, and that nothing is added unseen."""
+"""Import of servers from the files of other programs: the formats, the report, and the confirmation before a server is
+added.
+"""
 
 from __future__ import annotations
 

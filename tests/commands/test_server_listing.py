@@ -1,4 +1,4 @@
-"""`/mcp list`, `show`, `tools`: servers and their tools, for people to see."""
+"""`/mcp list`, `show`, `tools`: servers and their tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `/mcp add` is given without options: an address, a command line, a name."""
+"""Arguments of `/mcp add` without options: an address, a command line, a name."""
 
 from __future__ import annotations
 

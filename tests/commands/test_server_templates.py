@@ -1,4 +1,4 @@
-"""Servers by launch templates: what an admin types and fills in, what is shown before anything is started."""
+"""Servers from launch templates: the admin's input, and the preview before a process is started."""
 
 from __future__ import annotations
 

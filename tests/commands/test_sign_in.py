@@ -1,4 +1,4 @@
-"""A server that wants a sign-in by OAuth: how it is defined, the link to it, how it is told and ended, and who may."""
+"""A server that requires an OAuth sign-in: its definition, the link, status, sign-out, and the required role."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def only(held: CommandHarness) -> ServerRecord:
 
 
 async def refused(held: SigningOffice, line: str = ADD) -> str:
-    """Add `jira`, which answers that somebody has to sign in; its id."""
+    """Add `jira`, which requires a sign-in, and return its id."""
     assert not (await held.ask(line)).failed
     server = only(held).id
     held.sign_ins.takes.add(server)
@@ -56,7 +56,7 @@ def steps(reply: Reply) -> list[tuple[str, ...]]:
     return [action.words for action in reply.actions]
 
 
-# How it is defined
+# Definition
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ async def test_a_server_that_takes_no_sign_in_gives_no_link(held: SigningOffice)
     assert held.sign_ins.begun == []
 
 
-# Where it is offered
+# Offers of a sign-in
 
 
 @pytest.mark.parametrize("line", ["mcp list", "mcp show jira", "mcp health", "mcp doctor jira", "mcp verify jira"])
@@ -319,7 +319,7 @@ async def test_adding_a_server_that_wants_a_sign_in_offers_it_at_once(held: Sign
     assert held.sign_ins.begun == []
 
 
-# What is kept, and its end
+# Stored sign-ins and the sign-out
 
 
 async def test_sign_ins_are_listed_and_can_be_undone(held: SigningOffice) -> None:
@@ -335,7 +335,7 @@ async def test_sign_ins_are_listed_and_can_be_undone(held: SigningOffice) -> Non
     assert (await held.ask("mcp secret clear jira sign-in")).failed
 
 
-# Who may
+# Rights
 
 
 async def test_shared_servers_are_signed_in_to_by_their_editors(held: SigningOffice) -> None:

@@ -1,4 +1,4 @@
-"""`/mcp stats` and `/mcp health`: what they count, for whom, and what they say when nothing is well."""
+"""`/mcp stats` and `/mcp health`: their numbers, the users who see them, and the report of failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words that commands have in common."""
+"""Formats of text that commands share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/usage`: who sees what, and how it is said."""
+"""`/usage`: the usage that a user sees, and its format."""
 
 from __future__ import annotations
 

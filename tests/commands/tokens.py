@@ -1,4 +1,4 @@
-"""The tokens of `bot.ports.TokenStore`, in memory."""
+"""Fake `bot.ports.TokenStore`, in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.domain.conversations import Author
 @dataclass
 class MemoryTokens:
     kept: dict[str, ApiToken] = field(default_factory=dict)
-    """By the token itself."""
+    """Records by their token."""
 
     async def create(
         self, name: str, role: ApiRole, workspace: str, lifetime: float | None, by: Author
@@ -34,7 +34,7 @@ class MemoryTokens:
         return bool(found)
 
     async def for_whom(self, name: str, role: ApiRole, workspace: str) -> str:
-        """The token of that name, role and workspace, made if there is none yet."""
+        """Return the token of this name, role and workspace. Create it if it is missing."""
         for token, each in self.kept.items():
             if (each.name, each.role, each.workspace) == (name, role, workspace):
                 return token

@@ -1,4 +1,4 @@
-"""Find the marked texts of the product, and texts for people that are not marked."""
+"""Search for the marked texts of the product, and for unmarked texts for users."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def placeholders(text: str) -> set[str]:
 
 
 def unmarked_texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the line and text of literals that look like a text for people, outside of a marker."""
+    """Yield the line and text of literals that look like a text for users, outside of a marker."""
     for node, text in _literals(tree):
         words = _TAG.sub("", text)
         if text in _NAMES or _STYLE_SHEET.search(words) or _PATTERN.search(text):
@@ -123,7 +123,7 @@ def _parts_of_call(call: ast.Call) -> list[ast.AST]:
 
 
 def _without_typed_words(verb: ast.Call) -> list[ast.AST]:
-    """Return the parts of a verb's description without its path and its aliases, which people type."""
+    """Return the parts of a verb's description without its path and its aliases, which users type."""
     return [*verb.args[1:4], *(keyword.value for keyword in verb.keywords if keyword.arg != "aliases")]
 
 

@@ -1,6 +1,6 @@
-"""A language in which every translated text is in ⟦brackets⟧: what is outside was not translated.
+"""A language in which every translated text is in ⟦brackets⟧: text outside of brackets is not translated.
 
-It is installed as a third language would be: as one more folder with a catalogue.
+It is installed like any other language, as a folder with a catalogue.
 """
 
 from __future__ import annotations

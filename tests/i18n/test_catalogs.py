@@ -1,4 +1,4 @@
-"""Every text that people see is in every catalogue."""
+"""Every text that users see is in every catalogue."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NOT_FOR_PEOPLE = {
     "bot/web/application.py": "answers to platforms and probes, and the description of the API",
     "bot/web/prometheus.py": "metrics",
 }
-"""Folders and files without texts for people, each with a reason."""
+"""Folders and files without texts for users, each with a reason."""
 
 FOR_OPERATORS = (
     "bot/__main__.py",
@@ -360,7 +360,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
         }
     ),
 }
-"""Literals that look like texts and are none, by file."""
+"""Literals that look like texts for users but are not, by file."""
 
 
 def read_catalog(language: str) -> Catalog:

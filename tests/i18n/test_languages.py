@@ -1,4 +1,4 @@
-"""Which language and zone a task speaks, and what its texts, dates and numbers look like then."""
+"""Language and time zone of a task, and the format of its texts, dates and numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Talking to a provider through the vendor's real client and a fake service on a real socket."""
+"""Conversations with a provider through the vendor's real client and a fake service on a real socket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODEL = "model-under-test"
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """An implementation of the port that talks to a service: which fake it needs and how it is made."""
+    """An implementation of the port for a service: its fake and its constructor."""
 
     api: Api
     variables: str
@@ -41,7 +41,7 @@ ANTHROPIC = Provider(
 )
 
 PROVIDERS = (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC)
-"""Every implementation that talks to a service: the contract is asked of each."""
+"""All implementations for services. Contract tests run on each."""
 EACH_PROVIDER = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.api)
 
 
@@ -49,7 +49,7 @@ EACH_PROVIDER = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provid
 async def talking(
     provider: Provider, *replies: Reply, rule: Rule | None = None
 ) -> AsyncIterator[tuple[LanguageModel, FakeLanguageModel]]:
-    """A model and the service it talks to."""
+    """Yield a model and its fake service."""
     with FakeLanguageModel(provider.api, *replies, rule=rule) as service:
         model = provider.create(service.base_url)
         try:
@@ -59,12 +59,12 @@ async def talking(
 
 
 def asking(*messages: Message, tools: tuple[Tool, ...] = ()) -> ModelRequest:
-    """A request, with a question if there is nothing else."""
+    """Return a request, with a default message if `messages` is empty."""
     return ModelRequest(messages or (user("How is the weather?"),), tools)
 
 
 async def everything(model: LanguageModel, request: ModelRequest | None = None) -> list[ModelEvent]:
-    """Everything the model yields for a request."""
+    """Return all events that the model yields for a request."""
     async with aclosing(model.stream(request or asking())) as stream:
         return [event async for event in stream]
 
@@ -75,7 +75,7 @@ async def events(model: LanguageModel, request: ModelRequest | None = None) -> l
 
 
 async def next_seen(stream: AsyncGenerator[ModelEvent, None]) -> ModelEvent:
-    """The next event that people can see, or the completion."""
+    """Return the next event that users see, or the completion."""
     while True:
         event = await anext(stream)
         if not isinstance(event, UsageReported | ToolCallDelta):
@@ -83,7 +83,7 @@ async def next_seen(stream: AsyncGenerator[ModelEvent, None]) -> ModelEvent:
 
 
 async def complete(model: LanguageModel, request: ModelRequest | None = None) -> Completion:
-    """The completion that ends a stream."""
+    """Return the completion that ends a stream."""
     last = (await events(model, request))[-1]
     assert isinstance(last, Completion)
     return last

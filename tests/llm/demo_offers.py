@@ -1,4 +1,4 @@
-"""Made-up servers and short ways to ask the demo model, for its tests."""
+"""Fictitious servers, and helpers that send requests to the demo model."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ async def events(request: ModelRequest) -> list[ModelEvent]:
 async def reply(
     messages: Sequence[Message], tools: Sequence[Tool] = EVERYTHING, choice: ToolChoice = ToolChoice.AUTO
 ) -> Message:
-    """The completed message; on the way, that the stream spells exactly its text."""
+    """Return the completed message. Check that the streamed text is equal to its text."""
     *pieces, last = await events(ModelRequest(tuple(messages), tuple(tools), choice))
     assert isinstance(last, Completion)
     assert all(isinstance(piece, TextDelta) for piece in pieces)
@@ -163,6 +163,6 @@ async def calls(question: str, tools: Sequence[Tool] = EVERYTHING) -> Asked:
 def answered(
     question: str, name: str, text: str = "", *, error: bool = False, structured: Any = None, **arguments: Any
 ) -> list[Message]:
-    """A question, the demo's call of a tool, and the tool's result."""
+    """Return a user's message, the demo's call of a tool, and the tool's result."""
     result = ToolResult("demo_1", (TextPart(text),) if text else (), is_error=error, structured=structured)
     return [user(question), assistant("", ToolCall("demo_1", name, arguments)), tool_results(result)]

@@ -1,4 +1,4 @@
-"""Reading the envelopes that results of tools are sent in."""
+"""Parser of the envelopes around tool results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ENVELOPE = re.compile(
 
 
 def within(text: str, source: str) -> str:
-    """Return the content of the one envelope that a text is."""
+    """Return the content of the envelope that spans the text."""
     match = _ENVELOPE.fullmatch(text)
     assert match, text
     assert match["source"] == source

@@ -1,6 +1,6 @@
-"""Schemas as servers list them: proper ones, and whatever else can come over the wire.
+"""Schemas as servers list them: valid ones, and any other JSON.
 
-Made from a seed and not drawn keyword by keyword, which would take a hundred times as long.
+They are generated from a seed, because drawing each keyword would take a hundred times as long.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ FAR = ("#", "#/properties/a", "#/definitions/a", "#there", "https://example.com/
 
 
 class Maker:
-    """Makes schemas by chance. With `lies` there is anything in them, but never endlessly much."""
+    """Generator of random schemas. With `lies` their keywords have any values. Their size is bounded."""
 
     def __init__(self, seed: int, *, lies: bool) -> None:
         self._random = Random(seed)
         self._lies = lies
 
     def arguments(self) -> Json:
-        """A schema of a call's arguments, with definitions; one without lies has no union at its root."""
+        """Return a schema of a call's arguments, with definitions. Without `lies` it has no union at its root."""
         root = self._keywords(4, () if self._lies else ("anyOf", "oneOf", "allOf", "$ref"))
         named = {} if self._lies and self._chance(0.3) else {"type": "object"}
         return {**root, **named, "$defs": {"a": self.schema(2), "b": self.schema(2)}}
 
     def calls(self, schema: Json) -> list[Json]:
-        """Arguments of calls, some of which fit such a schema."""
+        """Return arguments of calls, some of which are valid under the schema."""
         names = (*schema.get("properties", {}), *NAMES[:4])
         return [{self._one(names): self._one(VALUES) for _ in range(self._random.randrange(4))} for _ in range(TRIES)]
 
     def schema(self, depth: int) -> Any:
-        """Any schema."""
+        """Return a random schema."""
         if self._lies and self._chance(0.1):
             return self._one(JUNK)
         if depth <= 0 or self._chance(0.3):
@@ -66,7 +66,7 @@ class Maker:
         if self._lies:
             made |= self._lying(depth - 1)
         names = [name for name in made if name not in without]
-        # Few at a time where they mean something: little fits a schema that says a lot by chance.
+        # Valid schemas get few keywords, because few arguments fit many random keywords.
         most, share = (6, 0.5) if self._lies else (3, 0.8)
         chosen = self._random.sample(names, self._random.randrange(most)) + ["properties"] * self._chance(share)
         return {name: self._one(JUNK) if self._lies and self._chance(0.2) else made[name]() for name in chosen}
@@ -132,12 +132,12 @@ class Maker:
 
 SEEDS = st.integers(0, 2**32)
 LISTED = SEEDS.map(lambda seed: Maker(seed, lies=True).arguments())
-"""Anything that claims to be a schema."""
+"""Random schemas, valid or not."""
 
 
 @st.composite
 def proper_and_calls(draw: st.DrawFn) -> tuple[Json, list[Json]]:
-    """JSON Schema 2020-12 as it should be, and arguments for it."""
+    """Draw a valid schema of JSON Schema 2020-12, and arguments for it."""
     maker = Maker(draw(SEEDS), lies=False)
     schema = maker.arguments()
     return schema, maker.calls(schema)

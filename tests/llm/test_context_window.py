@@ -1,4 +1,4 @@
-"""A model whose service is asked how large its window is, while nobody waits for it."""
+"""Discovery of a model's context window: the service is queried in the background."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE = 60.0
 
 
 class Asked:
-    """A model that answers at once, and whose service says these things when it is asked."""
+    """A model that answers at once. Each lookup of its service has the next of the given results."""
 
     def __init__(self, *says: Availability | Exception) -> None:
         self.capabilities = Capabilities(context_tokens=128_000)
@@ -60,7 +60,7 @@ async def answered(model: DiscoveredWindow) -> int:
 
 
 async def looked(inner: Asked) -> None:
-    """Until the look that is under way has ended."""
+    """Wait until the running lookup has ended."""
     async with asyncio.timeout(PATIENCE):
         await inner.looked.wait()
         inner.looked.clear()

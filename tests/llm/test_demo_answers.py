@@ -1,4 +1,4 @@
-"""Answers of the demo model: honest about itself, and readable about tool results."""
+"""Answers of the demo model: it names its limits, and presents tool results readably."""
 
 from __future__ import annotations
 

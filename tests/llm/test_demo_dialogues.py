@@ -1,4 +1,4 @@
-"""A table of dialogues as people type them, with the demo model: in two languages, with bundled and unknown servers."""
+"""A table of dialogues with the demo model as users type them: in two languages, with bundled and unknown servers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.llm.test_demo_phrasings import DEFAULT
 
 PROJECT = Path(__file__).resolve().parents[2]
 
-# -------------------- what is expected
+# -------------------- expectations
 
 HELLO, ABOUT, ABILITIES = "Hello!", "I am not an AI", "What I can reach"
 THANKS, OK, BYE, GLADLY = "You are welcome.", "All right.", "Goodbye!", "Gladly."
@@ -41,7 +41,7 @@ class Then:
 
 
 Expected = Asked | str | Then
-"""The calls; or a text of the answer, with no call; or both."""
+"""The expected calls; or a text of the answer, without a call; or both."""
 Dialogue = list[tuple[str, Expected]]
 
 
@@ -501,7 +501,7 @@ FOUND: list[Dialogue] = [
     [("パスポート更新とメモしてもらえますか", add("パスポート更新"))],
     [("本物のAIを使いたい", "OPENAI_API_KEY")],
 ]
-"""What people typed to earlier versions, and what went wrong."""
+"""Messages of users that earlier versions misunderstood."""
 
 CHECKS: list[Dialogue] = [
     [(check_question("notes__add", {"text": "buy milk"}), listed())],
@@ -520,7 +520,7 @@ TABLE: list[tuple[Dialogue, tuple[Tool, ...]]] = [
 ]
 
 
-# -------------------- talking
+# -------------------- run of a dialogue
 
 _WRITTEN = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -548,7 +548,7 @@ def library() -> Iterator[Library]:
 
 
 def _result(call: ToolCall, library: Library) -> ToolResult:
-    """Return what the bundled server would say; a plain sentence for others."""
+    """Return the result of a bundled server; a plain sentence for other servers."""
     data: Any = None
     text = "Done."
     if call.name == "knowledge__search":
@@ -564,8 +564,9 @@ def _result(call: ToolCall, library: Library) -> ToolResult:
 
 
 async def say(messages: list[Message], tools: tuple[Tool, ...], library: Library) -> tuple[Asked, str]:
-    """Add the model's turn for the last message to `messages`, as a conversation keeps it: with the answer, without
-    the calls. Return its calls in order, and its answer.
+    """Run the model's turn for the last of `messages` and append its answer, without the calls, as a history does.
+
+    Return the calls in order, and the answer.
     """
     calls: Asked = []
     turn: list[Message] = []
@@ -581,7 +582,7 @@ async def say(messages: list[Message], tools: tuple[Tool, ...], library: Library
 
 
 def mismatch(expected: Expected, calls: Asked, text: str) -> str:
-    """Return what is wrong with a turn; empty if nothing is."""
+    """Return the deviations of a turn from the expectation; empty if there are none."""
     match expected:
         case Then(calls=wanted, texts=texts):
             pass

@@ -194,13 +194,13 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
     ("Who may approve calls?", documents("Who may approve calls?")),
     ("What happens when nobody approves a call?", documents("What happens when nobody approves a call?")),
     ("Where do I set a policy?", documents("Where do I set a policy?")),
-    # two wishes
+    # two requests
     ("Show my notes and tell me the weather in Tokyo", [*listed(), *forecast("Tokyo")]),
     ("What's the weather in Osaka? And show my notes.", [*forecast("Osaka"), *listed()]),
     ("list my notes, then delete note 2", [*listed(), *delete(2)]),
     ("weather in Tokyo and Osaka", [*forecast("Tokyo"), *forecast("Osaka")]),
     ("Will it rain in Tokyo or Osaka?", [*forecast("Tokyo"), *forecast("Osaka")]),
-    # phrasings that were written down before the demo was tried with them
+    # phrasings that were written before the first run with the demo
     ("is it gonna rain in Tokyo", forecast("Tokyo")),
     ("How warm will it be in Osaka tomorrow?", forecast("Osaka")),
     ("Will I need a coat in Sapporo this weekend?", forecast("Sapporo", days=5)),

@@ -1,4 +1,4 @@
-"""Whatever servers offer and people write, the demo model answers, and what it calls keeps to the schema."""
+"""The demo model answers any message with any servers, and its calls conform to the schemas."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def sensible_tools(draw: st.DrawFn) -> Tool:
 
 
 def ask(request: ModelRequest) -> Completion:
-    """Ask the demo model, checking that its stream spells the completed text."""
+    """Send a request to the demo model. Check that the streamed text is equal to the completed text."""
     *pieces, last = asyncio.run(events(request))
     assert isinstance(last, Completion)
     assert "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)) == last.message.text

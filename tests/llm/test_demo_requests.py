@@ -138,7 +138,7 @@ async def test_calls_have_ids_that_the_transcript_does_not_hold_yet() -> None:
 
 
 def renamed(offered: Tool, old: str, new: str) -> Tool:
-    """The same tool in other people's words."""
+    """Return the same tool with other names and descriptions."""
 
     def other(text: str) -> str:
         return text.replace(old, new).replace(old.capitalize(), new.capitalize())

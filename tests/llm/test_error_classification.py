@@ -1,4 +1,4 @@
-"""Classification of the services' errors, in their real words."""
+"""Classification of the services' errors by their real messages."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ SAID = [
         400,
         {"message": "Provider returned error", "metadata": {"raw": '{"message": "prompt is too long: 9 > 8"}'}},
     ),
-    # Busy, and out of order
+    # Overload and outages
     (ErrorKind.BUSY, 429, {"code": "rate_limit_exceeded", "message": "Rate limit reached for gpt"}),
     (ErrorKind.BUSY, 429, {"type": "rate_limit_error", "message": "This would exceed your rate limit of 9 tokens"}),
     (ErrorKind.BUSY, 200, {"code": "rate_limit_exceeded", "message": "Slow down."}),
@@ -119,7 +119,7 @@ SAID = [
         400,
         {"message": "`tool calling` is not supported with this model: tool calling is not supported"},
     ),
-    # Reasoning of somebody else
+    # Reasoning of another model
     (ErrorKind.REASONING, 400, {"code": "invalid_encrypted_content", "message": "could not be verified"}),
     (ErrorKind.REASONING, 400, {"message": "Encrypted content is not supported with this model."}),
     (ErrorKind.REASONING, 400, {"message": "messages.1.content.0: Invalid `signature` in `thinking` block"}),

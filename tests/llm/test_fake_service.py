@@ -128,7 +128,7 @@ def test_messages_refuses_the_same_requests_as_anthropic(problem: str, body: dic
         response = post("anthropic", service, **body)
     assert response.status_code == 400
     assert service.refusals == [response.json()["error"]["message"]]
-    if problem != "Invalid `signature`":  # it stands at the end of its message, too
+    if problem != "Invalid `signature`":  # this text is also at the end of the message
         assert problem in response.json()["error"]["message"]
 
 

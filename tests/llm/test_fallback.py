@@ -1,4 +1,4 @@
-"""Several models that stand in for one another."""
+"""Fallback from one model to the next."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WITH_QUOTE.brief = "The first is asked too much (429)."
 
 
 class Scripted:
-    """A model that answers with its name, or fails as it is told, perhaps after a word."""
+    """A model that answers with its name, or raises the next of `failures`, after `word` if it is set."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ async def test_nothing_is_to_be_said_where_the_preferred_model_answers() -> None
 )
 async def test_users_read_which_model_answers_instead_and_why(failure: ModelError, because: str) -> None:
     model = chain((Scripted("first", failure), Scripted("second")))
-    for _ in range(2):  # while it rests, too
+    for _ in range(2):  # also during the backoff
         assert await note(model) == f"Answered by model-1 instead of model-0: {because}."
 
 

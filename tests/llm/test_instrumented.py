@@ -1,4 +1,4 @@
-"""A model whose answers are measured."""
+"""Metrics of a model's completions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ANSWER = Completion(assistant("Hello."), StopReason.ANSWERED, Usage(100, 20))
 
 
 class Slow:
-    """Says its script, one second before each piece."""
+    """A model that streams a script, one second before each event."""
 
     def __init__(self, *script: ModelEvent | Exception) -> None:
         self.requests: list[ModelRequest] = []

@@ -1,4 +1,4 @@
-"""Model lists of services, through the vendors' real clients and in the shapes that they have."""
+"""Model lists of services in their real formats, through the vendors' real clients."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ async def test_asking_goes_beside_a_question_on_the_same_client() -> None:
 
 @asynccontextmanager
 async def at_home(service: FakeLanguageModel, name: str) -> AsyncIterator[ListedModel]:
-    """As if the fake was at the vendor's own address."""
+    """Yield a model whose service treats the address of the fake as the address of the vendor."""
     elsewhere = Service.for_model(OPENAI_HOME, service.base_url, vendor="OpenAI", prefix="OPENAI", model=name, key=KEY)
     home = replace(elsewhere, own_address=True)
     client = openai_client(home, "/chat/completions")

@@ -1,4 +1,4 @@
-"""Chat Completions as compatible servers really speak it, and what is OpenAI's own."""
+"""Chat Completions as compatible servers implement it, and particulars of OpenAI."""
 
 from __future__ import annotations
 

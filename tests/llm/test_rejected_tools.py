@@ -1,4 +1,4 @@
-"""A request that is refused because of one tool: which one it was."""
+"""A request that is rejected because of one tool: the error names the tool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOOLS = tuple(Tool(name, name[0], name[3:]) for name in NAMES)
 
 
 def refuse_second(request: Request) -> Reply:
-    """Answer like the real services to a request whose second tool they do not take."""
+    """Answer as the real services do if they reject the second tool of a request."""
     if "a__two" not in request.tool_names:
         return Say("Done without it.")
     n = request.tool_names.index("a__two")

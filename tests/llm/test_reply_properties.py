@@ -1,4 +1,4 @@
-"""Whatever JSON a service sends, in whatever order, a reply is put together that can be kept, or an error is told."""
+"""Any JSON of a service, in any order, results in a storable completion or an error."""
 
 from __future__ import annotations
 

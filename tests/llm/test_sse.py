@@ -1,4 +1,4 @@
-"""Events out of bytes, however the bytes are cut."""
+"""Parsing of server-sent events from bytes in pieces of any size."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_so_has_a_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     "stream", [b'data: "' + b"x" * 8 * 2**20 + b'"\n\n', b"data:x\n" * 2**20], ids=["long line", "many lines"]
 )
 def test_a_large_event_does_not_block_the_loop(stream: bytes) -> None:
-    """Each byte is looked at a few times, not once for every chunk that follows."""
+    """Each byte is read a few times, not once for each following chunk."""
     reader, began = EventReader(), process_time()
     with suppress(ValueError):
         for n in range(0, len(stream), 1024):

@@ -18,7 +18,7 @@ VECTORS = {"[UNK]": (0.0, 0.0), "invoice": (1.0, 0.1), "bill": (0.9, 0.2), "lett
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model of five words in two dimensions."""
+    """Write an embedding model of five words in two dimensions and return its folder."""
     model2vec, np = pytest.importorskip("model2vec"), pytest.importorskip("numpy")
     tokenizers = pytest.importorskip("tokenizers")
     words = {word: n for n, word in enumerate(VECTORS)}

@@ -1,4 +1,4 @@
-"""Arguments of calls."""
+"""Parsing of the arguments of calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas of tools as the vendors' services take them."""
+"""Schemas of tools in the form that the vendors' services accept."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_arguments_that_a_server_takes_are_never_ruled_out(made: tuple[Json, lis
     for arguments in calls:
         try:
             taken = Draft202012Validator(listed).is_valid(arguments)
-        except RecursionError:  # a definition that is nothing but itself
+        except RecursionError:  # a definition that refers only to itself
             continue
         for judge in judges if taken else ():
             judge.validate(arguments)
@@ -81,7 +81,7 @@ def test_arguments_are_judged_by_the_server_s_own_schema(made: tuple[Json, list[
 
 
 def only(schema: Json) -> Json:
-    """The schema of a single argument, as it is sent."""
+    """Return the schema of a single argument in the form for OpenAI."""
     simplified: Json = for_openai({"type": "object", "properties": {"a": schema}})["properties"]["a"]
     return simplified
 

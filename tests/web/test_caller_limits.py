@@ -85,7 +85,7 @@ async def test_a_token_with_all_of_its_streams_gets_429_and_others_are_served(ap
         first = streams[0].seen[0].data["responseId"]
         assert_refused(await api.get(f"/api/responses/{first}/stream", token=greedy), "requests open")
         assert_refused(await api.get("/api/mcp/servers/fake/status/stream", token=greedy), "requests open")
-        # A client can always look and stop: short requests have room beside streams.
+        # Short requests do not count as streams, so that a client can always read and stop its turns.
         assert (await api.get(f"/api/responses/{first}", token=greedy)).status_code == 200
         async with following(api, other, 1) as others:
             waiting = asyncio.create_task(api.post(ASK, json=question(stream=False), token=other))

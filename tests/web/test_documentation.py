@@ -40,7 +40,7 @@ async def test_every_route_is_described_with_its_token_its_errors_and_an_id_of_i
 async def test_names_on_the_wire_are_in_camel_case(api: Api) -> None:
     schemas = build_api(api.parts).openapi()["components"]["schemas"]
     names = [name for schema in schemas.values() for name in schema.get("properties", {})]
-    # As models' own APIs have it, from which programs take it over.
+    # As in the APIs of models, whose messages clients reuse.
     others = {"image_url"}
     assert [name for name in names if "_" in name.strip("_") and name not in others] == []
 

@@ -157,8 +157,8 @@ async def test_a_stream_has_the_question_and_its_end(folder: Path) -> None:
         settled = [each.data for each in seen if each.name == "elicitation_settled"]
         assert [each["action"] for each in settled] == ["accept", "accept"]
         assert "Milk" not in str(settled)
-        # An answered turn is in the queue before it runs on; who looks at the right moment is told so.
-        # It may also have come to the question before anybody looked.
+        # An answered turn is queued before it resumes, and a stream may report this state.
+        # The turn may also have reached the elicitation before the first event of the stream.
         waits = [each.data["waitingForAnswer"] for each in seen if each.name in ("init", "conversation_status")]
         assert [waiting for waiting, _ in groupby(waits)][-2:] == [True, False]
         assert told(api) == [{"q1": {"action": "accept", "content": {"title": "Milk"}}, "q2": {"action": "accept"}}]

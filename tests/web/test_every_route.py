@@ -69,7 +69,7 @@ async def test_no_route_exists_for_a_caller_without_a_token(api: Api, every: lis
     codes = []
     for route in every:
         answer = await api.request(route.method, route.address(HOME), token=None)
-        # From the eleventh failure on it is said that these are too many.
+        # From the eleventh failure on the response is 429.
         assert answer.status_code in (401, 429), route
         codes.append(answer.status_code)
     assert codes[0] == 401

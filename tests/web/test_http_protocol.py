@@ -47,7 +47,7 @@ async def endless(_request: Request) -> Response:
     async def pieces() -> AsyncIterator[bytes]:
         while True:
             yield b"x" * 65_536
-            await asyncio.sleep(0)  # the event loop sees that the peer is gone
+            await asyncio.sleep(0)  # lets the event loop notice the disconnect
 
     return StreamingResponse(pieces())
 
@@ -114,7 +114,7 @@ async def test_a_client_that_reads_nothing_of_its_response_is_cut_off() -> None:
         async with asyncio.timeout(LIMIT):
             await reader.readline()
             while not reader.at_eof() and reader.exception() is None:
-                # Whoever reads nothing learns of the end by writing.
+                # A client that does not read notices the disconnect only by writing.
                 writer.write(b"\r\n")
                 await asyncio.sleep(0.02)
         assert len(await ends(reader)) < LONG

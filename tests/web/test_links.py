@@ -404,7 +404,7 @@ async def test_neither_a_link_nor_a_secret_is_logged(desk: Desk, caplog: pytest.
     await desk.enter(path)
     await desk.open(path)
     assert caplog.records
-    # What the test's own client logs is nobody's; and pytest listens to loggers that are cut off from the log.
+    # Log lines of the test's client do not count. pytest also captures loggers that do not propagate to the log.
     theirs = ("httpx", "httpcore", "uvicorn.access")
     ours = [record.getMessage() for record in caplog.records if not record.name.startswith(theirs)]
     assert not logging.getLogger("uvicorn.access").propagate

@@ -187,7 +187,7 @@ async def test_unknown_states_are_limited_by_address(desk: Desk) -> None:
         assert "script" not in page.text
     found = [(await desk.client.get(f"{BACK}?state={number:043d}")).status_code for number in range(10)]
     assert found[-1] == 429
-    # One that is good is good however often others were wrong.
+    # A valid state is accepted after any number of invalid ones.
     assert (await desk.client.get(await desk.agree(await desk.begin()))).status_code == 200
 
 

@@ -65,7 +65,7 @@ def ask(document: dict[str, Any], address: str, mode: GenerationMode) -> tuple[i
         checks.append(conformance.negative_data_rejection)
     for operation in asked(document):
         if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body):
-            continue  # any text is an id
+            continue  # any text is a valid id
 
         @settings(
             max_examples=EXAMPLES,
@@ -107,7 +107,7 @@ def with_what_there_is(case: Any) -> None:
 
 
 @pytest.mark.timeout(300)
-# schemathesis asks for chance where hypothesis would rather be asked.
+# schemathesis calls `random`, although hypothesis recommends its own strategies.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 async def test_valid_requests_get_described_responses_and_others_are_refused(folder: Path) -> None:
     async with opened_jira() as jira, opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE, api_docs=True) as api:

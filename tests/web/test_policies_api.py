@@ -139,7 +139,7 @@ async def test_a_tool_that_asks_first_is_approved_before_it_runs(api: Api, jira:
     assert answer.headers["Location"] == pending["follow"]
     assert pending["approve"].endswith(pending["approvalRequestId"])
     assert "tools/call" not in jira.methods()
-    # A second call is not kept waiting by the first.
+    # The first call does not delay a second one.
     assert (await api.post(EXECUTE, json={"serverId": "jira", "toolName": "find_issue"})).status_code == 202
     admin = ApiClient("admin", ApiRole.ADMIN)
     decision = Decision(pending["approvalRequestId"], 1, DecisionType.APPROVE, admin.author)
@@ -183,7 +183,7 @@ async def test_a_direct_read_is_in_the_audit_like_a_call(api: Api, jira: FakeEnd
     await api.post("/api/mcp/prompts/get", json=prompt)
     jira.on["resources/read"] = lambda m: error(m, -32002, "no such resource")
     assert (await api.post("/api/mcp/resources/read", json=read)).status_code == 502
-    # The same arguments have the same fingerprint as in a turn of their own.
+    # Equal arguments have equal fingerprints in all turns.
     run = {"serverId": "jira", "toolName": "read_mcp_resource", "arguments": {"uri": "jira://board"}}
     await api.post(EXECUTE, json=run)
     await api.put(POLICIES, json={"serverId": "jira", "policy": "ALWAYS_DENY"})

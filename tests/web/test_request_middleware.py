@@ -149,14 +149,14 @@ async def test_a_request_has_an_id_in_its_answer_and_in_the_log(
     for strange in ("a b", "x" * 65, "<script>"):
         answer = await client.get("/api/notes/a", headers={"X-Request-Id": strange})
         assert answer.headers["x-request-id"] not in (strange, "")
-    # The line is written once the answer is out.
+    # The line is written after the response is sent.
     await until(lambda: len(access_lines(caplog)) == 6)
     lines = access_lines(caplog)
     assert lines[0].startswith("GET /api/notes/{name} 200 ")
     assert lines[0].endswith(" ms caller=admin")
     for hidden in ("secret-name", "most", OPERATORS):
         assert hidden not in "\n".join(lines)
-    # The server's own lines would have all of it; they reach no handler.
+    # uvicorn's own lines would contain all of these, but they reach no handler.
     assert not logging.getLogger("uvicorn.access").propagate
 
 

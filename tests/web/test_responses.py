@@ -387,7 +387,7 @@ async def test_no_other_token_sees_follows_or_stops_a_response(api: Api, model: 
 
 
 async def test_a_slow_client_gets_the_newest_and_holds_up_no_other(api: Api, model: ScriptedModel) -> None:
-    text = " ".join(f"{n:01000d}" for n in range(1_000))  # more than the sockets between them hold
+    text = " ".join(f"{n:01000d}" for n in range(1_000))  # more than the buffers of the sockets hold
     model.script = [say(text)]
     async with asked(api.client, "tell me a lot") as slow:
         turn = (await slow.until("init"))["responseId"]
@@ -412,7 +412,7 @@ async def test_a_call_that_came_to_nothing_is_run_once_more_with_a_fresh_approva
     path = f"/api/responses/{first['responseId']}/calls/2"
     other = await api.token("other", ApiRole.ADMIN)
     assert (await api.post(f"{path}/again", token=other)).status_code == 404
-    assert (await api.post(f"{path}/check")).status_code == 404  # it is known that it did not happen
+    assert (await api.post(f"{path}/check")).status_code == 404  # the call certainly did not run
     assert (await api.post(f"{path}/forget")).status_code == 422
     again = await api.post(f"{path}/again")
     assert again.status_code == 202

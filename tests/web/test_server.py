@@ -65,7 +65,7 @@ async def test_a_web_hook_is_handled_although_the_platform_hung_up() -> None:
             await begun.wait()
             writer.close()
             await writer.wait_closed()
-            # The server has noticed once it takes the next caller's goodbye, too.
+            # Once a later request is answered, the server has noticed the disconnect.
             async with httpx2.AsyncClient() as client:
                 await client.get(f"http://127.0.0.1:{port}/healthz")
             go_on.set()

@@ -125,7 +125,7 @@ async def test_how_a_server_stands_is_told_as_it_changes(api: Api, jira: FakeEnd
 
 
 async def test_a_stream_ends_cleanly_when_the_program_leaves(folder: Path) -> None:
-    # The client is closed last: what ends the stream is the program.
+    # The client is closed last, so that the program ends the stream.
     async with asyncio.timeout(30), httpx2.AsyncClient(timeout=20) as client:
         async with opened_api(folder) as api:
             stream = events(api, f"http://127.0.0.1:{api.port}{SERVERS}/fake/status/stream", client)

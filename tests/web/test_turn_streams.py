@@ -62,7 +62,7 @@ async def test_views_of_this_process_come_at_once_and_rows_take_nothing_back() -
     following.publish(at(1, streaming="a long"))
     await until(lambda: len(seen) == 2)
     before = rows.reads
-    await until(lambda: rows.reads > before + 2)  # they know nothing of what is being written
+    await until(lambda: rows.reads > before + 2)  # rows do not hold streamed text
     following.publish(at(1, streaming="a long answer"))
     await until(lambda: len(seen) == 3)
     following.publish(at(2, TurnStatus.DONE))
@@ -92,7 +92,7 @@ async def test_many_followers_of_a_turn_read_it_no_more_often_than_one() -> None
     rows.views = [at(2, TurnStatus.DONE)]
     seen = await asyncio.gather(*tasks)
     assert all(each[-1].revision == 2 for each in seen)
-    assert rows.reads < 150  # once each at first, then together
+    assert rows.reads < 150  # one read for each follower at first, then shared reads
 
 
 async def test_a_place_in_the_queue_is_news_and_the_same_place_is_not() -> None:

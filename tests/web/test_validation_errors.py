@@ -106,7 +106,7 @@ async def test_the_same_is_told_of_queries_and_paths(api: Api, subtests: pytest.
             assert fields(await api.get(path)) == wrong
 
 
-# ---------------------------------------------------------------------- what no request of the API's can have wrong
+# ---------------------------------------------------------------------- errors that no request of the API can have
 
 
 def _even(number: int) -> int:

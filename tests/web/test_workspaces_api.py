@@ -69,7 +69,7 @@ async def test_a_token_of_one_workspace_acts_in_it_alone(api: Api, jira: FakeEnd
     assert (await api.post("/api/mcp/tools/execute", json=call, token=other)).status_code == 404
     asked = "/api/mcp/tools/execute?workspace=slack:T1"
     assert (await api.post(asked, json=call, token=other)).status_code == 403
-    # What belongs to all is seen from everywhere, and for a token of all workspaces to change.
+    # Every token can read a server of all workspaces. Only a token of all workspaces may change it.
     assert (await api.get(f"{SERVERS}/shared", token=own)).status_code == 200
     for method, path in (("PUT", ""), ("DELETE", ""), ("POST", "/disconnect")):
         more: dict[str, Any] = {"json": {"description": "x"}} if method == "PUT" else {}
@@ -84,7 +84,7 @@ async def test_a_token_of_one_workspace_acts_in_it_alone(api: Api, jira: FakeEnd
         assert answer["failed"], words
         assert "token for all of them" in answer["text"]
     assert (await api.post("/api/mcp/reload")).status_code == 200
-    # In a workspace, a token of all of them acts for that one alone.
+    # In a workspace, a token of all workspaces acts for that workspace only.
     assert (await api.delete(f"{HERE}/mcp-servers/shared")).status_code == 403
     said = {"command": "mcp", "words": ["policy", "set", "shared", "deny"], "workspace": "slack:T1"}
     assert (await api.post("/api/commands", json=said)).json()["failed"] is False
