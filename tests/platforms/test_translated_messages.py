@@ -54,7 +54,7 @@ STRICT = ApprovalRequirements(
 
 
 def cards() -> Iterator[TurnView]:
-    """Cards with all their parts."""
+    """Yield cards with all their parts."""
     proposed = {"project": "INC"}
     for changes in (
         {"proposed": proposed, "revised_by": "Gus"},
@@ -90,7 +90,7 @@ def turns() -> Iterator[TurnView]:
 
 
 def messages() -> Iterator[tuple[Message, object]]:
-    """Messages outside of turns, each with its data."""
+    """Yield messages outside of turns, each with its data."""
     view = next(iter(cards()))
     (step,) = (step for step in view.steps if isinstance(step, ToolStep))
     card = approval_card(step)

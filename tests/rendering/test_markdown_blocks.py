@@ -17,7 +17,7 @@ TEXTS = st.builds(lambda lines, end: "\n".join(lines) + end, st.lists(LINES, max
 
 
 def blocks(text: str) -> list[str]:
-    """The finished blocks without the blank lines between them, and the tail."""
+    """Return the finished blocks without the blank lines between them, and the tail."""
     split = split_blocks(text)
     return [block for block in (*split.finished, split.tail) if block.strip()]
 

@@ -26,7 +26,7 @@ ENVIRON = {"TERM": "xterm-256color"}
 
 @dataclass
 class Chat:
-    """A running chat."""
+    """A running interactive chat."""
 
     terminal: PseudoTerminal
     engine: ScriptedEngine

@@ -1,4 +1,4 @@
-"""The setup prints any name that Slack or Discord returns."""
+"""Setup prompts show untrusted names and URLs safely."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Alone:
 
 @dataclass
 class CommandBot:
-    """The parts of one test. Priya administers the guild, Sam does not."""
+    """The fake, the connected bot and its parts. Priya administers the guild, Sam does not."""
 
     discord: FakeDiscord
     people: UserDirectory

@@ -48,7 +48,7 @@ class SharedQuotas:
 
 @dataclass
 class ConnectedBot:
-    """The parts of one test."""
+    """The fake, the connected bot and its parts."""
 
     discord: FakeDiscord
     rest: Rest
@@ -96,7 +96,7 @@ class ConnectedBot:
 
     @property
     def texts(self) -> list[str]:
-        """Texts of the received messages."""
+        """Texts of the received messages, oldest first."""
         return [each.text for each in self.engine.received]
 
     def posted(self, channel: Channel | None = None) -> list[Message]:

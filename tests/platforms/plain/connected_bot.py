@@ -19,7 +19,7 @@ from tests.platforms.plain.app import PlainListener
 
 @dataclass
 class ConnectedBot:
-    """The parts of one test."""
+    """The fake, the connected bot and its parts."""
 
     plain: FakePlain
     api: PlainApi

@@ -24,7 +24,7 @@ from tests.platforms.fake_engine import FakeEngine, ScriptedCommands, SharedLeas
 
 @dataclass
 class ConnectedBot:
-    """The parts of one test."""
+    """The fake, the connected bot and its parts."""
 
     slack: FakeSlack
     api: WebApi

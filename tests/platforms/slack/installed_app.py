@@ -63,7 +63,7 @@ class InstalledApp:
         await self.slack.until(lambda: {*texts} <= {message.text for message in self.engine.received}, 20)
 
     def heard(self) -> set[tuple[str, str]]:
-        """Workspace and text of each received message."""
+        """Return the workspace and text of each received message."""
         return {(message.conversation.workspace, message.text) for message in self.engine.received}
 
 

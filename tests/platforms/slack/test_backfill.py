@@ -14,7 +14,8 @@ from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 
 @asynccontextmanager
 async def after_a_downtime(*retries: float) -> AsyncIterator[tuple[ConnectedBot, Message]]:
-    """Priya has asked in #incidents and in a direct message; then the listener has ended. Yield the first question.
+    """Stop the listener after Priya's messages in #incidents and in a direct message. Yield the first message.
+
     Slack delivers again after `retries`, in seconds.
     """
 
@@ -48,7 +49,7 @@ async def receiving(place: ConnectedBot) -> AsyncIterator[None]:
 
 
 def texts(place: ConnectedBot) -> list[str]:
-    """Texts of the messages since the beginning of the downtime."""
+    """Return the texts of the messages since the beginning of the downtime, sorted."""
     return sorted(message.text for message in place.engine.received[2:])
 
 

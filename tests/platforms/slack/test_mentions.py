@@ -1,4 +1,4 @@
-"""Principals in sentences become names. Principals that Slack does not resolve, or in text to copy, stay."""
+"""Principals in sentences become names. Principals that Slack does not resolve, and principals in code, stay."""
 
 from __future__ import annotations
 

@@ -433,7 +433,7 @@ async def test_a_workspace_that_is_not_served_gets_a_sentence_for_a_command_and_
 async def test_another_process_follows_installations_and_removals_within_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that only posts gets no events."""
+    """A process without a listener gets no events."""
     monkeypatch.setattr(workspaces, "POLL_SECONDS", 0.2)
     async with (
         an_installed_app(tmp_path, *BOTH) as place,
