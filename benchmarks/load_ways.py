@@ -32,7 +32,7 @@ RETRY_SECONDS = 60.0
 IDLE_SECONDS = 300.0
 ASKING_SECONDS = 120.0
 """Seconds for which an API client retries after its connection breaks."""
-ADMIN_TOKEN = "the-operators-own-token-of-the-load"  # noqa: S105 - nobody else's
+ADMIN_TOKEN = "the-operators-own-token-of-the-load"  # noqa: S105 - used by this load only
 
 
 @dataclass(kw_only=True)

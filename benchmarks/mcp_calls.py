@@ -222,7 +222,7 @@ async def _kept(
     await box.start()
     try:
         async with asyncio.timeout(_LIMIT):
-            while {state.status for state in box.servers()} != {until}:  # noqa: ASYNC110 - the toolbox tells nobody
+            while {state.status for state in box.servers()} != {until}:  # noqa: ASYNC110 - the toolbox has no event
                 await asyncio.sleep(0.05)
         yield
     finally:

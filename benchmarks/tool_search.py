@@ -4,9 +4,9 @@
 
 Uses 375 tools of 26 servers (tool_search_tools.txt, tool_search_more_tools.txt) and two sets of questions with the
 expected tools: tool_search_queries.txt, 200 plain ones to the first file, and tool_search_questions.txt, 206 to both.
- Every third of its first 156 is held out: its results were not looked at while words were chosen. Those
-called fresh were written after that. Prints the share of questions whose tool is among the first results, tokens by the
-bot's own estimate, and times. No network is used. FOLDER is a model2vec model.
+Every third of the first 156 of these is held out: its results were not read while words were chosen. The questions
+after them, called fresh, were written later. Prints the share of questions whose tool is among the first results,
+tokens by the bot's own estimate, and times. No network is used. FOLDER is a model2vec model.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def _serve_model() -> None:
     model: FakeLanguageModel
 
     def reply(request: Request) -> Say:
-        model.requests.clear()  # thousands come, and nobody asks for them
+        model.requests.clear()  # thousands of requests, which no measurement reads
         messages, tools = request.body["messages"], request.body["tools"]
         if messages[-1]["role"] == "tool":
             return Say(ANSWER, pieces=PIECES)

@@ -93,7 +93,7 @@ async def product(model: str, *, folder: Path, database: str = "") -> AsyncItera
     files, choice = read_operator_files(settings), select_model(settings)
     async with open_runtime(settings, files, choice, [surface]) as runtime:
         async with asyncio.timeout(LIMIT):
-            while not any(tool.original_name == TOOL for tool in (await runtime.services.toolbox.offer()).tools):  # noqa: ASYNC110 - it tells nobody
+            while not any(tool.original_name == TOOL for tool in (await runtime.services.toolbox.offer()).tools):  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.05)
         yield Product(runtime.engine, person, watch, drawing)
 

@@ -63,7 +63,7 @@ hr { border: 0; border-top: 1px solid #dddddd; margin: 8px 0 }
 
 
 def place(channel: str) -> str:
-    """The line above a thread."""
+    """Return the line above a thread."""
     title = "スレッド" if current_language() == "ja" else "Thread"
     return f'<div class="place"><b>{title}</b><span>#{escape(channel)}</span></div>'
 
@@ -78,12 +78,12 @@ def said(name: str, text: str) -> str:
 
 
 def event(text: str) -> str:
-    """A line between two states of a thread."""
+    """Return a line between two states of a thread."""
     return f'<div class="event">{escape(text)}</div>'
 
 
 def message(blocks: Iterable[Json], *, only_you: bool = False) -> str:
-    """A message of the bot's, as it stands in a thread."""
+    """Return a message of the bot in a thread."""
     note = '<div class="only">Only visible to you</div>' if only_you else ""
     drawn = "".join(map(_block, blocks))
     return (
@@ -93,19 +93,19 @@ def message(blocks: Iterable[Json], *, only_you: bool = False) -> str:
 
 
 def modal(view: Json) -> str:
-    """A window."""
+    """Return a modal."""
     submit = f'<span class="button primary">{_text(view["submit"])}</span>' if "submit" in view else ""
     foot = f'<div class="foot"><span class="button">{_text(view["close"])}</span>{submit}</div>'
     return f'<div class="modal"><div class="title">{_text(view["title"])}</div>{_blocks(view)}{foot}</div>'
 
 
 def home(view: Json) -> str:
-    """The Home tab."""
+    """Return the Home tab."""
     return f'<div class="home">{_blocks(view)}</div>'
 
 
 def page(*drawn: str) -> str:
-    """A whole document."""
+    """Return a whole document."""
     body = '<div class="gap"></div>'.join(drawn)
     return f"<!doctype html><meta charset=utf-8><style>{STYLE}</style><body>{body}</body>"
 

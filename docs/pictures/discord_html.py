@@ -83,22 +83,22 @@ Names = Mapping[str, str]
 
 
 def place(name: str) -> str:
-    """The line above a thread."""
+    """Return the line above a thread."""
     return f'<div class="place"><i>#</i>{escape(name)}</div>'
 
 
 def event(text: str) -> str:
-    """A line between two states of a thread."""
+    """Return a line between two states of a thread."""
     return f'<div class="event">{escape(text)}</div>'
 
 
 def said(name: str, text: str, names: Names) -> str:
-    """A message of a person's."""
+    """Return a message of a user."""
     return _message(name, "", "", _markdown(text, names), private=False)
 
 
 def answered(message: Json, names: Names) -> str:
-    """A message of the bot's, as Discord describes it."""
+    """Return a message of the bot from Discord's description of it."""
     body = _markdown(message["content"], names) if message["content"] else ""
     files = "".join(map(_file, message.get("attachments", ())))
     private = bool(message["flags"] & 1 << 6)
@@ -107,14 +107,14 @@ def answered(message: Json, names: Names) -> str:
 
 
 def modal(drawn: Json) -> str:
-    """A form, as it was opened."""
+    """Return a form from the modal that was opened."""
     inside = "".join(map(_field, drawn["components"]))
     foot = '<div class="foot"><span class="button look2">Cancel</span><span class="button look1">Submit</span></div>'
     return f'<div class="modal"><div class="title">{escape(drawn["title"])}</div>{inside}{foot}</div>'
 
 
 def page(*drawn: str) -> str:
-    """A whole document."""
+    """Return a whole document."""
     body = '<div class="gap"></div>'.join(drawn)
     return f"<!doctype html><meta charset=utf-8><style>{STYLE}</style><body>{body}</body>"
 

@@ -1,9 +1,9 @@
-"""Draws every kind of message and form of the Discord bot, from what the program sends to the tests' Discord.
+"""Pictures of every kind of message and form of the Discord bot, from the program's requests to the fake Discord.
 
     make pictures
 
-The scenes are those of the tests, the client library and the sockets are real. Discord itself is not asked: what stands
-in the pictures is drawn by `discord_html.py` and photographed by Chromium.
+The scenes are those of the tests; the client library and the sockets are real. No request goes to Discord:
+`discord_html.py` draws the messages, and Chromium takes the pictures.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ REFUSAL = "You may not approve this. It needs one of: @ops, Sam."
 
 
 async def main() -> None:
-    """Draw them all and print where they are."""
+    """Draw all pictures and print their paths."""
     for name, document in (await pictures()).items():
         path = Path(__file__).with_name(f"discord-{name}.png")
         photograph(document, path, WIDTH)
@@ -57,7 +57,7 @@ async def main() -> None:
 
 
 async def pictures() -> Mapping[str, str]:
-    """Every picture as a document, by its name."""
+    """Return the documents of all pictures, by their names."""
     async with a_room() as room:
         return {
             "working": page(await room.scene(working())),
@@ -90,7 +90,7 @@ async def pictures() -> Mapping[str, str]:
 
 
 def japanese_approval(approver: Approver) -> Scene:
-    """The approval in a Japanese channel."""
+    """Return the approval in a Japanese channel."""
     with use_language("ja"):
         scene = approval(approver)
     end = scene.end
@@ -105,7 +105,7 @@ def in_japanese(view: TurnView) -> TurnView:
 
 @dataclass
 class Room:
-    """The server of the tests with Priya and Sam in it; every view is a turn of its own, in a thread of its own."""
+    """The tests' Discord server with Priya and Sam. Each view is a separate turn in a separate thread."""
 
     workplace: ConnectedBot
     drawn: int = 0
@@ -117,7 +117,7 @@ class Room:
         return Approver(f"discord:{sam.id}", "Sam", ApprovalNotice.MENTION)
 
     async def scene(self, shown: Scene) -> str:
-        """A thread with its question, and the messages after the first reply as they ended."""
+        """Return a thread with its question, and the final messages after the first reply."""
         thread, messages = await self._shown(shown.view, shown.question)
         asked = said("Priya", f"<@{self.workplace.discord.bot.id}> {shown.question}", self._names)
         begin = place(thread.name) + asked + self._all(messages)
@@ -127,11 +127,11 @@ class Room:
         return begin + event(shown.event) + self._all(ended[1:])
 
     async def messages(self, view: TurnView) -> str:
-        """The bot's messages of a turn."""
+        """Return the bot's messages of a turn."""
         return self._all((await self._shown(view))[1])
 
     async def cards(self, view: TurnView) -> str:
-        """The cards of a turn."""
+        """Return the cards of a turn."""
         _, messages = await self._shown(view)
         return self._all([message for message in messages if message.is_v2])
 
@@ -159,19 +159,19 @@ class Room:
         return self._all((await self._pressed("View all")).messages)
 
     async def reason(self) -> str:
-        """The form behind Deny."""
+        """Return the form that Deny opens."""
         await self._pressed("Deny")
         return modal(self.workplace.discord.modal(self.workplace.priya).drawn)
 
     async def question(self) -> str:
-        """The form behind Ask about this."""
+        """Return the form that the command Ask about this opens."""
         discord, priya = self.workplace.discord, self.workplace.priya
         about = discord.say(priya, self.workplace.channel, "checkout is slow since 14:05")
         await discord.shortcut(priya, "Ask about this", about)
         return modal(discord.modal(priya).drawn)
 
     async def _pressed(self, label: str) -> Interaction:
-        """Priya presses a button of a card; the answer is there."""
+        """Press a button of a card as Priya, and wait for the response."""
         discord = self.workplace.discord
         _, messages = await self._shown(
             sample_views.a_view(sample_views.a_filing(StepStatus.AWAITING), status=TurnStatus.WAITING)
@@ -184,7 +184,7 @@ class Room:
         return interaction
 
     async def _shown(self, view: TurnView, question_text: str = WHY) -> tuple[Channel, Sequence[Message]]:
-        """Draw a turn in a thread of its own; the thread, and the bot's messages there."""
+        """Draw a turn in a new thread. Return the thread and the bot's messages in it."""
         workplace, discord = self.workplace, self.workplace.discord
         self.drawn += 1
         question = discord.say(workplace.priya, workplace.channel, question_text)

@@ -1,4 +1,4 @@
-"""Draws the pictures of the documents again: the real chat, on a real pseudo-terminal, with the bundled servers.
+"""Pictures of the terminal chat for the documents: the chat on a real pseudo-terminal, with the bundled servers.
 
     make pictures
 
@@ -74,7 +74,7 @@ async def main() -> None:
 
 
 async def taken(picture: Picture, folder: Path) -> pyte.Screen:
-    """The screen at the end of the scene."""
+    """Run the chat, and return the screen at the end of the scene."""
     command = ("bot", "chat", "--model", "demo")
     shutil.copytree(PROJECT / "config", folder / "config")
     async with ProgramOnTerminal(command, folder, environment(folder), columns=COLUMNS, rows=ROWS) as program:
@@ -83,7 +83,7 @@ async def taken(picture: Picture, folder: Path) -> pyte.Screen:
 
 
 async def chat(program: ProgramOnTerminal) -> None:
-    """Until a card waits for its key."""
+    """Chat until a card waits for its key."""
     await program.asks("Do I need an umbrella in Sapporo tomorrow?")
     await program.shows("no AI")
     await program.asks("Please note: the office closes early on Friday")
@@ -116,7 +116,7 @@ PICTURES = (
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """A terminal like any other, the bundled configuration, and nothing of this machine's."""
+    """Return the settings of an ordinary terminal and the bundled configuration, without this machine's."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
@@ -130,7 +130,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 class DimmingScreen(pyte.Screen):
-    """A screen that knows dim text, which pyte does not: it is kept as blinking, which nothing here does."""
+    """A screen with dim text, which pyte lacks: it is stored as blinking, which the program never uses."""
 
     def select_graphic_rendition(self, *attributes: int, **options: Any) -> None:
         super().select_graphic_rendition(*(5 if attribute == 2 else attribute for attribute in attributes), **options)
@@ -144,7 +144,7 @@ def seen(written: bytes) -> pyte.Screen:
 
 
 def svg(screen: pyte.Screen, picture: Picture) -> str:
-    """The screen as a picture that needs nothing from elsewhere."""
+    """Return the screen as a self-contained SVG."""
     console = Console(
         record=True,
         width=COLUMNS,
@@ -162,12 +162,12 @@ def svg(screen: pyte.Screen, picture: Picture) -> str:
 
 
 def used_rows(screen: pyte.Screen) -> int:
-    """Rows from the top to the last that has something in it."""
+    """Return the number of rows down to the last that is not empty."""
     return max(y for y, line in enumerate(screen.display, start=1) if line.strip())
 
 
 def runs(row: Any) -> Iterator[tuple[str, Style]]:
-    """A row in pieces of one style; wide letters are pieces of their own, so that each stands where it belongs."""
+    """Yield a row in pieces of one style. Wide letters are separate pieces, so that each is at its column."""
     cells = [row[x] for x in range(COLUMNS)]
     for (style, wide), run in groupby(cells, key=lambda cell: (style_of(cell), cell_len(cell.data) != 1)):
         text = "".join(cell.data for cell in run)
@@ -175,7 +175,7 @@ def runs(row: Any) -> Iterator[tuple[str, Style]]:
 
 
 def style_of(cell: Any) -> Style:
-    """How a cell looks."""
+    """Return the style of a cell."""
     return Style(
         color=None if cell.fg == "default" else COLOURS.get(cell.fg, cell.fg),
         bold=cell.bold,

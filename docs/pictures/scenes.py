@@ -17,9 +17,7 @@ from tests.platforms import sample_views
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A question, the turn as it is shown first, and as it is shown in the end, after `event`. The first reply is the
-    same in both.
-    """
+    """A question, the view of its turn, and the final view after `event`. Both views have the same first reply."""
 
     question: str
     view: TurnView
@@ -28,17 +26,17 @@ class Scene:
 
 
 def working() -> Scene:
-    """Tools that run."""
+    """Return the scene of running tools."""
     return _scene(WHY, sample_views.WRITING)
 
 
 def answer() -> Scene:
-    """An answer of tools that only read."""
+    """Return the scene of an answer from read-only tools."""
     return _scene(WHY, sample_views.ANSWERED)
 
 
 def approval(approver: Approver) -> Scene:
-    """A call that waits for this approver, then its result."""
+    """Return the scene of a call that waits for this approver, and its result."""
     texts = _JAPANESE if current_language() == "ja" else _ENGLISH
     waiting = sample_views.a_view(
         sample_views.a_reply(0, texts["offer"]), _filing(StepStatus.AWAITING, texts), status=TurnStatus.WAITING
@@ -53,7 +51,7 @@ def approval(approver: Approver) -> Scene:
 
 
 def approvals() -> Scene:
-    """Three calls that wait."""
+    """Return the scene of three waiting calls."""
     return _scene("file the 502s, link the pull request, and delete the duplicate OPS-17", sample_views.ASKED_THREE)
 
 
@@ -63,7 +61,7 @@ def deceptive_call() -> Scene:
 
 
 def inquiry() -> Scene:
-    """A server asks Priya, then the call runs."""
+    """Return the scene of a server that asks Priya, and the result of the call."""
     end = sample_views.a_view(
         sample_views.a_reply(0, "I book the train."),
         sample_views.a_booking(

@@ -1,9 +1,9 @@
-"""Draws every kind of message, window and tab of the Slack bot, from the Block Kit JSON that the program makes of it.
+"""Pictures of every kind of message, modal and tab of the Slack bot, from the Block Kit JSON that the program sends.
 
     make pictures
 
-The scenes are those of the tests. Slack is not asked: what stands in the pictures is what is sent to it, drawn by
-`block_kit_html.py` and photographed by Chromium.
+The scenes are those of the tests. No request goes to Slack: `block_kit_html.py` draws the JSON, and Chromium takes the
+pictures.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ JAPANESE = ("approval", "home", "outcomes", "reasons")
 
 
 def main() -> None:
-    """Draw them all and print where they are."""
+    """Draw all pictures and print their paths."""
     with use_language("ja"), use_time_zone("Asia/Tokyo"):
         japanese = {f"{name}-ja": document for name, document in pictures().items() if name in JAPANESE}
     for name, document in {**pictures(), **japanese}.items():
@@ -63,7 +63,7 @@ SAM = Approver("slack:U0SAM", "Sam", ApprovalNotice.MENTION)
 
 
 def pictures() -> Mapping[str, str]:
-    """Every picture as a document, by its name."""
+    """Return the documents of all pictures, by their names."""
     call = sample_views.a_filing(StepStatus.AWAITING)
     removal = OpenConfirmation(("mcp", "remove", "jira"), "jira", "Remove jira")
     waiting = [PendingCall(sample_views.ASKED.turn, call)]
@@ -101,18 +101,18 @@ def pictures() -> Mapping[str, str]:
 
 
 def scene(shown: Scene) -> str:
-    """A thread with its question, and the messages after the first reply as they ended."""
+    """Return a thread with its question, and the final messages after the first reply."""
     begin = place("incidents") + said("Priya", shown.question) + thread(shown.view)
     return begin if shown.end is None else begin + event(shown.event) + thread(shown.end, 1)
 
 
 def thread(view: TurnView, start: int = 0) -> str:
-    """The messages of a turn, from the one at `start` on."""
+    """Return the messages of a turn, from index `start` on."""
     return "".join(message(slot.blocks) for slot in turn_messages(view, sample_views.NOW)[start:])
 
 
 def cards(view: TurnView) -> str:
-    """The cards of a turn."""
+    """Return the cards of a turn."""
     return of_kind(view, "card")
 
 

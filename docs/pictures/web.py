@@ -1,8 +1,8 @@
-"""Draws the pages behind links in their states, from the documents that the program sends.
+"""Pictures of the pages behind links in their states, from the documents that the program sends.
 
     make pictures
 
-Nobody is asked and nothing is kept: what stands in the pictures is the page itself, photographed by Chromium.
+Chromium takes the pictures of the pages themselves. No request is sent, and nothing is stored.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ _DENIED = SignInRejected("The bot was not let in to tickets: it was denied.", "a
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """States of the page side by side, each as wide as a window of that width shows it."""
+    """States of a page side by side, each in a window of `width` pixels."""
 
     documents: tuple[str, ...]
     width: int = WIDTH
 
 
 def main() -> None:
-    """Draw them all and print where they are."""
+    """Draw all pictures and print their paths."""
     for name, picture in pictures().items():
         path = Path(__file__).with_name(f"web-{name}.png")
         photograph(_side_by_side(picture), path, 2 * picture.width + 3 * GAP)
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def pictures() -> Mapping[str, Picture]:
-    """Every picture, by its name."""
+    """Return all pictures, by their names."""
     faulty = invalid_page(ENTRY, NOW, "Only characters that can be sent in a header: plain ASCII on one line.")
     ends = (
         server_changed_page(ENTRY, NOW),

@@ -235,7 +235,7 @@ def _of_this_machine(host: str, *more: Any, **others: Any) -> list[tuple[Any, ..
 def end(code: int) -> None:
     """End like the interpreter, without the deletion of modules, which costs more than most programs do."""
     threading._shutdown()  # type: ignore[attr-defined]
-    gc.collect()  # what the program has left unclosed may complain
+    gc.collect()  # unclosed resources of the program emit their warnings
     atexit._run_exitfuncs()
     try:
         sys.stdout.flush()
@@ -252,7 +252,7 @@ def main() -> None:
         os._exit(0)
     for name in loaded():
         importlib.import_module(name)
-    gc.freeze()  # what is loaded stays: no collection has to look at it, in no process
+    gc.freeze()  # loaded objects stay: collections in all processes skip them
     asked = Server(socket.socket(fileno=int(listens)), Path(here).parent).serve()
     try:
         become(asked, here)

@@ -42,7 +42,7 @@ def begin(program: list[str]) -> None:
     socket.send_fds(server, [json.dumps(asked).encode()], [*STREAMS, theirs.fileno()])
     theirs.close()
     for stream in STREAMS:
-        os.close(stream)  # whoever waits for the end of the program's output shall not wait for this one's
+        os.close(stream)  # a reader of the program's output must not wait for the end of this process
     pid = NUMBER.unpack(told.recv(NUMBER.size))[0]
     server.close()
 

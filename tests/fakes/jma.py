@@ -298,7 +298,7 @@ class FakeJma:
             handler.end_headers()
             handler.wfile.write(body)
         except OSError:
-            pass  # The other side did not wait, which is what some tests are about.
+            pass  # The client closed the connection, as some tests do.
 
 
 @contextlib.contextmanager

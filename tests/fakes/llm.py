@@ -154,14 +154,14 @@ class FakeLanguageModel:
             task = asyncio.create_task(self._connection(_Connection(reader, writer)))
             connections.add(task)
             task.add_done_callback(connections.discard)
-            # Whoever has hung up takes nothing that is still to be written, and a task may end before it has begun.
+            # A client that has closed its connection reads no more, and a task may end before it begins.
             task.add_done_callback(lambda _task: writer.transport.abort())
 
         server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=self._tls)
         self._port = server.sockets[0].getsockname()[1]
         self._ready.set_result(asyncio.get_running_loop())
         await self._over.wait()
-        # A server that is closed at once drops half-way whoever has just come, and leaves the connection open.
+        # A server that is closed at once drops new connections half-way and leaves them open.
         asyncio.get_running_loop().remove_reader(server.sockets[0].fileno())
         for _ in range(5):  # rounds of the loop in which they come in
             await asyncio.sleep(0)
@@ -176,7 +176,7 @@ class FakeLanguageModel:
                 await self._answer(connection, request)
         except ConnectionError:
             pass
-        except Exception as error:  # noqa: BLE001  whatever a test's rule raises must reach the test
+        except Exception as error:  # noqa: BLE001  any error of a test's rule must reach the test
             self._failures.append(error)
 
     async def _answer(self, connection: _Connection, request: Request) -> None:

@@ -231,7 +231,7 @@ class FakePlain:
         channel.direct_with = user
         return channel
 
-    # What users do
+    # Actions of users
 
     def say(
         self, user: User, channel: Channel, text: str, thread: str = "", files: Iterable[tuple[str, bytes]] = ()
@@ -287,7 +287,7 @@ class FakePlain:
         """Let the next calls of a route fail."""
         self._plans.plan(route, fault, times)
 
-    # What users see
+    # Visible state
 
     def posted(self, channel: Channel, thread: str | None = None) -> list[Message]:
         """The messages of the bot in a channel, of one thread if it is given, oldest first."""

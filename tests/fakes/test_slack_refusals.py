@@ -770,7 +770,7 @@ async def test_a_response_url_is_good_for_five_messages_in_half_an_hour(
     assert await respond(url, text="late") == (404, "expired_url")
 
 
-# What Slack's own clients do not let a user do
+# Actions that Slack's own clients do not allow
 
 
 async def test_a_user_cannot_use_a_control_that_is_not_offered(
@@ -790,7 +790,7 @@ async def test_a_user_cannot_use_a_control_that_is_not_offered(
 
 
 async def test_an_error_of_the_fake_itself_fails_the_test(session: ClientSession) -> None:
-    with pytest.raises(KeyError, match="T404"):  # noqa: PT012 - leaving the workspace is what raises
+    with pytest.raises(KeyError, match="T404"):  # noqa: PT012 - leaving the workspace raises
         async with FakeSlack() as slack:
             slack.installation.team = Team("T404", "Lost", "lost")
             client = AsyncWebClient(token=slack.bot_token, base_url=slack.url, session=session, retry_handlers=[])

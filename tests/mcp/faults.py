@@ -64,7 +64,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Useless:
-    """A server with a fault that keeps it from being used at all: how it stands, and why."""
+    """A server with a fault that makes it unusable, its status, and the text of its problem."""
 
     name: str
     served: Serving

@@ -1,6 +1,4 @@
-"""Servers with a fault, as `faults` lists them: each is there within a block, called `bad`, with the tools `badly` and
-`well`.
-"""
+"""Servers for the rows of `faults`. Each runs during a block, is called `bad`, and has the tools `badly` and `well`."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ SOUND: dict[str, Any] = {"content": [{"type": "text", "text": DONE}]}
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A server with a fault, and how often it was sent a call, except calls of `well`."""
+    """A faulty server. `sent` counts the calls that it received, without those of `well`."""
 
     config: ServerConfig
     sent: Callable[[], int]
@@ -32,7 +30,7 @@ Serving = Callable[[Path], AbstractAsyncContextManager[Bad]]
 
 
 def listed(name: str, **fields: Any) -> dict[str, Any]:
-    """A tool as a server lists it."""
+    """Return a tool's definition for a listing."""
     return {"name": name, "inputSchema": {"type": "object"}, **fields}
 
 
@@ -40,7 +38,7 @@ BOTH = [listed("badly"), listed("well")]
 
 
 def nested(levels: int) -> dict[str, Any]:
-    """Arguments that are nested so deeply."""
+    """Return a JSON schema with `levels` levels."""
     inner: dict[str, Any] = {"type": "string"}
     for _ in range(levels // 2):
         inner = {"type": "object", "properties": {"a": inner}}
@@ -48,7 +46,7 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 def says(*content: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """An action of a scripted server: this result."""
+    """Return an action of a scripted server that answers with this content."""
     return {"result": {"content": list(content), **fields}}
 
 
@@ -80,12 +78,12 @@ def process(
 
 @asynccontextmanager
 async def mute(_folder: Path) -> AsyncIterator[Bad]:
-    """A child process that says nothing at all."""
+    """Yield a child process that never answers."""
     yield Bad(raw("bad", script={"probe": "silence"}, connect_timeout=0.5), lambda: 0)
 
 
 def endpoint(badly: Reaction | Callable[[Message], Reaction], *tools: str, legacy: bool = False) -> Serving:
-    """A streamable HTTP endpoint that reacts like this to calls of `badly`, or of these tools."""
+    """Return a streamable HTTP endpoint with this reaction to calls of `badly`, or of `tools`."""
 
     @asynccontextmanager
     async def served(_folder: Path) -> AsyncIterator[Bad]:
@@ -98,7 +96,7 @@ def endpoint(badly: Reaction | Callable[[Message], Reaction], *tools: str, legac
 
 
 def offering(tools: str) -> Serving:
-    """A streamable HTTP endpoint that lists its tools in this JSON."""
+    """Return a streamable HTTP endpoint whose list of tools is this JSON."""
 
     @asynccontextmanager
     async def served(_folder: Path) -> AsyncIterator[Bad]:
@@ -116,7 +114,8 @@ TRANSPORTS = ("stdio", "HTTP", "events", "SSE")
 
 
 def writing(lines: Mapping[str, str], transport: str) -> Serving:
-    """A server that writes these texts, with the id of the call for ID, in answer to calls of the tools of their names.
+    """Return a server that answers calls with these texts, by tool, with the id of the call for ID.
+
     `HTTP` answers with a body, `events` with a stream, both over streamable HTTP.
     """
     if transport == "stdio":
@@ -160,7 +159,7 @@ def _of(message: Message, badly: Reaction | Callable[[Message], Reaction]) -> Re
 
 
 def forgetful(said: Answer) -> Serving:
-    """An endpoint with sessions that has forgotten the first one, and answers every request of it like this."""
+    """Return an endpoint that has lost its first session, and gives this answer to every request of it."""
 
     @asynccontextmanager
     async def served(_folder: Path) -> AsyncIterator[Bad]:
@@ -180,7 +179,7 @@ def forgetful(said: Answer) -> Serving:
 
 
 def busy(said: Answer) -> Serving:
-    """An endpoint that answers the first call like this, and the next ones well."""
+    """Return an endpoint with this answer to the first call. Later calls succeed."""
 
     @asynccontextmanager
     async def served(_folder: Path) -> AsyncIterator[Bad]:
@@ -197,7 +196,7 @@ def busy(said: Answer) -> Serving:
 
 @asynccontextmanager
 async def killed(_folder: Path) -> AsyncIterator[Bad]:
-    """An endpoint that is killed by the call."""
+    """Yield an endpoint that stops when it receives a call."""
     ending: list[asyncio.Task[None]] = []
     async with FakeEndpoint() as server:
         server.speak_modern("badly", "well")
@@ -212,8 +211,9 @@ async def killed(_folder: Path) -> AsyncIterator[Bad]:
 
 
 def stream(badly: Reaction | Callable[[Message], Reaction] | None, *tools: str) -> Serving:
-    """A server of HTTP+SSE that reacts like this to calls of `badly`, or of these tools; without a reaction it cuts its
-    stream.
+    """Return a server of HTTP+SSE with this reaction to calls of `badly`, or of `tools`.
+
+    With None as the reaction, it cuts its stream.
     """
 
     @asynccontextmanager

@@ -40,12 +40,12 @@ KEY = b"k" * 32
 
 
 async def anybody(_: SignedIn) -> None:
-    """Every returning user is allowed."""
+    """Allow every returning user."""
 
 
 @dataclass
 class OAuthProcess:
-    """One process. `store` is where its sign-ins are kept."""
+    """One process. `store` holds its sign-ins."""
 
     box: McpToolbox
     sign_ins: OAuthSignIns
@@ -54,11 +54,11 @@ class OAuthProcess:
     bearers: TokenProviders
 
     async def sign_in(self, oauth: FakeOAuth) -> SignedIn:
-        """Ana asks for a link, agrees, and comes back."""
+        """Sign in as Ana: request a link, agree, and return."""
         return await self.back(await oauth.browser(await self.sign_ins.begin(SERVER, ANA, HALL)))
 
     async def back(self, brought: dict[str, str], allowed: Callable[[SignedIn], Awaitable[None]] = anybody) -> SignedIn:
-        """Finish a sign-in with the parameters that the authorization server has sent along."""
+        """Finish a sign-in with the parameters of the authorization server's redirect."""
         error, code = brought.get("error", ""), brought.get("code", "")
         callback = brought["to"].removeprefix(CALLBACK_PATH)
         response = AuthorizationResponse(callback, brought["state"], code, brought.get("iss"), error)
@@ -66,7 +66,7 @@ class OAuthProcess:
 
 
 def server(url: str, kind: AuthenticationKind | None = AuthenticationKind.OAUTH, **terms: str) -> ServerConfig:
-    """A server of the operator's file."""
+    """Return a server of the operator's file."""
     return ServerConfig("s", HttpTransport(url), sign_in=None if kind is None else OAuthTerms(kind, **terms))
 
 
@@ -80,8 +80,9 @@ async def oauth_process(
     resolve: Resolve = resolve_host,
     watch: Callable[[SignInStore], SignInStore] = lambda store: store,
 ) -> AsyncIterator[OAuthProcess]:
-    """A process over the database in the folder, which is as the last one has left it. `watch` may put something
-    between it and its sign-ins.
+    """Yield a process on the database in the folder, which keeps the rows of earlier processes.
+
+    `watch` may wrap the store of its sign-ins.
     """
     path = folder / "turns.db"
     if not path.exists():
@@ -105,14 +106,14 @@ async def oauth_process(
 
 
 async def refusal(here: OAuthProcess) -> ServerTrouble:
-    """Why Ana gets no link."""
+    """Return the error of a request for Ana's link."""
     with pytest.raises(ServerTrouble) as raised:
         await here.sign_ins.begin(SERVER, ANA, HALL)
     return raised.value
 
 
 class Clock:
-    """Epoch seconds that pass when the test says so."""
+    """A clock in epoch seconds, which the test sets."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -122,7 +123,7 @@ class Clock:
 
 
 async def meet(here: OAuthProcess, place: str, people: int) -> list[str]:
-    """So many calls that all wait for each other in the server."""
+    """Make `people` calls that wait for each other in the server, and return their texts."""
     tool = named(here.box, "meet")
     outcomes = await asyncio.gather(*(call(tool, here.box, place=place, people=people) for _ in range(people)))
     return [text(outcome) for outcome in outcomes]

@@ -1,4 +1,4 @@
-"""Which addresses and commands an admin may give a server."""
+"""Addresses and commands that an admin may give a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values checked against a schema: arguments by the short way, forms of elicitations with their formats."""
+"""Validation of values against a schema: arguments of calls, and forms of elicitations with their formats."""
 
 from __future__ import annotations
 

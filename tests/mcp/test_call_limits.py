@@ -15,11 +15,11 @@ from tests.mcp.toolboxes import ANA, FAST, call, call_with, named, raw, remote, 
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
 IMPATIENT = replace(FAST, leave=0.1)
-"""Of processes that do not end by themselves."""
+"""Timing for processes that do not end by themselves."""
 
 
 def server(action: dict[str, Any], **limits: Any) -> Any:
-    """A scripted server with two tools that do the same."""
+    """Return a scripted server with two tools of the same action."""
     tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("t", "u")]
     return raw(script={"listings": [[{"tools": tools}]], "calls": {"t": action, "u": action}}, **limits)
 

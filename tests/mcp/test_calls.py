@@ -34,7 +34,7 @@ from tests.mcp.toolboxes import (
 
 @pytest.fixture(scope="module")
 def over_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """One real HTTP server for all tests that do not stop it: its address and the file of its counter."""
+    """Yield one real HTTP server for all tests that do not stop it: its address and the file of its counter."""
     counted = tmp_path_factory.mktemp("http") / "count"
     with http_server({"COUNT_FILE": str(counted)}) as (url, _):
         yield url, counted
@@ -51,7 +51,7 @@ async def box(over_http: tuple[str, Path]) -> AsyncIterator[McpToolbox]:
 async def either(
     request: pytest.FixtureRequest, over_http: tuple[str, Path], tmp_path: Path
 ) -> AsyncIterator[tuple[McpToolbox, Path]]:
-    """A toolbox on each transport, and the file of its server's counter."""
+    """Yield a toolbox on each transport, and the file of its server's counter."""
     url, counted = over_http
     counted.unlink(missing_ok=True)
     if request.param == "stdio":
@@ -71,7 +71,7 @@ def scripted(tmp_path: Path, era: str = "modern", **calls: Any) -> Any:
 
 
 def heard(record: Path, method: str) -> list[dict[str, Any]]:
-    """The messages of one method that a scripted server was sent."""
+    """Return the messages of one method that a scripted server has received."""
     lines = record.read_text(encoding="utf-8").splitlines() if record.exists() else []
     return [message for message in map(json.loads, lines) if message["method"] == method]
 

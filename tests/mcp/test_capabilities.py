@@ -36,7 +36,7 @@ GREET = {"name": "greet", "description": "Say\u200b hello", "arguments": [{"name
 
 @dataclass
 class Kept:
-    """Capabilities as a store would keep them."""
+    """Recorder of synced capabilities and of failed syncs."""
 
     synced: list[tuple[str, ServerCapabilities]] = field(default_factory=list)
     failed: list[tuple[str, str]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Servers that can be added by name: the bundled ones, and entries of a registry, which others have written."""
+"""Servers that can be added by name: the bundled ones, and entries of a registry, which are untrusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a server that keeps failing is left alone, and when a connection is made again: on a clock of their own."""
+"""Pauses for a server that keeps failing, and the moment of the next connection, on a fake clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bot.mcp.server.retry import AT_ONCE, BreakerSettings, CircuitBreaker, Conne
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1_000.0

@@ -288,7 +288,7 @@ async def test_a_malformed_tool_and_a_second_one_of_a_name_do_not_hide_the_other
 
 
 async def test_closing_ends_all_children_side_by_side(tmp_path: Path) -> None:
-    """Each of the children outlives the end of its input, which costs a second before it is killed."""
+    """Each child ignores the end of its input, so that it is killed a second later."""
     pids = tmp_path / "pids"
     configs = [raw(f"s{n}", script={**PID, "deaf": True, "pids": str(pids)}) for n in range(5)]
     box = McpToolbox(entries(*configs), pacing=replace(FAST, leave=1.0))

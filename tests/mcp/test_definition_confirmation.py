@@ -13,7 +13,7 @@ from tests.fakes.mcp.endpoint import FakeEndpoint, error, result, tool
 from tests.mcp.toolboxes import ANA, FAST, LIMIT, named, remote, started, tools_of
 
 PATIENT = replace(FAST, settle=60.0, apart=60.0)
-"""Nothing is listed but by confirming."""
+"""Timing without other listings than those of confirmations."""
 
 
 def lists(endpoint: FakeEndpoint, description: str = "", **fields: Any) -> None:

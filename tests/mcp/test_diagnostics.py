@@ -1,4 +1,4 @@
-"""Findings of the doctor, from the address to the tools. It leaves nothing behind."""
+"""Findings of the doctor, from the address to the tools. The doctor leaves no process or file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def found(checks: list[Check], name: str) -> Check:
 
 
 def broken_at(checks: list[Check], name: str) -> Check:
-    """The look that broke; those before it did not, those after it were not made."""
+    """Return the check that broke. Earlier checks have not broken, and later ones are skipped."""
     names = [check.name for check in checks]
     at = names.index(name)
     assert all(check.finding is not CheckStatus.BROKEN for check in checks[:at]), checks

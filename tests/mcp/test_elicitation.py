@@ -1,4 +1,4 @@
-"""Elicitation by real servers of both eras, and by scripted ones for the rest."""
+"""Elicitations by real servers of both eras, and by scripted servers in rare cases."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ ASKED: dict[str, Any] = {"method": "elicitation/create", "params": {"message": "
 
 
 def over_stdio(**fields: Any) -> ServerConfig:
-    """The server that asks, as a child process."""
+    """Return the elicitation server as a child process."""
     return ServerConfig(
         "s", StdioTransport(python(), ("-m", "tests.fakes.mcp.elicitation_server", "stdio"), cwd=str(ROOT)), **fields
     )
@@ -79,7 +79,7 @@ def over_stdio(**fields: Any) -> ServerConfig:
 
 @contextmanager
 def served(transport: str) -> Iterator[str]:
-    """The address of the server that asks."""
+    """Yield the address of the elicitation server."""
     with listening("tests.fakes.mcp.elicitation_server", transport) as (port, _):
         yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"
 
@@ -97,7 +97,7 @@ def older_address() -> Iterator[str]:
 
 
 def legacy(config: ServerConfig) -> DesiredServer:
-    """A server that is known to speak the protocol before 2026."""
+    """Return a server with a stored handshake of the protocol before 2026."""
     handshake = Handshake(kind_of(config.transport), endpoint_fingerprint(config), time.time())
     return DesiredServer(
         config, synced=CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities(handshake=handshake), 1.0)
@@ -109,7 +109,7 @@ Servers = Callable[..., ServerConfig]
 
 @pytest.fixture(params=["stdio", "http"])
 def config(request: pytest.FixtureRequest, address: str) -> Servers:
-    """The server that asks, each way that both eras have."""
+    """Return the elicitation server, over each transport of both eras."""
     if request.param == "stdio":
         return over_stdio
     return lambda **fields: remote("s", address, **fields)
@@ -136,13 +136,13 @@ def asks(outcome: ToolOutcome) -> CallNeedsInput:
 
 
 async def ready(box: McpToolbox) -> None:
-    """Connected, so that calls of any tool can be made."""
+    """Connect the server, so that all of its tools can be called."""
     await box.connect("file:s")
     assert tools_of(box)
 
 
 def answered(asked: CallNeedsInput, reply: ElicitationResult) -> CallContext:
-    """The next sending of the call, with the same answer to everything."""
+    """Return the context of the repeated call, with the same reply to all elicitations."""
     return CallContext(
         ANA, "t1:1", replies=ElicitationResults({question.key: reply for question in asked.questions}, asked.state)
     )
@@ -335,7 +335,7 @@ async def test_no_user_is_asked_during_a_read_of_a_resource() -> None:
 
 @pytest.fixture(params=["stdio", "http", "sse"])
 def older(request: pytest.FixtureRequest, address: str, older_address: str) -> Callable[..., DesiredServer]:
-    """The server that asks, each way that there was before 2026."""
+    """Return the elicitation server, over each transport of the era before 2026."""
 
     def entry(**fields: Any) -> DesiredServer:
         match request.param:
@@ -450,7 +450,7 @@ async def test_over_a_pipe_ambiguous_questions_are_refused_and_calls_run_one_at_
         first = await both()
         assert "cancel" in first
         for person in people:
-            # Whoever was asked was asked about their own call.
+            # Each user is asked about their own call only.
             assert {question.message for question in person.asked} <= {person.context.author.id}
         assert await both() == ["accept", "accept"]
         assert [[question.message for question in user.asked][-1] for user in people] == ["ana", "ben"]

@@ -1,4 +1,4 @@
-"""Servers that stand in for each other, tools without a prefix, and tools of different servers with one name."""
+"""Fallback groups of servers, tools without a prefix, and tools of different servers with one name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.mcp.toolboxes import ANA, named, raw, remote, started, text, unsent, 
 PLAIN = ToolNaming.PLAIN
 OF_A_WORKSPACE: dict[str, Any] = {"workspace": "slack:T1", "id": "1"}
 PROGRAMS = AllowedTargets(commands=frozenset({"python"}))
-"""Lets servers of admins be programs, as those of the tests are."""
+"""Targets that let an admin's server be a Python program."""
 
 
 def server(name: str, *tools: str, answers: str = "", **fields: Any) -> ServerConfig:
@@ -27,7 +27,7 @@ def server(name: str, *tools: str, answers: str = "", **fields: Any) -> ServerCo
 
 
 async def offered(box: McpToolbox, workspace: str = "") -> dict[str, str]:
-    """The servers of the offered tools, by the names that the model knows."""
+    """Return the servers of the offered tools, by the tools' names."""
     return {each.name: each.server for each in (await box.offer(workspace)).tools}
 
 

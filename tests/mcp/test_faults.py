@@ -25,7 +25,7 @@ SOON = 10.0
 """Seconds within which a neighbour's call is answered, on a slow machine."""
 PACING = replace(FAST, quiet_limit=1.0, leave=0.3)
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""The form of tool names that every model takes."""
+"""Form of tool names that all models accept."""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
@@ -117,7 +117,7 @@ async def _with_neighbour(bad: Bad) -> AsyncIterator[McpToolbox]:
 
 
 async def _complaint(box: McpToolbox) -> str:
-    """The doctor's findings on the bad server's tools; empty if all is well."""
+    """Return the doctor's findings on the bad server's tools; empty without a problem."""
     [tools] = [check async for check in box.diagnose("file:bad") if check.name == "tools"]
     if tools.finding is CheckStatus.WELL:
         return ""

@@ -1,4 +1,4 @@
-"""Which hosts a text addresses, however they are spelled."""
+"""Hosts in a text, in all spellings."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 @asynccontextmanager
 async def keeping(connections: list[asyncio.StreamWriter]) -> AsyncIterator[str]:
-    """A server that keeps its connections open; its address."""
+    """Yield the address of a server that keeps its connections open."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.append(writer)

@@ -1,4 +1,4 @@
-"""Suspicious parts of a tool's definition, which an admin is shown first; ordinary definitions of real servers."""
+"""Detection of suspicious parts in a tool's definition. Ordinary definitions of real servers have none."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ HELPFUL = "List the articles first.\nPrices are in yen."
 
 
 def warehouse(folder: Path, text: str = HELPFUL, **fields: Any) -> ServerConfig:
-    """The real server with these instructions, which are to be used."""
+    """Return the real server with these instructions, whose use is enabled."""
     file = folder / "instructions.txt"
     file.write_text(text, encoding="utf-8")
     transport = StdioTransport(

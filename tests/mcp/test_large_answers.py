@@ -1,4 +1,4 @@
-"""Answers of many megabytes, on every transport: up to the limit they come, beyond it they cost that call alone."""
+"""Answers of many megabytes on every transport. Answers over the limit fail their own call only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEGABYTE = 1024 * 1024
 
 
 def scripted(**sizes: dict[str, Any]) -> dict[str, Any]:
-    """A process with a tool for each of these long answers, and one that counts as a neighbour."""
+    """Return a script with a tool for each of these long answers, and the tool `pid` for concurrent calls."""
     calls = {name: {"do": "large", **size} for name, size in sizes.items()} | {"pid": {"do": "pid"}}
     return {"listings": [[{"tools": [tool(name) for name in calls]}]], "calls": calls}
 

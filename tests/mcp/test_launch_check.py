@@ -1,4 +1,4 @@
-"""Servers that are started by the operator's launch templates, by the template as it is when they start."""
+"""Servers that start by the operator's launch templates. A start uses the template's current version."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def template(folder: Path, *, program: str = "raw.py") -> LaunchTemplate:
 
 
 def server(path: str = "docs") -> ServerConfig:
-    """As it is kept."""
+    """Return a server of the template, as it is stored."""
     return ServerConfig("s", StdioTransport("", launch=TemplateLaunch("scripted", {"path": path})), id="an-id")
 
 

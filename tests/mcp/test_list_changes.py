@@ -20,7 +20,7 @@ PACING = replace(FAST, apart=5.0, quiet_after=None)
 
 
 class Clock:
-    """Real time, which a test can push forward."""
+    """Real time plus an offset that the test increases."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -47,7 +47,7 @@ def lists(record: Path) -> int:
 
 
 async def settled(record: Path, count: int) -> None:
-    """So many lists, and none more in ten times the time after which the next would have come."""
+    """Wait for `count` listings, and check that no other follows within ten times the pause."""
     await until(lambda: lists(record) == count)
     await asyncio.sleep(10 * PACING.settle)
     assert lists(record) == count

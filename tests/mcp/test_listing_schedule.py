@@ -1,4 +1,4 @@
-"""When the tools of a server are listed again."""
+"""Schedule of listing a server's tools again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bot.mcp.server.retry import ConnectionTiming
 
 
 class Clock:
-    """Time that passes when the test says so."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -32,7 +32,7 @@ def due() -> asyncio.Event:
 
 @pytest.fixture
 def schedule(clock: Clock, due: asyncio.Event) -> ListingSchedule:
-    """A schedule with the default times, listed at this moment."""
+    """Return a schedule with the default times, listed now."""
     timing = ConnectionTiming()
     schedule = ListingSchedule(timing.settle, timing.apart, due.set, clock)
     list_tools(schedule)

@@ -1,4 +1,4 @@
-"""Messages that the MCP library cannot read, beside other calls of the same session."""
+"""Messages that the MCP library cannot parse, during other calls of the same session."""
 
 from __future__ import annotations
 

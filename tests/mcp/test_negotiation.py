@@ -40,7 +40,7 @@ def auto(url: str, **fields: Any) -> ServerConfig:
 
 
 def remembered(config: ServerConfig, capabilities: ServerCapabilities) -> DesiredServer:
-    """The server as another process would find it."""
+    """Return the server with the state that another process reads from the database."""
     return DesiredServer(config, synced=CachedCapabilities(SyncStatus.SYNCED, capabilities, 1.0))
 
 

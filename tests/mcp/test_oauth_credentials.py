@@ -1,4 +1,4 @@
-"""The bot signs itself in, with credentials of its own."""
+"""Sign-in of the bot itself by client credentials."""
 
 from __future__ import annotations
 

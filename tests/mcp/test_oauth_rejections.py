@@ -223,8 +223,9 @@ async def test_a_link_is_good_for_one_return(tmp_path: Path) -> None:
 
 
 async def test_an_answer_of_one_server_is_not_taken_for_that_of_another(tmp_path: Path) -> None:
-    """Mix-up: the authorization server that Ana signs in at sends her browser on to an honest one, where the
-    bot is registered, with the state of its own sign-in.
+    """Mix-up attack: Ana's authorization server redirects her browser to an honest one.
+
+    The bot is registered there, too. The redirect carries the state of the malicious server's sign-in.
     """
     async with FakeOAuth() as evil, FakeOAuth(sends_issuer=None, advertises_issuer=False) as honest:
         evil.sends_issuer, evil.advertises_issuer = None, False

@@ -24,7 +24,7 @@ DESCRIPTION = f"{PUBLIC}{client_path(SERVER)}"
 
 
 async def link(here: OAuthProcess) -> dict[str, str]:
-    """Parameters of Ana's link."""
+    """Return the parameters of Ana's link."""
     address = await here.sign_ins.begin(SERVER, ANA, HALL)
     return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
 
@@ -83,7 +83,7 @@ async def test_link_and_token_request_follow_the_specifications(tmp_path: Path) 
         assert "client_secret" not in form
 
 
-# ---------------------------------------------------------------------- who the bot is
+# ---------------------------------------------------------------------- identity of the bot
 
 
 async def test_the_bot_registers_itself_once_for_any_number_of_links(tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ async def test_a_bot_that_the_authorization_server_has_forgotten_registers_anew(
 
 
 class Forgetful:
-    """A store that is away when it is told to be."""
+    """A store that raises DatabaseUnavailable while `away` is True."""
 
     def __init__(self, store: SignInStore) -> None:
         self._store = store

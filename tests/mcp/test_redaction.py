@@ -67,7 +67,7 @@ async def test_words_that_an_admin_stores_change_nothing_of_other_servers_nor_of
 
 
 async def test_a_result_tells_nothing_of_the_secrets_of_others() -> None:
-    """Three thousand guesses in one result come back as they went."""
+    """A result returns three thousand guesses unchanged."""
     guesses = " ".join([*(f"guess-{n}" for n in range(3_000)), MASTER, OTHERS, STRONG])
     known = KnownSecrets([MASTER])
     async with FakeEndpoint() as theirs, FakeEndpoint() as ours:

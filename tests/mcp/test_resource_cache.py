@@ -1,4 +1,4 @@
-"""Resources that a server tells about are not read again until they change."""
+"""Resources with subscriptions are not read again until they change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WITH_SUBSCRIPTIONS = {"tools": {}, "resources": {"subscribe": True}, "prompts": 
 
 
 def counting(endpoint: FakeEndpoint) -> None:
-    """Each read of the resource gives another text."""
+    """Script a resource with another text at each read."""
 
     def answer(message: Message) -> Answer:
         reads = endpoint.methods().count("resources/read")

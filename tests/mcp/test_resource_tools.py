@@ -1,4 +1,4 @@
-"""Resources and prompts of a server as tools: listed, read and written out like a call."""
+"""Resources and prompts of a server as tools: listing, reading, and the text of a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders that a local server may list: those of the operator's file, and none without it."""
+"""Roots that a local server may list: the folders of the operator's file, none by default."""
 
 from __future__ import annotations
 

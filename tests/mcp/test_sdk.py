@@ -1,4 +1,4 @@
-"""The private parts and the error texts of the MCP library that the client depends on are still there."""
+"""Private parts and error texts of the MCP library that the client depends on."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ async def offered(box: McpToolbox, workspace: str = "") -> list[str]:
 
 
 def theirs(endpoint: FakeEndpoint, name: str = "s", **fields: Any) -> ServerConfig:
-    """A server that an admin has defined."""
+    """Return a server that an admin has defined."""
     return ServerConfig(name, HttpTransport(endpoint.url), **{"id": f"id-{name}", **fields})
 
 
@@ -251,7 +251,7 @@ async def test_an_entry_that_cannot_be_used_says_why_and_mends_itself() -> None:
         await until(lambda: status(box) is ServerStatus.CONNECTED)
 
 
-# what admins may define
+# definitions of admins
 
 
 async def test_an_admins_server_must_be_allowed() -> None:
@@ -290,7 +290,7 @@ async def test_a_program_that_is_not_allowed_is_not_started_for_any_definer(tmp_
 
 
 async def test_a_name_that_later_leads_inside_is_not_followed_there() -> None:
-    """DNS rebinding: the definition was good, the first answers were good, the next one is loopback."""
+    """DNS rebinding: the name resolves to public addresses at first, and later to loopback."""
     asked: list[str] = []
     answers = ["192.0.2.1"]
 
@@ -456,7 +456,7 @@ async def test_an_offer_waits_for_a_server_that_was_defined_otherwise_when_its_t
             assert await offered(box) == ["s__new", "s__t"]
 
 
-# servers whose tools are known well enough
+# servers whose stored tools are recent
 
 
 async def test_a_server_whose_tools_are_known_is_connected_by_their_first_call_alone() -> None:
@@ -592,7 +592,7 @@ async def test_a_server_that_does_not_know_us_is_not_stormed(code: int) -> None:
             assert len(endpoint.seen) == tried
             assert (await box.connect("file:s")).status is ServerStatus.AUTH_REQUIRED
             assert len(endpoint.seen) > tried
-            assert paused == []  # it rests for the time of those who must sign in, not for that of failures
+            assert paused == []  # the pause is that of a missing sign-in, not that of a failure
             await box.reconcile(entries(remote("s", endpoint.url, {"Authorization": "Bearer right-key"})))
             assert text(await call(tool, box)) == "ok"
 

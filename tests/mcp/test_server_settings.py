@@ -25,7 +25,7 @@ def status(box: McpToolbox) -> ServerStatus:
 
 
 def works_at(attempt: int, folder: Path, **fields: Any) -> ServerConfig:
-    """A server that fails at its start until this attempt."""
+    """Return a server that fails at its start before this attempt."""
     starts = folder / "starts"
     run = (
         f"echo x >> {starts}; test $(wc -l < {starts}) -ge {attempt} && "

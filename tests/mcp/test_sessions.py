@@ -53,7 +53,7 @@ def stateful(**fields: Any) -> ServerConfig:
 
 
 def over_http(url: str, **fields: Any) -> DesiredServer:
-    """The server with the protocol that has sessions."""
+    """Return a server with a stored handshake of the protocol that has sessions."""
     config = remote("s", url, **fields)
     handshake = Handshake(kind_of(config.transport), endpoint_fingerprint(config), time.time())
     known = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities(handshake=handshake, server_version="1"), 1.0)
@@ -94,7 +94,7 @@ class Talk:
 
 @pytest.fixture(params=["stdio", "http"])
 def box_of(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """A toolbox with the server that remembers, over either transport."""
+    """Return a context manager of a toolbox with the stateful server, over either transport."""
 
     @asynccontextmanager
     async def opened(**fields: Any) -> AsyncIterator[McpToolbox]:
@@ -121,7 +121,7 @@ def snapshot(box: McpToolbox) -> ServerSnapshot:
     return box.servers()[0]
 
 
-# who shares a session
+# sharing of sessions
 
 
 async def test_conversations_do_not_share_server_state(box_of: Callable[..., Any]) -> None:

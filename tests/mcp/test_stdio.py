@@ -39,7 +39,7 @@ async def python(program: str) -> AsyncIterator[TransportStreams]:
 
 
 def children() -> set[str]:
-    """The processes that were begun here and have not been seen to end."""
+    """Return the ids of this process's children, including zombies."""
     found: set[str] = set()
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):  # a thread that has ended meanwhile

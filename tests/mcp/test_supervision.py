@@ -96,7 +96,7 @@ async def test_questions_start_few_attempts_at_a_server_that_is_down() -> None:
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -106,7 +106,7 @@ class Clock:
 
 
 def script(tmp_path: Path, *, era: str = "modern", **actions: Any) -> dict[str, Any]:
-    """A scripted server with a tool that tells its process and one for each action; where it records."""
+    """Return the script of a server with the tool `pid` and a tool for each action."""
     calls = {"pid": {"do": "pid"}, **actions}
     tools = [{"name": each, "inputSchema": {"type": "object"}} for each in calls]
     return {
@@ -119,13 +119,13 @@ def script(tmp_path: Path, *, era: str = "modern", **actions: Any) -> dict[str, 
 
 
 def pids(tmp_path: Path) -> list[int]:
-    """The processes that a scripted server has been, in order."""
+    """Return the process ids of a scripted server's starts, in order."""
     file = tmp_path / "pids"
     return [int(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def heard(tmp_path: Path) -> list[str]:
-    """The methods that a scripted server was asked for, in order."""
+    """Return the methods of the messages that a scripted server has received, in order."""
     record = tmp_path / "record"
     return [json.loads(line).get("method", "") for line in record.read_text().splitlines()]
 
@@ -139,13 +139,13 @@ async def offered(box: McpToolbox) -> Sequence[str]:
 
 
 def refusing(endpoint: FakeEndpoint) -> FakeEndpoint:
-    """Let it be there and of no use."""
+    """Make an endpoint answer every handshake with status 500."""
     endpoint.on = dict.fromkeys(("server/discover", "initialize"), Answer(500))
     return endpoint
 
 
 def tries(endpoint: FakeEndpoint) -> int:
-    """Number of attempts to connect."""
+    """Return the number of attempts to connect."""
     return endpoint.methods().count("server/discover")
 
 
@@ -205,7 +205,7 @@ async def test_a_server_with_a_call_under_way_is_not_let_go(tmp_path: Path) -> N
 
 
 async def test_a_call_that_comes_while_a_server_is_let_go_starts_it_again(tmp_path: Path) -> None:
-    """The process ignores the end of its input for a while, so that the call meets a connection on its way out."""
+    """The process ignores the end of its input for a while, so that the call meets a closing connection."""
     deaf = {**script(tmp_path), "deaf": True}
     async with started(raw(script=deaf), pacing=replace(FAST, idle_after=0.1, call_wait=0.1, leave=0.5)) as box:
         await box.offer()

@@ -66,7 +66,7 @@ PAIRS = st.lists(st.tuples(SERVERS, st.text(min_size=1, max_size=80)), unique=Tr
 
 
 def offered(pairs: list[tuple[str, str]]) -> ToolSet:
-    """These tools as an offer."""
+    """Return an offer of these tools."""
     configs = {server: ServerConfig(server, NOWHERE, id=f"id of {server}") for server, _ in pairs}
     return ToolSet(tuple(apply_definition(Tool("", "", tool), configs[server]) for server, tool in pairs))
 
@@ -89,7 +89,7 @@ def test_names_stay_when_other_servers_come_and_go(pairs: list[tuple[str, str]],
 
 
 def test_names_are_the_same_in_every_release() -> None:
-    """Policies of operators and transcripts hold them."""
+    """Operators' policies and stored transcripts contain the names."""
     assert offered_name("files", "read") == "files__read"
     assert offered_name("files", "read file") == "files__read_file_e097ed47"
     assert offered_name("a__b", "c") == "a__b__c_42fd3caa"

@@ -36,7 +36,7 @@ def listed(name: str, description: str = "Plain.") -> dict[str, Any]:
 
 
 def changing(*listings: Sequence[dict[str, Any]], **fields: Any) -> ServerConfig:
-    """A server that offers the next of these each time its tool `turn` is called."""
+    """Return a server that moves to the next listing at each call of its tool `turn`."""
     script = {
         "era": "legacy",
         "listings": [[{"tools": [listed("turn"), *tools]}] for tools in listings],
@@ -50,7 +50,7 @@ async def offered(box: McpToolbox) -> list[str]:
 
 
 async def turned(box: McpToolbox) -> None:
-    """The server has told that its tools are others now, and was asked for them."""
+    """Make the server change its tools, and wait until they are listed again."""
     before = tools_of(box)
     await call(named(box, "turn"), box)
     await until(lambda: tools_of(box) != before)
@@ -171,7 +171,7 @@ async def test_tools_that_were_known_to_wait_are_not_logged_at_each_start(caplog
 
 
 async def test_a_process_lists_again_when_an_unseen_definition_was_pinned() -> None:
-    """Its server has changed without telling: the tool is withheld until it was asked, and back then."""
+    """The server changed without a notification: the tool is withheld until the next listing."""
     script = {"era": "legacy", "listings": [[{"tools": [listed("t")]}]]}
     server = raw(script=script)
     later = named_tool("t", "Newer.")

@@ -1,4 +1,4 @@
-"""The small pure parts: arguments, characters, redaction, pauses, repairs."""
+"""Small pure functions: arguments, characters, redaction, pauses, repairs."""
 
 from __future__ import annotations
 

@@ -44,19 +44,19 @@ def real(name: str = "s", *options: str, env: dict[str, str] | None = None, **fi
 
 
 def raw(name: str = "s", *, env: dict[str, str] | None = None, script: dict[str, Any], **fields: Any) -> ServerConfig:
-    """The scripted server as a child process."""
+    """Return the scripted server as a child process."""
     arguments = ("-S", "-E", str(FAKES / "raw.py"), json.dumps(script))
     return ServerConfig(name, StdioTransport("python", arguments, env or {}), **fields)
 
 
 def remote(name: str, url: str, headers: dict[str, str] | None = None, **fields: Any) -> ServerConfig:
-    """A server at an address."""
+    """Return a server at an address."""
     return ServerConfig(name, HttpTransport(url, headers or {}), **fields)
 
 
 @contextmanager
 def http_server(env: Mapping[str, str] | None = None, *, transport: str = "http") -> Iterator[tuple[str, Program]]:
-    """The real server over HTTP, or over `sse`: its address and its process."""
+    """Yield the real server over HTTP, or over `sse`: its address and its process."""
     with listening(str(FAKES / "server.py"), transport, environment=env) as (port, process):
         yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}", process
 
@@ -65,7 +65,7 @@ def http_server(env: Mapping[str, str] | None = None, *, transport: str = "http"
 async def started(
     *servers: ServerConfig | DesiredServer, pacing: ConnectionTiming = FAST, first_wait: float = LIMIT, **options: Any
 ) -> AsyncIterator[McpToolbox]:
-    """A toolbox, closed after the block, with nothing left running."""
+    """Yield a toolbox. It is closed after the block, and no process is left."""
     box = McpToolbox(entries(*servers), pacing=pacing, first_wait=first_wait, **options)
     await box.start()
     try:
@@ -76,22 +76,22 @@ async def started(
 
 
 def entries(*servers: ServerConfig | DesiredServer) -> list[DesiredServer]:
-    """Servers as the toolbox keeps them."""
+    """Return servers as desired servers of the toolbox."""
     return [server if isinstance(server, DesiredServer) else DesiredServer(server) for server in servers]
 
 
 def bad(name: str, problem: str) -> DesiredServer:
-    """A server that cannot be used as it is defined."""
+    """Return a server with an unusable definition."""
     return DesiredServer(ServerConfig(name, StdioTransport("")), problem=problem)
 
 
 def tools_of(box: McpToolbox, server: str = "s") -> Sequence[Tool]:
-    """The tools of a server of the operator's file, as far as they are known."""
+    """Return the listed tools of a server of the operator's file."""
     return box.capabilities(f"file:{server}").tools
 
 
 def named(box: McpToolbox, tool: str, server: str = "s") -> Tool:
-    """A tool by the name its server gave it."""
+    """Return a tool by its original name."""
     return next(each for each in tools_of(box, server) if each.original_name == tool)
 
 
@@ -106,21 +106,21 @@ async def call_with(tool: Tool, box: McpToolbox, context: CallContext, **argumen
 
 
 def text(outcome: ToolOutcome) -> str:
-    """The text of an answer that is no error."""
+    """Return the text of a successful answer."""
     assert isinstance(outcome, CallReturned), outcome
     assert not outcome.result.is_error, outcome
     return outcome.result.text
 
 
 def error_text(outcome: ToolOutcome) -> str:
-    """The text of an answer that is an error."""
+    """Return the text of an answer with an error."""
     assert isinstance(outcome, CallReturned), outcome
     assert outcome.result.is_error, outcome
     return outcome.result.text
 
 
 def unsent(outcome: ToolOutcome) -> str:
-    """Why a call was not sent."""
+    """Return the reason why a call was not sent."""
     assert isinstance(outcome, CallNotSent), outcome
     return outcome.reason
 
@@ -132,7 +132,7 @@ def unknown(outcome: ToolOutcome) -> str:
 
 
 def alive(pid: int) -> bool:
-    """The process runs. One that is dead and only waits to be noticed does not."""
+    """Return True if the process runs and is not a zombie."""
     try:
         os.kill(pid, 0)
         stat = Path(f"/proc/{pid}/stat")

@@ -24,8 +24,8 @@ HELLO = (
 
 
 def process(server: str, env: Mapping[str, str]) -> Client:
-    """A client that starts `python -m mcp_servers.<server>` with a Python that has loaded it already; open it inside
-    the test.
+    """Return a client that starts `python -m mcp_servers.<server>` on a Python that has it loaded. Open it inside the
+    test.
     """
     command = StdioServerParameters(
         command=python(), args=["-m", f"mcp_servers.{server}"], env=dict(env), cwd=REPOSITORY
@@ -41,7 +41,7 @@ async def begun(server: str, env: Mapping[str, str]) -> asyncio.subprocess.Proce
 async def started(
     server: str, env: Mapping[str, str], stdout: int = asyncio.subprocess.PIPE, on: str = sys.executable
 ) -> asyncio.subprocess.Process:
-    """The bare process on a Python as it is, for tests about how it comes to its own end."""
+    """Start the bare process on an ordinary Python, for tests of its end."""
     return await asyncio.create_subprocess_exec(
         on,
         "-m",
@@ -55,7 +55,7 @@ async def started(
 
 
 async def shake_hands(child: asyncio.subprocess.Process) -> dict[str, Any]:
-    """Initialize by hand and return the answer: afterwards the server is surely running."""
+    """Send `initialize` and return the answer. The server is running afterwards."""
     assert child.stdin is not None
     assert child.stdout is not None
     child.stdin.write(HELLO)
@@ -65,14 +65,14 @@ async def shake_hands(child: asyncio.subprocess.Process) -> dict[str, Any]:
 
 
 def text_of(result: CallToolResult) -> str:
-    """The one text of a result."""
+    """Return the only text of a result."""
     (content,) = result.content
     assert isinstance(content, TextContent)
     return content.text
 
 
 def structured(result: CallToolResult) -> dict[str, Any]:
-    """The structured output of a call that went well."""
+    """Return the structured output of a successful call."""
     assert not result.is_error, text_of(result)
     assert result.structured_content is not None
     return dict(result.structured_content)

@@ -18,7 +18,7 @@ from mcp_servers.knowledge.tokenizer import question
 
 @contextlib.contextmanager
 def library(path: Path, database: Path | None = None) -> Iterator[Library]:
-    """A library of the folder, up to date."""
+    """Return an up-to-date library of the folder."""
     with contextlib.closing(Library(path, database)) as opened:
         refresh(opened)
         yield opened

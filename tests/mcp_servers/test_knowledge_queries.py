@@ -31,7 +31,7 @@ OPERATORS = [
 
 @contextlib.contextmanager
 def holding(*texts: str) -> Iterator[sqlite3.Connection]:
-    """A bare index of these texts, numbered from 1."""
+    """Return a bare index of these texts, numbered from 1."""
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         database.execute("CREATE VIRTUAL TABLE words USING fts5(text, tokenize='porter unicode61 remove_diacritics 2')")
         database.executemany("INSERT INTO words VALUES (?)", [(index_terms(text),) for text in texts])
@@ -39,7 +39,7 @@ def holding(*texts: str) -> Iterator[sqlite3.Connection]:
 
 
 def found(text: str, *texts: str) -> list[int]:
-    """Which of the texts a question finds."""
+    """Return the numbers of the texts that a question finds."""
     wanted = question(text)
     if wanted is None:
         return []

@@ -33,7 +33,7 @@ def test_parts_are_the_whole_text_and_none_is_too_long(text: str, longest: int) 
 
 
 def headings(text: str) -> list[tuple[str, ...]]:
-    """The ways to the sections of a Markdown text."""
+    """Return the heading paths of the sections of a Markdown text."""
     return [section.headings for section in markdown_document(text, "name").sections]
 
 

@@ -33,16 +33,16 @@ BUNDLED_GUIDES = sorted(
     for pattern in ("*.md", "ja/*.md")
     for path in GUIDES.resolve().glob(pattern)
 )
-"""Guides to the program that people read, by their ids."""
+"""Guides to the program for its users, by their ids."""
 
 
 def here(folder: Path, **options: Any) -> Client:
-    """The same server without a process of its own."""
+    """Return a client of the same server in this process."""
     return Client(create_server(Library(folder, None), **options), read_timeout_seconds=20)
 
 
 def handbook(folder: Path) -> Path:
-    """Two short documents."""
+    """Write two short documents, and return their folder."""
     (folder / "guide").mkdir()
     (folder / "guide" / "travel.md").write_text(
         "# Travel\n\n## Trains\n\nBook second class.\nKeep the receipt.\n\n## Hotels\n\nAsk the office first.\n"
@@ -253,7 +253,7 @@ async def test_no_other_request_waits_for_a_slow_disk(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gate")
     one = server.BackgroundIndexer(Library(handbook(tmp_path), None))
     async with one.running():
-        # The one thread is stuck in opening a pipe until somebody writes to it: only this loop can do that.
+        # The only thread blocks in opening a pipe until this loop writes to it.
         waiting = asyncio.create_task(one.answer(lambda _: (tmp_path / "gate").read_text()))
         gate = await asyncio.to_thread(lambda: (tmp_path / "gate").open("w"))
         assert not waiting.done()

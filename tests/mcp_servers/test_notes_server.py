@@ -15,7 +15,7 @@ from tests.mcp_servers.processes import process, structured, text_of
 
 
 def here(path: Path) -> Client:
-    """The same server without a process of its own."""
+    """Return a client of the same server in this process."""
     return Client(create_server(path), read_timeout_seconds=20)
 
 

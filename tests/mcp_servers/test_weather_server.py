@@ -16,7 +16,7 @@ from tests.mcp_servers.processes import process, structured, text_of
 
 
 def here(base_url: str, mode: SampleMode = SampleMode.AUTO) -> Client:
-    """The same server without a process of its own."""
+    """Return a client of the same server in this process."""
     return Client(create_server(Settings(base_url, mode)), read_timeout_seconds=20)
 
 

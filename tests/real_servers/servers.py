@@ -1,5 +1,7 @@
-"""Servers that others have written, as they come from their packages: from PyPI with the test tools, from npm and in an
-environment of their own with `make conformance`.
+"""Servers of other authors, from their packages.
+
+Those from PyPI are installed with the test tools. Those from npm and the older ones are installed by `make
+conformance`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, StdioTrans
 from tests.node import NODE, program
 
 OLDER_PYTHON = Path(sys.prefix) / "older" / "bin" / "python"
-"""An interpreter with the MCP library of the version before ours."""
+"""An interpreter with an older version of the MCP library."""
 _LOOPBACK = Path(__file__).parent / "loopback.cjs"
 _OLDER_OVER_HTTP = """
 import socket, sys, uvicorn
@@ -35,12 +37,12 @@ uvicorn.Server(uvicorn.Config(app, log_level="error")).run([listening])
 
 
 def from_pypi(module: str, *arguments: str, python: Path = Path(sys.executable), **fields: Any) -> ServerConfig:
-    """A server that is a Python module, as a child process."""
+    """Return a server that is a Python module, as a child process."""
     return ServerConfig("s", StdioTransport(str(python), ("-m", module, *arguments)), **fields)
 
 
 def from_npm(package: str, *arguments: str, **fields: Any) -> ServerConfig:
-    """A server that is a Node program, as a child process."""
+    """Return a server that is a Node program, as a child process."""
     return ServerConfig("s", StdioTransport(str(NODE), (str(program(package)), *arguments)), **fields)
 
 
@@ -54,7 +56,7 @@ def everything_at(way: str, kind: HttpKind) -> Iterator[ServerConfig]:
 
 @contextmanager
 def older_at(path: str, kind: HttpKind) -> Iterator[ServerConfig]:
-    """A server on the older library at an address; it speaks HTTP+SSE if `path` is `sse`."""
+    """Serve a server on the older library at an address. It uses HTTP+SSE if `path` is `sse`."""
     with _listening((str(OLDER_PYTHON), "-c", _OLDER_OVER_HTTP, path), path, kind) as server:
         yield server
 

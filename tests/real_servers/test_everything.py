@@ -1,4 +1,4 @@
-"""The reference server that has one of everything, over each transport that it speaks."""
+"""The reference server with all capabilities, over each of its transports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOOLS = {"echo", "get-structured-content", "get-sum", "get-tiny-image", "trigger
 
 @pytest.fixture(scope="module", params=["stdio", "streamable HTTP", "HTTP+SSE", "HTTP+SSE, found out"])
 def everything(request: pytest.FixtureRequest) -> Iterator[ServerConfig]:
-    """The server, over one of its transports."""
+    """Yield the server, over each of its transports."""
     match request.param:
         case "stdio":
             yield from_npm("mcp-server-everything")

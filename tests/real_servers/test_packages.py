@@ -1,4 +1,4 @@
-"""Servers that people connect first: the time, a git repository, a folder; and servers on the library before ours."""
+"""Popular servers: the time, a git repository, a folder; and servers on an older MCP library."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_the_time_server_converts_a_time_in_whichever_protocol_it_speaks(p
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with one commit and a file that is not in it."""
+    """Return a repository with one commit and an untracked file."""
     git = ("git", "-c", "user.name=Ana", "-c", "user.email=ana@example.org", "-C", str(tmp_path))
     (tmp_path / "notes.md").write_text("first\n")
     subprocess.run([*git, "init", "-q", "-b", "main"], check=True, timeout=30)
@@ -83,7 +83,7 @@ async def test_the_filesystem_server_writes_and_reads_in_its_folder_and_nowhere_
 
 @pytest.fixture(scope="module", params=["streamable HTTP", "HTTP+SSE"])
 def older(request: pytest.FixtureRequest) -> Iterator[ServerConfig]:
-    """A server on the older library at an address, whose transport is not configured."""
+    """Yield a server on the older library at an address. Its transport is not configured."""
     with older_at("sse" if request.param == "HTTP+SSE" else "mcp", HttpKind.AUTO) as server:
         yield server
 

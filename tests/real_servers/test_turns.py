@@ -39,7 +39,7 @@ current-context: lab
 
 @dataclass(frozen=True)
 class Place:
-    """Where a server works: a folder of the test, and the address of a web page."""
+    """Working place of a server: a folder of the test, and the address of a web page."""
 
     folder: Path
     page: str

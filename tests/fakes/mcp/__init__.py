@@ -1,7 +1,6 @@
-"""MCP servers for tests: real ones, and ones with every fault that a server can have. All of them speak the protocol
-over real pipes and sockets.
+"""MCP servers for tests, over real pipes and sockets: correct servers, and servers with faults.
 
-`raw` is a program on standard input and output and uses no MCP library; `endpoint` is streamable HTTP and
-`sse_client` the older HTTP+SSE, both in the test's own event loop; `server` is a well-behaved program of the SDK, and
-`asking` one that asks people back; `cases` are servers of the kinds that people connect.
+`raw` is a program on standard input and output without an MCP library. `endpoint` is streamable HTTP and `event_stream`
+the older HTTP+SSE, both in the test's own event loop. `server` is a correct program on the MCP library, and
+`elicitation_server` one with elicitations. `cases` are servers of typical kinds.
 """

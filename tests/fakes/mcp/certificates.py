@@ -1,4 +1,4 @@
-"""Certificates of our own making, for servers on loopback."""
+"""Self-made certificates for servers on loopback."""
 
 from __future__ import annotations
 

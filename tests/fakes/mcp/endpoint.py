@@ -36,7 +36,7 @@ class HangUp:
 
 @dataclass(frozen=True)
 class Endless:
-    """An answer that begins like this and then says the same again and again, with so many seconds between."""
+    """An answer that begins with `first` and repeats `again` without end, `pause` seconds apart."""
 
     first: bytes
     again: bytes
@@ -65,7 +65,7 @@ class FakeEndpoint:
         return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}/mcp"
 
     def methods(self) -> list[str]:
-        """The methods that were asked for, in order."""
+        """Return the methods of the received messages, in order."""
         return [message.get("method", "") for _, message in self.seen]
 
     async def __aenter__(self) -> Self:
@@ -95,7 +95,7 @@ class FakeEndpoint:
         return arrived
 
     def speak_legacy(self, *tools: str, session: str = "s1") -> None:
-        """React like a server of the 2025-11-25 protocol with these tools."""
+        """Answer like a server of the 2025-11-25 protocol with these tools."""
         info = {"name": "old", "version": "1"}
         hello = {"protocolVersion": "2025-11-25", "capabilities": self.capabilities, "serverInfo": info}
         self.on["server/discover"] = lambda m: error(m, -32601, "Method not found")
@@ -104,7 +104,7 @@ class FakeEndpoint:
         self.on["tools/list"] = lambda m: result(m, {"tools": [tool(name) for name in tools]})
 
     def speak_modern(self, *tools: str) -> None:
-        """React like a server of the 2026-07-28 protocol with these tools."""
+        """Answer like a server of the 2026-07-28 protocol with these tools."""
         hello = {"supportedVersions": ["2026-07-28"], "capabilities": self.capabilities}
         self.on["server/discover"] = lambda m: result(m, hello)
         self.on["tools/list"] = lambda m: result(m, {"tools": [tool(name) for name in tools]})
@@ -156,17 +156,17 @@ class FakeEndpoint:
 
 
 def result(message: Message, value: dict[str, Any], headers: dict[str, str] | None = None) -> Answer:
-    """A JSON-RPC result for a request."""
+    """Return a JSON-RPC result for a request."""
     stamped = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **value}
     return Answer(200, {"jsonrpc": "2.0", "id": message["id"], "result": stamped}, headers or {})
 
 
 def error(message: Message, code: int, text: str, data: Any = None, *, status: int = 200) -> Answer:
-    """A JSON-RPC error for a request."""
+    """Return a JSON-RPC error for a request."""
     body: dict[str, Any] = {"code": code, "message": text} | ({} if data is None else {"data": data})
     return Answer(status, {"jsonrpc": "2.0", "id": message["id"], "error": body})
 
 
 def tool(name: str) -> dict[str, Any]:
-    """The smallest definition of a tool."""
+    """Return the smallest definition of a tool."""
     return {"name": name, "inputSchema": {"type": "object", "properties": {}}}

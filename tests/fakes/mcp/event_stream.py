@@ -33,13 +33,13 @@ class FakeEventStream(FakeEndpoint):
         return f"http://127.0.0.1:{self.port}/sse"
 
     def cut(self) -> None:
-        """Break off all streams."""
+        """Close all streams."""
         for stream in self.streams:
             stream.close()
         self.streams.clear()
 
     def say(self, message: Message | bytes) -> None:
-        """Say something on all streams."""
+        """Send a message on all streams."""
         text = message if isinstance(message, bytes) else json.dumps(message).encode()
         for stream in self.streams:
             stream.write(b"event: message\ndata: " + text + b"\n\n")

@@ -1,7 +1,7 @@
-"""A real MCP server that remembers, as a browser or a shell does: `python -m tests.fakes.mcp.stateful stdio` or `http`.
+"""A real MCP server with state, like a browser or a shell: `python -m tests.fakes.mcp.stateful stdio` or `http`.
 
-It imports nothing of the product. Over stdio its memory is the process's, over HTTP the session's, in the protocol that
-has sessions. Over HTTP it prints `PORT <number>` when it is ready.
+It imports nothing of the product. Over stdio a process has its own state, over HTTP a session, in the protocol that has
+sessions. Over HTTP it prints `PORT <number>` when it is ready.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ memory: defaultdict[str, list[str]] = defaultdict(list)
 
 
 def session(ctx: Context) -> str:
-    """The session of a request: over stdio there is one."""
+    """Return the session of a request. Over stdio there is only one."""
     return (ctx.headers or {}).get("mcp-session-id", "")
 
 

@@ -1,4 +1,4 @@
-"""An agent for HTTP APIs: `listPaths` and `getSchema` read an OpenAPI document, `testEndpoint` makes the request."""
+"""A server for HTTP APIs: `listPaths` and `getSchema` read an OpenAPI document, `testEndpoint` makes the request."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Explorer:
 
 @contextmanager
 def api_explorer() -> Iterator[Explorer]:
-    """The API and the server that knows it."""
+    """Yield the API and the server that describes it."""
     explorer = Explorer()
 
     async def health(request: Request) -> JSONResponse:

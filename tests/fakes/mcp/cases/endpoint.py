@@ -44,7 +44,7 @@ class Doorkeeper:
 
 
 def basic(user: str, password: str) -> str:
-    """The value of an Authorization header."""
+    """Return the value of an Authorization header."""
     return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
 
 

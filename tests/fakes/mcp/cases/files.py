@@ -14,7 +14,7 @@ root = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else Path()
 
 
 def inside(path: str) -> Path:
-    """The file that is meant, if it is in the folder."""
+    """Return the path of the file. Raises if it is not in the folder."""
     found = (root / path).resolve()
     if not found.is_relative_to(root):
         raise ToolError(f"{path} is outside the folder")
