@@ -292,7 +292,7 @@ DELETED = {
 
 
 def test_every_column_of_a_turn_is_known_to_hold_content_or_none() -> None:
-    """A new column fails here: say which it is, and let `content_deletion` empty it if it holds content."""
+    """A new column fails this test. Add it to one of the sets. If it holds content, empty it in `content_deletion`."""
     columns = {
         f"{table}.{column.name}"
         for table in WITHOUT_CONTENT

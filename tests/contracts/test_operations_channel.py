@@ -1,4 +1,4 @@
-"""The operations channel on every chat platform: one message for each fault, also across restarts and errors."""
+"""The operations channel on every chat platform: one message for each fault, also across processes."""
 
 from __future__ import annotations
 

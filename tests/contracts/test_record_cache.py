@@ -1,4 +1,4 @@
-"""The cached record of a driven turn equals the record that is read from its rows."""
+"""The cached record of a running turn equals the record read from its rows."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def test_the_next_process_reads_the_steps_of_the_one_before(harness: Harne
 
 
 def remembered(turn_id: str) -> int:
-    """Return how many records of a turn are in memory, without the empty one of its claim."""
+    """Return the number of records of a turn in memory, without the empty one of its claim."""
     gc.collect()
     return sum(
         type(value) is TurnRecord and value.turn.id == turn_id and bool(value.steps) for value in gc.get_objects()

@@ -1,4 +1,4 @@
-"""Rules about arguments. A missing argument counts as its default; hosts and letters are normalized."""
+"""Rules about arguments. A missing argument counts as its default. Hosts and letters are normalized."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ async def asked(harness: EngineHarness, *replies: Reply, **changes: Any) -> Asyn
 
 @asynccontextmanager
 async def noted(harness: EngineHarness, *replies: Reply) -> AsyncIterator[Asked]:
-    """Run the same with the harness's short pauses, so that running usage is recorded."""
+    """Receive a message in a running engine that soon records running usage."""
     replying(harness, *replies)
     engine = harness.engine()
     async with running(engine):

@@ -414,7 +414,7 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
         return await take(turn_id, revision)
 
     harness.log.acquire_delivery = note  # type: ignore[method-assign]
-    # No heartbeat comes before the first drawing after waking up.
+    # No heartbeat comes between the wake-up and the first delivery.
     harness.log.renew_deliveries = gone  # type: ignore[method-assign, assignment]
     async with running(engine):
         receipt = await engine.receive(message("go"))

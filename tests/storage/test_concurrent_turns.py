@@ -42,7 +42,7 @@ async def harness(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixtu
 
 
 class Gate:
-    """Holds up the `which`-th statement that looks like `pattern` ("commit" means itself) until the gate is opened."""
+    """Gate before the `which`-th statement that matches `pattern`; "commit" matches a COMMIT. `opened` lifts it."""
 
     def __init__(self, harness: PostgresHarness, pattern: str, which: int = 1) -> None:
         self._pattern = re.compile(pattern, re.DOTALL | re.IGNORECASE)

@@ -61,7 +61,7 @@ def reading_everything(found: Mapping[str, Sequence[str]]) -> dict[str, str]:
         words: step
         for words, steps in found.items()
         for step in steps
-        # The last row of the audit is the first of its index, read backwards.
+        # The last audit entry is the first row of the index in reverse order.
         if reads_all_of(step) and not re.search(r"FROM audit ORDER BY audit\.seq DESC", words)
     }
 
