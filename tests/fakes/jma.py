@@ -138,9 +138,9 @@ def area_file() -> dict[str, Any]:
 def forecast_file(
     code: str, days: Sequence[Day] = SUNNY_THEN_RAIN, *, issued_at: datetime | None = None
 ) -> list[dict[str, Any]]:
-    """The two publications of an office, as at eleven in the morning: three days, and the week from the day after.
+    """Return an office's two publications at eleven in the morning: three days, and the week from the next day.
 
-    Offices have one part and one station here, except 014100, whose file also holds the forecast of 014030.
+    Offices have one part and one station here. The file of 014100 also holds the forecast of 014030.
     """
     issued = issued_at or datetime.now(JST).replace(hour=11, minute=0, second=0, microsecond=0)
     midnight = issued.replace(hour=0)

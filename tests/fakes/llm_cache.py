@@ -1,8 +1,8 @@
-"""Prompt cache of a fake service: the beginnings of the requests that it has answered.
+"""Prompt cache of a fake service: prefixes of answered requests.
 
-OpenAI keeps them by itself; Anthropic keeps what is marked, and looks from each mark back over twenty blocks
-(platform.claude.com, prompt caching). Tokens are letters by four. How long a beginning must be, and when it is
-forgotten, is left out.
+OpenAI caches all prefixes; Anthropic caches up to each mark, and looks back over twenty blocks from each mark
+(platform.claude.com, prompt caching). A token is four characters. Minimum length and expiry of a prefix are not
+simulated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOOKS_BACK = 20
 
 @dataclass
 class PromptCache:
-    """One service's. `seen` are the counts of every request, in order."""
+    """Prompt cache of one service. `seen` are the counts of all requests, in order."""
 
     seen: list[Tokens] = field(default_factory=list)
     _written: set[str] = field(default_factory=set)
@@ -46,7 +46,7 @@ class PromptCache:
 
 
 def _items(request: Request) -> Iterator[tuple[str, bool]]:
-    """The request from its beginning, in the order in which services read it: each piece, and whether it is marked."""
+    """Yield the blocks of a request in the services' order, each with True if it is marked."""
     body = request.body
     yield from ((json.dumps(tool), False) for tool in body.get("tools", ()))
     if "instructions" in body:

@@ -1,8 +1,7 @@
-"""An MCP server that wants to be signed in to, and the authorization server beside it, each on a loopback port in the
-test's own event loop. `browser` is a person who agrees to everything.
+"""An MCP server with OAuth and its authorization server, each on a loopback port in the test's own event loop.
 
-Both are strict: PKCE, client authentication, redirect address, resource and audience are checked as the specifications
-say. What they do wrong is set by the test.
+`browser` acts as a user who agrees to all requests. Both servers are strict: they check PKCE, client authentication,
+redirect address, resource and audience by the specifications. The test sets their faults.
 """
 
 from __future__ import annotations
@@ -130,15 +129,15 @@ class FakeOAuth:
         return sum(path == "/token" and form.get("grant_type") == kind for path, form, _ in self.asked)
 
     def forms(self, path: str) -> list[dict[str, str]]:
-        """Requests to this path of the authorization server."""
+        """Return the forms of the requests to this path of the authorization server."""
         return [form for asked, form, _ in self.asked if asked == path]
 
     def expire(self) -> None:
-        """Access tokens are good for nothing any more, whatever was said."""
+        """Revoke all access tokens before their stated expiry."""
         self.tokens.clear()
 
     def end(self) -> None:
-        """Nor are refresh tokens."""
+        """Revoke all access and refresh tokens."""
         self.tokens.clear()
         self._refresh.clear()
 

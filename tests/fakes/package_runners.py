@@ -1,6 +1,4 @@
-"""`npx` and `uvx` as they would be on a machine, without a network: whatever package they are given, they start one
-scripted MCP server with the tool `look`.
-"""
+"""`npx` and `uvx` without a network: for any package, they start one scripted MCP server with the tool `look`."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ _SCRIPT = {
 
 
 class PackageRunners:
-    """The programs in a folder of their own, and the arguments of each start."""
+    """The two programs in one folder, and the arguments of each start."""
 
     def __init__(self, folder: Path) -> None:
         self._bin = folder / "runners"
@@ -35,16 +33,16 @@ class PackageRunners:
 
     @property
     def path(self) -> str:
-        """A PATH on which they come first."""
+        """A PATH that begins with the folder of the programs."""
         return f"{self._bin}{os.pathsep}{os.environ['PATH']}"
 
     def starts(self, name: str) -> list[str]:
-        """The arguments of each start."""
+        """Return the arguments of each start."""
         file = self._file(name)
         return file.read_text().splitlines() if file.exists() else []
 
     def variable(self, name: str) -> str | None:
-        """A variable of the last start."""
+        """Return an environment variable of the last start, or None."""
         lines = (self._bin / "environment").read_text().splitlines()
         return dict(line.partition("=")[::2] for line in lines).get(name)
 

@@ -137,12 +137,12 @@ class FakeToolbox:
     unavailable: frozenset[str] = frozenset()
     calls: list[tuple[str, dict[str, Any], CallContext]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
-    """The workspaces an offer was asked for."""
+    """Workspaces of the requested offers."""
     secrets: dict[str, str] = field(default_factory=dict)
     confirmed: list[str] = field(default_factory=list)
-    """The servers whose tools had to be confirmed."""
+    """Servers whose tools were to be confirmed."""
     unconfirmed: str = ""
-    """Why they cannot be."""
+    """Reason why tools cannot be confirmed; empty if they can."""
 
     def add(self, offered: Tool, behaviour: Behaviour = answers_ok) -> None:
         self.tools[offered.name] = (offered, behaviour)
@@ -189,8 +189,10 @@ class FakeToolbox:
 
 @dataclass
 class RecordingSurface:
-    """Remembers every view; `trouble` are errors to raise first, one a drawing. `files` are uploads by id, or what goes
-    wrong with them; those that were asked for are in `fetched`.
+    """Surface that records all views.
+
+    `trouble` are errors to raise first, one for each delivery. `files` are uploads by id, or the errors of fetching
+    them. `fetched` are the ids of fetched files.
     """
 
     key_prefixes: tuple[str, ...] = ("test:",)
@@ -223,7 +225,7 @@ class RecordingSurface:
         return found
 
     async def wait_for(self, wanted: Callable[[TurnView], bool], seconds: float = 60.0) -> TurnView:
-        """The first view, past or to come, that is wanted."""
+        """Wait for the first view, past or future, that satisfies the condition."""
         async with self.seen:
             async with asyncio.timeout(seconds):
                 await self.seen.wait_for(lambda: any(map(wanted, self.views)))

@@ -1,4 +1,4 @@
-"""A small chat service over plain HTTP, for the platform that shows what a platform needs at least.
+"""A small chat service over plain HTTP, for the smallest example of a platform.
 
     async with FakePlain() as plain:
         priya = plain.user("Priya")
@@ -6,10 +6,10 @@
         asked = plain.say(priya, incidents, f"{plain.bot.mention} why 502?")
         await plain.until(lambda: plain.posted(incidents, asked.id))
 
-Messages are literal text of at most 4,000 characters, apart from mentions (`@<id>`, `@<&group>`), and carry at most 24
-commands: texts that the client offers to type. A thread is named by its first message. A nonce makes a post happen once
-in a channel, for good. Events wait until a poll acknowledges them; one that is not acknowledged soon is delivered
-again. `fail(route, Fails("code") | TooMany(3) | Answers(500) | Cut() | Lost(), times)` is for trouble.
+Messages are literal text of at most 4,000 characters, apart from mentions (`@<id>`, `@<&group>`). They have at most 24
+commands, which are texts that the client offers to send. A thread is named by its first message. A nonce is accepted
+once in a channel, without expiry. Events wait until a poll acknowledges them, and are delivered again after a timeout.
+`fail(route, Fails("code") | TooMany(3) | Answers(500) | Cut() | Lost(), times)` injects errors.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Call:
 
 
 class CallLog(list[Call]):
-    """The calls in the order they came."""
+    """Calls in the order of their arrival."""
 
     def of(self, route: str) -> list[Call]:
         """The calls of a route."""

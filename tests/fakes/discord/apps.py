@@ -32,7 +32,7 @@ class App:
     user_install: bool = False
     """The portal's switch for installations by users, beside those in guilds."""
     installed_by: set[str] = field(default_factory=set)
-    """Ids of the users who have installed it for themselves."""
+    """Ids of the users who have installed the app for their account."""
     commands: dict[str, list[Json]] = field(default_factory=dict)
     """Registered commands: under '' the global ones, under a guild's id those of the guild."""
 

@@ -27,7 +27,7 @@ class Call:
 
 
 class CallLog(list[Call]):
-    """The calls in the order they came."""
+    """Calls in the order of their arrival."""
 
     def of(self, *routes: str) -> list[Call]:
         """The calls of these routes."""

@@ -1,4 +1,4 @@
-"""Application commands: what may be registered, and how a person finds one."""
+"""Application commands: validation at registration, and lookup by a user."""
 
 from __future__ import annotations
 

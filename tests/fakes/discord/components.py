@@ -17,8 +17,9 @@ TOP = frozenset({ROW, SECTION, TEXT, GALLERY, FILE, SEPARATOR, CONTAINER})
 IN_A_CONTAINER = TOP - {CONTAINER}
 MOST, MOST_CHARACTERS, MOST_ROWS = 40, 4000, 5
 MOST_BYTES, BYTES_EACH = 10170, 12
-"""What the texts may weigh in UTF-8, with so much for each beside. Beyond it Discord answers with status 500, as was
-measured by others (discord-api-docs#8554); it is not documented.
+"""Limit on the texts' bytes in UTF-8, with `BYTES_EACH` added for each.
+
+Above it Discord answers with status 500. The limit is measured (discord-api-docs#8554), not documented.
 """
 
 

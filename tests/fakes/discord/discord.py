@@ -96,7 +96,7 @@ class FakeDiscord(Factories):
         """Everything that was ever pressed, typed or submitted."""
         return list(self.world.interactions.values())
 
-    # What people do; these return at once, the events are then on their way
+    # Actions of users that return at once, before the app has received the events
 
     def say(
         self,
@@ -110,7 +110,7 @@ class FakeDiscord(Factories):
     ) -> Message:
         """Post a message; `files` are names with bytes. `discord.bot.mention` in the text mentions the app.
 
-        `ping`: whether a reply notifies whom it replies to; people can switch that off.
+        `ping` is True if a reply notifies the author of the original message, which users can switch off.
         """
         return self._speaking.say(user, channel, text, files=files, reply_to=reply_to, ping=ping)
 
@@ -158,15 +158,15 @@ class FakeDiscord(Factories):
         """Begin to type."""
         self._speaking.type(user, channel)
 
-    # What people do; these wait for the app's first answer, at most three seconds
+    # Actions of users that wait for the app's first answer, at most three seconds
 
     async def press(self, user: User, message: Message, name: str, *, hidden: bool = False) -> Interaction:
         """Press a button by its label or custom id.
 
-        `hidden`: also one that is disabled or was there before an edit, for somebody whose screen is old.
+        `hidden` also allows a disabled button or one from before an edit, as on an outdated screen.
 
         Raises:
-            LookupError: there is no such button.
+            LookupError: the button is not found.
         """
         return await self._touching.press(user, message, name, hidden=hidden)
 
@@ -214,7 +214,7 @@ class FakeDiscord(Factories):
         """Close the modal that a user has open. The app gets no event."""
         del self._touching.modals[user.id]
 
-    # What can be seen
+    # Visible state
 
     def what_user_sees(self, user: User, channel: Channel) -> list[VisibleState]:
         """The messages this person sees now, ephemeral ones of theirs included."""

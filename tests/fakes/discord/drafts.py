@@ -39,10 +39,10 @@ class Draft:
     uploads: dict[str, Upload] = field(default_factory=dict)
 
     def post(self, world: DiscordState, message: Message, unsaid: Allowed, flags: Flag = ON_POST) -> None:
-        """Write a new message. `unsaid`: who is notified if the body does not say; `flags`: those that may be set.
+        """Write a new message. `unsaid` are the mentions that notify by default; `flags` those that may be set.
 
         Raises:
-            Refused: whatever Discord does not take; the message is then not to be kept.
+            Refused: the body is invalid. The caller must then discard the message.
         """
         only("", self.body, *WRITTEN, "nonce", "enforce_nonce", "message_reference", "sticker_ids")
         message.flags = self._flags(message.flags, flags)
@@ -53,10 +53,10 @@ class Draft:
         settle(message, world.users, allowed(self.body.get("allowed_mentions"), unsaid), world.now())
 
     def edit(self, world: DiscordState, message: Message, unsaid: Allowed) -> None:
-        """Change a message; what the body does not name stays.
+        """Change a message; fields that the body does not name stay.
 
         Raises:
-            Refused: whatever Discord does not take; nothing has changed then.
+            Refused: the body is invalid. The message is unchanged.
         """
         only("", self.body, *WRITTEN)
         changed = Message(message.id, message.channel, message.author, **_kept(message))

@@ -142,7 +142,7 @@ class Factories:
         """Return the direct conversation of a user with the app."""
         return self.world.dm(user)
 
-    # What changes of people
+    # Changes of users
 
     def join(self, user: User, guild: Guild, *roles: Role, pending: bool = False) -> Member:
         """Come into a guild."""

@@ -59,12 +59,12 @@ class Modal:
 
 @dataclass(eq=False)
 class Interaction:
-    """One interaction. `answered`: the type of the app's first answer, None while there is none.
+    """One interaction. `answered` is the type of the app's first answer, None before it.
 
-    `message`: the one that was pressed, or from which the modal was opened; `opened_from`: what a submitted modal was
-    the answer to; `original`: the message that `@original` stands for; `followups`: those posted after it; `choices`:
-    what autocomplete was answered with; `failed`: the person was told that the app did not respond; `settled`: answered
-    or failed.
+    `message` is the message with the clicked component, or from which the modal was opened. `opened_from` is the
+    interaction that opened a submitted modal. `original` is the message of `@original`, `followups` are those posted
+    after it. `choices` are the results of autocomplete. `failed` is True if Discord has shown that the app did not
+    respond. `settled` is set once the interaction is answered or failed.
     """
 
     id: str

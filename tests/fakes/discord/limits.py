@@ -13,7 +13,7 @@ class Limits:
     """Seconds until an unanswered interaction has failed and its token is void."""
     token_lifetime: float = 900
     followups_outside: int = 5
-    """Follow-ups of one interaction in a guild without the app, by a user who has installed it."""
+    """Follow-ups of one interaction in a guild without the app, if its user has installed the app."""
     attachment_size: int = 10 * 1024 * 1024
     request_size: int = 25 * 1024 * 1024
     old_after: float = 3600

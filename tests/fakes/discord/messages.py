@@ -42,8 +42,9 @@ EDITABLE = frozenset({Type.DEFAULT, Type.REPLY, Type.CHAT_INPUT_COMMAND, Type.CO
 
 @dataclass(eq=False)
 class Message:
-    """One message. `past`: what it was described as before each change. `pings`: whom it has notified, by id, and
-    'everyone' or 'here'.
+    """One message. `past` holds its description before each change.
+
+    `pings` are the ids of notified users and roles, and 'everyone' or 'here'.
     """
 
     id: str
@@ -96,8 +97,9 @@ class Message:
         self.past.append(self.described(deep=False))
 
     def described(self, *, bare: bool = False, deep: bool = True) -> Json:
-        """The message object; `bare` without what the Message Content intent is needed for, `deep` with the message it
-        replies to.
+        """Return the message object. `bare` leaves out the fields that need the Message Content intent.
+
+        `deep` includes the message it replies to.
         """
         described: Json = {
             "id": self.id,

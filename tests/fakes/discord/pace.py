@@ -66,7 +66,7 @@ class Pace:
     _old_edits: dict[str, deque[float]] = field(default_factory=lambda: defaultdict(deque))
 
     def grant(self, route: str, major: str, *, counts: bool) -> Granted | None:
-        """Count a call. `major`: the channel, guild or token whose bucket it is; `counts`: toward the fifty a second.
+        """Count a call. `major` is the bucket's channel, guild or token; `counts` adds it to the fifty a second.
 
         Returns:
             The bucket, with the seconds to wait if the call is refused; None if the pace is not strict.

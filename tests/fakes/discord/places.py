@@ -41,9 +41,9 @@ HOLDS_MESSAGES = frozenset({Kind.TEXT, Kind.DM, Kind.ANNOUNCEMENT}) | VOCAL | TH
 
 @dataclass
 class Channel:
-    """A channel, a thread (with `parent`) or a direct conversation (with `recipients`, the bot not among them).
+    """A channel, a thread (with `parent`) or a direct conversation (with `recipients`, without the bot).
 
-    `members`: who has joined a thread, by id.
+    `members` are the ids of the users in a thread.
     """
 
     id: str

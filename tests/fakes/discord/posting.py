@@ -41,7 +41,7 @@ def open_thread(
 
 
 def open_post(world: DiscordState, forum: Channel, title: str, message: Message) -> Message:
-    """Post in a forum: a thread that begins with this message, whose id it has. Nothing is said in the forum itself."""
+    """Post in a forum: create a thread that begins with this message and has its id. The forum gets no message."""
     author = message.author
     thread = Channel(message.id, title, Kind.PUBLIC_THREAD, forum.guild, forum, owner_id=author.id, members=[author.id])
     world.channels[thread.id] = message.channel = thread

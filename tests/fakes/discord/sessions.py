@@ -16,9 +16,10 @@ from tests.fakes.discord.refusals import Json
 
 @dataclass(eq=False)
 class Connection:
-    """One websocket. `number` counts from 1; `muted`: it hears, but nothing comes back, as when a network half dies.
+    """One websocket. `number` counts from 1. `muted` discards outgoing payloads, like a network with one direction
+    broken.
 
-    `heard`: what the app sent, but without its token.
+    `heard` holds the app's payloads, without its token.
     """
 
     number: int

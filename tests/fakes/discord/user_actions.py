@@ -19,7 +19,7 @@ from tests.fakes.discord.refusals import Json
 from tests.fakes.discord.state import DiscordState
 
 RESOLVED = frozenset({6, 7, 8, 9, 11})
-"""Types of options whose value is the id of a user, channel, role, of either of these, or of a file."""
+"""Types of options with an id as the value: user, channel, role, mentionable, attachment."""
 
 
 class UserActions:
@@ -82,7 +82,7 @@ class UserActions:
         return await self._done(self._new(Asked.COMMAND, user, message.channel, data, None))
 
     async def submit(self, user: User, values: Values, files: Mapping[str, list[tuple[str, bytes]]]) -> Interaction:
-        """Submit the modal somebody has open; `files`: names with bytes, by label or custom id."""
+        """Submit the modal that the user has open. `files` are names with bytes, by label or custom id."""
         modal = self.modals[user.id]
         came = modal.opened_by
         attachments: Json = {}

@@ -19,9 +19,10 @@ LINK = re.compile(r"(?<!<)\bhttps?://[^\s<>)\]]+")
 
 @dataclass(frozen=True)
 class VisibleState:
-    """A message as one person sees it now. `words`: every text that is drawn, a line each; `thinking`: the app has
-    answered that it will answer; `buttons`: what can be pressed; `files`: those shown, which in a message of display
-    components are only the ones it names.
+    """A message as one user sees it now.
+
+    `words` are all visible texts, one a line. `thinking` is True if the app has deferred its answer. `buttons` are the
+    labels of its buttons. `files` are the visible ones; a message of display components shows only those that it names.
     """
 
     id: str

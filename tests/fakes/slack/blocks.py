@@ -179,7 +179,7 @@ def refuse_blocks(given: dict[str, Any], unsupported: set[str]) -> None:
 
 
 def check_weight(blocks: list[dict[str, Any]]) -> None:
-    """Are these blocks together within what Slack takes in a message that is posted or updated?
+    """Check the total size of the blocks of a posted or updated message.
 
     Raises:
         Refused: msg_blocks_too_long.

@@ -8,9 +8,9 @@ from typing import Any
 
 @dataclass
 class Call:
-    """One call: method, arguments without the token, whose token ('' if nobody's), when, and what came of it.
+    """One call: method, arguments without the token, the token ('' without one), time, and outcome.
 
-    `outcome`: 'ok', Slack's error code, 'http 500', 'cut', 'hung' or 'lost' (done, but the answer never arrived).
+    `outcome` is 'ok', Slack's error code, 'http 500', 'cut', 'hung' or 'lost' (done, but the answer is not sent).
     """
 
     method: str
@@ -24,10 +24,10 @@ class Call:
 
 
 class CallLog(list[Call]):
-    """The calls in the order they came."""
+    """Calls in the order of their arrival."""
 
     def of(self, *methods: str) -> list[Call]:
-        """The calls of these methods."""
+        """Return the calls of these methods."""
         return [call for call in self if call.method in methods]
 
     def methods(self) -> list[str]:

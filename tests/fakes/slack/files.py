@@ -9,9 +9,9 @@ from typing import Any
 
 @dataclass
 class StoredFile:
-    """A file. `url`: where its bytes are for whoever has a token with `files:read`. `shared_in`: channel ids.
+    """A file. `url` serves its bytes for tokens with `files:read`. `shared_in` are channel ids.
 
-    `check_info`: messages name it only, as in channels shared by Slack Connect; files.info tells the rest.
+    With `check_info`, messages hold only its id, as in channels of Slack Connect; files.info returns the rest.
     """
 
     id: str

@@ -64,7 +64,7 @@ class Stream:
 
 @dataclass
 class Message:
-    """One message. `ephemeral_to`: the user id of the only one who sees it. `past`: what it was before each change."""
+    """One message. `ephemeral_to` is the id of its only reader. `past` holds its states before each change."""
 
     ts: str
     channel: str

@@ -1,7 +1,7 @@
-"""Effects of a message beyond its text: notified users, and links that make Slack fetch something.
+"""Effects of a message beyond its text: notified users, and links that Slack fetches.
 
-Where it is not documented whether Slack resolves a mention (Markdown, fallback text beside blocks), it counts as one:
-a test that finds nobody called here is safe on the real Slack too.
+If it is not documented whether Slack resolves a mention (Markdown, fallback text beside blocks), the mention counts. A
+test without notified users here is therefore safe on the real Slack.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Server:
             return web.Response(status=404)
         installation = self._world.installation_of(token)
         if installation is None or installation.team.id != team or "files:read" not in installation.scopes:
-            # The real one sends whoever may not read a file to a page to sign in, with status 200.
+            # Slack answers requests without access to a file with a sign-in page and status 200.
             call.outcome = "signed out"
             return web.Response(text="<!DOCTYPE html><html>Sign in to Slack</html>", content_type="text/html")
         call.outcome = "ok"

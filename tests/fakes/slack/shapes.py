@@ -1,4 +1,4 @@
-"""A small schema language for JSON, whose errors have the wording and pointers of Slack."""
+"""A small schema language for JSON, with the wording and pointers of Slack's errors."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def record(fields: Mapping[str, Field | Shape], *, one_needed: Iterable[str] = (
 
 
 def by_type(shapes: Mapping[str, Shape], what: str) -> Shape:
-    """An object whose `type` decides its shape."""
+    """An object with a shape for each `type`."""
 
     def check(value: Any, at: str, problems: Problems) -> None:
         if not isinstance(value, dict):

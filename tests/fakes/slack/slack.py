@@ -117,7 +117,7 @@ class FakeSlack(Factories):
         event = {"type": "team_access_revoked", "team_ids": [team.id]}
         self.world.emit(self.world.workspaces[other.team.id], "team_access_revoked", event)
 
-    # What people do; these return at once, the events are then on their way
+    # Actions of users that return at once, before the app has received the events
 
     def say(
         self,
@@ -229,17 +229,17 @@ class FakeSlack(Factories):
         """Send any other event as it is."""
         events.tell(self.world, self.workspace, subscription, event)
 
-    # What people do; these wait for the app's acknowledgement, at most three seconds
+    # Actions of users that wait for the app's acknowledgement, at most three seconds
 
     async def press(
         self, user: User, on: Message | View, name: str, *, as_of: Json | None = None, hidden: bool = False
     ) -> Delivery:
         """Press a button by its action id, text or value.
 
-        `as_of`: an entry of `message.past`, for somebody whose screen is old. `hidden`: also one hidden from them.
+        `as_of` is an entry of `message.past`, as on an outdated screen. `hidden` also allows hidden buttons.
 
         Raises:
-            LookupError: they see no such button.
+            LookupError: the user sees no such button.
         """
         assert isinstance(on, View) or on.ephemeral_to in {"", user.id}, f"{user.name} does not see this message"
         return await self._touching.press(user, on, name, as_of=as_of, hidden=hidden)
@@ -268,7 +268,7 @@ class FakeSlack(Factories):
         """Use a shortcut: on a message, or a global one."""
         return await self._touching.shortcut(user, callback_id, message)
 
-    # What can be seen
+    # Visible state
 
     def what_user_sees(self, user: User, channel: Channel, thread_ts: str | None = None) -> list[Sight]:
         """The messages this person sees now, ephemeral ones of theirs included."""

@@ -51,7 +51,7 @@ class UserActions:
         return await self._done(self._envelopes.interaction(payload))
 
     async def suggest(self, user: User, on: Message | View, name: str, typed: str) -> list[Json]:
-        """Type into a select whose options come from the app; returns the options."""
+        """Type into an external select, and return the app's options."""
         control = find(self._blocks(on, None), name, user.id)
         payload = self._surrounded(user, on, "block_suggestion", None) | {
             "action_id": control.element["action_id"],

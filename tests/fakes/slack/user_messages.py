@@ -120,7 +120,7 @@ class UserMessages:
 
 
 def typed(text: str) -> list[Json]:
-    """The rich text that Slack's client makes of what a person types, roughly: one section with the text."""
+    """Return the rich text of a typed text, simplified: one section with the text."""
     if not text:
         return []
     section = {"type": "rich_text_section", "elements": [{"type": "text", "text": text}]}

@@ -31,9 +31,10 @@ def words_of(message: Message, viewer: str) -> str:
 
 
 def words_in(drawn: Any, viewer: str = "") -> list[str]:
-    """Every text in blocks, a view or a part of one, in order; without what is hidden from the viewer, if one is named.
+    """Return all texts in blocks, a view or a part of one, in order.
 
-    A paragraph of rich text and a row of a table are one line each.
+    With a viewer, texts hidden from that user are left out. A paragraph of rich text and a row of a table are one line
+    each.
     """
     found: list[str] = []
     match drawn:

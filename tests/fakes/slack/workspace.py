@@ -147,7 +147,10 @@ class Workspace:
         return [self._sight(m, user) for m in sorted(seen, key=lambda m: m.ts)]
 
     def _reaches(self, message: Message, user: str) -> bool:
-        """An ephemeral message reaches one person; in a thread only if somebody has replied there before."""
+        """Return True if the user sees the message.
+
+        An ephemeral message reaches one user, and in a thread only if the thread has an earlier reply.
+        """
         if not message.ephemeral_to:
             return True
         begun = not message.thread_ts or any(m.ts < message.ts for m in self.thread(message.channel, message.root)[1:])

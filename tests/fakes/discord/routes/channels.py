@@ -25,7 +25,8 @@ def channel(request: Request) -> Json:
 def change(request: Request) -> Json:
     """Rename a channel, or archive, lock or rename a thread.
 
-    Who opened a thread may do all but lock it, and whoever may speak there opens an archived one that is not locked.
+    The owner of a thread may do all of this except locking it. Users who may post in an archived thread may reopen it
+    unless it is locked.
     """
     found, body, world = request.world.channel(request.path["channel"]), request.body, request.world
     if found.guild is None:

@@ -50,10 +50,10 @@ def new_answer(world: DiscordState, interaction: Interaction, flags: Flag) -> Me
 
 
 def posted_answer(world: DiscordState, interaction: Interaction, draft: Draft) -> Message:
-    """A message posted in answer, ephemeral if it says so.
+    """Post a message as an answer, ephemeral if its flags say so, and return it.
 
     Raises:
-        Refused: whatever Discord does not take.
+        Refused: the message is invalid.
     """
     message = new_answer(world, interaction, Flag(draft.body.get("flags") or 0) & Flag.EPHEMERAL)
     draft.post(world, message, UNSAID_IN_ANSWERS, ON_POST | Flag.EPHEMERAL)

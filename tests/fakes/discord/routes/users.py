@@ -47,7 +47,7 @@ def my_guilds(request: Request) -> list[Json]:
 
 @route("GET /users/{user}")
 def user(request: Request) -> Json:
-    """Anybody."""
+    """Return any user."""
     found = request.world.users.get(request.path["user"])
     if found is None or found.webhook:
         raise Refused(10013)

@@ -13,7 +13,7 @@ from tests.fakes.slack.view_shapes import checked_view
 
 @method("views.open", "tier4", ("trigger_id", "interactivity_pointer", "view"))
 def open_view(caller: Caller, args: Arguments) -> Json:
-    """Open a modal for the person who caused the trigger."""
+    """Open a modal for the trigger's user."""
     drawn = checked_view(args.json("view"), "modal")
     trigger = caller.world.modals.exchange(args.needed("trigger_id"))
     return _described(_opened(caller, trigger.user, drawn))
@@ -21,7 +21,7 @@ def open_view(caller: Caller, args: Arguments) -> Json:
 
 @method("views.push", "tier4", ("trigger_id", "interactivity_pointer", "view"))
 def push_view(caller: Caller, args: Arguments) -> Json:
-    """Put a view on top of the modal the trigger came from; three are the most."""
+    """Put a view on top of the trigger's modal; at most three are stacked."""
     drawn = checked_view(args.json("view"), "modal")
     modals = caller.world.modals
     trigger = modals.exchange(args.needed("trigger_id"))
