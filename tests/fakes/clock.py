@@ -15,7 +15,7 @@ class Clock:
         self._moved = asyncio.Event()
 
     def now(self) -> float:
-        """The time, in seconds since 1970."""
+        """Return the time, in seconds since 1970."""
         return (time.time() if self._stopped_at is None else self._stopped_at) + self._ahead
 
     def stop(self) -> None:

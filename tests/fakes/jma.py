@@ -101,7 +101,7 @@ OFFICES: dict[str, dict[str, Any]] = {
 
 
 def area_file() -> dict[str, Any]:
-    """A table of areas with a few offices, and municipalities that only this table knows."""
+    """Return a table of areas with a few offices, and municipalities that only this table knows."""
     return {
         "centers": {
             "010100": {
@@ -207,7 +207,7 @@ def forecast_file(
 
 
 def overview_file(code: str) -> dict[str, str]:
-    """An overview of an office."""
+    """Return an overview of an office."""
     office = OFFICES[code]
     return {
         "publishingOffice": office["officeName"],

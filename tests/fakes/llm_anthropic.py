@@ -29,7 +29,7 @@ _ACCEPTED = frozenset(
 
 
 def frames(say: Say, request: Request, number: int) -> Frames:
-    """The events of a reply."""
+    """Return the events of a reply."""
     tokens = say.tokens or Tokens(0, 0, 0)
     start = {
         "id": f"msg_{number}",
@@ -83,19 +83,19 @@ def signature(thinking: str) -> str:
 
 
 def event(data: Mapping[str, Any] | str) -> bytes:
-    """One server-sent event, named by its type."""
+    """Return one server-sent event, named by its type."""
     if isinstance(data, str):
         return f"event: content_block_delta\ndata: {data}\n\n".encode()
     return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
 
 
 def error_event(error: ErrorEvent) -> bytes:
-    """An error within the stream."""
+    """Return an error within the stream."""
     return event({"type": "error", "error": {"type": error.type, "message": error.message}})
 
 
 def error_body(status: Status) -> dict[str, Any]:
-    """The body of an error answer."""
+    """Return the body of an error answer."""
     return {"type": "error", "error": {"type": status.type, "message": status.message}, "request_id": "req_1"}
 
 

@@ -25,7 +25,7 @@ _STOPS = {
 
 
 def frames(say: Say, request: Request, number: int) -> Frames:
-    """The events of a reply."""
+    """Return the events of a reply."""
 
     def chunk(choices: list[Any], usage: Any = None) -> bytes:
         head = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "created": 1_800_000_000}
@@ -63,17 +63,17 @@ def _fragments(call: Call, index: int, number: int, count: int) -> Iterator[dict
 
 
 def event(data: Mapping[str, Any] | str) -> bytes:
-    """One server-sent event."""
+    """Return one server-sent event."""
     return f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
 
 
 def error_event(error: ErrorEvent) -> bytes:
-    """An error within the stream."""
+    """Return an error within the stream."""
     return event({"error": {"message": error.message, "type": error.type, "param": None, "code": error.code}})
 
 
 def error_body(status: Status) -> dict[str, Any]:
-    """The body of an error answer."""
+    """Return the body of an error answer."""
     return {"error": {"message": status.message, "type": status.type, "param": status.param, "code": status.code}}
 
 

@@ -28,7 +28,7 @@ _KINDS = frozenset({"message", "reasoning", "function_call", "function_call_outp
 
 
 def frames(say: Say, request: Request, number: int) -> Frames:
-    """The events of a reply."""
+    """Return the events of a reply."""
     begun = {"id": f"resp_{number}", "object": "response", "status": "in_progress", "model": request.body["model"]}
     begun |= {"output": [], "usage": None, "error": None, "incomplete_details": None}
     begun |= {"tools": request.body.get("tools", []), "instructions": request.body.get("instructions")}
@@ -126,7 +126,7 @@ def sealed(thinking: str) -> str:
 
 
 def event(data: Mapping[str, Any] | str) -> bytes:
-    """One server-sent event, named by its type."""
+    """Return one server-sent event, named by its type."""
     if isinstance(data, str):
         return f"event: response.output_text.delta\ndata: {data}\n\n".encode()
     named = f"event: {data['type']}\n" if isinstance(data.get("type"), str) else ""
@@ -134,12 +134,12 @@ def event(data: Mapping[str, Any] | str) -> bytes:
 
 
 def error_event(error: ErrorEvent) -> bytes:
-    """An error within the stream."""
+    """Return an error within the stream."""
     return event({"type": "error", "code": error.code or error.type, "message": error.message, "param": None})
 
 
 def error_body(status: Status) -> dict[str, Any]:
-    """The body of an error answer."""
+    """Return the body of an error answer."""
     return {"error": {"message": status.message, "type": status.type, "param": status.param, "code": status.code}}
 
 

@@ -114,7 +114,7 @@ def _compiles(pattern: str) -> bool:
 
 
 def _schemas(schema: Any, place: Place) -> Iterator[tuple[Place, Mapping[str, Any]]]:
-    """Every schema within a schema that is one, with the way there."""
+    """Yield all schemas within a valid schema, each with its path."""
     if not isinstance(schema, Mapping):
         return
     yield place, schema

@@ -229,6 +229,6 @@ def _texts(holder: Mapping[str, Any]) -> str:
 
 
 def pieces(text: str, count: int) -> list[str]:
-    """The text in at most `count` pieces of about the same length."""
+    """Return the text in at most `count` pieces of about the same length."""
     size = max(1, -(-len(text) // max(1, count)))
     return [text[start : start + size] for start in range(0, len(text), size)]

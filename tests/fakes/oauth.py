@@ -173,7 +173,7 @@ class FakeOAuth:
         return server
 
     def refusal(self, authorization: str, tool: str) -> Response | None:
-        """Why a request is not let in."""
+        """Return the reason why a request is refused."""
         self.carried.append(authorization)
         token = self.tokens.get(authorization.removeprefix("Bearer "))
         described = f"{self.url.removesuffix('/mcp')}/.well-known/oauth-protected-resource/mcp"

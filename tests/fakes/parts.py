@@ -256,7 +256,7 @@ async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def words(request: ModelRequest) -> Sequence[str]:
-    """Every text the model was given, flat."""
+    """Return every text the model was given, flat."""
     found = []
     for each in request.messages:
         for part in each.parts:

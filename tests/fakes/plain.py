@@ -132,11 +132,11 @@ class CallLog(list[Call]):
     """Calls in the order of their arrival."""
 
     def of(self, route: str) -> list[Call]:
-        """The calls of a route."""
+        """Return the calls of a route."""
         return [call for call in self if call.route == route]
 
     def refused(self) -> list[Call]:
-        """The calls that were not ok."""
+        """Return the failed calls."""
         return [call for call in self if call.outcome not in {"ok", "lost"}]
 
 
@@ -223,7 +223,7 @@ class FakePlain:
         return channel
 
     def dm(self, user: User) -> Channel:
-        """The direct conversation of the bot with a user."""
+        """Return the direct conversation of the bot with a user."""
         for channel in self.channels.values():
             if channel.direct_with is user:
                 return channel
@@ -266,7 +266,7 @@ class FakePlain:
         return True
 
     def form(self, user: User) -> Message | None:
-        """The last message of the bot that asks a user for fields, until they are sent."""
+        """Return the last message of the bot that asks a user for fields, until they are sent."""
         forms = [
             message
             for message in self.messages.values()
@@ -290,7 +290,7 @@ class FakePlain:
     # Visible state
 
     def posted(self, channel: Channel, thread: str | None = None) -> list[Message]:
-        """The messages of the bot in a channel, of one thread if it is given, oldest first."""
+        """Return the messages of the bot in a channel, of one thread if it is given, oldest first."""
         return [
             message
             for message in self.messages.values()

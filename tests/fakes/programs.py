@@ -101,9 +101,7 @@ class Program:
 
 @contextmanager
 def listening(*arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[tuple[int, Program]]:
-    """A program that serves on a port of its own choice and says `PORT number` once it does: the port, and the program,
-    which is killed in the end.
-    """
+    """Yield the port and the process of a program that prints `PORT number` when it serves. It is killed at the end."""
     reading, writing = os.pipe()
     null = os.open(os.devnull, os.O_RDWR)
     with open(reading, encoding="utf-8") as said:  # noqa: PTH123 - a descriptor
@@ -131,7 +129,7 @@ def python() -> str:
 
 @functools.cache
 def _home() -> Path:
-    """The folder of this test run's server, for all its workers."""
+    """Return the folder of this test run's server, for all its workers."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid.uuid4().hex)[:12]
     return Path(tempfile.gettempdir()) / f"csgn-{run}-programs"
 

@@ -94,7 +94,7 @@ class ProgramOnTerminal(PseudoTerminal):
         self.type(line)
 
     async def ended(self) -> int:
-        """The exit code, negative for the signal that killed it."""
+        """Wait for the end. Return the exit code, negative for the signal that killed it."""
         try:
             async with asyncio.timeout(PATIENCE):
                 return await self._process.wait()

@@ -48,7 +48,7 @@ class App:
         return (GUILD_INSTALL, USER_INSTALL) if self.user_install else (GUILD_INSTALL,)
 
     def described(self) -> Json:
-        """The application object."""
+        """Return the application object."""
         owner = self.owner or User("1", "Owner")
         return {
             "id": self.id,

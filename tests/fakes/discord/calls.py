@@ -30,17 +30,17 @@ class CallLog(list[Call]):
     """Calls in the order of their arrival."""
 
     def of(self, *routes: str) -> list[Call]:
-        """The calls of these routes."""
+        """Return the calls of these routes."""
         return [call for call in self if call.route in routes]
 
     def routes(self) -> list[str]:
-        """The routes called, in order."""
+        """Return the routes called, in order."""
         return [call.route for call in self]
 
     def refused(self) -> list[Call]:
-        """The calls that were not ok."""
+        """Return the failed calls."""
         return [call for call in self if call.outcome not in {"ok", "lost"}]
 
     def invalid(self) -> list[Call]:
-        """The calls that count against the limit of 10,000 in ten minutes, after which Discord bans the address."""
+        """Return the calls that count to the limit of 10,000 in ten minutes. Above it, Discord bans the address."""
         return [call for call in self if call.status in {401, 403, 429}]

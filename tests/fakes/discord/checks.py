@@ -15,7 +15,7 @@ def only(where: str, given: Json, *names: str) -> None:
 
 
 def text(where: str, given: Json, name: str, most: int, *, least: int = 0, needed: bool = False) -> str:
-    """A text field, '' if it is not there and need not be."""
+    """Return a text field, '' if it is missing and optional."""
     value = given.get(name)
     place = f"{where}.{name}".strip(".")
     if value is None:
@@ -32,7 +32,7 @@ def text(where: str, given: Json, name: str, most: int, *, least: int = 0, neede
 
 
 def number(where: str, given: Json, name: str, least: int, most: int, *, otherwise: int = 0) -> int:
-    """A whole number within bounds."""
+    """Return a whole number within bounds."""
     value = given.get(name)
     place = f"{where}.{name}".strip(".")
     if value is None:
@@ -47,7 +47,7 @@ def number(where: str, given: Json, name: str, least: int, most: int, *, otherwi
 
 
 def objects(where: str, value: Any, most: int, *, least: int = 0) -> list[Json]:
-    """A list of objects, not too long and not too short."""
+    """Return a list of objects whose length is within bounds."""
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         raise invalid(where, "LIST_TYPE_CONVERT", "Only iterables may be used in a ListType")
     if not least <= len(value) <= most:
@@ -56,7 +56,7 @@ def objects(where: str, value: Any, most: int, *, least: int = 0) -> list[Json]:
 
 
 def choice(where: str, value: Any, choices: Iterable[Any]) -> None:
-    """One of these values."""
+    """Check that a value is one of these."""
     known = list(choices)
     if value not in known:
         raise invalid(where, "BASE_TYPE_CHOICES", f"Value must be one of {known}.")

@@ -37,7 +37,7 @@ VALUES: dict[int, type | tuple[type, ...]] = {3: str, 4: int, 5: bool, 10: (int,
 
 
 def checked_commands(given: Any, app: App, guild: str) -> list[Json]:
-    """A whole set of commands, of a guild or global.
+    """Return a whole set of commands, of a guild or global.
 
     Raises:
         Refused: 50035, or 30032 for too many.
@@ -77,7 +77,9 @@ def _check(where: str, command: Json) -> None:
 
 
 def _check_places(where: str, command: Json, app: App, guild: str) -> None:
-    """Where it may be used: with installations that the portal allows, and between users only if they install it."""
+    """Check the places of a command: installations that the portal allows, and chats between users only with
+    installation by users.
+    """
     for name, values in (("integration_types", app.installations), ("contexts", (IN_GUILD, IN_DM, IN_PRIVATE))):
         given = command.get(name)
         if given is None:
@@ -153,7 +155,7 @@ def _choices(where: str, option: Json) -> None:
 
 
 def check_choices(where: str, choices: list[Json], kind: int) -> None:
-    """The choices of an option, registered or given by autocomplete.
+    """Check the choices of an option, registered or given by autocomplete.
 
     Raises:
         Refused: 50035.

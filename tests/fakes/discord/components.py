@@ -24,7 +24,7 @@ Above it Discord answers with status 500. The limit is measured (discord-api-doc
 
 
 def checked_components(given: Any, *, v2: bool, attached: set[str]) -> list[Json]:
-    """The components of a message with ids filled in; `attached`: names of the message's files.
+    """Return the components of a message with ids filled in; `attached`: names of the message's files.
 
     Raises:
         Refused: 50035, or status 500 for too many bytes.
@@ -49,7 +49,7 @@ def checked_components(given: Any, *, v2: bool, attached: set[str]) -> list[Json
 
 
 def walk(components: Iterable[Any]) -> Iterator[Json]:
-    """Every component, nested ones included, in the order they are drawn."""
+    """Yield every component, nested ones included, in the order they are drawn."""
     for component in components:
         if not isinstance(component, dict):
             continue
@@ -102,7 +102,7 @@ def _row(where: str, row: Json, attached: set[str]) -> None:
 
 
 def check_button(where: str, button: Json) -> None:
-    """One button.
+    """Check one button.
 
     Raises:
         Refused: 50035.
@@ -131,7 +131,7 @@ def check_button(where: str, button: Json) -> None:
 
 
 def check_select(where: str, select: Json, *, in_modal: bool = False) -> None:
-    """One select menu, of texts or of users, roles and channels.
+    """Check one select menu, of texts or of users, roles and channels.
 
     Raises:
         Refused: 50035.
@@ -154,7 +154,7 @@ def check_select(where: str, select: Json, *, in_modal: bool = False) -> None:
 
 
 def check_options(where: str, given: Any, least: int, most: int) -> list[Json]:
-    """The options of a select, of radio buttons or checkboxes.
+    """Return the options of a select, of radio buttons or checkboxes.
 
     Raises:
         Refused: 50035.

@@ -217,7 +217,7 @@ class FakeDiscord(Factories):
     # Visible state
 
     def what_user_sees(self, user: User, channel: Channel) -> list[VisibleState]:
-        """The messages this person sees now, ephemeral ones of theirs included."""
+        """Return the messages that the user sees now, including their ephemeral ones."""
         return sights(self.world, user, channel.id)
 
     def modal(self, user: User) -> Modal:
@@ -234,13 +234,15 @@ class FakeDiscord(Factories):
                 message.deleted = message.deleted or message.ephemeral_to == user.id
 
     def posted(self, channel: Channel) -> list[Message]:
-        """The app's own messages in a channel or thread, ephemeral ones included, in order; no system messages."""
+        """Return the app's own messages in a channel or thread, in order, with ephemeral ones and without system
+        messages.
+        """
         kept = self.world.messages.get(channel.id, {}).values()
         mine = [m for m in kept if m.author is self.bot and not m.deleted and m.type not in SYSTEM]
         return sorted(mine, key=lambda message: int(message.id))
 
     def threads(self, parent: Channel) -> list[Channel]:
-        """The threads of a channel, oldest first."""
+        """Return the threads of a channel, oldest first."""
         return [c for c in self.world.channels.values() if c.parent is parent and not c.deleted]
 
     def typing(self, channel: Channel) -> bool:

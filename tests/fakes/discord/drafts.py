@@ -100,7 +100,7 @@ class Draft:
             raise Refused(50006)
 
     def _attached(self, world: DiscordState, message: Message) -> list[StoredFile]:
-        """The files the message has after this: those listed of the ones it had, and the uploaded ones."""
+        """Return the message's files after the change: the listed ones of its earlier files, and the uploaded ones."""
         listed = self.body.get("attachments")
         entries = objects("attachments", listed, 10) if listed is not None else []
         kept = list(message.files) if listed is None else []

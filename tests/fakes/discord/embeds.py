@@ -24,7 +24,7 @@ NAMES = (
 
 
 def checked_embeds(given: Any) -> list[Json]:
-    """The embeds of a message.
+    """Return the embeds of a message.
 
     Raises:
         Refused: 50035.

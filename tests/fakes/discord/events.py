@@ -116,7 +116,7 @@ def reacted(world: DiscordState, message: Message, user: User, emoji: str) -> No
 
 
 def described_guild(world: DiscordState, guild: Guild, *, with_members: bool) -> Json:
-    """The guild object of GUILD_CREATE. Without the Guild Members intent the app itself is the only member in it."""
+    """Return the guild object of GUILD_CREATE. Without the Guild Members intent, its only member is the app."""
     members = guild.members.values() if with_members else [guild.members[world.bot.id]]
     seen = [channel for channel in world.channels.values() if channel.guild is guild and sees(world, channel)]
     return guild.described() | {

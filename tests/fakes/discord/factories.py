@@ -72,7 +72,7 @@ class Factories:
         stranger: bool = False,
         guild: Guild | None = None,
     ) -> User:
-        """A person. `admin`: has a role with Administrator; `stranger`: is a member of no guild."""
+        """Add a user. `admin` gives a role with Administrator; a `stranger` is a member of no guild."""
         user = User(self.world.ids.new(), name)
         self.world.users[user.id] = user
         if not stranger:
@@ -91,7 +91,7 @@ class Factories:
         return bot
 
     def webhook(self, name: str = "Alerts") -> User:
-        """A webhook that posts in channels; it is a member of nothing."""
+        """Add a webhook that posts in channels; it is a member of no guild."""
         hook = User(self.world.ids.new(), name, webhook=True)
         self.world.users[hook.id] = hook
         return hook
@@ -116,7 +116,7 @@ class Factories:
     def channel(
         self, name: str, *only: User, kind: Kind = Kind.TEXT, with_bot: bool = True, guild: Guild | None = None
     ) -> Channel:
-        """A channel for all of a guild, or with people named for them alone, the app among them unless said."""
+        """Add a channel for all members of a guild, or for the named users only. It includes the app by default."""
         where = guild or self.guild
         channel = Channel(self.world.ids.new(), name, kind, where)
         if only or not with_bot:
@@ -133,7 +133,7 @@ class Factories:
         self.app.installed_by.add(user.id)
 
     def private(self, *users: User) -> Channel:
-        """A direct conversation of users among themselves, without the app."""
+        """Add a direct conversation between users, without the app."""
         channel = Channel(self.world.ids.new(), "", Kind.DM, recipients=list(users))
         self.world.channels[channel.id] = channel
         return channel

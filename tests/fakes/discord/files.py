@@ -26,7 +26,7 @@ class StoredFile:
         return f"{guessed}; charset=utf-8" if guessed.startswith("text/") else guessed
 
     def described(self) -> Json:
-        """The attachment object."""
+        """Return the attachment object."""
         described: Json = {
             "id": self.id,
             "filename": self.name,

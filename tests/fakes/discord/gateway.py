@@ -116,7 +116,7 @@ class Gateway:
     # The protocol
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """One connection, from HELLO to its end."""
+        """Serve one connection, from HELLO to its end."""
         if self.refuses:
             return web.Response(status=503)
         if request.query.get("v") != "10" or request.query.get("encoding") != "json":
@@ -208,7 +208,7 @@ class Gateway:
         return now < last + self.world.limits.identify_every
 
     def _refusal(self, connection: Connection, data: Json) -> int:
-        """The code with which Discord refuses to begin a session, or 0."""
+        """Return the close code with which Discord refuses to begin a session, or 0."""
         if unknown := data.keys() - IDENTIFY:
             self.world.unknown.append(f"identify {sorted(unknown)}")
         intents = data.get("intents")
@@ -306,7 +306,7 @@ class Gateway:
 
 
 def _shards(identify: Json) -> int:
-    """The number of shards in an IDENTIFY, 0 if its shard is none of them."""
+    """Return the number of shards in an IDENTIFY, 0 if its shard is not one of them."""
     match identify.get("shard", [0, 1]):
         case [int(number), int(count)] if 0 <= number < count:
             return count
@@ -315,7 +315,7 @@ def _shards(identify: Json) -> int:
 
 
 def _parsed(text: str) -> Json | None:
-    """A payload, if it is one and not too long."""
+    """Return a payload, or None if it is invalid or too long."""
     try:
         payload = json.loads(text)
     except ValueError:

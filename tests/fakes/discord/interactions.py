@@ -106,7 +106,7 @@ class Interaction:
         return list(self.payload["authorizing_integration_owners"]) == ["1"]
 
     def metadata(self) -> Json:
-        """The `interaction_metadata` of messages posted in answer."""
+        """Return the `interaction_metadata` of messages posted in answer."""
         described: Json = {
             "id": self.id,
             "type": int(self.kind),
@@ -126,7 +126,7 @@ class Interaction:
 
 
 def options_of(data: Json) -> dict[str, Any]:
-    """The values of a command's options by name, those of its subcommand if it has one."""
+    """Return the values of a command's options by name, those of its subcommand if it has one."""
     options = data.get("options", [])
     while options and options[0]["type"] in {1, 2}:
         options = options[0].get("options", [])

@@ -27,7 +27,7 @@ Values = Mapping[str, Any]
 
 
 def checked_modal(given: Json) -> Json:
-    """A modal with ids filled in.
+    """Return a modal with ids filled in.
 
     Raises:
         Refused: 50035.
@@ -98,7 +98,7 @@ def _check_input(where: str, given: Json) -> None:
 
 
 def filled_in(drawn: Json, values: Values, uploaded: Mapping[str, list[str]]) -> list[Json]:
-    """The components of a submission: drawn defaults where the person changed nothing.
+    """Return the components of a submission: drawn defaults where the person changed nothing.
 
     Args:
         drawn: the modal.

@@ -35,7 +35,7 @@ class User:
         return self.name.lower().replace(" ", ".")
 
     def described(self) -> Json:
-        """The user object."""
+        """Return the user object."""
         described: Json = {
             "id": self.id,
             "username": self.handle,
@@ -65,7 +65,7 @@ class Role:
         return f"<@&{self.id}>"
 
     def described(self) -> Json:
-        """The role object."""
+        """Return the role object."""
         return {
             "id": self.id,
             "name": self.name,
@@ -94,7 +94,9 @@ class Member:
     timed_out_until: float = 0.0
 
     def described(self, *, with_user: bool = True, permissions: Permission | None = None) -> Json:
-        """The member object; messages carry it without the user, interactions with the permissions in the channel."""
+        """Return the member object; messages carry it without the user, interactions with the permissions in the
+        channel.
+        """
         described: Json = {
             "roles": list(self.roles),
             "nick": self.nick,

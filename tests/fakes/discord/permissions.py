@@ -67,7 +67,7 @@ class Overwrite:
     deny: Permission = P(0)
 
     def described(self) -> dict[str, object]:
-        """One of a channel's `permission_overwrites`."""
+        """Return one of a channel's `permission_overwrites`."""
         kind = 0 if self.is_role else 1
         return {"id": self.target, "type": kind, "allow": str(int(self.allow)), "deny": str(int(self.deny))}
 
@@ -75,7 +75,7 @@ class Overwrite:
 def overwritten(
     base: Permission, overwrites: Iterable[Overwrite], everyone: str, roles: Iterable[str], user: str
 ) -> Permission:
-    """The base with a channel's overwrites: first those of @everyone, then of roles, then of the member."""
+    """Return the base with a channel's overwrites: first those of @everyone, then of roles, then of the member."""
     if base & P.ADMINISTRATOR:
         return EVERYTHING
     by_target = {overwrite.target: overwrite for overwrite in overwrites}

@@ -107,7 +107,7 @@ class Channel:
             overwrite.allow, overwrite.deny = overwrite.allow | permission, overwrite.deny & ~permission
 
     def described(self, me: User | None = None) -> Json:
-        """The channel object; in that of a thread, whether `me` is a member of it."""
+        """Return the channel object. That of a thread says if `me` is a member of it."""
         described: Json = {"id": self.id, "type": int(self.kind), "last_message_id": self.last_message_id, "flags": 0}
         if self.guild is None:
             return described | {"recipients": [user.described() for user in self.recipients]}
@@ -189,7 +189,7 @@ class Guild:
         return EVERYTHING if permissions & Permission.ADMINISTRATOR else permissions
 
     def described(self) -> Json:
-        """The guild object, as GET /guilds/{guild} gives it."""
+        """Return the guild object, as GET /guilds/{guild} gives it."""
         return {
             "id": self.id,
             "name": self.name,

@@ -74,5 +74,5 @@ def too_long(where: str, most: int, least: int = 0) -> Refused:
 
 
 def required(where: str) -> Refused:
-    """The error for a field that must be there."""
+    """Return the error for a field that must be there."""
     return invalid(where, "BASE_TYPE_REQUIRED", "This field is required")

@@ -48,7 +48,7 @@ class Rest:
         self._closing = asyncio.Event()
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """One call."""
+        """Serve one call."""
         path = request.rel_url.raw_path.removeprefix(PREFIX)
         matched = found(request.method, path)
         if matched is None:
@@ -125,7 +125,7 @@ class Rest:
 
 
 async def _read(request: web.Request, route: Route, most: int) -> tuple[Any, dict[str, Upload], Refused | None]:
-    """The body and the files of a call, or why they are not taken."""
+    """Return the body and the files of a call, or the error that refuses them."""
     length = request.content_length or 0
     if length > most:
         await request.read()
@@ -167,7 +167,7 @@ def _parsed(text: str) -> Any:
 
 
 def _json(status: int, body: Any, headers: dict[str, str] | None = None) -> web.Response:
-    """An answer; discord.py reads JSON only from exactly this content type."""
+    """Return a JSON response with exactly the content type that discord.py requires."""
     sent = {"Via": VIA} | (headers or {})
     if status == 204:
         return web.Response(status=204, headers=sent)

@@ -97,5 +97,5 @@ class Session:
         self.tell("RESUMED", {"_trace": []})
 
     def events(self, name: str) -> list[Json]:
-        """The data of every event of this name."""
+        """Return the data of every event of this name."""
         return [data for event, data in self._sent if event == name]

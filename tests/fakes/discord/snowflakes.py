@@ -16,12 +16,12 @@ class Snowflakes:
         self._last = 0
 
     def new(self) -> str:
-        """An id of this moment."""
+        """Return an id of this moment."""
         moment = (int(self._clock.now() * 1000) - EPOCH) * PER_MILLISECOND
         self._last = max(moment, self._last + 1)
         return str(self._last)
 
 
 def moment_of(snowflake: str) -> float:
-    """When an id was made, in seconds since 1970."""
+    """Return the time of an id, in seconds since 1970."""
     return (int(snowflake) // PER_MILLISECOND + EPOCH) / 1000

@@ -65,7 +65,7 @@ class DiscordState:
         return self.app.bot
 
     def now(self) -> float:
-        """The time."""
+        """Return the time."""
         return self.clock.now()
 
     def may(self, channel: Channel, *permissions: Permission) -> bool:
@@ -85,7 +85,7 @@ class DiscordState:
             raise Refused(50013)
 
     def channel(self, channel: str) -> Channel:
-        """The channel with this id, if it is in a guild of the app's or its own direct conversation.
+        """Return the channel with this id, if it is in a guild of the app's or its own direct conversation.
 
         Raises:
             Refused: 10003.
@@ -98,7 +98,7 @@ class DiscordState:
         return found
 
     def guild(self, guild: str) -> Guild:
-        """The guild with this id.
+        """Return the guild with this id.
 
         Raises:
             Refused: 10004, also if the app is not in it.
@@ -134,7 +134,7 @@ class DiscordState:
         return stored
 
     def dm(self, user: User) -> Channel:
-        """The direct conversation of the app with a person; opened if there was none."""
+        """Return the direct conversation of the app with a user; open it if it is missing."""
         for channel in self.channels.values():
             if channel.kind is Kind.DM and channel.recipients == [user]:
                 return channel

@@ -6,5 +6,5 @@ from datetime import UTC, datetime
 
 
 def iso(moment: float) -> str:
-    """A moment in seconds since 1970 as ISO 8601."""
+    """Return a moment in seconds since 1970 as ISO 8601."""
     return datetime.fromtimestamp(moment, UTC).isoformat()

@@ -165,7 +165,7 @@ class UserActions:
     # Commands
 
     def _command(self, user: User, words: str, channel: Channel) -> tuple[Json, list[Json], list[Json]]:
-        """A command by its words: itself, the subcommands on the way, and the options there."""
+        """Return a command by its words: itself, the subcommands on the way, and the options there."""
         name, *rest = words.removeprefix("/").split()
         command = self._found(user, name, CHAT, channel)
         path: list[Json] = []
@@ -181,7 +181,7 @@ class UserActions:
         return command, path, options
 
     def _found(self, user: User, name: str, kind: int, channel: Channel) -> Json:
-        """A command this person can use in this place.
+        """Return a command this user can use in this place.
 
         Raises:
             LookupError: their client does not offer it.

@@ -43,7 +43,7 @@ class VisibleState:
 
 
 def sights(world: DiscordState, user: User, channel: str) -> list[VisibleState]:
-    """The messages this person sees in a channel or thread, in order; none where they see no channel."""
+    """Return the messages that the user sees in a channel or thread, in order; empty if the channel is hidden."""
     place = world.channels[channel]
     granted = place.permissions(user, world.now())
     if not granted & Permission.VIEW_CHANNEL or not granted & Permission.READ_MESSAGE_HISTORY:
@@ -75,7 +75,7 @@ def sight_of(message: Message, world: DiscordState) -> VisibleState:
 
 
 def drawn(message: Message) -> Iterator[str]:
-    """Every text of a message, in order."""
+    """Yield every text of a message, in order."""
     if message.content:
         yield message.content
     for embed in message.embeds:

@@ -20,7 +20,7 @@ class Arguments:
         return self.given.get(name) not in {None, ""} if not isinstance(self.given.get(name), list | dict) else True
 
     def text(self, name: str, default: str = "") -> str:
-        """A string; a number given for one is taken as Slack takes it."""
+        """Return a string; a number is converted as Slack does."""
         value = self.given.get(name)
         if value is None:
             return default
@@ -29,7 +29,7 @@ class Arguments:
         return str(value)
 
     def needed(self, name: str) -> str:
-        """A string that must be there.
+        """Return a string that must be there.
 
         Raises:
             Refused: invalid_arguments.
@@ -40,12 +40,12 @@ class Arguments:
         return value
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """A boolean: true, "true", 1 and "1" are yes."""
+        """Return a boolean: true, "true", 1 and "1" are yes."""
         value = self.given.get(name)
         return default if value is None else str(value).lower() in {"true", "1"}
 
     def number(self, name: str, default: int) -> int:
-        """A whole number, given as one or as its digits."""
+        """Return a whole number, given as one or as its digits."""
         try:
             return int(self.given.get(name) or default)
         except (TypeError, ValueError):
@@ -68,7 +68,7 @@ class Arguments:
             raise Refused(wrong) from None
 
     def rows(self, name: str, wrong: str) -> list[dict[str, Any]] | None:
-        """A list of objects; None if it is not there.
+        """Return a list of objects; None if it is not there.
 
         Raises:
             Refused: `wrong`, if it is anything else.

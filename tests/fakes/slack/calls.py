@@ -31,9 +31,9 @@ class CallLog(list[Call]):
         return [call for call in self if call.method in methods]
 
     def methods(self) -> list[str]:
-        """The methods called, in order."""
+        """Return the methods called, in order."""
         return [call.method for call in self]
 
     def refused(self) -> list[Call]:
-        """The calls that were not ok."""
+        """Return the failed calls."""
         return [call for call in self if call.outcome not in {"ok", "lost"}]

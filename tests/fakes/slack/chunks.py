@@ -30,7 +30,7 @@ CHUNK = by_type(
 
 
 def checked_chunks(chunks: list[Json]) -> list[Json]:
-    """The chunks as they are, if each is one.
+    """Return the chunks as they are, if each is one.
 
     Raises:
         Refused: invalid_chunks, msg_blocks_too_many.

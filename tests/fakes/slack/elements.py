@@ -22,7 +22,7 @@ from tests.fakes.slack.shapes import (
 
 
 def text(most: int, *kinds: str) -> Shape:
-    """A text object of one of these kinds ('mrkdwn', 'plain_text')."""
+    """Return a text object of one of these kinds ('mrkdwn', 'plain_text')."""
     plain = record({"text": string(most), "emoji": maybe(flag)})
     mrkdwn = record({"text": string(most), "verbatim": maybe(flag)})
     return by_type({k: plain if k == "plain_text" else mrkdwn for k in kinds}, "text")
@@ -34,7 +34,7 @@ def plain(most: int) -> Shape:
 
 
 def action_id(value: Any, at: str, problems: Problems) -> None:
-    """An action id: at most 255 characters."""
+    """Check an action id, which has at most 255 characters."""
     string(255)(value, at, problems)
 
 

@@ -12,7 +12,7 @@ PRIVATE_FIELDS = ("reactions",)
 
 
 def posted(world: SlackState, workspace: Workspace, message: Message) -> None:
-    """A message was posted: `message`, and `app_mention` with the same ts if it mentions the app."""
+    """Send the events of a posted message: `message`, and `app_mention` with the same ts if it mentions the app."""
     channel = workspace.channel(message.channel)
     event = _inner(workspace, message) | _whereabouts(channel, message.ts)
     if message.files and not message.subtype:
@@ -26,7 +26,9 @@ def posted(world: SlackState, workspace: Workspace, message: Message) -> None:
 
 
 def changed(world: SlackState, workspace: Workspace, message: Message, before: Json) -> None:
-    """A message was edited: `message_changed`, and `app_mention` with `edited` if its text now mentions the app."""
+    """Send the events of an edited message: `message_changed`, and `app_mention` with `edited` if its text now mentions
+    the app.
+    """
     channel = workspace.channel(message.channel)
     ts = workspace.new_ts()
     event: Json = {
@@ -46,7 +48,7 @@ def changed(world: SlackState, workspace: Workspace, message: Message, before: J
 
 
 def deleted(world: SlackState, workspace: Workspace, message: Message, before: Json) -> None:
-    """A message was deleted: `message_deleted`, or, if it has replies, its change into a tombstone."""
+    """Send the event of a deleted message: `message_deleted`, or, if it has replies, its change into a tombstone."""
     channel = workspace.channel(message.channel)
     ts = workspace.new_ts()
     event: Json = {

@@ -28,7 +28,7 @@ class Factories:
         return self.installation.token
 
     def prepare(self, team: Team) -> Workspace:
-        """A (further) workspace in which the app is not installed yet."""
+        """Add a workspace in which the app is not installed."""
         self.install(team).revoked = True
         return self.world.workspaces[team.id]
 
@@ -57,7 +57,7 @@ class Factories:
         deleted: bool = False,
         email: str = "",
     ) -> User:
-        """A person. `stranger` with a `team` of their own comes by Slack Connect; `guest` is 'multi' or 'single'."""
+        """Add a user. A `stranger` with a separate `team` comes by Slack Connect; `guest` is 'multi' or 'single'."""
         home = workspace or self.workspace
         user = User(
             user_id or home.new_id("U"),
@@ -81,7 +81,7 @@ class Factories:
         return bot
 
     def group(self, handle: str, *users: User) -> UserGroup:
-        """A user group."""
+        """Add a user group."""
         group = UserGroup(self.workspace.new_id("S"), handle, self.workspace.team, [user.id for user in users])
         self.workspace.groups[group.id] = group
         return group
@@ -96,7 +96,7 @@ class Factories:
         channel_id: str = "",
         with_bot: bool = True,
     ) -> Channel:
-        """A channel with these members, and the app's bot if not told otherwise."""
+        """Add a channel with these members, and with the app's bot by default."""
         home = workspace or self.workspace
         bots = [self.app.installations[home.team.id].bot.id] if with_bot else []
         ids = list(dict.fromkeys([*(member.id for member in members), *bots]))
@@ -105,6 +105,6 @@ class Factories:
         return channel
 
     def dm(self, user: User) -> Channel:
-        """The direct message between a person and the app."""
+        """Return the direct message between a user and the app."""
         workspace = self.world.workspaces[user.team.id]
         return workspace.dm(user.id, self.app.installations[user.team.id].bot.id)

@@ -28,13 +28,13 @@ class StoredFile:
     shared_in: list[str] = field(default_factory=list)
 
     def mentioned(self) -> dict[str, Any]:
-        """The `file` object of a message."""
+        """Return the `file` object of a message."""
         if self.check_info:
             return {"id": self.id, "mode": "file_access", "file_access": "check_file_info"}
         return self.described()
 
     def described(self) -> dict[str, Any]:
-        """The `file` object of files.info."""
+        """Return the `file` object of files.info."""
         mimetype = self.mimetype or mimetypes.guess_type(self.name)[0] or "application/octet-stream"
         described: dict[str, Any] = {
             "id": self.id,

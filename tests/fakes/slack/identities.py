@@ -7,7 +7,7 @@ from typing import Any
 
 
 def identified(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A copy in which every block has a block_id and everything that can be touched an action_id."""
+    """Return a copy in which all blocks have a block_id and all interactive elements an action_id."""
     copied = copy.deepcopy(blocks)
     _identify(copied, "b")
     return copied

@@ -27,17 +27,17 @@ class Lists:
     text: str = field(repr=False)
 
     def under(self, key: str) -> frozenset[str]:
-        """The items of the list under a key."""
+        """Return the items of the list under a key."""
         match = re.search(rf"^ *{key}:\n((?: *- [\w:.]+ *\n)+)", self.text, re.MULTILINE)
         return frozenset(re.findall(r"- (\S+)", match.group(1)) if match else [])
 
     def every(self, key: str) -> frozenset[str]:
-        """The values of a key wherever it stands."""
+        """Return the values of a key at all levels."""
         return frozenset(re.findall(rf"^[ -]*{key}: *(\S+) *$", self.text, re.MULTILINE))
 
 
 def shipped() -> Manifest:
-    """The manifest the product ships."""
+    """Return the manifest the product ships."""
     lists = Lists(MANIFEST.read_text(encoding="utf-8"))
     return Manifest(
         scopes=lists.under("bot"),

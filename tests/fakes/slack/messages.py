@@ -38,7 +38,7 @@ class Stream:
         return self.open
 
     def grown(self, markdown: str, chunks: list[Json]) -> Stream:
-        """A copy with more in it. `details` and `output` of a task are appended, its other fields replaced.
+        """Return a copy with more in it. `details` and `output` of a task are appended, its other fields replaced.
 
         Appending is reported for `details`; `output` is taken to do the same.
         """
@@ -100,7 +100,7 @@ class Message:
         return self.thread_ts or self.ts
 
     def written(self) -> Json:
-        """The message as histories and events carry it."""
+        """Return the message as histories and events carry it."""
         written: Json = {"type": "message", "user": self.user, "ts": self.ts, "text": self.text, "team": self.team}
         optional = {
             "subtype": self.subtype,

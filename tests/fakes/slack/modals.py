@@ -39,7 +39,7 @@ class View:
         return "\n".join([*lines, *self.errors.values()])
 
     def described(self) -> Json:
-        """The `view` object of answers and payloads, with block ids for the blocks that have none."""
+        """Return the `view` object of answers and payloads, with block ids for the blocks that have none."""
         described = {
             "id": self.id,
             "team_id": self.team,
@@ -114,7 +114,7 @@ class Modals:
         return trigger
 
     def open(self, user: str, team: str, drawn: Json, app_id: str, bot_id: str, *, onto: str = "") -> View:
-        """A new view: alone, or on top of the view `onto` belongs to.
+        """Return a new view: alone, or on top of the view `onto` belongs to.
 
         Raises:
             Refused: duplicate_external_id, push_limit_reached.
@@ -138,7 +138,7 @@ class Modals:
         return view
 
     def find(self, view_id: str, external_id: str) -> View:
-        """An open view by its id or the app's own.
+        """Return an open view by its id or the app's own.
 
         Raises:
             Refused: not_found.

@@ -17,7 +17,7 @@ LINK = re.compile(r"https?://[^\s<>|)\]]+")
 
 
 def called(message: Message) -> set[str]:
-    """The ids of the users and user groups a message calls, and 'channel', 'here', 'everyone'."""
+    """Return the ids of the users and user groups a message calls, and 'channel', 'here', 'everyone'."""
     found: set[str] = set()
     for text in _resolved(message):
         found |= {part for match in CALL.finditer(text) for part in match.groups() if part}
@@ -35,7 +35,7 @@ def called(message: Message) -> set[str]:
 
 
 def fetched(message: Message) -> set[str]:
-    """The addresses Slack fetches to show a preview: none if links and media do not unfurl, none for ephemerals."""
+    """Return the addresses that Slack fetches for previews: empty without unfurling and for ephemeral messages."""
     if message.ephemeral_to or not (message.unfurl_links or message.unfurl_media):
         return set()
     linked = {str(e["url"]) for e in _elements(message.blocks) if e.get("type") == "link"}
@@ -43,7 +43,7 @@ def fetched(message: Message) -> set[str]:
 
 
 def _resolved(message: Message) -> Iterator[str]:
-    """Every text in which Slack looks for mentions and links."""
+    """Yield every text in which Slack looks for mentions and links."""
     yield message.text
     yield message.markdown
     for element in _elements(message.blocks):

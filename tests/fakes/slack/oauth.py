@@ -39,7 +39,7 @@ class OAuth:
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def consent(self, url: str, user: User, *, allow: bool = True, organization: str = "") -> str:
-        """A person on the consent page of their workspace; returns where their browser is sent.
+        """Agree as a user on the consent page of their workspace. Return the address of the redirect.
 
         Raises:
             AssertionError: Slack's page would show an error instead.

@@ -42,7 +42,7 @@ class Pace:
         return 0
 
     def wait_to_post(self, team: str, channel: str) -> int:
-        """The same for a post in a channel: one a second, `burst` at once after a quiet time."""
+        """Return the same for a post in a channel: one a second, `burst` at once after a quiet time."""
         if not self.strict:
             return 0
         now = self.clock.now()

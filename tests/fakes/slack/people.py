@@ -42,7 +42,7 @@ class User:
         return f"<@{self.id}>"
 
     def described(self) -> dict[str, Any]:
-        """The `user` object of users.info."""
+        """Return the `user` object of users.info."""
         real_name = self.name
         handle = self.name.lower().replace(" ", ".")
         profile: dict[str, Any] = {
@@ -103,7 +103,7 @@ class UserGroup:
     disabled: bool = False
 
     def described(self) -> dict[str, Any]:
-        """One of the `usergroups` of usergroups.list."""
+        """Return one of the `usergroups` of usergroups.list."""
         return {
             "id": self.id,
             "team_id": self.team.id,

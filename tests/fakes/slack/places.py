@@ -26,7 +26,7 @@ class Channel:
     posting_restricted: bool = False
 
     def described(self) -> dict[str, Any]:
-        """The `channel` object of conversations.info."""
+        """Return the `channel` object of conversations.info."""
         described: dict[str, Any] = {
             "id": self.id,
             "created": 1700000000,

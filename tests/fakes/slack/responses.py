@@ -48,14 +48,14 @@ class ResponseUrls:
     issued: dict[str, ResponseUrl] = field(default_factory=dict)
 
     def issue(self, world: SlackState, team: str, user: str, channel: str, message: Message | None = None) -> str:
-        """A new URL."""
+        """Return a new URL."""
         secret = f"{team}/{len(self.issued) + 1}/r{len(self.issued) + 1:024d}"
         until = self.clock.now() + world.limits.response_url_lifetime
         self.issued[secret] = ResponseUrl(team, user, channel, message, until, world.limits.response_url_uses)
         return f"{world.base}/actions/{secret}"
 
     async def serve(self, world: SlackState, request: web.Request) -> web.StreamResponse:
-        """One use."""
+        """Serve one use of a response URL."""
         call = Call("response_url", {}, "", self.clock.now())
         world.calls.append(call)
         target = self.issued.get(request.match_info["secret"])

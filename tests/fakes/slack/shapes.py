@@ -20,7 +20,7 @@ class Problems:
     markdown: int = 0
 
     def note(self, what: str, at: str) -> None:
-        """One more."""
+        """Add one problem."""
         self.found.append(f"{what} [json-pointer:{at}]")
 
 
@@ -33,12 +33,12 @@ class Field:
 
 
 def maybe(shape: Shape) -> Field:
-    """A field that may be missing."""
+    """Return the shape of an optional field."""
     return Field(shape, needed=False)
 
 
 def string(most: int, least: int = 1) -> Shape:
-    """A string with at least and at most so many characters."""
+    """Return the shape of a string with limits on its characters."""
 
     def check(value: Any, at: str, problems: Problems) -> None:
         if not isinstance(value, str):
@@ -52,13 +52,13 @@ def string(most: int, least: int = 1) -> Shape:
 
 
 def flag(value: Any, at: str, problems: Problems) -> None:
-    """A boolean."""
+    """Check a boolean."""
     if not isinstance(value, bool):
         problems.note("must provide a boolean", at)
 
 
 def whole(value: Any, at: str, problems: Problems) -> None:
-    """A whole number."""
+    """Check a whole number."""
     if not isinstance(value, int) or isinstance(value, bool):
         problems.note("must provide an integer", at)
 
@@ -68,7 +68,7 @@ def anything(value: Any, at: str, problems: Problems) -> None:
 
 
 def one_of(*values: str) -> Shape:
-    """One of these strings."""
+    """Return the shape of one of these strings."""
 
     def check(value: Any, at: str, problems: Problems) -> None:
         if value not in values:
@@ -78,7 +78,7 @@ def one_of(*values: str) -> Shape:
 
 
 def url(most: int = 3000) -> Shape:
-    """An http address."""
+    """Return the shape of an http address."""
 
     def check(value: Any, at: str, problems: Problems) -> None:
         string(most)(value, at, problems)
@@ -89,7 +89,7 @@ def url(most: int = 3000) -> Shape:
 
 
 def rows(shape: Shape, most: int, least: int = 1) -> Shape:
-    """A list of at least and at most so many."""
+    """Return the shape of a list with limits on its length."""
 
     def check(value: Any, at: str, problems: Problems) -> None:
         if not isinstance(value, list):
@@ -106,7 +106,7 @@ def rows(shape: Shape, most: int, least: int = 1) -> Shape:
 
 
 def record(fields: Mapping[str, Field | Shape], *, one_needed: Iterable[str] = ()) -> Shape:
-    """An object with these fields and no other; `type` is always allowed. Of `one_needed` at least one is there."""
+    """Return the shape of an object with only these fields and `type`. At least one of `one_needed` is required."""
     known = {name: shape if isinstance(shape, Field) else Field(shape) for name, shape in fields.items()}
     alternatives = tuple(one_needed)
 
@@ -128,7 +128,7 @@ def record(fields: Mapping[str, Field | Shape], *, one_needed: Iterable[str] = (
 
 
 def by_type(shapes: Mapping[str, Shape], what: str) -> Shape:
-    """An object with a shape for each `type`."""
+    """Return the shape of an object that depends on its `type`."""
 
     def check(value: Any, at: str, problems: Problems) -> None:
         if not isinstance(value, dict):

@@ -52,7 +52,7 @@ class SignedPosts:
         return {"status": status, "answer": answer, "challenge": challenge}
 
     def signed(self, body: str) -> dict[str, str]:
-        """The headers that prove a request came from Slack."""
+        """Return the headers that prove a request came from Slack."""
         stamp = str(int(time.time() + self.skew))
         digest = hmac.new(self.secret.encode(), f"v0:{stamp}:{body}".encode(), hashlib.sha256).hexdigest()
         return {

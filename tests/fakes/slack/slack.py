@@ -271,7 +271,7 @@ class FakeSlack(Factories):
     # Visible state
 
     def what_user_sees(self, user: User, channel: Channel, thread_ts: str | None = None) -> list[Sight]:
-        """The messages this person sees now, ephemeral ones of theirs included."""
+        """Return the messages that the user sees now, including their ephemeral ones."""
         return self.world.workspaces[channel.team.id].sights(user.id, channel.id, thread_ts)
 
     def reload(self, user: User) -> None:
@@ -279,7 +279,7 @@ class FakeSlack(Factories):
         self.world.workspaces[user.team.id].reload(user.id)
 
     def modal(self, user: User) -> View:
-        """The modal on top.
+        """Return the modal on top.
 
         Raises:
             LookupError: they have none open.
@@ -294,22 +294,22 @@ class FakeSlack(Factories):
         return list(self.world.modals.stacks.get(user.id, []))
 
     def home(self, user: User) -> View | None:
-        """A user's Home tab as it was last published."""
+        """Return a user's last published Home tab."""
         return self.world.workspaces[user.team.id].homes.get(user.id)
 
     def status(self, channel: Channel, thread_ts: str) -> str:
-        """The status shown below a thread, '' if there is none (any more)."""
+        """Return the status shown below a thread, '' without one."""
         shown = self.world.workspaces[channel.team.id].statuses.get((channel.id, thread_ts))
         if shown is None or self.clock.now() > shown["at"] + self.limits.status_lifetime:
             return ""
         return str(shown["status"])
 
     def trigger(self, user: User, from_view: str = "") -> str:
-        """A fresh trigger_id, as if this person had just done something, in a modal with `from_view`."""
+        """Return a fresh trigger_id, as after an interaction of the user, in a modal with `from_view`."""
         return self.world.modals.trigger(user.id, user.team.id, from_view)
 
     def posted(self, channel: Channel, thread_ts: str | None = None) -> list[Message]:
-        """The app's own messages in a channel or thread, ephemeral ones included, in order."""
+        """Return the app's own messages in a channel or thread, ephemeral ones included, in order."""
         workspace = self.world.workspaces[channel.team.id]
         bot = self.app.installations[channel.team.id].bot.id
         kept = [m for m in workspace.messages.get(channel.id, {}).values() if m.user == bot and not m.deleted]

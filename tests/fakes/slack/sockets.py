@@ -50,7 +50,7 @@ class Sockets:
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def ticket(self) -> str:
-        """A one-time right to connect."""
+        """Return a one-time right to connect."""
         ticket = uuid.uuid4().hex
         self._tickets.add(ticket)
         return ticket
@@ -75,7 +75,7 @@ class Sockets:
         return self._opened
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """One connection, from its ticket to its end."""
+        """Serve one connection, from its ticket to its end."""
         ticket = request.query.get("ticket", "")
         if ticket not in self._tickets:
             return web.Response(status=404)

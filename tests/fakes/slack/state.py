@@ -48,8 +48,9 @@ class SlackState:
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def installation_of(self, token: str, arguments: Json | None = None) -> Installation | None:
-        """The installation with this bot token. Of an organization's it is that of the workspace in which the arguments
-        of a call are.
+        """Return the installation with this bot token.
+
+        With an organization's token, it is the installation in the workspace of the call's arguments.
         """
         known = [each for each in self.app.installations.values() if token in {each.token, *each.earlier}]
         known.sort(key=lambda installation: installation.access_revoked)
@@ -88,5 +89,5 @@ class Caller:
         return self.world.workspaces[self.bot.team.id]
 
     def now(self) -> float:
-        """The time."""
+        """Return the time."""
         return self.world.clock.now()

@@ -32,7 +32,7 @@ HOME = record(_COMMON)
 
 
 def checked_view(view: Any, kind: str) -> dict[str, Any]:
-    """The view as it is, if it is a 'modal' or a 'home' that Slack takes.
+    """Return the view as it is, if it is a 'modal' or a 'home' that Slack takes.
 
     Raises:
         Refused: invalid_arguments with a line for each thing that is wrong, view_too_large.

@@ -37,7 +37,7 @@ class WebApi:
         self._closing = asyncio.Event()
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """One call."""
+        """Serve one call."""
         name = request.match_info["method"]
         call = Call(name, {}, "", self._world.clock.now(), verb=request.method)
         self._world.calls.append(call)

@@ -62,12 +62,12 @@ class Workspace:
         return f"{letter}{self._made:08d}"
 
     def new_ts(self) -> str:
-        """A timestamp later than every one before: seconds, a dot, six digits."""
+        """Return a timestamp later than every one before: seconds, a dot, six digits."""
         self._last_ts = max(int(self.clock.now() * 1_000_000), self._last_ts + 1)
         return f"{self._last_ts // 1_000_000}.{self._last_ts % 1_000_000:06d}"
 
     def channel(self, channel: str) -> Channel:
-        """The conversation with this id.
+        """Return the conversation with this id.
 
         Raises:
             Refused: channel_not_found.
@@ -78,7 +78,7 @@ class Workspace:
         return found
 
     def person(self, user: str) -> User:
-        """The user with this id.
+        """Return the user with this id.
 
         Raises:
             Refused: user_not_found.
@@ -112,7 +112,7 @@ class Workspace:
         return stored
 
     def dm(self, user: str, bot: str) -> Channel:
-        """The direct message between a person and a bot; opened if there was none."""
+        """Return the direct message between a user and a bot; open it if it is missing."""
         for channel in self.channels.values():
             if channel.kind == "im" and set(channel.members) == {user, bot}:
                 return channel
@@ -121,12 +121,12 @@ class Workspace:
         return opened
 
     def thread(self, channel: str, root: str) -> list[Message]:
-        """The messages of a thread for all, its first included, in order."""
+        """Return the messages of a thread for all, its first included, in order."""
         kept = self.messages.get(channel, {}).values()
         return sorted((m for m in kept if m.root == root and not m.deleted and not m.ephemeral_to), key=lambda m: m.ts)
 
     def top_level(self, channel: str) -> list[Message]:
-        """The messages of a channel outside threads, with those that started one, in order."""
+        """Return the messages of a channel outside threads, with those that started one, in order."""
         kept = self.messages.get(channel, {}).values()
         here = (m for m in kept if m.thread_ts in {None, m.ts} or m.broadcast)
         return sorted((m for m in here if not m.deleted and not m.ephemeral_to), key=lambda m: m.ts)
@@ -178,5 +178,5 @@ class Workspace:
 
 
 def mentioned(text: str) -> list[str]:
-    """The ids of the users a text mentions, in order."""
+    """Return the ids of the users a text mentions, in order."""
     return MENTION.findall(text)

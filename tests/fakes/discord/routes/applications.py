@@ -11,19 +11,19 @@ DAY = 86_400
 
 @route("GET /applications/@me")
 def me(request: Request) -> Json:
-    """The application."""
+    """Return the application."""
     return request.world.app.described()
 
 
 @route("GET /oauth2/applications/@me")
 def oauth2_me(request: Request) -> Json:
-    """The application, where discord.py asks for it."""
+    """Return the application, at the second address that discord.py uses."""
     return request.world.app.described()
 
 
 @route("GET /applications/{application}/commands", query=("with_localizations",))
 def commands(request: Request) -> list[Json]:
-    """The global commands, without their translations unless they are asked for."""
+    """Return the global commands, without their translations unless they are asked for."""
     return _described(request)
 
 
@@ -35,7 +35,7 @@ def put_commands(request: Request) -> list[Json]:
 
 @route("GET /applications/{application}/guilds/{guild}/commands", query=("with_localizations",))
 def guild_commands(request: Request) -> list[Json]:
-    """The commands of one guild, without their translations unless they are asked for."""
+    """Return the commands of one guild, without their translations unless they are asked for."""
     return _described(request)
 
 

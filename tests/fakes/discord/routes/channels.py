@@ -15,7 +15,7 @@ THREAD_CHANGES = ("name", "archived", "locked", "auto_archive_duration", "rate_l
 
 @route("GET /channels/{channel}")
 def channel(request: Request) -> Json:
-    """One channel or thread."""
+    """Return one channel or thread."""
     found = request.world.channel(request.path["channel"])
     request.world.need(found)
     return found.described(request.world.bot)

@@ -9,7 +9,7 @@ from tests.fakes.discord.routes.table import Request, route
 
 @route("GET /guilds/{guild}", query=("with_counts",))
 def guild(request: Request) -> Json:
-    """One guild."""
+    """Return one guild."""
     found = request.world.guild(request.path["guild"])
     counts = {"approximate_member_count": len(found.members), "approximate_presence_count": len(found.members)}
     return found.described() | (counts if request.query.get("with_counts") in {"1", "true"} else {})
@@ -29,7 +29,7 @@ def search(request: Request) -> list[Json]:
 
 @route("GET /guilds/{guild}/members/{user}")
 def member(request: Request) -> Json:
-    """One member; no intent is needed for this."""
+    """Return one member; no intent is needed."""
     found = request.world.guild(request.path["guild"]).members.get(request.path["user"])
     if found is None:
         raise Refused(10007 if request.path["user"] in request.world.users else 10013)
@@ -38,7 +38,7 @@ def member(request: Request) -> Json:
 
 @route("GET /guilds/{guild}/members", query=("limit", "after"))
 def members(request: Request) -> list[Json]:
-    """All members, for which the Guild Members intent must be switched on."""
+    """Return all members, which needs the Guild Members intent."""
     guild = request.world.guild(request.path["guild"])
     if not request.world.app.guild_members:
         raise Refused(50001)
@@ -49,13 +49,13 @@ def members(request: Request) -> list[Json]:
 
 @route("GET /guilds/{guild}/roles")
 def roles(request: Request) -> list[Json]:
-    """All roles."""
+    """Return all roles."""
     return [role.described() for role in request.world.guild(request.path["guild"]).roles.values()]
 
 
 @route("GET /guilds/{guild}/channels")
 def channels(request: Request) -> list[Json]:
-    """All channels but threads."""
+    """Return all channels but threads."""
     guild = request.world.guild(request.path["guild"])
     return [c.described() for c in request.world.channels.values() if c.guild is guild and not c.is_thread]
 

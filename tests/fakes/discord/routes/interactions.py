@@ -38,7 +38,7 @@ def callback(request: Request) -> Json | None:
 
 
 def new_answer(world: DiscordState, interaction: Interaction, flags: Flag) -> Message:
-    """An empty message in answer to an interaction."""
+    """Return an empty message in answer to an interaction."""
     message = Message(world.ids.new(), interaction.channel, world.bot, flags=flags, webhook_id=world.app.id)
     message.interaction = interaction.metadata()
     if interaction.kind is Asked.COMMAND:

@@ -42,7 +42,7 @@ def history(request: Request) -> list[Json]:
 
 @route("GET /channels/{channel}/messages/{message}")
 def one(request: Request) -> Json:
-    """One message."""
+    """Return one message."""
     channel = _readable(request)
     request.world.need(channel, Permission.READ_MESSAGE_HISTORY)
     return _seen(request.world, request.world.message(channel.id, request.path["message"]))
@@ -131,7 +131,7 @@ def unreact(request: Request) -> None:
 
 
 def _seen(world: DiscordState, message: Message) -> Json:
-    """The message as the app may see it; the intent counts here as well, as the portal has it switched."""
+    """Return the message as the app may see it; the portal's switch for the intent counts here, too."""
     return message.described(bare=content_is_hidden(message, world.app) and not world.app.message_content)
 
 
@@ -159,7 +159,7 @@ def _writable(request: Request) -> Channel:
 
 
 def _see_that_they_take_it(world: DiscordState, channel: Channel) -> None:
-    """Return False for a user who refuses direct messages or is in no guild of the app."""
+    """Refuse a message to a user who rejects direct messages or shares no guild with the app."""
     for user in channel.recipients if channel.guild is None else []:
         if not user.takes_dms or not any(g.with_bot and user.id in g.members for g in world.guilds.values()):
             raise Refused(50007)

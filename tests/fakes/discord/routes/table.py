@@ -76,7 +76,7 @@ def route(
 
 
 def found(method: str, path: str) -> tuple[Route, dict[str, str]] | None:
-    """The route of a call with its path parameters; the first in the table that fits."""
+    """Return the route of a call with its path parameters; the first in the table that fits."""
     for each in ROUTES.values():
         match = each.pattern.fullmatch(path)
         if match and each.method == method:

@@ -9,7 +9,7 @@ from tests.fakes.discord.routes.table import Request, route
 
 @route("GET /users/@me")
 def me(request: Request) -> Json:
-    """The bot."""
+    """Return the bot."""
     return request.world.bot.described() | {"flags": 0, "verified": True, "mfa_enabled": False, "email": None}
 
 

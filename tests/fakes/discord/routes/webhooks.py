@@ -22,7 +22,7 @@ MESSAGE = "/webhooks/{application}/{token}/messages/{message}"
     without_token=True,
 )
 def follow_up(request: Request) -> Json:
-    """A further message. The first after a deferral takes the place of "thinking", and is as ephemeral as that is."""
+    """Post a further message. The first after a deferral replaces "thinking", and is ephemeral if that is."""
     world, interaction = request.world, _interaction(request)
     original = interaction.original
     if original is not None and original.loading:
@@ -38,7 +38,7 @@ def follow_up(request: Request) -> Json:
 
 @route(f"GET {MESSAGE}", query=("thread_id",), without_token=True)
 def read(request: Request) -> Json:
-    """One of the messages in answer."""
+    """Return one of the messages in answer."""
     return _message(request).described()
 
 

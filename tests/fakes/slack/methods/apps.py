@@ -48,7 +48,7 @@ def auth_revoke(caller: Caller, _: Arguments) -> Json:
 
 @method("auth.teams.list", "tier2", ("cursor", "limit", "include_icon"))
 def auth_teams_list(caller: Caller, _: Arguments) -> Json:
-    """The workspaces for which this token is."""
+    """Return the workspaces of this token."""
     installations = caller.world.app.installations.values()
     teams = [each.team for each in installations if each.token == caller.token and not each.access_revoked]
     return {
@@ -59,20 +59,20 @@ def auth_teams_list(caller: Caller, _: Arguments) -> Json:
 
 @method("apps.connections.open", "tier1", (), "connections:write", app_token=True)
 def apps_connections_open(caller: Caller, _: Arguments) -> Json:
-    """An address for one Socket Mode connection."""
+    """Return an address for one Socket Mode connection."""
     return {"url": caller.world.socket_url()}
 
 
 @method("team.info", "tier3", ("team", "domain"), "team:read")
 def team_info(caller: Caller, _: Arguments) -> Json:
-    """The workspace."""
+    """Return the workspace."""
     team = caller.bot.team
     return {"team": {"id": team.id, "name": team.name, "domain": team.domain}}
 
 
 @method("bots.info", "tier3", ("bot", "team_id"), "users:read", json=False)
 def bots_info(caller: Caller, args: Arguments) -> Json:
-    """A bot by its bot id."""
+    """Return a bot by its bot id."""
     for user in caller.workspace.users.values():
         if user.bot_id and user.bot_id == args.text("bot"):
             return {"bot": {"id": user.bot_id, "name": user.name, "app_id": user.app_id, "user_id": user.id}}

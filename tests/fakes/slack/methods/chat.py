@@ -99,7 +99,7 @@ def delete(caller: Caller, args: Arguments) -> Json:
 
 @method("chat.getPermalink", "special", ("channel", "message_ts"), json=False)
 def get_permalink(caller: Caller, args: Arguments) -> Json:
-    """A link to a message."""
+    """Return a link to a message."""
     channel = caller.workspace.channel(args.needed("channel"))
     message = caller.workspace.message(channel.id, args.needed("message_ts"))
     link = f"https://{caller.bot.team.domain}.slack.com/archives/{channel.id}/p{message.ts.replace('.', '')}"
@@ -109,7 +109,7 @@ def get_permalink(caller: Caller, args: Arguments) -> Json:
 
 
 def existing_place(caller: Caller, args: Arguments, name: str = "channel") -> Channel:
-    """The channel of a call.
+    """Return the channel of a call.
 
     Raises:
         Refused: channel_not_found, also for a private one the bot is not in.
@@ -141,7 +141,7 @@ def place(caller: Caller, args: Arguments, *, opens_dm: bool = False) -> Channel
 
 
 def contents(args: Arguments) -> tuple[str, list[Json] | None, str]:
-    """The text, the blocks (None if not given) and the Markdown of a message.
+    """Return the text, the blocks (None if not given) and the Markdown of a message.
 
     Raises:
         Refused: no_text, markdown_text_conflict, msg_too_long, invalid_blocks, invalid_blocks_format.
@@ -161,7 +161,7 @@ def contents(args: Arguments) -> tuple[str, list[Json] | None, str]:
 
 
 def dress_allowed(caller: Caller, args: Arguments) -> None:
-    """A name or a picture of its own needs a scope.
+    """Require a scope for a custom name or picture.
 
     Raises:
         Refused: missing_scope.

@@ -19,7 +19,7 @@ SPAN = ("channel", "inclusive", "latest", "oldest", "include_all_metadata", *PAG
 
 @method("conversations.info", "tier3", ("channel", "include_locale", "include_num_members"), *READ, json=False)
 def info(caller: Caller, args: Arguments) -> Json:
-    """A conversation."""
+    """Return a conversation."""
     channel = _readable(caller, args, "read")
     described = channel.described() | {"is_member": caller.bot.bot.id in channel.members}
     if args.flag("include_num_members"):
@@ -32,7 +32,7 @@ TYPES = {"public_channel": "channel", "private_channel": "group", "im": "im", "m
 
 @method("conversations.list", "tier2", ("types", "exclude_archived", *PAGED), *READ, json=False)
 def list_conversations(caller: Caller, args: Arguments) -> Json:
-    """The channels that the app can see, with whether it is in each."""
+    """Return the channels that the app can see, each with its membership."""
     return _listed(caller, args, [c for c in _visible(caller, args) if c.kind not in {"im", "mpim"}])
 
 
@@ -56,7 +56,7 @@ def join(caller: Caller, args: Arguments) -> Json:
 
 
 def _visible(caller: Caller, args: Arguments) -> list[Channel]:
-    """The channels of the wanted types, each of which needs its scope."""
+    """Return the channels of the wanted types, each of which needs its scope."""
     wanted = [kind.strip() for kind in args.text("types", "public_channel").split(",")]
     if not set(wanted) <= set(TYPES):
         raise Refused("invalid_types")
@@ -80,14 +80,14 @@ def _listed(caller: Caller, args: Arguments, channels: list[Channel]) -> Json:
 
 @method("conversations.members", "tier4", ("channel", *PAGED), *READ, json=False)
 def members(caller: Caller, args: Arguments) -> Json:
-    """The ids of the members, a page at a time."""
+    """Return the ids of the members, a page at a time."""
     page, more = paged(args, _readable(caller, args, "read").members, default=100)
     return {"members": page} | more
 
 
 @method("conversations.open", "tier3", ("channel", "users", "return_im", "prevent_creation"), *WRITE)
 def open_conversation(caller: Caller, args: Arguments) -> Json:
-    """The direct message with a person, or with several."""
+    """Return the direct message with a user, or with several."""
     if args.has("channel"):
         return {"channel": {"id": caller.workspace.channel(args.text("channel")).id}}
     users = [user.strip() for user in args.needed("users").split(",") if user.strip()]
@@ -110,7 +110,7 @@ def open_conversation(caller: Caller, args: Arguments) -> Json:
 
 @method("conversations.history", "tier3", SPAN, *HISTORY, json=False)
 def history(caller: Caller, args: Arguments) -> Json:
-    """The messages outside threads, the newest first."""
+    """Return the messages outside threads, the newest first."""
     channel = _readable(caller, args, "history")
     kept = _within(args, caller.workspace.top_level(channel.id))
     page, more = paged(args, kept[::-1], default=100, most=999)
@@ -120,7 +120,7 @@ def history(caller: Caller, args: Arguments) -> Json:
 
 @method("conversations.replies", "tier3", (*SPAN, "ts"), *HISTORY, json=False)
 def replies(caller: Caller, args: Arguments) -> Json:
-    """A thread, the oldest first; its first message leads every page."""
+    """Return a thread, the oldest first; its first message leads every page."""
     channel = _readable(caller, args, "history")
     found = caller.workspace.messages.get(channel.id, {}).get(args.needed("ts"))
     thread = caller.workspace.thread(channel.id, found.root) if found is not None else []

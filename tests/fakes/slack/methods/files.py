@@ -16,7 +16,7 @@ UPLOAD = ("filename", "length", "alt_txt", "alt_text", "snippet_type")
 
 @method("files.getUploadURLExternal", "tier4", UPLOAD, "files:write", json=False)
 def get_upload_url(caller: Caller, args: Arguments) -> Json:
-    """An address to send the bytes of one file to."""
+    """Return an address to send the bytes of one file to."""
     name, length = args.needed("filename"), args.number("length", 0)
     if length <= 0:
         raise invalid_arguments("must be more than 0 [json-pointer:/length]")
@@ -57,7 +57,7 @@ def complete_upload(caller: Caller, args: Arguments) -> Json:
 
 @method("files.info", "tier4", ("file", "count", "cursor", "limit", "page"), "files:read", json=False)
 def file_info(caller: Caller, args: Arguments) -> Json:
-    """A file."""
+    """Return a file."""
     stored = caller.workspace.files.get(args.needed("file"))
     if stored is None or not stored.complete:
         raise Refused("file_not_found")

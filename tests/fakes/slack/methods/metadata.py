@@ -12,7 +12,7 @@ SIZE = 15_000
 
 
 def metadata_of(args: Arguments) -> Json | None:
-    """The metadata given, or None.
+    """Return the given metadata, or None.
 
     Raises:
         Refused: invalid_metadata_format, invalid_metadata_schema, metadata_too_large.

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def paged(args: Arguments, items: list[T], *, default: int, most: int = 1000) -> tuple[list[T], Json]:
-    """The items of this page, and the fields that tell of the next.
+    """Return the items of this page, and the fields of the cursor to the next.
 
     Raises:
         Refused: invalid_limit, invalid_cursor.

@@ -12,13 +12,13 @@ from tests.fakes.slack.state import Caller
 
 @method("users.info", "tier4", ("user", "include_locale"), "users:read", json=False)
 def users_info(caller: Caller, args: Arguments) -> Json:
-    """A user; the e-mail address only with its own scope."""
+    """Return a user; the e-mail address only with its own scope."""
     return {"user": _described(caller, args.text("user"), with_locale=args.flag("include_locale"))}
 
 
 @method("users.list", "tier2", ("include_locale", *PAGED), "users:read", json=False)
 def users_list(caller: Caller, args: Arguments) -> Json:
-    """The users, a page at a time."""
+    """Return the users, a page at a time."""
     page, more = paged(args, sorted(caller.workspace.users), default=100)
     locale = args.flag("include_locale")
     return {"members": [_described(caller, user, with_locale=locale) for user in page]} | more
@@ -26,7 +26,7 @@ def users_list(caller: Caller, args: Arguments) -> Json:
 
 @method("users.lookupByEmail", "tier3", ("email",), "users:read.email", json=False)
 def users_lookup_by_email(caller: Caller, args: Arguments) -> Json:
-    """The user with an e-mail address."""
+    """Return the user with an e-mail address."""
     email = args.needed("email").lower()
     for user in caller.workspace.users.values():
         if user.email.lower() == email and not user.deleted:
@@ -49,7 +49,7 @@ GROUPS = ("include_count", "include_disabled", "include_users")
 
 @method("usergroups.list", "tier2", GROUPS, "usergroups:read", json=False)
 def usergroups_list(caller: Caller, args: Arguments) -> Json:
-    """The user groups; disabled ones and their users only if asked for."""
+    """Return the user groups; disabled ones and their users only if asked for."""
     listed = []
     for group in caller.workspace.groups.values():
         if group.disabled and not args.flag("include_disabled"):
@@ -65,7 +65,7 @@ def usergroups_list(caller: Caller, args: Arguments) -> Json:
 
 @method("usergroups.users.list", "tier2", ("usergroup", "include_disabled"), "usergroups:read", json=False)
 def usergroups_users_list(caller: Caller, args: Arguments) -> Json:
-    """The ids of the users of a group."""
+    """Return the ids of the users of a group."""
     group = caller.workspace.groups.get(args.needed("usergroup"))
     if group is None:
         raise Refused("no_such_subteam")
