@@ -19,12 +19,12 @@ class Answers:
 
 @dataclass(frozen=True)
 class Hangs:
-    """No answer until the platform closes; nothing is done."""
+    """No answer until the platform closes; the call has no effect."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The connection breaks before anything is done."""
+    """The connection breaks before the call has an effect."""
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ def _locked(folder: Path) -> IO[str]:
 
 
 class Server:
-    """Forks for every start that is asked for, and tells how each has ended."""
+    """Server that forks for each requested start and reports its exit status."""
 
     def __init__(self, listener: socket.socket, folder: Path) -> None:
         self._listener = listener

@@ -44,7 +44,7 @@ class Raw:
 
 @dataclass(frozen=True)
 class Slow:
-    """No answer for some seconds, then the right one to a client that still waits."""
+    """No answer for some seconds, then the correct one if the client still waits."""
 
     seconds: float
 
@@ -101,7 +101,7 @@ OFFICES: dict[str, dict[str, Any]] = {
 
 
 def area_file() -> dict[str, Any]:
-    """Return a table of areas with a few offices, and municipalities that only this table knows."""
+    """Return a table of areas with a few offices, and municipalities that only this table contains."""
     return {
         "centers": {
             "010100": {

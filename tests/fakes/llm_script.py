@@ -60,7 +60,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Everything but the ending, then nothing until the gate opens, then the ending."""
+    """The reply without its end, a pause until the gate opens, then the end."""
 
     reply: Say
     gate: Gate
@@ -87,7 +87,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Linger:
-    """A whole reply on a connection that is not ended properly: it breaks (`hangs_up`), or nothing more comes."""
+    """A whole reply on a connection without a proper end: it breaks (`hangs_up`) or stays open and silent."""
 
     reply: Say
     hangs_up: bool = False
@@ -112,7 +112,7 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """An answer of exactly these bytes, each piece sent by itself. Without an end (`ends`) nothing more comes then."""
+    """An answer of exactly these bytes, each piece sent separately. With `ends` False, the answer stays incomplete."""
 
     pieces: tuple[bytes, ...]
     status: int = 200
@@ -122,7 +122,7 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """No answer: the connection is closed as soon as the request is there."""
+    """No answer: the connection is closed as soon as the request has arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Not a byte, until the client goes away."""
+    """No byte is sent until the client closes the connection."""
 
 
 Reply = Say | Hold | Slow | Cut | Linger | ErrorEvent | Raw | Bytes | HangUp | Status | Silence
@@ -160,8 +160,10 @@ class Frames:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it came in; header names are in lower case. The properties read both protocols alike, so that a
-    rule need not know which one it serves. `gone` is settled when the client hangs up before the reply is out.
+    """A received request; header names are in lower case.
+
+    The properties read all protocols alike, so that one rule serves each of them. `gone` is settled when the client
+    closes the connection before the end of the reply.
     """
 
     api: Api

@@ -49,7 +49,7 @@ class FakeOAuth:
 
     clock: Callable[[], float] = time.time
     life: float | None = 3600.0
-    """Seconds that access tokens are good for; None does not say."""
+    """Lifetime of access tokens in seconds; None leaves it out of the response."""
     scopes: tuple[str, ...] | None = None
     """Scopes that the resource declares."""
     wants: str = ""
@@ -65,7 +65,7 @@ class FakeOAuth:
     signed_in_at: str = ""
     """The authorization server that the resource names, if it is not the one beside it."""
     sends_issuer: str | None = "its own"
-    """The issuer that comes back with the code; `None` leaves it out."""
+    """Issuer in the redirect with the code; None leaves it out."""
     advertises_issuer: bool = True
     registers: bool = True
     refuses_to_register: tuple[int, bytes, str] | None = None

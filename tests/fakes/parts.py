@@ -249,7 +249,7 @@ async def running(part: Any) -> AsyncIterator[None]:
 
 
 async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for a condition that nothing announces, within a limit."""
+    """Poll a condition, within a limit."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.005)

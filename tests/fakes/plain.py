@@ -47,7 +47,7 @@ class Fails:
 
 @dataclass(frozen=True)
 class TooMany:
-    """HTTP 429 for a channel, for so many seconds."""
+    """HTTP 429 for a channel, for some seconds."""
 
     retry_after: float
 
@@ -81,7 +81,7 @@ class Channel:
     direct_with: User | None = None
     closed: bool = False
     read_only: bool = False
-    """The bot may edit its messages, and post none."""
+    """True if the bot may edit its messages but not post."""
     files_forbidden: bool = False
 
 

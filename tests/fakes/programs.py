@@ -26,7 +26,7 @@ from tests.fakes.forking_python import SOCKET
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
-"""The first start waits until everything is loaded, on a busy machine."""
+"""Timeout of a start in seconds. The first one waits until all modules are loaded, on a busy machine."""
 SERVER_HAS_ENDED = "the server that begins programs has ended: what it loads cannot be loaded"
 
 

@@ -24,7 +24,7 @@ from tests.fakes.programs import Program
 from tests.platforms.console.terminal import PseudoTerminal
 
 PATIENCE = 60.0
-"""Seconds for anything a program does: much longer than it takes, even on a busy machine."""
+"""Timeout of a program's steps in seconds, much longer than they take on a busy machine."""
 
 
 class ProgramOnTerminal(PseudoTerminal):
@@ -69,7 +69,7 @@ class ProgramOnTerminal(PseudoTerminal):
         return self._process.pid
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until something is on the screen. A program that has ended will not show it any more."""
+        """Wait until a condition of the screen holds. Fail if the program ends before it."""
         ended = asyncio.create_task(self._process.wait())
         try:
             async with asyncio.timeout(PATIENCE):
@@ -105,12 +105,12 @@ class ProgramOnTerminal(PseudoTerminal):
         os.kill(self.pid, number)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size of the window; the kernel tells the program."""
+        """Change the size of the window. The kernel signals the program."""
         self._screen.resize(rows, columns)
         self._size(columns, rows)
 
     def hang_up(self) -> None:
-        """Close the window; the kernel tells the program. Nothing can be read or pressed afterwards."""
+        """Close the window. The kernel signals the program, and the terminal is unusable afterwards."""
         asyncio.get_running_loop().remove_reader(self._ours)
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, self._ours)  # the descriptor stays ours to close, the terminal behind it is gone

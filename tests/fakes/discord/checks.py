@@ -63,7 +63,7 @@ def choice(where: str, value: Any, choices: Iterable[Any]) -> None:
 
 
 def unlike(where: str, values: Iterable[Any], code: str, message: str) -> None:
-    """No value twice."""
+    """Check that no value repeats."""
     seen = set()
     for value in values:
         if value in seen:

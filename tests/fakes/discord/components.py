@@ -1,4 +1,4 @@
-"""The components of messages: rows and buttons, and with the V2 flag everything that can be displayed."""
+"""Components of messages: rows and buttons, and with the V2 flag all display components."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class FakeDiscord(Factories):
 
     @property
     def interactions(self) -> list[Interaction]:
-        """Everything that was ever pressed, typed or submitted."""
+        """All interactions of users, oldest first."""
         return list(self.world.interactions.values())
 
     # Actions of users that return at once, before the app has received the events
@@ -180,7 +180,7 @@ class FakeDiscord(Factories):
         """Type a slash command: `command(ana, "mcp show", channel, {"server": "github"})`.
 
         Raises:
-            LookupError: this person is offered no such command there, or it has no such option.
+            LookupError: the command is not offered to the user there, or it has no such option.
         """
         return await self._touching.command(user, words, channel, options or {})
 

@@ -1,4 +1,4 @@
-"""Creation of people, roles, guilds and channels."""
+"""Creation of users, roles, guilds and channels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.fakes.discord.state import DiscordState
 
 
 class Factories:
-    """The people and places of the fake. `guild`: the one that things are made in unless another is named."""
+    """Users, guilds and channels of the fake. `guild` is the default guild of new objects."""
 
     def __init__(self, world: DiscordState) -> None:
         self.world = world

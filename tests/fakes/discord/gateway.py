@@ -82,7 +82,7 @@ class Gateway:
     # Trouble
 
     def ask_to_reconnect(self) -> None:
-        """Op 7 to every connection, as Discord does when it moves people about."""
+        """Send op 7 to all connections, as Discord does when it moves clients to other servers."""
         for connection in list(self.connections):
             connection.put(7, None)
 

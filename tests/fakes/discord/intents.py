@@ -9,7 +9,7 @@ from tests.fakes.discord.messages import Message
 
 
 class Intent(IntFlag):
-    """The gateway's intents. Those the fake sends nothing for are known all the same."""
+    """Intents of the gateway, with those whose events the fake never sends."""
 
     GUILDS = 1 << 0
     GUILD_MEMBERS = 1 << 1

@@ -86,7 +86,7 @@ class Interaction:
 
     @property
     def at(self) -> float:
-        """When it happened, in seconds since 1970."""
+        """Time of the interaction, in seconds since 1970."""
         return moment_of(self.id)
 
     @property
@@ -97,7 +97,7 @@ class Interaction:
 
     @property
     def text(self) -> str:
-        """The content of everything posted in answer."""
+        """Content of all messages posted in answer."""
         return "\n".join(message.content for message in self.messages)
 
     @property
@@ -120,7 +120,7 @@ class Interaction:
         return described
 
     def settle(self, *, failed: bool = False) -> None:
-        """End the person's waiting."""
+        """End the user's waiting."""
         self.failed = failed
         self.settled.set()
 

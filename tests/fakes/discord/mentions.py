@@ -37,7 +37,7 @@ class Allowed:
 
 
 UNSAID = Allowed(frozenset(KINDS))
-"""An ordinary message without `allowed_mentions`: everything notifies."""
+"""Default of an ordinary message without `allowed_mentions`: all mentions notify."""
 UNSAID_IN_ANSWERS = Allowed(frozenset({"users"}))
 """An answer to an interaction without `allowed_mentions`."""
 

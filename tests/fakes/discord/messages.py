@@ -14,7 +14,7 @@ from tests.fakes.discord.times import iso
 
 
 class Flag(IntFlag):
-    """The message flags the fake knows."""
+    """Supported message flags."""
 
     SUPPRESS_EMBEDS = 1 << 2
     HAS_THREAD = 1 << 5
@@ -25,7 +25,7 @@ class Flag(IntFlag):
 
 
 class Type(IntEnum):
-    """The message types the fake knows."""
+    """Supported message types."""
 
     DEFAULT = 0
     MEMBER_JOIN = 7
@@ -73,12 +73,12 @@ class Message:
 
     @property
     def at(self) -> float:
-        """When it was posted, in seconds since 1970."""
+        """Time of posting, in seconds since 1970."""
         return moment_of(self.id)
 
     @property
     def url(self) -> str:
-        """The link to it that people copy."""
+        """Link to the message, as copied in Discord's client."""
         guild = self.channel.guild.id if self.channel.guild else "@me"
         return f"https://discord.com/channels/{guild}/{self.channel.id}/{self.id}"
 

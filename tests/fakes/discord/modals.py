@@ -98,7 +98,7 @@ def _check_input(where: str, given: Json) -> None:
 
 
 def filled_in(drawn: Json, values: Values, uploaded: Mapping[str, list[str]]) -> list[Json]:
-    """Return the components of a submission: drawn defaults where the person changed nothing.
+    """Return the components of a submission: defaults of fields that the user did not change.
 
     Args:
         drawn: the modal.
@@ -106,7 +106,7 @@ def filled_in(drawn: Json, values: Values, uploaded: Mapping[str, list[str]]) ->
         uploaded: ids of uploaded files by custom id.
 
     Raises:
-        LookupError: there is no such field, or no such option in it.
+        LookupError: the field or its option is not found.
         AssertionError: Discord's client would not let this be submitted.
     """
     known = {node.get(name) for node in walk(drawn["components"]) for name in ("label", "custom_id")}

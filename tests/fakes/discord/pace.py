@@ -17,7 +17,7 @@ PER_BUCKET: dict[str, tuple[int, float]] = {
     "POST /webhooks/{application}/{token}": (5, 2),
     "PATCH /webhooks/{application}/{token}/messages/{message}": (5, 2),
 }
-"""Calls and seconds of the buckets that are known from the field; Discord documents none of them."""
+"""Calls and seconds of observed buckets; Discord does not document them."""
 ELSEWHERE = (50, 1.0)
 
 
@@ -49,13 +49,13 @@ class Granted:
 
 
 def _up(seconds: float) -> float:
-    """Round up to milliseconds, so that a client that waits so long has waited enough."""
+    """Round up to milliseconds, so that a client never waits too briefly."""
     return math.ceil(seconds * 1000) / 1000
 
 
 @dataclass
 class Pace:
-    """Fixed windows per bucket, as Discord has them. `strict` False lets everything through and sends no headers."""
+    """Fixed windows per bucket, as Discord has them. With `strict` False, all calls pass and no headers are sent."""
 
     clock: Clock
     strict: bool = True

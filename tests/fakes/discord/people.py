@@ -13,8 +13,9 @@ JOINED = 1_577_836_800.0
 
 @dataclass
 class User:
-    """A person, a bot, or a webhook (`webhook`). `takes_dms` False: refuses direct messages. `locale` is
-    that of the client, which interactions tell.
+    """A user, a bot, or a webhook (`webhook`). With `takes_dms` False, direct messages are refused.
+
+    `locale` is that of the client, which interactions contain.
     """
 
     id: str

@@ -8,7 +8,7 @@ from enum import IntFlag
 
 
 class Permission(IntFlag):
-    """The permissions the fake knows."""
+    """Supported permissions."""
 
     KICK_MEMBERS = 1 << 1
     BAN_MEMBERS = 1 << 2

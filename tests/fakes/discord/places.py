@@ -20,7 +20,7 @@ from tests.fakes.discord.times import iso
 
 
 class Kind(IntEnum):
-    """Discord's channel types that the fake knows."""
+    """Supported types of Discord's channels."""
 
     TEXT = 0
     DM = 1
@@ -60,7 +60,7 @@ class Channel:
     archived_at: float = JOINED
     auto_archive: int = 4320
     slow: int = 0
-    """Seconds between two messages of one person (`rate_limit_per_user`)."""
+    """Seconds between two messages of one user (`rate_limit_per_user`)."""
     topic: str | None = None
     last_message_id: str | None = None
     message_count: int = 0
@@ -77,7 +77,7 @@ class Channel:
         return f"<#{self.id}>"
 
     def permissions(self, user: User, now: float) -> Permission:
-        """Return the permissions of this user here, none for a user outside the guild."""
+        """Return the user's permissions in the channel; empty for a user outside the guild."""
         if self.guild is None:
             is_there = user in self.recipients or (user.bot and len(self.recipients) == 1)
             return IN_A_DM if is_there else Permission(0)

@@ -10,7 +10,7 @@ from tests.fakes.discord.state import DiscordState
 
 
 def keep(world: DiscordState, message: Message) -> Message:
-    """Keep a new message and tell of it. An archived thread is opened by it, and its author joins the thread."""
+    """Store a new message and send its events. An archived thread is reopened, and its author joins the thread."""
     channel = message.channel
     world.messages.setdefault(channel.id, {})[message.id] = message
     if not message.ephemeral_to:

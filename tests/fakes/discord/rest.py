@@ -36,14 +36,14 @@ class Incoming:
 
 
 class Rest:
-    """Answers everything under /api/v10."""
+    """Server of all routes under /api/v10."""
 
     def __init__(self, world: DiscordState) -> None:
         self._world = world
         self._closing = asyncio.Event()
 
     def close(self) -> None:
-        """Let go of the calls that hang now."""
+        """End the calls that hang now."""
         self._closing.set()
         self._closing = asyncio.Event()
 

@@ -87,7 +87,7 @@ class Session:
             self.connection.put(0, data, seq=self.seq, event=event)
 
     def take_up(self, connection: Connection, seq: int) -> None:
-        """Go on over another connection, with everything after `seq`."""
+        """Resume over another connection, with all events after `seq`."""
         if self.connection is not None:
             self.connection.session = None
             self.connection.abort()

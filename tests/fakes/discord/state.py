@@ -42,10 +42,10 @@ class DiscordState:
     messages: dict[str, dict[str, Message]] = field(default_factory=dict)
     files: dict[str, StoredFile] = field(default_factory=dict)
     created: list[float] = field(default_factory=list)
-    """When commands were registered that had not been before."""
+    """Times of new registrations of commands."""
     nonces: dict[tuple[str, str], Message] = field(default_factory=dict)
     typing: dict[str, float] = field(default_factory=dict)
-    """When the app last said that it types, by channel."""
+    """Time of the app's last typing indicator, by channel."""
     interactions: dict[str, Interaction] = field(default_factory=dict)
     """By token."""
     calls: CallLog = field(default_factory=CallLog)

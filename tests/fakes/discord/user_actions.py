@@ -23,7 +23,7 @@ RESOLVED = frozenset({6, 7, 8, 9, 11})
 
 
 class UserActions:
-    """Interactions of people; each method waits until the app has answered or three seconds have passed."""
+    """Interactions of users. Each method waits until the app has answered or three seconds have passed."""
 
     def __init__(self, world: DiscordState) -> None:
         self._world = world

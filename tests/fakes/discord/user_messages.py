@@ -15,7 +15,7 @@ from tests.fakes.discord.state import DiscordState
 
 
 class UserMessages:
-    """People's messages; returns at once, the events are then on their way."""
+    """Messages of users. Methods return before the app has received the events."""
 
     def __init__(self, world: DiscordState) -> None:
         self._world = world
@@ -30,7 +30,7 @@ class UserMessages:
         reply_to: Message | None,
         ping: bool,
     ) -> Message:
-        """Post a message as a person, another bot or a webhook."""
+        """Post a message as a user, another bot or a webhook."""
         world = self._world
         assert channel.kind in HOLDS_MESSAGES, f"nobody can speak in {channel.name}"
         need = Permission.SEND_MESSAGES_IN_THREADS if channel.is_thread else Permission.SEND_MESSAGES
@@ -57,7 +57,7 @@ class UserMessages:
         events.changed(self._world, message)
 
     def again(self, message: Message) -> None:
-        """Tell of a message once more."""
+        """Send the event of a message again."""
         events.posted(self._world, message)
 
     def delete(self, message: Message) -> None:
@@ -71,7 +71,7 @@ class UserMessages:
         events.reacted(self._world, message, user, emoji)
 
     def thread(self, user: User, parent: Channel, name: str, on: Message | None) -> Channel:
-        """Open a thread as a person."""
+        """Open a thread as a user."""
         return open_thread(self._world, parent, name, user, on)
 
     def post(self, user: User, forum: Channel, title: str, text: str) -> Message:
@@ -84,7 +84,7 @@ class UserMessages:
         return open_post(world, forum, title, message)
 
     def archive(self, thread: Channel, *, locked: bool) -> None:
-        """Archive a thread, as time or a person does."""
+        """Archive a thread, as a user or the timeout does."""
         thread.archived, thread.locked, thread.archived_at = True, locked, self._world.now()
         events.thread_changed(self._world, thread)
 

@@ -92,7 +92,7 @@ def drawn(message: Message) -> Iterator[str]:
 
 
 def previews(message: Message, world: DiscordState) -> set[str]:
-    """The addresses Discord fetches to show a preview below a message as it is now."""
+    """Return the addresses that Discord fetches for previews below a message in its present state."""
     if message.flags & (Flag.SUPPRESS_EMBEDS | Flag.IS_COMPONENTS_V2):
         return set()
     if not message.channel.permissions(message.author, world.now()) & Permission.EMBED_LINKS:

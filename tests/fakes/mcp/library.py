@@ -1,7 +1,7 @@
-"""A real MCP server with things to read and prompts to ask with: `python tests/fakes/mcp/library.py stdio|http`.
+"""A real MCP server with resources and prompts: `python tests/fakes/mcp/library.py stdio|http`.
 
-It imports nothing of the product. Over HTTP it listens on a port the operating system chooses and prints
-`PORT <number>` when it is ready; the endpoint is `/mcp`.
+It imports nothing of the product. Over HTTP it listens on a port that the operating system chooses, and prints `PORT
+<number>` when it is ready. The endpoint is `/mcp`.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Arguments:
             raise invalid_arguments(f"must provide an integer [json-pointer:/{name}]") from None
 
     def json(self, name: str, wrong: str = "invalid_arguments") -> Any:
-        """A value that JSON carries as it is and a form carries as a string of JSON; None if it is not there.
+        """Return a value that is plain in JSON and a string of JSON in a form; None if it is missing.
 
         Raises:
             Refused: `wrong`, if it is a string that is not JSON.
@@ -68,10 +68,10 @@ class Arguments:
             raise Refused(wrong) from None
 
     def rows(self, name: str, wrong: str) -> list[dict[str, Any]] | None:
-        """Return a list of objects; None if it is not there.
+        """Return a list of objects; None if it is missing.
 
         Raises:
-            Refused: `wrong`, if it is anything else.
+            Refused: `wrong`, if it is of another type.
         """
         value = self.json(name, wrong)
         if value is None:

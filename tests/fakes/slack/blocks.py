@@ -149,10 +149,10 @@ ONLY_VIEWS = frozenset({"alert"})
 
 
 def check_blocks(blocks: list[dict[str, Any]], surface: str) -> None:
-    """Are these blocks ones that a 'message', 'modal' or 'home' takes?
+    """Check the blocks of a 'message', 'modal' or 'home'.
 
     Raises:
-        Refused: invalid_blocks, with a line and a JSON pointer for each thing that is wrong.
+        Refused: invalid_blocks, with a line and a JSON pointer for each problem.
     """
     if lines := problems_in(blocks, surface, "/blocks"):
         messages = [f"[ERROR] {line}" for line in lines]

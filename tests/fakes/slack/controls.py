@@ -54,7 +54,7 @@ class Control:
 
 
 def controls(blocks: list[Json]) -> Iterator[Control]:
-    """Everything that can be touched, in order."""
+    """Yield all interactive elements, in order."""
     for block in blocks:
         inner = [*block.get("elements", []), *block.get("actions", []), block.get("accessory"), block.get("element")]
         for element in inner:
@@ -70,10 +70,10 @@ def controls(blocks: list[Json]) -> Iterator[Control]:
 
 
 def find(blocks: list[Json], name: str, user: str | None) -> Control:
-    """The control a person sees that is called so; None sees those too that are hidden from some.
+    """Return the control with this name that the user sees; None as the user also finds hidden ones.
 
     Raises:
-        LookupError: there is none, or it is hidden from them; the message lists those there are.
+        LookupError: it is missing or hidden; the message lists the visible ones.
     """
     seen = [c for c in controls(blocks) if user is None or user in c.element.get("visible_to_user_ids", [user])]
     for control in seen:
@@ -118,7 +118,7 @@ def chosen(element: Json, *values: str) -> Json:
 
 
 def empty(held: Json) -> bool:
-    """Does an input hold nothing?"""
+    """Return True if an input is empty."""
     return not any(value for key, value in held.items() if key != "type")
 
 

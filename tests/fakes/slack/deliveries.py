@@ -88,7 +88,7 @@ class Post:
         return delivery
 
     def again(self, delivery: Delivery, *, reason: str = "timeout") -> Attempt:
-        """Try once more although nothing asks for it, as Slack may; returns the attempt under way."""
+        """Deliver once more without need, as Slack may. Return the running attempt."""
         attempt = Attempt(len(delivery.attempts))
         delivery.attempts.append(attempt)
         self._start(self.transport.carry(delivery, attempt, reason, self.within))

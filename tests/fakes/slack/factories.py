@@ -1,4 +1,4 @@
-"""Content of the workspaces: a test adds people, channels and groups here."""
+"""Content of the workspaces: users, channels and groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.fakes.slack.workspace import Workspace
 
 
 class Factories:
-    """The app's workspaces and everybody in them. The first workspace is meant wherever none is named."""
+    """The app's workspaces and their users. The first workspace is the default."""
 
     def __init__(self, world: SlackState, team: Team) -> None:
         self.world, self.clock, self.app = world, world.clock, world.app

@@ -1,4 +1,4 @@
-"""The app's manifest as the fake workspace takes it: the scopes of its token, its events, commands and shortcuts."""
+"""The app's manifest as the fake workspace reads it: scopes of the token, events, commands and shortcuts."""
 
 from __future__ import annotations
 

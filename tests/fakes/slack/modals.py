@@ -1,4 +1,4 @@
-"""Modals: stacks of views that people have open, and the triggers that allow to open them."""
+"""Modals: the users' stacks of open views, and the triggers that allow to open them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class View:
         return "\n".join([*lines, *self.errors.values()])
 
     def described(self) -> Json:
-        """Return the `view` object of answers and payloads, with block ids for the blocks that have none."""
+        """Return the `view` object of answers and payloads, with block ids for all blocks."""
         described = {
             "id": self.id,
             "team_id": self.team,
@@ -89,7 +89,7 @@ class Modals:
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def trigger(self, user: str, team: str, from_view: str = "") -> str:
-        """Return a new trigger_id for the last act of this person."""
+        """Return a new trigger_id for the user's last interaction."""
         number = next(self._numbers)
         trigger = f"{number}.{number * 7919}.{number:032x}"
         self.triggers[trigger] = Trigger(
@@ -150,7 +150,7 @@ class Modals:
         raise Refused("not_found")
 
     def change(self, view: View, drawn: Json) -> View:
-        """Draw a view anew."""
+        """Replace the content of a view."""
         self.unique(drawn.get("external_id", ""), view.id)
         view.drawn, view.hash, view.errors = drawn | {"blocks": identified(drawn["blocks"])}, self.new_hash(), {}
         return view

@@ -1,4 +1,4 @@
-"""OAuth of the fake Slack: a person allows the app in a browser, codes become tokens, tokens expire and are renewed."""
+"""OAuth of the fake Slack: consent of a user in a browser, exchange of codes, expiry and renewal of tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOKEN_SECONDS = 43_200
 
 @dataclass(frozen=True)
 class Grant:
-    """The consent of a person. With `organization` the app gets all its workspaces."""
+    """Consent of a user. With `organization` the app gets all its workspaces."""
 
     team: Team
     user: User

@@ -19,7 +19,7 @@ Tier 1 is documented as one and more. Only apps.connections.open has it here, an
 class Pace:
     """Windows of one minute per method and workspace, and one post a second per channel after a short burst.
 
-    `strict` False lets everything through. `per_minute` may be changed by a test, as may `burst`.
+    With `strict` False, all calls pass. A test may change `per_minute` and `burst`.
     """
 
     clock: Clock

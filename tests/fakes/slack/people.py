@@ -18,7 +18,7 @@ class Team:
 
 @dataclass
 class User:
-    """A person or a bot. `guest`: '' no, 'multi' is_restricted, 'single' is_ultra_restricted (and is_restricted)."""
+    """A user or a bot. `guest` is '' for members, 'multi' (is_restricted) or 'single' (also is_ultra_restricted)."""
 
     id: str
     name: str
@@ -94,7 +94,7 @@ class User:
 
 @dataclass
 class UserGroup:
-    """People one can mention together, such as @ops-approvers."""
+    """Users who can be mentioned together, such as @ops-approvers."""
 
     id: str
     handle: str

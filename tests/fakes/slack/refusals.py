@@ -15,7 +15,7 @@ class Refused(Exception):
 
 
 def invalid_arguments(*messages: str) -> Refused:
-    """`invalid_arguments`, with a line for each thing that is wrong."""
+    """Return the error `invalid_arguments` with a line for each problem."""
     return Refused("invalid_arguments", response_metadata={"messages": [f"[ERROR] {line}" for line in messages]})
 
 

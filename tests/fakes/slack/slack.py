@@ -77,7 +77,7 @@ class FakeSlack(Factories):
 
     @property
     def sent(self) -> list[Delivery]:
-        """Everything that was ever on its way to the app."""
+        """All deliveries to the app, finished or not."""
         return self.post.sent
 
     @property
@@ -101,7 +101,7 @@ class FakeSlack(Factories):
         return self._api.oauth
 
     def uninstall(self, team: Team) -> None:
-        """Remove the app from a workspace, as its administrators do: its token is revoked, the app is told."""
+        """Remove the app from a workspace, as its administrators do: revoke its token and send the events."""
         workspace, installation = self.world.workspaces[team.id], self.app.installations[team.id]
         installation.revoked = True
         self.world.emit(
@@ -110,7 +110,9 @@ class FakeSlack(Factories):
         self.world.emit(workspace, "app_uninstalled", {"type": "app_uninstalled"})
 
     def revoke_access(self, team: Team) -> None:
-        """Take one workspace out of the installation of an organization. The app is told in another one of it."""
+        """Take one workspace out of an organization's installation. The app gets the event in another of its
+        workspaces.
+        """
         installations = self.app.installations
         installations[team.id].access_revoked = True
         other = next(each for each in installations.values() if each.organization and not each.access_revoked)
@@ -282,7 +284,7 @@ class FakeSlack(Factories):
         """Return the modal on top.
 
         Raises:
-            LookupError: they have none open.
+            LookupError: the user has no open modal.
         """
         stack = self.world.modals.stacks.get(user.id)
         if not stack:

@@ -143,7 +143,7 @@ class Sockets:
             attempt.seconds = time.monotonic() - began
 
     async def disconnect(self, reason: str = "refresh_requested") -> None:
-        """Announce the end to every connection open now, as Slack does every few hours; nothing new goes to them."""
+        """Announce the end to all open connections, as Slack does every few hours. They get no new events."""
         for connection in list(self.connections):
             connection.retiring = reason != "warning"
             await connection.socket.send_json({"type": "disconnect", "reason": reason, "debug_info": {"host": "fake"}})

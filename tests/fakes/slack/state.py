@@ -1,4 +1,4 @@
-"""Everything behind the fake: the app, the workspaces it is installed in, modals, files, deliveries, the log."""
+"""State of the fake: the app, its workspaces, modals, files, deliveries, the log."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class UserActions:
         as_of: Json | None = None,
         hidden: bool = False,
     ) -> Delivery:
-        """Press or choose. `as_of` is an outdated message that the person still sees."""
+        """Press or choose. `as_of` is an outdated message on the user's screen."""
         blocks = self._blocks(on, as_of)
         control = find(blocks, name, None if hidden else user.id)
         state = self._state(user, on, blocks)
@@ -92,7 +92,7 @@ class UserActions:
         return delivery
 
     async def close(self, user: User, view: View) -> Delivery | None:
-        """Close a modal; the app is told only if it asked for it."""
+        """Close a modal. The app gets the event only if the view has `notify_on_close`."""
         self._world.modals.stacks[user.id].remove(view)
         if not view.drawn.get("notify_on_close"):
             return None
@@ -104,7 +104,7 @@ class UserActions:
         return await self._done(self._envelopes.interaction(payload))
 
     async def command(self, user: User, command: str, text: str, channel: Channel) -> Delivery:
-        """Type a slash command into a channel; threads have none."""
+        """Type a slash command into a channel; Slack has none in threads."""
         if command not in self._world.app.commands:
             raise LookupError(f"{command} is not a valid command")
         workspace = self._world.workspaces[channel.team.id]

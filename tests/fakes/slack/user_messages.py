@@ -14,7 +14,7 @@ from tests.fakes.slack.workspace import Workspace
 
 
 class UserMessages:
-    """People's messages in every workspace; returns at once, the events are then on their way."""
+    """Messages of users in all workspaces. Methods return before the app has received the events."""
 
     def __init__(self, world: SlackState) -> None:
         self._world = world
@@ -31,7 +31,7 @@ class UserMessages:
         subtype: str | None,
         client_msg_id: str,
     ) -> Message:
-        """Post a message as a person, or as another bot."""
+        """Post a message as a user or as another bot."""
         workspace = self._world.workspaces[channel.team.id]
         assert user.id in channel.members, f"{user.name} is not in {channel.name}"
         stored = [workspace.store(name, content, user.id, self._world.base) for name, content in files]

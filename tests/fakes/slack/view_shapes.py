@@ -35,7 +35,7 @@ def checked_view(view: Any, kind: str) -> dict[str, Any]:
     """Return the view as it is, if it is a 'modal' or a 'home' that Slack takes.
 
     Raises:
-        Refused: invalid_arguments with a line for each thing that is wrong, view_too_large.
+        Refused: invalid_arguments with a line for each problem, view_too_large.
     """
     if not isinstance(view, dict):
         raise invalid_arguments("must provide an object [json-pointer:/view]")

@@ -32,7 +32,7 @@ class WebApi:
         self._closing = asyncio.Event()
 
     def close(self) -> None:
-        """Let go of the calls that hang now."""
+        """End the calls that hang now."""
         self._closing.set()
         self._closing = asyncio.Event()
 

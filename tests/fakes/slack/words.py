@@ -14,8 +14,9 @@ LINES = frozenset({"rich_text_section", "rich_text_preformatted", "rich_text_quo
 
 
 def words_of(message: Message, viewer: str) -> str:
-    """Return the texts of a message as one person (by id) sees them, a line each: the streamed text, then its blocks if
-    it has any, else its text, then its files.
+    """Return the texts of a message as one user (by id) sees them, a line each.
+
+    They are the streamed text, then the blocks or else the text, then the files.
     """
     lines: list[str] = []
     if message.stream is not None:

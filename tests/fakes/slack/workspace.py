@@ -1,5 +1,6 @@
-"""One workspace: its people, channels, messages and files, and their visibility. It has no network: methods of the Web
-API and users of the test both change it through here.
+"""One workspace: its users, channels, messages and files, and their visibility.
+
+It has no network. Methods of the Web API and the test's users both change it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MENTION = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^>]*)?>")
 
 @dataclass(frozen=True)
 class Sight:
-    """A message as one person sees it now. `words`: every text that is drawn, a line each."""
+    """A message as one user sees it now. `words` are all visible texts, one a line."""
 
     ts: str
     user: str
@@ -132,7 +133,7 @@ class Workspace:
         return sorted((m for m in here if not m.deleted and not m.ephemeral_to), key=lambda m: m.ts)
 
     def reload(self, user: str) -> None:
-        """This person's client starts again: ephemeral messages are gone for good."""
+        """Restart the user's client, which loses ephemeral messages."""
         for kept in self.messages.values():
             for message in kept.values():
                 message.deleted = message.deleted or message.ephemeral_to == user

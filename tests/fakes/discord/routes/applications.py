@@ -47,7 +47,7 @@ def put_guild_commands(request: Request) -> list[Json]:
 
 @route("GET /applications/{application}/guilds/{guild}/commands/permissions")
 def command_permissions(request: Request) -> list[Json]:
-    """Return the changed permissions of commands: none."""
+    """Return an empty list: no permissions of commands are changed."""
     _own(request)
     return []
 

@@ -1,4 +1,4 @@
-"""The app's own user, people, direct conversations, and the address of the gateway."""
+"""The app's own user, other users, direct conversations, and the address of the gateway."""
 
 from __future__ import annotations
 

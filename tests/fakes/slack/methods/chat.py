@@ -196,7 +196,7 @@ def _drafted(caller: Caller, args: Arguments, channel: Channel) -> Message:
 
 
 def threaded(caller: Caller, channel: Channel, thread_ts: str) -> str:
-    """The root of the thread a reply is for; a reply to a reply goes to its thread.
+    """Return the root of a reply's thread; a reply to a reply goes to the same thread.
 
     Raises:
         Refused: thread_not_found.

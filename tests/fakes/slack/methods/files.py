@@ -66,7 +66,7 @@ def file_info(caller: Caller, args: Arguments) -> Json:
 
 @method("files.delete", "tier3", ("file",), "files:write")
 def delete_file(caller: Caller, args: Arguments) -> Json:
-    """Delete a file of the bot, and the messages that carried nothing else."""
+    """Delete a file of the bot, and the messages without other content."""
     stored = caller.workspace.files.pop(args.needed("file"), None)
     if stored is None:
         raise Refused("file_not_found")

@@ -16,7 +16,7 @@ Tier = Literal["tier1", "tier2", "tier3", "tier4", "special"]
 
 @dataclass(frozen=True)
 class Method:
-    """One method. `scopes`: any one of them will do, none means any token. `json`: does it read a JSON body?"""
+    """One method. One of `scopes` is required, none if empty. `json` is True if it reads a JSON body."""
 
     name: str
     handler: Handler
