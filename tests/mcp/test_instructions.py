@@ -1,4 +1,4 @@
-"""Instructions of a server: given to the model only if they are enabled and an admin has pinned the text."""
+"""Instructions of a server: given to the model only if they are enabled and pinned, or no review is required."""
 
 from __future__ import annotations
 

@@ -290,7 +290,7 @@ async def test_a_program_that_is_not_allowed_is_not_started_for_any_definer(tmp_
 
 
 async def test_a_name_that_later_leads_inside_is_not_followed_there() -> None:
-    """DNS rebinding: the name resolves to public addresses at first, and later to loopback."""
+    """DNS rebinding: a name that resolves to loopback is followed only if the operator allows it."""
     asked: list[str] = []
     answers = ["192.0.2.1"]
 
