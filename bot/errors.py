@@ -12,6 +12,7 @@
     ├── SecretUnavailable         a secret cannot be opened or read: wrong key, missing variable or file
     ├── QueueFull                 a message was not accepted: too many turns of its author are queued
     ├── ServerTrouble             an operation on an MCP server failed
+    │   └── NotConnected          it has no connection, so nothing was sent
     ├── ModelError                the language model gave no answer
     │   ├── ModelUnavailable      for now: busy, unreachable, cut off; `retry_after` in seconds, or None
     │   ├── LimitReached          no request: a limit on tokens or money is reached
@@ -129,6 +130,10 @@ class QueueFull(CountersignError):
 
 class ServerTrouble(CountersignError):
     """An operation on an MCP server failed."""
+
+
+class NotConnected(ServerTrouble):
+    """A server has no connection, so nothing was sent to it."""
 
 
 class ModelError(CountersignError):

@@ -287,7 +287,8 @@ class ServerStatistics:
         servers = [server] if server else await self._directory.all(request.conversation)
         counts = _counter_facts(self._dependencies.process_counters({server.name for server in servers}), servers)
         now = self._dependencies.clock()
-        since = request.arguments.since(now) or now - DAY
+        given = request.arguments.since(now)
+        since = now - DAY if given is None else given
         home = EVERYWHERE if self._dependencies.rights.operates(request.member) else request.conversation.workspace_key
         activity = await self._dependencies.archive.activity(since, home, server.id if server else "")
         since_text = {"time": format_moment(since), "zone": format_time_zone()}

@@ -157,7 +157,8 @@ class UsageVerbs:
 
     def _since(self, request: CommandContext) -> float:
         now = self._dependencies.clock()
-        return request.arguments.since(now) or LimitPeriod.MONTH.start_of_period(now)
+        given = request.arguments.since(now)
+        return LimitPeriod.MONTH.start_of_period(now) if given is None else given
 
 
 def _grouping(request: CommandContext, otherwise: UsageGrouping) -> UsageGrouping:

@@ -4,8 +4,9 @@ the processes of one bot share: rate limits, leases, faults.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bot.domain.api_clients import ApiRole, ApiToken
@@ -136,12 +137,13 @@ class GrantStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DirectCall:
-    """Call without a turn: a resource or a prompt that a program or a shell reads directly."""
+    """Call without a turn: a resource or a prompt that a program or a shell reads directly. `id` is unique."""
 
     tool: Tool
     arguments: Mapping[str, Any]
     conversation: ConversationKey
     by: Author
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
 class CallAudit(Protocol):

@@ -27,6 +27,7 @@ from bot.ports import DirectCall
 from bot.storage.audit_chain import CONNECTION_KEY, AuditKeys, row_hash
 from bot.storage.codec import CONTENT_DELETED, UNREADABLE, converter
 from bot.storage.database import (
+    OWNER_RETRY_SECONDS,
     Database,
     StorableText,
     has_prefix,
@@ -58,6 +59,13 @@ _same = (
         audit.c.kind == bindparam("kind"),
         audit.c.actor == bindparam("actor"),
         audit.c.body == bindparam("body"),
+    )
+    .limit(1)
+)
+_recent = (
+    sa.select(audit.c.seq)
+    .where(
+        audit.c.at > now() - OWNER_RETRY_SECONDS, audit.c.actor == bindparam("actor"), audit.c.body == bindparam("body")
     )
     .limit(1)
 )
@@ -447,25 +455,29 @@ class SqlCallAudit:
         """Record how a call ended. `seconds` is its duration, None if it was not sent."""
         duration = None if seconds is None else round(seconds, 3)
         kind = "not run" if seconds is None else "ran"
-        _record_direct(connection, kind, call, status=status, seconds=duration)
-        record_metric(connection, CallEnded(call.tool.server, call.tool.original_name, status, seconds))
+        if _record_direct(connection, kind, call, status=status, seconds=duration):
+            record_metric(connection, CallEnded(call.tool.server, call.tool.original_name, status, seconds))
 
     @transaction
     def record_forbidden(self, connection: sa.Connection, call: DirectCall, rule: str) -> None:
         """Record a call that a rule forbids."""
-        _record_direct(connection, "forbidden", call, **({"rule": rule} if rule else {}))
-        record_metric(connection, CallEnded(call.tool.server, call.tool.original_name, StepStatus.DENIED, None))
+        if _record_direct(connection, "forbidden", call, **({"rule": rule} if rule else {})):
+            record_metric(connection, CallEnded(call.tool.server, call.tool.original_name, StepStatus.DENIED, None))
 
 
-def _record_direct(connection: sa.Connection, kind: str, call: DirectCall, **facts: Any) -> None:
-    record(
-        connection,
-        kind,
-        call.by.principal,
-        conversation=str(call.conversation),
-        subject=call.tool.server_id,
-        server=call.tool.server,
-        tool=call.tool.original_name,
-        fingerprint=fingerprint(call.tool, call.arguments),
-        **facts,
-    )
+def _record_direct(connection: sa.Connection, kind: str, call: DirectCall, **facts: Any) -> bool:
+    """Add a row unless an earlier attempt of this transaction has added it. Return True if the row was added."""
+    facts |= {
+        "call": call.id,
+        "server": call.tool.server,
+        "tool": call.tool.original_name,
+        "fingerprint": fingerprint(call.tool, call.arguments),
+    }
+    by, subject = call.by.principal, call.tool.server_id
+    if (
+        connection.execute(_recent, {"actor": storable(by), "body": _body(storable(subject), facts)}).first()
+        is not None
+    ):
+        return False
+    record(connection, kind, by, conversation=str(call.conversation), subject=subject, **facts)
+    return True

@@ -29,6 +29,7 @@ from bot.errors import (
     DatabaseUnavailable,
     ModelRejected,
     ModelUnavailable,
+    NotConnected,
     NotFound,
     QueueFull,
     SecretUnavailable,
@@ -242,6 +243,7 @@ _ERRORS: Mapping[type[CountersignError], tuple[int, str]] = {
     SettingsError: (422, "unusable"),
     SecretUnavailable: (409, "secret_unavailable"),
     ServerTrouble: (502, "server_trouble"),
+    NotConnected: (502, "server_trouble"),
     ModelUnavailable: (503, "model_unavailable"),
     ModelRejected: (502, "model_rejected"),
 }

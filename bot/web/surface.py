@@ -96,13 +96,17 @@ class Subscriptions:
                     yield view
 
     async def wait(self, turn_id: str, read: Read, seconds: float, is_enough: Callable[[TurnView], bool]) -> TurnView:
-        """Return the stored view once a view is enough, or after `seconds`. Raises NotFound."""
+        """Return the first view that is enough, or the newest after `seconds`. Raises NotFound."""
+        if seconds <= 0:
+            return await read(turn_id)
+        view: TurnView | None = None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds), contextlib.aclosing(self.views(turn_id, read)) as views:
                 async for view in views:
                     if is_enough(view):
                         break
-        return await read(turn_id)
+        # Only the stored view of an ended turn has its times.
+        return await read(turn_id) if view is None or view.turn.status.ended else view
 
     @contextlib.contextmanager
     def _subscribe(self, turn_id: str) -> Iterator[tuple[_Topic, _Mailbox]]:

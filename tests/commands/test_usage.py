@@ -102,6 +102,11 @@ async def test_partly_estimated_usage_is_marked_and_counted(harness: CommandHarn
     assert reply.data["total"]["estimated"] == 2
 
 
+async def test_since_the_beginning_of_time_is_no_default(harness: CommandHarness) -> None:
+    await harness.ask("usage --since 1970-01-01", GUEST)
+    assert harness.usage.looks == [(UsageQuery(0.0, person="test:ben"), UsageGrouping.MODEL)]
+
+
 async def test_options_without_a_verb_are_those_of_ones_own_usage(harness: CommandHarness) -> None:
     await harness.ask("usage --since 2h", GUEST)
     assert harness.usage.looks == [(UsageQuery(NOW - 2 * 3600, person="test:ben"), UsageGrouping.MODEL)]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -18,6 +19,7 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.tools import Tool
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
+from bot.ports import DirectCall
 from bot.storage import audit, audit_verification
 from bot.storage.audit_chain import AuditKeys
 from bot.storage.audit_verification import ExternalRecords, SqlAuditTrail
@@ -25,6 +27,7 @@ from bot.storage.checkpoints import CheckpointLines
 from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log import SqlTurnLog
 from tests.audit_check import audit_findings, audit_rows
+from tests.contracts.test_stores import Forgetful
 from tests.fakes.parts import ANA, BEN, HALL, message
 from tests.turn_log_harness import Harness, running, sqlite_harness
 
@@ -415,3 +418,14 @@ async def test_rows_without_a_checkpoint_limit_the_verdict(harness: Harness) -> 
         report = await SqlAuditTrail(harness.database).verify(ExternalRecords(places, expected=FILE, stale_after=60))
         assert [finding.what for finding in report.findings] == told
         assert report.fits
+
+
+async def test_a_direct_call_whose_commit_gave_no_answer_is_recorded_once(harness: Harness) -> None:
+    forgetful: Any = Forgetful(harness.database)
+    calls = audit.SqlCallAudit(forgetful)
+    read = Tool("jira__read", "jira", "read", input_schema={}, server_id="s1")
+    for call in (DirectCall(read, {"uri": "x:1"}, HALL, ANA), DirectCall(read, {"uri": "x:1"}, HALL, ANA)):
+        await calls.record_call(call, StepStatus.DONE, 0.5)
+        await calls.record_forbidden(call, "rule")
+    rows = await harness.database.run(audit_rows)
+    assert [row["kind"] for row in rows] == ["ran", "forbidden", "ran", "forbidden"]

@@ -212,7 +212,20 @@ async def test_a_rule_that_forbids_reading_holds_for_administrators_too(api: Api
     ):
         answer = await api.post(path, json=body)
         assert (answer.status_code, "A policy forbids" in answer.text) == (403, True)
+    unknown = {"serverId": "jira", "name": "no-such-prompt", "arguments": {}}
+    assert (await api.post("/api/mcp/prompts/get", json=unknown)).status_code == 403
     assert not {"resources/read", "prompts/get"} & set(jira.methods())
+
+
+async def test_a_direct_read_of_an_unreachable_server_has_not_run(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira)
+    await api.post(f"{SERVERS}/jira/sync")
+    await jira.stop()
+    await api.post(f"{SERVERS}/jira/sync")
+    answer = await api.post("/api/mcp/resources/read", json={"serverId": "jira", "uri": "jira://board"})
+    assert answer.status_code == 502
+    rows, _ = await api.parts.command_dependencies.archive.audit(AuditQuery(kinds=("ran", "not run")), 10, 0)
+    assert [(row.kind, row.facts["status"], row.facts["seconds"]) for row in rows] == [("not run", "failed", None)]
 
 
 async def test_a_resource_that_a_rule_wants_approved_is_not_read_without_an_approval(

@@ -106,3 +106,16 @@ async def test_following_ends_where_the_turn_is_gone() -> None:
     with pytest.raises(NotFound):
         await seen_by(following, Rows(at(1), NotFound("gone")))
     assert following.subscriber_count == 0
+
+
+async def test_a_wait_ends_with_the_view_that_is_enough_and_not_with_its_row() -> None:
+    following, rows, written = Subscriptions(), Rows(at(1)), at(1, streaming="So far.")
+
+    def is_enough(view: TurnView) -> bool:
+        following.publish(written)
+        return view.streaming != ""
+
+    assert await following.wait("t1", rows.read, PATIENCE, is_enough) == written
+    assert await following.wait("t1", rows.read, 0, is_enough) == at(1)
+    ended = at(2, TurnStatus.DONE)
+    assert await following.wait("t1", Rows(ended).read, PATIENCE, lambda view: view.turn.status.ended) == ended

@@ -29,7 +29,7 @@ from bot.domain.servers import (
     ServerStatus,
 )
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolKind, ToolOutcome
-from bot.errors import ServerTrouble
+from bot.errors import NotConnected, ServerTrouble
 from bot.i18n import gettext_lazy
 from bot.logs import out_of_context
 from bot.mcp.active_calls import (
@@ -41,7 +41,7 @@ from bot.mcp.active_calls import (
     NoResponse,
     RequestNotSent,
 )
-from bot.mcp.errors import Problem, cause_and_fix, error_message, record_request, with_lead
+from bot.mcp.errors import Problem, cause_and_fix, record_request, split_fix, with_lead
 from bot.mcp.redaction import Redaction
 from bot.mcp.resource_tools import list_resources
 from bot.mcp.review import ToolPinning
@@ -353,14 +353,14 @@ class Connection:
 
     async def _admin_session(self) -> Session:
         """Return a session for a request of an admin; wait for a connection at most the connect timeout. Raises
-        ServerTrouble.
+        NotConnected.
         """
         if self.tracker.status is ServerStatus.DISCONNECTED:
-            raise error_message(self.why_not())
+            raise NotConnected(*split_fix(self.why_not()))
         await self._connect()
         session = self._live_session
         if session is None:
-            raise error_message(self.why_not())
+            raise NotConnected(*split_fix(self.why_not()))
         return session
 
     @property

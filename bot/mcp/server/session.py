@@ -282,12 +282,12 @@ class Session:
     async def read_resource(self, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises ServerTrouble."""
         request = self.client.read_resource(uri, cache_mode="bypass")
-        return results.resource_pieces(await self._request(ToolKind.READ_RESOURCE, request), self._redact)
+        return await self._request(ToolKind.READ_RESOURCE, request, results.resource_pieces)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Get a prompt. Raises ServerTrouble."""
         request = self.client.get_prompt(name, dict(arguments))
-        return results.prompt_pieces(await self._request(ToolKind.GET_PROMPT, request), self._redact)
+        return await self._request(ToolKind.GET_PROMPT, request, results.prompt_pieces)
 
     async def complete(self, of: CompletionTarget, given: Mapping[str, str]) -> Sequence[str]:
         """Return the server's suggestions for a value; none if the request fails. Raises TimeoutError."""
@@ -303,11 +303,13 @@ class Session:
             return ()
         return results.suggestions(answer, self._redact)
 
-    async def _request(self, kind: ToolKind, request: Awaitable[_Answer]) -> _Answer:
+    async def _request(
+        self, kind: ToolKind, request: Awaitable[_Answer], convert: Callable[[_Answer, Redaction], Sequence[Piece]]
+    ) -> Sequence[Piece]:
         try:
             with self._calls.other_request():
                 async with asyncio.timeout(self._config.tool_timeout):
-                    return await request
+                    return convert(await request, self._redact)
         except (*BROKEN, TimeoutError) as error:
             if self._sign_in_problem:
                 raise error_message(self._redact.clean(self._sign_in_problem)) from error

@@ -456,7 +456,7 @@ class WorkspaceReceivers:
         if installed is None or not isinstance(rejection, SlackWebApiError):
             return
         if rejection.code == NO_TEAM_ACCESS:
-            installed.remove_from_organization(workspace, (await workspace.api.identity()).team)
+            installed.remove_from_organization(workspace)
         if rejection.code not in REMOVED:
             return
         if workspace.installation:

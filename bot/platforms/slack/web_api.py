@@ -357,14 +357,22 @@ class WebApi(HttpSession):
     async def teams(self) -> frozenset[str]:
         """Return the ids of the workspaces that the token of an organization is for. Raises DeliveryFailed."""
         pages = self.pages("auth.teams.list", "teams", most=MOST_TEAM_PAGES, limit=TEAMS_A_PAGE)
-        return frozenset([str(team.get("id") or "") async for page in pages for team in page])
+        return frozenset([str(team["id"]) async for page in pages for team in page if team.get("id")])
 
     async def check_access(self) -> None:
         """Raise DeliveryFailed, permanent if Slack rejects the token, or if the token of an organization is not for
         the workspace any more.
         """
         await self.edit("auth.test")
-        if self._team.startswith("T") and self._team not in await self.teams():
+        if not self._team.startswith("T"):
+            return
+        try:
+            teams = await self.teams()
+        except SlackWebApiError as error:
+            if error.permanent and error.code not in (*LOCKED_OUT, NO_TEAM_ACCESS):
+                return  # Slack does not tell: the token may lack the scope of the list.
+            raise
+        if self._team not in teams:
             raise api_error("auth.teams.list", {"error": NO_TEAM_ACCESS})
 
     async def identity(self) -> Identity:

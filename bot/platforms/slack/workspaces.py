@@ -70,8 +70,8 @@ class _Installed:
     installation: Installation
     workspaces: dict[str, SlackWorkspace] = field(default_factory=dict)
     listed_at: float = float("-inf")
-    listed: frozenset[str] | None = None
-    """Ids of the workspaces of an organization as Slack listed them; None if it did not."""
+    removed: set[str] = field(default_factory=set)
+    """Ids of the workspaces from which an organization has taken the app."""
 
 
 class InstalledWorkspaces:
@@ -133,7 +133,7 @@ class InstalledWorkspaces:
         organization may have it.
         """
         organizations = [installed for installed in self._installed.values() if installed.installation.is_organization]
-        if any(installed.listed is None or team in installed.listed for installed in organizations):
+        if any(team not in installed.removed for installed in organizations):
             return False
         return team not in self._versions or team in self._removed
 
@@ -158,12 +158,15 @@ class InstalledWorkspaces:
             log.warning("the app was removed from Slack workspace %s", _label(installed.installation))
         await self.refresh()
 
-    def remove_from_organization(self, workspace: SlackWorkspace, team: str) -> None:
+    def remove_from_organization(self, workspace: SlackWorkspace) -> None:
         """Stop serving one workspace of an organization, which has taken the app from it."""
         installed = self._installed.get(workspace.installation)
-        if installed is None or installed.workspaces.pop(team, None) is None:
+        teams = installed.workspaces.items() if installed is not None else ()
+        team = next((team for team, other in teams if other is workspace), None)
+        if installed is None or team is None:
             return
-        installed.listed = None if installed.listed is None else installed.listed - {team}
+        del installed.workspaces[team]
+        installed.removed.add(team)
         log.warning("the app was removed from Slack workspace %s of %s", team, _label(installed.installation))
         self.changed.set()
 
@@ -184,6 +187,7 @@ class InstalledWorkspaces:
                 return await self._another_token(workspace_id, rejected)
 
             installed.workspaces[team] = self._open_workspace(installed.installation, team, another_token)
+            installed.removed.discard(team)
             self.changed.set()
         return installed.workspaces[team]
 
@@ -232,14 +236,14 @@ class InstalledWorkspaces:
 
     async def _list_workspaces(self, installed: _Installed) -> None:
         """Add the workspaces of an organization that Slack lists. Without an answer they are added by their events."""
-        installed.listed_at, installed.listed = monotonic(), None
+        installed.listed_at = monotonic()
         api = self._open_workspace(installed.installation, "", _same_token).api
         try:
-            installed.listed = await api.teams()
+            teams = await api.teams()
         except DeliveryFailed as error:
             log.warning("workspaces of %s not listed: %s", _label(installed.installation), error)
             return
-        for team in installed.listed:
+        for team in teams:
             self._workspace_of(installed, team)
 
     async def _renewed(self, installation: Installation) -> Installation:

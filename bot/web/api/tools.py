@@ -9,7 +9,7 @@ import asyncio
 import base64
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -26,8 +26,9 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Member
 from bot.domain.messages import FilePart, ImagePart, StoredFile, TextPart, ToolResult
 from bot.domain.servers import BlobContents, Piece, ServerStatus, TextContents
-from bot.domain.tools import Tool, ToolKind
+from bot.domain.tools import ToolKind
 from bot.domain.turns import ReadFile, StepStatus, ToolStep, TurnView
+from bot.errors import NotConnected
 from bot.i18n import _
 from bot.ports import CallQuery, CallSummary, DirectCall
 from bot.rendering.response_models import CallStatus, ResponseModel, call_status, format_time, step_statuses
@@ -220,43 +221,39 @@ class ToolRoutes:
     async def read_resource(self, body: ReadBody, scope: CurrentScope) -> ReadAnswer:
         """Read a resource."""
         server, tool = await self._directory.find_with(ToolKind.READ_RESOURCE, body.server_id, scope.conversation)
-        read = partial(self._servers.read_resource, server.id, body.uri)
-        pieces = await self._read(tool, {"uri": body.uri}, scope, read)
+        call = DirectCall(tool, {"uri": body.uri}, scope.conversation, scope.author)
+        await self._check_rules(call, scope.member)
+        pieces = await self._read(call, partial(self._servers.read_resource, server.id, body.uri))
         return ReadAnswer(contents=[_piece(piece) for piece in pieces])
 
     async def render_prompt(self, body: PromptBody, scope: CurrentScope) -> RenderedPrompt:
         """Render a prompt."""
         server, tool = await self._directory.find_with(ToolKind.GET_PROMPT, body.server_id, scope.conversation)
-        check_arguments(self._directory.find_prompt(server, body.name), body.arguments)
         arguments = {"name": body.name, "arguments": body.arguments}
-        render = partial(self._servers.get_prompt, server.id, body.name, body.arguments)
-        return RenderedPrompt(messages=_messages(await self._read(tool, arguments, scope, render)))
-
-    async def _read(
-        self,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        scope: RequestScope,
-        read: Callable[[], Awaitable[Sequence[Piece]]],
-    ) -> Sequence[Piece]:
-        """Read without a turn, so without an approval. The audit has it like any call. Raises CommandRejected if a rule
-        does not let it be read so.
-        """
         call = DirectCall(tool, arguments, scope.conversation, scope.author)
         await self._check_rules(call, scope.member)
-        status, began = StepStatus.FAILED, time.monotonic()
+        check_arguments(self._directory.find_prompt(server, body.name), body.arguments)
+        render = partial(self._servers.get_prompt, server.id, body.name, body.arguments)
+        return RenderedPrompt(messages=_messages(await self._read(call, render)))
+
+    async def _read(self, call: DirectCall, read: Callable[[], Awaitable[Sequence[Piece]]]) -> Sequence[Piece]:
+        """Read without a turn, so without an approval. The audit has it like any call."""
+        status, began, is_sent = StepStatus.FAILED, time.monotonic(), True
         try:
             pieces = await read()
             status = StepStatus.DONE
+        except NotConnected:
+            is_sent = False
+            raise
         except asyncio.CancelledError:
             status = StepStatus.CANCELLED
             raise
         finally:
-            seconds = time.monotonic() - began
-            await self._audit.record_call(call, status, seconds)
+            await self._audit.record_call(call, status, time.monotonic() - began if is_sent else None)
         return pieces
 
     async def _check_rules(self, call: DirectCall, member: Member) -> None:
+        """Raise CommandRejected if a rule forbids the call or wants an approval, which no direct read can get."""
         administration, name = self._services.dependencies.administration, code(call.tool.name, _("a tool"))
         result = administration.judge(call.tool, call.arguments, member, call.conversation).stored
         if result.policy is ApprovalPolicy.ALWAYS_DENY:

@@ -28,7 +28,8 @@ def check(stream: Stream) -> None:
     if stream.text:
         chunks.append(MarkdownTextChunk(text=stream.text).to_dict())
     checked_chunks([{key: value for key, value in chunk.items() if value != ""} for chunk in chunks])
-    assert text_weight(stream.text) <= 9_000
+    # Pages do not count the word joiners in mentions. A stream that gets too heavy by them ends as a message.
+    assert text_weight(stream.text.replace("\u2060", "")) <= 9_000
 
 
 def test_a_stream_has_the_text_so_far_and_a_task_for_each_call() -> None:
