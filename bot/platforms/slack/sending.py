@@ -317,6 +317,11 @@ def _stream_text(part: AnswerPage) -> str:
     return "\n\n".join(written).rstrip()
 
 
+def _is_too_heavy(stream: Stream) -> bool:
+    """Return True if Slack may reject the text. Pages do not count the characters that sanitizing adds."""
+    return text_weight(stream.text) + TASK_WEIGHT * len(stream.tasks) > HEAVIEST
+
+
 def _task(step: ToolStep, called: CallLine) -> Task:
     line = called.line
     is_asked = line.mark is StatusIcon.WAITING
@@ -402,7 +407,8 @@ class StreamManager:
         may have succeeded.
         """
         where = turn.conversation
-        if not (self.may_stream(where) and self._api.pacing.has_headroom("chat.startStream")):
+        can_start = self.may_stream(where) and self._api.pacing.has_headroom("chat.startStream")
+        if not can_start or _is_too_heavy(stream):
             return None
         growing = _Growing(MessageRef(where.channel, ""), self._clock())
         chunks = _chunks(growing, stream)
@@ -440,8 +446,7 @@ class StreamManager:
         """Append to a stream, if the rate limit has headroom. Return False if it cannot continue as a stream."""
         growing = self._growing[turn_id, stream.name]
         too_old = self._clock() - growing.began > LONGEST_SECONDS
-        too_heavy = text_weight(stream.text) + TASK_WEIGHT * len(stream.tasks) > HEAVIEST
-        if too_old or too_heavy or not stream.text.startswith(growing.text):
+        if too_old or _is_too_heavy(stream) or not stream.text.startswith(growing.text):
             return False
         chunks = _chunks(growing, stream)
         if not chunks or not self._api.pacing.has_headroom("chat.appendStream"):

@@ -10,7 +10,6 @@ from slack_sdk.models.messages.chunk import MarkdownTextChunk, TaskUpdateChunk
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.platforms.slack.message_blocks import turn_messages
 from bot.platforms.slack.sending import Stream, Task, TaskStatus, streams
-from bot.rendering.markdown import text_weight
 from tests.fakes.slack.chunks import checked_chunks
 from tests.platforms import sample_views
 from tests.platforms.sample_views import a_call, a_filing, a_reply, a_view
@@ -28,8 +27,6 @@ def check(stream: Stream) -> None:
     if stream.text:
         chunks.append(MarkdownTextChunk(text=stream.text).to_dict())
     checked_chunks([{key: value for key, value in chunk.items() if value != ""} for chunk in chunks])
-    # Pages do not count the word joiners in mentions. A stream that gets too heavy by them ends as a message.
-    assert text_weight(stream.text.replace("\u2060", "")) <= 9_000
 
 
 def test_a_stream_has_the_text_so_far_and_a_task_for_each_call() -> None:

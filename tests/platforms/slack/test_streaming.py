@@ -210,6 +210,18 @@ async def test_an_answer_of_forty_thousand_characters_is_continued_and_nothing_i
         assert len(place.slack.calls.of("chat.startStream")) > 1
 
 
+async def test_an_answer_that_escaping_makes_too_heavy_for_a_stream_is_posted() -> None:
+    async with connected_bot(listening=False) as place:
+        thread, text = ask(place), "@here " * 1_300
+        await place.draw(in_dm(place, running(text), thread))
+        assert place.slack.calls.of("chat.postMessage")
+        chunks = [chunk for call in place.slack.calls.of("chat.startStream") for chunk in call.args["chunks"]]
+        assert all(len(chunk.get("text", "").encode()) <= 9_500 for chunk in chunks)
+        await place.draw(in_dm(place, done(text), thread))
+        assert shown(place).count("here") == 1_300
+        assert not place.slack.calls.refused()
+
+
 async def test_in_channels_nothing_is_streamed_unless_the_operator_says_so() -> None:
     async with connected_bot(listening=False, streaming=Streaming.EVERYWHERE) as place:
         root = place.slack.say(place.priya, place.channel, "?")
