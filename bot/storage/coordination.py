@@ -1,5 +1,5 @@
-"""What all processes share: rate limits (`bot.ports.Quotas`), exclusive leases (`bot.ports.Leases`), reported faults
-(`bot.ports.FaultStore`), and the version of the configuration.
+"""Shared state of all processes: rate limits (`bot.ports.Quotas`), exclusive leases (`bot.ports.Leases`), reported
+faults (`bot.ports.FaultStore`), and the version of the configuration.
 
 Rate limits use virtual scheduling (the generic cell rate algorithm, ITU-T I.371): a row holds the due time of the next
 call at the regular rate. Each call moves it by one interval. A call that is early by no more than the burst is allowed
