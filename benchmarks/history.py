@@ -63,7 +63,7 @@ def _model(api: Api, address: str) -> LanguageModel:
     return model
 
 
-async def measured(api: Api, replay: ToolReplay) -> PromptCache:
+async def measured(api: Api, replay: ToolReplay, questions: int = QUESTIONS) -> PromptCache:
     """Run the conversation. Return the service's token counts."""
     cache, rounds, results = PromptCache(), itertools.count(), itertools.count()
 
@@ -93,7 +93,7 @@ async def measured(api: Api, replay: ToolReplay) -> PromptCache:
             memory=HistoryBudget(tokens=100_000, replay=replay),
         )
         async with running(engine):
-            for n in range(QUESTIONS):
+            for n in range(questions):
                 receipt = await engine.receive(message(f"What is word {n}? " + "Tell me all of it. " * 5))
                 await surface.ended(receipt.turn_id)
         await model.close()
@@ -101,12 +101,12 @@ async def measured(api: Api, replay: ToolReplay) -> PromptCache:
     return cache
 
 
-async def main() -> None:
+async def main(questions: int = QUESTIONS) -> None:
     """Print the table."""
     print(f"{'':24}{'input':>10}{'cached':>10}{'uncached':>10}{'weighted':>10}{'largest':>10}")
     for api in APIS:
         for replay in ToolReplay:
-            seen = (await measured(api, replay)).seen
+            seen = (await measured(api, replay, questions)).seen
             whole, cached = sum(each.input for each in seen), sum(each.cached for each in seen)
             weighted = round(whole - cached + CACHED_PRICE * cached)
             numbers = (whole, cached, whole - cached, weighted, max(each.input for each in seen))

@@ -257,13 +257,13 @@ def _carried(load: Load, url: str, folder: Path, name: str) -> bool:
     return outcome.is_right
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the load of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=10_000)
     parser.add_argument("--rate", type=float, default=0.0, help="messages a second (default: all at once)")
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     load = Load(options.messages, options.rate)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -32,6 +32,7 @@ from bot.platforms.slack.web_api import WebApi
 from bot.platforms.slack.workspaces import SlackWorkspace, SlackWorkspaces
 from bot.ports import LanguageModel, Listener
 from bot.settings import Settings, read_settings
+from tests.fakes.fork_server import end_with_parent
 
 LABEL = re.compile(r"load-[a-z]+-[0-9]+-[0-9]+")
 """Label of a message."""
@@ -118,4 +119,5 @@ async def _listening(name: str, listener: Listener, runtime: Runtime) -> AsyncIt
 
 
 if __name__ == "__main__":
+    end_with_parent()
     asyncio.run(run(read_settings()))

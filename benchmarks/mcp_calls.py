@@ -134,12 +134,12 @@ class Kind:
     count: int
 
 
-def kinds(count: int) -> tuple[Kind, ...]:
-    """Return the kinds, with `count` calls in a sequence."""
+def kinds(count: int, at_once: int) -> tuple[Kind, ...]:
+    """Return the kinds, with `count` calls in a sequence and `at_once` concurrent ones."""
     return (
         Kind("one by one", _one_by_one, _one_by_one, count),
-        Kind(f"{AT_ONCE} at once", _at_once, _at_once, AT_ONCE),
-        Kind("the same, the library eight at a time", _eight_at_a_time, _at_once, AT_ONCE),
+        Kind(f"{at_once} at once", _at_once, _at_once, at_once),
+        Kind("the same, the library eight at a time", _eight_at_a_time, _at_once, at_once),
     )
 
 
@@ -165,20 +165,20 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-async def calls(table: Table, transport: str, rounds: int, count: int) -> None:
+async def calls(table: Table, transport: str, rounds: int, count: int, at_once: int) -> None:
     """Add the rows of one transport."""
-    both = [(Timings(), Timings()) for _ in kinds(count)]
+    both = [(Timings(), Timings()) for _ in kinds(count, at_once)]
     with _served(transport) as where:
         async with library(where) as bare, toolbox(where) as ours:
             for call in (bare, ours):  # Warm-up: the first call fills caches.
                 await _one_by_one(call, 20)
-                await _at_once(call, AT_ONCE)
+                await _at_once(call, at_once)
             for n in range(rounds):
-                for kind, (of_library, of_toolbox) in zip(kinds(count), both, strict=True):
+                for kind, (of_library, of_toolbox) in zip(kinds(count, at_once), both, strict=True):
                     turns = [(of_library, kind.library, bare), (of_toolbox, kind.toolbox, ours)]
                     for timings, way, call in turns if n % 2 else reversed(turns):
                         await timings.add(way, call, kind.count)
-    for kind, (of_library, of_toolbox) in zip(kinds(count), both, strict=True):
+    for kind, (of_library, of_toolbox) in zip(kinds(count, at_once), both, strict=True):
         pairs = ((of_library.wall, of_toolbox.wall), (of_library.cpu, of_toolbox.cpu))
         table.add_row(transport, kind.name, *(figure for pair in pairs for figure in _compared(*pair)))
 
@@ -192,15 +192,15 @@ def _compared(of_library: Sequence[float], of_toolbox: Sequence[float]) -> tuple
 
 
 @contextmanager
-def _many(transport: str) -> Iterator[list[StdioTransport | HttpTransport]]:
+def _many(transport: str, servers: int) -> Iterator[list[StdioTransport | HttpTransport]]:
     """Yield one server more than are counted: processes with ten tools each, or one address repeatedly."""
     if transport == "stdio":
         tools = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(10)]
         process = raw(script={"listings": [[{"tools": tools}]]}).transport
-        yield [process] * (SERVERS + 1)
+        yield [process] * (servers + 1)
         return
     with http_server() as (url, _):
-        yield [HttpTransport(url)] * (SERVERS + 1)
+        yield [HttpTransport(url)] * (servers + 1)
 
 
 @asynccontextmanager
@@ -236,11 +236,9 @@ _KINDS: dict[str, Callable[[Sequence[StdioTransport | HttpTransport]], AbstractA
 }
 
 
-async def memory(kind: str, transport: str) -> float:
-    """Return the kilobytes of this process for each of fifty servers, beside a first one that loads the shared
-    parts.
-    """
-    with _many(transport) as (first, *others):
+async def memory(kind: str, transport: str, servers: int) -> float:
+    """Return the kilobytes of this process for each of the servers, beside a first one that loads the shared parts."""
+    with _many(transport, servers) as (first, *others):
         async with _KINDS[kind]([first]):
             before = _resident()
             async with _KINDS[kind](others):
@@ -255,40 +253,44 @@ def _resident() -> int:
     return pages * resource.getpagesize()
 
 
-def _alone(kind: str, transport: str) -> float:
+def _alone(kind: str, transport: str, servers: int) -> float:
     """Measure memory in a process of its own."""
-    command = (sys.executable, "-m", "benchmarks.mcp_calls", "--memory", kind, transport)
+    command = (sys.executable, "-m", "benchmarks.mcp_calls", "--memory", kind, transport, "--servers", str(servers))
     return float(subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300).stdout)  # noqa: S603 - ours
 
 
-async def measure(rounds: int, count: int) -> None:
+async def measure(rounds: int, count: int, at_once: int) -> None:
     """Run all timings and print the tables."""
     timings = Table("", "", "ms: library", "toolbox", "ratio", "CPU ms: library", "toolbox", "ratio")
     for transport in TRANSPORTS:
-        await calls(timings, transport, rounds, count)
+        await calls(timings, transport, rounds, count, at_once)
     Console(width=120).print(timings)
 
 
-def measure_memory() -> None:
+def measure_memory(servers: int) -> None:
     """Run all memory measurements and print the table."""
-    table = Table(f"kB for each of {SERVERS} servers", *TRANSPORTS)
+    table = Table(f"kB for each of {servers} servers", *TRANSPORTS)
     for kind in _KINDS:
-        table.add_row(kind, *(f"{_alone(kind, transport):.0f}" for transport in TRANSPORTS))
+        table.add_row(kind, *(f"{_alone(kind, transport, servers):.0f}" for transport in TRANSPORTS))
     Console(width=120).print(table)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15, help="rounds of each kind and transport")
     parser.add_argument("--calls", type=int, default=100, help="calls one by one in each round")
+    parser.add_argument("--at-once", type=int, default=AT_ONCE, help="concurrent calls in each round")
     parser.add_argument("--memory", nargs=2, metavar=("KIND", "TRANSPORT"), help="one figure of the memory and no more")
-    options = parser.parse_args()
+    parser.add_argument("--servers", type=int, default=SERVERS, help="servers whose memory is measured, or 0")
+    options = parser.parse_args(arguments)
     if options.memory:
-        print(asyncio.run(memory(*options.memory)))
+        kind, transport = options.memory
+        print(asyncio.run(memory(kind, transport, options.servers)))
     else:
-        asyncio.run(measure(options.rounds, options.calls))
-        measure_memory()
+        asyncio.run(measure(options.rounds, options.calls, options.at_once))
+        if options.servers:
+            measure_memory(options.servers)
 
 
 if __name__ == "__main__":

@@ -82,11 +82,11 @@ async def _repeated(search: Callable[[], Awaitable[int]] | None) -> AsyncIterato
             await asyncio.wait({task})
 
 
-async def _measure(database: Database, name: str, search: Callable[[], Awaitable[int]] | None) -> float:
+async def _measure(database: Database, writes: int, name: str, search: Callable[[], Awaitable[int]] | None) -> float:
     """Print and return the 95th percentile of writes beside a search, in milliseconds."""
     took = []
     async with _repeated(search) as searches:
-        for _ in range(WRITES):
+        for _ in range(writes):
             began = time.perf_counter()
             await database.run(_write)
             took.append((time.perf_counter() - began) * 1000)
@@ -97,15 +97,15 @@ async def _measure(database: Database, name: str, search: Callable[[], Awaitable
     return cuts[18]
 
 
-async def main(rows: int) -> None:
+async def main(rows: int, writes: int = WRITES) -> None:
     """Measure all three, in one run."""
     with tempfile.TemporaryDirectory() as folder:
         database = open_sqlite(await migrated(Path(folder) / "a.db"))
         try:
             await database.run(lambda connection: _fill(connection, rows))
-            alone = await _measure(database, "no search", None)
-            shared = await _measure(database, "search on the writer's thread", lambda: database.run(_search))
-            apart = await _measure(database, "search on its own connection", lambda: database.read(_search))
+            alone = await _measure(database, writes, "no search", None)
+            shared = await _measure(database, writes, "search on the writer's thread", lambda: database.run(_search))
+            apart = await _measure(database, writes, "search on its own connection", lambda: database.read(_search))
             print(f"p95 of a write against no search: {shared / alone:.1f} times, now {apart / alone:.1f} times")
         finally:
             await database.close()

@@ -203,11 +203,11 @@ def _own_tokens(offered: ToolSet, names_tokens: int) -> float:
     return estimate_tools(select_builtin_tools(offered.tools, searches=True, names_tokens=names_tokens))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description="Quality and cost of the search among tools.")
     parser.add_argument("--embeddings", type=Path, metavar="FOLDER", help="a model2vec model")
-    folder = parser.parse_args().embeddings
+    folder = parser.parse_args(arguments).embeddings
     embedder = load_embedder(folder, "--embeddings") if folder else None
     _print_plain()
     offered = synthetic_tools(more=True)

@@ -39,7 +39,7 @@ from tests.postgres import running_server
 
 SIZES = (1, 16, 64, 256)
 MANY = 1000
-"""Number of conversations whose memory is measured."""
+"""Default number of conversations whose memory is measured."""
 SOAKING = 64
 """Concurrent turns of the soak test."""
 A_CONVERSATION = 10
@@ -107,16 +107,16 @@ def _figures(of: Sequence[Run], beside: Sequence[Run]) -> list[str]:
     return figures
 
 
-async def memory(way: Opened) -> tuple[float, float]:
-    """Return the additional megabytes of this process after the turns of a thousand concurrent conversations, and
-    at the peak.
+async def memory(way: Opened, conversations: int) -> tuple[float, float]:
+    """Return the additional megabytes of this process after the turns of so many concurrent conversations, and at the
+    peak.
     """
     async with _opened({"": way}) as opened:
         (each,) = opened.values()
         numbers = count(1)
-        await run(each, SOAKING, SOAKING, numbers)
+        await run(each, min(SOAKING, conversations), min(SOAKING, conversations), numbers)
         before = _resident()
-        await run(each, MANY, MANY, numbers)
+        await run(each, conversations, conversations, numbers)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return (_resident() - before) / 2**20, (peak - before) / 2**20
 
@@ -127,10 +127,11 @@ async def soak(way: Opened, turns: int) -> None:
     async with _opened({"": way}) as opened:
         (each,) = opened.values()
         numbers = count(1)
-        await run(each, SOAKING, SOAKING, numbers)
+        at_once = min(SOAKING, turns // 10)
+        await run(each, at_once, at_once, numbers)
         table.add_row("0", "", "", f"{_resident() / 2**20:.1f}")
         for n in range(1, 11):
-            tenth = await run(each, SOAKING, turns // 10, numbers)
+            tenth = await run(each, at_once, turns // 10, numbers)
             memory = f"{_resident() / 2**20:.1f}"
             table.add_row(str(n * (turns // 10)), f"{tenth.cpu:.2f}", f"{tenth.rate:.0f}", memory)
     Console(width=120).print(table)
@@ -145,16 +146,16 @@ def _ways(folder: Path, postgresql: str = "") -> dict[str, Opened]:
     return {**ways, LOOP: client_loop, RAW: raw_http}
 
 
-def _measure_memory() -> None:
-    table = Table(f"MB for {MANY} conversations", "when they have ended", "at most, all at once")
+def _measure_memory(conversations: int) -> None:
+    table = Table(f"MB for {conversations} conversations", "when they have ended", "at most, all at once")
     for name in (PRODUCT, LOOP):
-        command = (sys.executable, "-m", "benchmarks.turn", "--memory", name)
+        command = (sys.executable, "-m", "benchmarks.turn", "--memory", name, "--conversations", str(conversations))
         found = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=600)  # noqa: S603 - ours
         table.add_row(name, *found.stdout.decode().split())
     Console(width=120).print(table)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each number of conversations")
@@ -163,11 +164,12 @@ def main() -> None:
     parser.add_argument("--postgresql", nargs="?", const="own", help="an empty database (default: a server of its own)")
     parser.add_argument("--soak", type=int, metavar="N", help="N turns of the product and no more")
     parser.add_argument("--memory", choices=(PRODUCT, LOOP), help="one row of the memory and no more")
-    options = parser.parse_args()
+    parser.add_argument("--conversations", type=int, default=MANY, help="conversations whose memory is measured")
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         ways = _ways(Path(folder))
         if options.memory:
-            print(*(f"{each:.1f}" for each in asyncio.run(memory(ways[options.memory]))))
+            print(*(f"{each:.1f}" for each in asyncio.run(memory(ways[options.memory], options.conversations))))
         elif options.soak:
             asyncio.run(soak(ways[PRODUCT], options.soak))
         else:
@@ -179,7 +181,7 @@ def main() -> None:
                 ways = _ways(Path(folder), options.postgresql or "")
                 asyncio.run(compare(ways, sizes, options.rounds, options.turns))
             if not options.only:
-                _measure_memory()
+                _measure_memory(options.conversations)
 
 
 if __name__ == "__main__":

@@ -64,6 +64,14 @@ class Nowhere:
         pass
 
 
+class EveryConversation(ConsoleSurface):
+    """Surface that shows all conversations of its user, not only those that a terminal has open."""
+
+    @property
+    def key_prefixes(self) -> tuple[str, ...]:
+        return (self._user.key_prefix,)
+
+
 class Product:
     """The whole engine."""
 
@@ -89,7 +97,7 @@ async def product(model: str, *, folder: Path, database: str = "") -> AsyncItera
     """Open the product with its files in a folder, on a SQLite file there or on another database."""
     settings = _settings(folder, database or f"sqlite:///{folder / 'bench.db'}", model)
     person, watch, drawing = LocalUser("bench"), TurnTracker(), Nowhere()
-    surface = ConsoleSurface(person, watch, drawing)
+    surface = EveryConversation(person, watch, drawing)
     files, choice = read_operator_files(settings), select_model(settings)
     async with open_runtime(settings, files, choice, [surface]) as runtime:
         async with asyncio.timeout(LIMIT):

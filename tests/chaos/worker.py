@@ -32,6 +32,7 @@ from bot.storage.database import Database
 from bot.storage.postgresql import PostgresDatabase, listen
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
+from tests.fakes.fork_server import end_with_parent
 
 READ = Tool("s__read", "s", "read", annotations=Annotations(read_only=True), trusted=True)
 WRITE = Tool("s__write", "s", "write", annotations=Annotations(read_only=False), trusted=True)
@@ -164,5 +165,6 @@ async def work(url: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     logging.basicConfig(filename=str(Path(sys.argv[2]) / "log"), level="INFO", format="%(process)d %(message)s")
     asyncio.run(work(sys.argv[1], Path(sys.argv[2])))

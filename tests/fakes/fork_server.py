@@ -8,12 +8,14 @@ are forked here, too.
 DESCRIPTOR is the socket on which the server listens. It greets each client once all modules are loaded. A request to
 start a program is one packet: a JSON object and four descriptors. Three of them are standard input, output and errors.
 On the fourth, a socket, the server sends the process id and later the status of `os.waitpid`. If the client closes that
-socket, the program is killed. When the last client has gone, the server removes its folder and ends.
+socket, the program is killed. When the last client has gone, the server kills the programs that are left, removes its
+folder and ends. If the server itself is killed, its programs are, too.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import fcntl
 import gc
 import importlib
@@ -70,6 +72,7 @@ BESIDE = (
 )
 """Modules that the programs load beside the bot's own."""
 GREETING = b"!"
+PR_SET_PDEATHSIG = 1
 NUMBER = struct.Struct("!i")
 LONGEST = 1 << 18
 """Bytes of one packet."""
@@ -92,16 +95,17 @@ def loaded() -> Iterator[str]:
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Hold the lock of the folder: one process at a time makes, fills or removes it."""
-    with _locked(folder):
+    with locked(folder, fcntl.LOCK_EX):
         yield
 
 
-def _locked(folder: Path) -> IO[str]:
+def locked(folder: Path, kind: int) -> IO[str]:
+    """Return the open lock of the folder, which is made if it is missing. `kind` is `fcntl.LOCK_EX` or `LOCK_SH`."""
     while True:
         folder.mkdir(exist_ok=True)
         with suppress(FileNotFoundError), ExitStack() as stack:
             lock = stack.enter_context((folder / "lock").open("a"))
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(lock, kind)
             if os.fstat(lock.fileno()).st_nlink:  # the folder was not taken away meanwhile
                 stack.pop_all()
                 return lock
@@ -114,6 +118,7 @@ class Server:
         self._listener = listener
         self._folder = folder
         self._ready = selectors.DefaultSelector()
+        self._clients = 0
         self._watch(listener, self._somebody_comes)
 
     def serve(self) -> dict[str, Any]:
@@ -123,7 +128,7 @@ class Server:
                 still = key in self._ready.get_map().values()  # and not done with by another of this round
                 if still and (asked := key.data()) is not None:
                     return cast("dict[str, Any]", asked)
-            if len(self._ready.get_map()) == 1:
+            if not self._clients:
                 self._end()
 
     def _watch(self, what: socket.socket | int, then: Callable[[], dict[str, Any] | None]) -> None:
@@ -133,6 +138,7 @@ class Server:
         asking, _ = self._listener.accept()
         with suppress(ConnectionError):
             asking.sendall(GREETING)
+        self._clients += 1
         self._watch(asking, lambda: self._asked(asking))
 
     def _asked(self, asking: socket.socket) -> dict[str, Any] | None:
@@ -142,6 +148,7 @@ class Server:
         if not packet:
             self._ready.unregister(asking)
             asking.close()
+            self._clients -= 1
             return None
         asked: dict[str, Any] = json.loads(packet)
         pid = os.fork()
@@ -149,6 +156,7 @@ class Server:
             for each in (*(key.fd for key in self._ready.get_map().values()), descriptors[STREAMS]):
                 os.close(each)
             self._ready.close()
+            end_with_parent()
             _take(descriptors[:STREAMS], terminal=asked["terminal"])
             return asked
         for descriptor in descriptors[:STREAMS]:
@@ -179,11 +187,17 @@ class Server:
             told.sendall(NUMBER.pack(pid))
 
     def _end(self) -> None:
-        """End if no request waits."""
+        """End if no client has come meanwhile. The programs that are left end with this process."""
         with alone(self._folder):
-            if not self._ready.select(0):
+            if not any(key.fileobj is self._listener for key, _ in self._ready.select(0)):
                 shutil.rmtree(self._folder)
-                sys.exit(0)
+                os._exit(0)
+
+
+def end_with_parent() -> None:
+    """Have this process killed when the thread that began it ends, where the kernel offers that."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _take(descriptors: Sequence[int], *, terminal: bool) -> None:

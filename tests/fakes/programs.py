@@ -140,23 +140,27 @@ def _control() -> socket.socket:
     ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     address = str(_home() / SOCKET)
     with fork_server.alone(_home()):
-        if not Path(address).exists():
-            _begin_server(address)
-        ours.connect(address)
+        if Path(address).exists():
+            ours.connect(address)
+        else:
+            _begin_server(address, ours)
     ours.settimeout(START_SECONDS)
     assert ours.recv(len(GREETING)), SERVER_HAS_ENDED
     atexit.register(ours.close)
     return ours
 
 
-def _begin_server(address: str) -> None:
-    """Listen at the address, and leave the rest to a server that ends by itself."""
+def _begin_server(address: str, client: socket.socket) -> None:
+    """Listen at the address, and leave the rest to a server that ends by itself. The client is connected before it
+    begins, so that the server has a client whose end it sees, whenever that is.
+    """
     here = _home() / "python"
     here.write_text(f"#!{sys.executable} -SEs\n{Path(forking_python.__file__).read_text(encoding='utf-8')}")
     here.chmod(0o700)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(address)
         listener.listen(64)
+        client.connect(address)
         subprocess.run(
             (sys.executable, "-m", fork_server.__name__, str(listener.fileno()), str(here)),
             cwd=ROOT,
