@@ -38,7 +38,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.locales import close_time_zones, machine_time_zone, time_zone_name
 from bot.domain.pins import ReviewPolicy
 from bot.domain.policies import TaintMode
-from bot.domain.profiles import ServersEnabled
+from bot.domain.profiles import MOST_TOOL_ROUNDS, ServersEnabled
 from bot.domain.secrets import MASK, redact
 from bot.domain.servers import ConnectPolicy
 from bot.domain.tools import ToolSearch
@@ -399,6 +399,7 @@ class Settings(BaseSettings):
     mcp_review: Annotated[ReviewPolicy, AnyCase] = ReviewPolicy.CHANGED
     taint_mode: Annotated[TaintMode, AnyCase] = TaintMode.ASK
     tool_search: Annotated[ToolSearch, AnyCase] = ToolSearch.AUTO
+    max_tool_rounds: Annotated[int, Field(ge=1, le=MOST_TOOL_ROUNDS)] = 10
     tool_names_tokens: Annotated[int, Field(ge=0, le=50_000)] = 2_500
     tool_search_embeddings: Path | None = None
     mcp_approval_default_policy: Annotated[ApprovalPolicy | None, BeforeValidator(_upper)] = None

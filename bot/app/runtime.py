@@ -406,6 +406,7 @@ async def open_runtime(
             refused=services.refused,
             tool_search=settings.tool_search,
             tool_names_tokens=settings.tool_names_tokens,
+            max_tool_rounds=settings.max_tool_rounds,
             embedder=embedder,
             jobs=jobs,
             on_change=services.administration.wake,

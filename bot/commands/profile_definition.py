@@ -21,7 +21,7 @@ from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.lenient_json import DuplicateName, parse_json
 from bot.domain.locales import close_time_zones, time_zone_name
 from bot.domain.policies import ANY, Rule, RuleError, is_pattern, parse_rule, rule_to_table
-from bot.domain.profiles import Profile
+from bot.domain.profiles import MOST_TOOL_ROUNDS, Profile
 from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict
 from bot.i18n import (
@@ -41,7 +41,7 @@ _PRINCIPAL = re.compile(r"[a-z][a-z-]{0,40}:[^\s,]{1,200}")
 _MODEL = re.compile(r"[a-z][a-z0-9_-]{0,40}(?::[^\s]{1,200})?")
 _INSTEAD = (
     "/profile set NAME --persona TEXT --server NAME --tool SERVER.TOOL --policy SERVER=ask --approver PLATFORM:ID "
-    "--prompt TEXT --language TAG --timezone ZONE"
+    "--prompt TEXT --max-tool-rounds N --language TAG --timezone ZONE"
 )
 _FIRST = (
     Field("name", gettext_lazy("Name"), required=True, longest=LONGEST_NAME),
@@ -87,6 +87,11 @@ _THIRD = (
         gettext_lazy("What it does"),
         hint=gettext_lazy("a sentence, for those who choose an agent by name"),
         longest=LONGEST_ABOUT,
+    ),
+    Field(
+        "max_tool_rounds",
+        gettext_lazy("Rounds of tools"),
+        hint=gettext_lazy("for one answer, up to {count}; empty for the bot's own", count=MOST_TOOL_ROUNDS),
     ),
     Field(
         "language",
@@ -219,6 +224,7 @@ def profile_values(profile: Profile, servers: Sequence[VisibleServer]) -> dict[s
         "approvers": "\n".join(sorted(profile.approvers)),
         "prompts": "\n".join(profile.prompts),
         "about": profile.about,
+        "max_tool_rounds": str(profile.max_tool_rounds or ""),
         "language": profile.language,
         "time_zone": profile.time_zone,
     }
@@ -241,6 +247,7 @@ def parse_profile(
         "approvers": _approvers,
         "prompts": _prompts,
         "about": lambda text: _line(text, LONGEST_ABOUT),
+        "max_tool_rounds": _rounds,
         "language": parse_language,
         "time_zone": parse_time_zone,
     }
@@ -395,6 +402,12 @@ def _approvers(text: str) -> frozenset[str]:
     if not all(_PRINCIPAL.fullmatch(approver) for approver in approvers):
         raise ValueError(_("Each is PLATFORM:ID, such as slack:U123 or discord-role:7."))
     return approvers
+
+
+def _rounds(text: str) -> int:
+    if text and not (re.fullmatch("[0-9]{1,4}", text) and 1 <= int(text) <= MOST_TOOL_ROUNDS):
+        raise ValueError(_("Write a number from 1 to {most}, or nothing.", most=MOST_TOOL_ROUNDS))
+    return int(text or 0)
 
 
 def _prompts(text: str) -> tuple[str, ...]:

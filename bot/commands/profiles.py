@@ -78,6 +78,7 @@ SET = Verb(
         ),
         option("approver", gettext_lazy("the approvers where it applies"), repeated=True, metavar="PLATFORM:ID"),
         option("prompt", gettext_lazy("prompts that Slack's pane suggests"), repeated=True, metavar="TEXT"),
+        option("max-tool-rounds", gettext_lazy("the rounds of tools for one answer"), metavar="N"),
         option("language", gettext_lazy("the language of what everybody there reads"), metavar="TAG"),
         option(
             "timezone",
@@ -214,6 +215,7 @@ class Profiles:
             (gettext_lazy("approvers"), values["approvers"].replace("\n", ", ")),
             (gettext_lazy("prompts"), values["prompts"]),
             (gettext_lazy("what it does"), profile.about),
+            (gettext_lazy("rounds of tools"), values["max_tool_rounds"]),
             (gettext_lazy("language"), profile.language),
             (gettext_lazy("time zone"), profile.time_zone),
             (gettext_lazy("for"), _("every workspace") if profile.workspace == EVERYWHERE else _("this workspace")),
@@ -251,8 +253,9 @@ class Profiles:
                 "tools": "--tool",
                 "policies": "--policy",
                 "time_zone": "--timezone",
+                "max_tool_rounds": "--max-tool-rounds",
             }
-            facts = tuple((options.get(field, f"--{field}").rstrip("s"), error) for field, error in errors.items())
+            facts = tuple((options.get(field, f"--{field}".rstrip("s")), error) for field, error in errors.items())
             yield replace(error_reply(_("Nothing was saved. `/profile help set` explains the options.")), details=facts)
             return
         yield await self._keep(draft, request.author)
@@ -520,12 +523,10 @@ class Profiles:
 
 def _given_fields(arguments: Arguments) -> dict[str, str]:
     fields = {name: arguments.get(name) for name in ("persona", "model", "about", "language") if arguments.has(name)}
-    if arguments.has("timezone"):
-        fields["time_zone"] = arguments.get("timezone")
+    others = {"timezone": "time_zone", "max-tool-rounds": "max_tool_rounds", "rename": "name"}
+    fields |= {field: arguments.get(name) for name, field in others.items() if arguments.has(name)}
     lists = {"server": "servers", "tool": "tools", "policy": "policies", "approver": "approvers", "prompt": "prompts"}
     for name, field in lists.items():
         if arguments.has(name):
             fields[field] = "\n".join(arguments.get_all(name))
-    if arguments.has("rename"):
-        fields["name"] = arguments.get("rename")
     return fields

@@ -12,6 +12,8 @@ from bot.domain.policies import Rule
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Tool
 
+MOST_TOOL_ROUNDS = 200
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -21,7 +23,8 @@ class Profile:
     server. `tools` restricts a server with an entry, by id, to the named tools. `model` is `provider:name`, empty for
     the bot's default. `approvers` are principals and roles; empty means those of the settings. `policies` are rules
     that apply where the profile does. `prompts` are suggested to users. `language` and `time_zone` are those of its
-    places; empty means those of the users and the settings.
+    places; empty means those of the users and the settings. `max_tool_rounds` is the number of rounds of tools in a
+    turn; 0 means that of the settings.
     """
 
     id: str
@@ -37,6 +40,7 @@ class Profile:
     language: str = ""
     time_zone: str = ""
     about: str = ""
+    max_tool_rounds: int = 0
     version: int = 0
     updated_at: float = 0.0
     updated_by: str = ""

@@ -230,7 +230,7 @@ class ToolRef:
 class ModelStep:
     """Reply of the model. `notes` are sentences for users about it. `model` is the name of the model that wrote it.
     `usage` are the service's counts. `use` is the entry for usage statistics, None in a record read from the database.
-    `sources` are those of the text in its prompt.
+    `sources` are those of the text in its prompt. `out_of_rounds` is True if no further tool could be used.
     """
 
     n: int
@@ -241,6 +241,7 @@ class ModelStep:
     model: str = ""
     use: UsageEntry | None = None
     sources: Sources = ()
+    out_of_rounds: bool = False
     created_at: float | None = field(default=None, compare=False)
     """In epoch seconds; None in a record that was not read from the database."""
 
@@ -346,8 +347,12 @@ class TurnRecord:
     @property
     def answer(self) -> ModelStep | None:
         """Reply that ends the turn: the last step, if it requests no call; otherwise None."""
-        last = self.steps[-1] if self.steps else None
-        return last if isinstance(last, ModelStep) and not last.message.tool_calls else None
+        return _answer_of(self.steps)
+
+    @property
+    def out_of_rounds(self) -> bool:
+        """True if the turn ended because no further tool could be used."""
+        return self.answer is not None and self.answer.out_of_rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,9 +499,25 @@ class TurnView:
         return any(step.pending_elicitations for step in self.steps if isinstance(step, ToolStep))
 
 
+def _answer_of(steps: tuple[Step, ...]) -> ModelStep | None:
+    last = steps[-1] if steps else None
+    return last if isinstance(last, ModelStep) and not last.message.tool_calls else None
+
+
 def can_continue(view: TurnView) -> bool:
-    """Return True if the turn was stopped at work, so that the model can go on."""
-    return view.turn.status is TurnStatus.CANCELLED and bool(view.steps) and view.turn.question.call is None
+    """Return True if the turn was stopped or failed at work, or ended by a limit, so that the model can go on."""
+    if view.turn.question.call is not None:
+        return False
+    match view.turn.status:
+        case TurnStatus.CANCELLED:
+            return bool(view.steps)
+        case TurnStatus.FAILED:
+            return any(isinstance(step, ModelStep) for step in view.steps)
+        case TurnStatus.DONE:
+            answer = _answer_of(view.steps)
+            return answer is not None and (answer.out_of_rounds or answer.stop is StopReason.LENGTH)
+        case _:
+            return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from bot.engine.prompt.builder import PromptDependencies, RefusedTools
 from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget
 from bot.engine.prompt.messages import NO_INSTRUCTIONS, SystemPrompt
 from bot.engine.scheduler import ContentDeletion, Job, Scheduler
-from bot.engine.turn_runner import EARLY_SECONDS, TurnDependencies, TurnRunner
+from bot.engine.turn_runner import EARLY_SECONDS, MAX_ROUNDS, TurnDependencies, TurnRunner
 from bot.engine.usage import Estimates, UsageMeters, no_limits
 from bot.engine.view_delivery import MemberLookup, ViewDelivery, key_prefixes, surface_for
 from bot.engine.worker import MOST_TURNS, Worker
@@ -95,7 +95,8 @@ class Engine:
     expire; `approval_notice` is how approvers learn of a call. `on_change` runs when another process may have changed
     servers, policies or profiles. `taint` is the mode for calls that could send one server's data to another. `refused`
     holds the tools that model services rejected. `tool_search` sets when models search for tools, `tool_names_tokens`
-    how many names they see; `embedder` improves the search. `observe` takes metrics. `allow` runs before a turn's first
+    how many names they see; `embedder` improves the search. `max_tool_rounds` counts for
+    profiles without a number. `observe` takes metrics. `allow` runs before a turn's first
     model request and raises LimitReached to reject it. `prepare` runs before a turn begins or goes on, and
     before the rights to approve are checked. `keeps_content`
     is False if the content of turns is deleted once their answers are out. `most_turns` run at the same time. `locales`
@@ -118,6 +119,7 @@ class Engine:
         refused: RefusedTools | None = None,
         tool_search: ToolSearch = ToolSearch.AUTO,
         tool_names_tokens: int = TOOL_NAMES_TOKENS,
+        max_tool_rounds: int = MAX_ROUNDS,
         embedder: TextEmbedder | None = None,
         on_change: Callable[[], None] = lambda: None,
         jobs: Sequence[Job] = (),
@@ -176,6 +178,7 @@ class Engine:
             prepare=prepare,
             tool_search=tool_search,
             tool_names_tokens=tool_names_tokens,
+            max_tool_rounds=max_tool_rounds,
             tool_indexes=ToolIndexes(embedder),
             early_seconds=early_seconds,
             clock=clock,
@@ -295,8 +298,8 @@ class Engine:
         return receipt
 
     async def continue_turn(self, turn_id: str, by: Author) -> Receipt:
-        """Start a turn in which the model goes on where a turn was stopped. Repeated requests return the same turn.
-        Raises NotFound if that turn was not stopped at work.
+        """Start a turn in which the model goes on where a turn was stopped, failed or ended by a limit. Repeated
+        requests return the same turn. Raises NotFound if there is nothing to go on with.
         """
         view = await self._views.get_view(turn_id)
         if not can_continue(view):

@@ -41,7 +41,7 @@ from bot.engine.prompt.builder import SOMETHING_MISSING, PromptBuilder, PromptDe
 from bot.engine.prompt.messages import is_prompt
 from bot.engine.tool_execution import ToolExecutor, TurnToolbox
 from bot.engine.usage import UsageMeter
-from bot.i18n import _, gettext_lazy
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.ports import LanguageModels, Toolbox, TurnExecution
 
 MOST_CORRECTIONS = 2
@@ -98,6 +98,7 @@ class TurnDependencies:
     prepare: Callable[[], Awaitable[None]]
     tool_search: ToolSearch
     tool_names_tokens: int
+    max_tool_rounds: int
     tool_indexes: ToolIndexes
     early_seconds: float
     clock: Callable[[], float]
@@ -383,12 +384,17 @@ class TurnRunner:
         refused = self._dependencies.prompts.refused
         enabled, names_tokens = self._enable(offered), self._dependencies.tool_names_tokens
         tools = partial(select_tools, enabled, self._dependencies.tool_search, refused, names_tokens=names_tokens)
-        last_round = len(self._record.replies) >= MAX_ROUNDS or exceeds_invalid_calls(self._record)
+        max_rounds = profile.max_tool_rounds or self._dependencies.max_tool_rounds
+        gave_up = exceeds_invalid_calls(self._record)
+        out_of_rounds = not gave_up and len(self._record.replies) >= max_rounds
+        last_round = gave_up or out_of_rounds
         completion = await self._prompts.complete(self._record, profile, tools, model, last_round=last_round)
-        await self._record_reply(completion, offered, last_round=last_round)
+        await self._record_reply(completion, offered, gave_up=gave_up, out_of_rounds=out_of_rounds)
 
-    async def _record_reply(self, completion: Completion, offered: ToolSet, *, last_round: bool) -> None:
-        runs_tools = completion.stop is StopReason.TOOLS and not last_round
+    async def _record_reply(
+        self, completion: Completion, offered: ToolSet, *, gave_up: bool, out_of_rounds: bool
+    ) -> None:
+        runs_tools = completion.stop is StopReason.TOOLS and not (gave_up or out_of_rounds)
         message = completion.message if runs_tools else _without_calls(completion.message)
         sources = self._prompts.sources
         reply = ModelStep(
@@ -396,10 +402,11 @@ class TurnRunner:
             message,
             completion.stop,
             completion.usage,
-            self._notes(completion, last_round=last_round),
+            self._notes(completion, gave_up=gave_up, out_of_rounds=out_of_rounds),
             completion.model,
             self._meter.entry,
             sources,
+            out_of_rounds=out_of_rounds,
         )
         if message.tool_calls:
             calls = await self._authorize(message.tool_calls, offered, sources)
@@ -426,7 +433,7 @@ class TurnRunner:
         ]
         return await self._resolve_approvers(steps, authorizer.rules)
 
-    def _notes(self, completion: Completion, *, last_round: bool) -> tuple[str, ...]:
+    def _notes(self, completion: Completion, *, gave_up: bool, out_of_rounds: bool) -> tuple[str, ...]:
         notes: list[str] = []
         if not self._record.replies:
             notes += self._prompts.missing_tool_notes
@@ -434,9 +441,12 @@ class TurnRunner:
             notes.append(completion.note)
         earlier = {note for reply in self._record.replies for note in reply.notes}
         notes += (note for note in self._prompts.notes if note not in earlier)
-        if last_round:
-            gave_up = exceeds_invalid_calls(self._record)
-            notes.append(str(GAVE_UP) if gave_up else _("Stopped using tools after {n} rounds.", n=MAX_ROUNDS))
+        if gave_up:
+            notes.append(str(GAVE_UP))
+        if out_of_rounds:
+            rounds = len(self._record.replies)
+            text = ngettext("Stopped using tools after {n} round.", "Stopped using tools after {n} rounds.", rounds)
+            notes.append(text)
         match completion.stop:
             case StopReason.LENGTH:
                 notes.append(_("The answer was cut off at the model's length limit."))

@@ -334,7 +334,7 @@ class Worker:
                 await self._release(claim)
             except ModelError as error:
                 log.warning("turn %s: %s", claim.turn_id, error)
-                await self._end(turn, TurnStatus.FAILED, str(error))
+                await self._end(turn, TurnStatus.FAILED, str(error), turn.unfinished_reply)
             except Exception:
                 reference = secrets.token_hex(3)
                 log.exception("turn %s: failed, reference %s", claim.turn_id, reference)

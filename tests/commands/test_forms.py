@@ -548,6 +548,16 @@ async def test_a_profile_has_a_language_and_a_time_zone() -> None:
     assert (profile.language, profile.time_zone) == ("", "UTC")
 
 
+async def test_a_profile_has_a_number_of_tool_rounds() -> None:
+    held = await with_jira()
+    for wrong in ("0", "-1", "201", "many", "3.5", "９"):
+        refused = await held.ask(f"profile set Support --max-tool-rounds {wrong}")
+        assert dict(refused.details) == {"--max-tool-rounds": "Write a number from 1 to 200, or nothing."}
+    assert not (await held.ask("profile set Support --max-tool-rounds 30")).failed
+    assert [profile.max_tool_rounds for profile in held.profiles.kept.values()] == [30]
+    assert dict((await held.ask("profile show Support")).details)["rounds of tools"] == "30"
+
+
 async def test_a_profile_that_another_admin_has_changed_is_not_overwritten() -> None:
     held = await with_jira()
     await held.ask("profile set Support --persona Kind.")

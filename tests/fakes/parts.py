@@ -64,9 +64,10 @@ def ask_for(*calls: ToolCall, text: str = "") -> Completion:
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A reply that the model begins and never ends."""
+    """A reply that the model begins and never ends, or that breaks off."""
 
     text: str
+    error: Exception | None = None
 
 
 Script = (
@@ -99,6 +100,8 @@ class ScriptedModel:
         completion = entry if isinstance(entry, Completion | Unfinished) else await entry(request)
         if isinstance(completion, Unfinished):
             yield TextDelta(completion.text)
+            if completion.error is not None:
+                raise completion.error
             await asyncio.Event().wait()
             return
         for word in completion.message.text.split(" "):

@@ -133,7 +133,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
         {
             (
                 "/profile set NAME --persona TEXT --server NAME --tool SERVER.TOOL --policy SERVER=ask "
-                "--approver PLATFORM:ID --prompt TEXT --language TAG --timezone ZONE"
+                "--approver PLATFORM:ID --prompt TEXT --max-tool-rounds N --language TAG --timezone ZONE"
             ),
             "profile set:{}:{}:{}",
         }

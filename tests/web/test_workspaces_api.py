@@ -109,6 +109,10 @@ async def test_a_profile_is_made_changed_and_read_as_an_agent(api: Api, jira: Fa
     assert zone.json()["error"]["fields"] == {
         "timeZone": "There is no such time zone. Did you mean Asia/Tokyo or Asia/Tomsk?"
     }
+    rounds = await api.put(f"{HERE}/agents/support", json={"maxToolRounds": 0})
+    assert (rounds.status_code, rounds.json()["maxToolRounds"]) == (200, 0)
+    rounds = await api.put(f"{HERE}/agents/support", json={"maxToolRounds": 201})
+    assert rounds.json()["error"]["fields"] == {"maxToolRounds": "Write a number from 1 to 200, or nothing."}
     everything = await api.put(f"{HERE}/agents/support", json={"enabledMcpServerIds": ["*"], "timeZone": "asia/tokyo"})
     assert (everything.json()["timeZone"], everything.json()["language"]) == ("Asia/Tokyo", "")
     assert everything.json()["enabledMcpServerIds"] is None
@@ -116,7 +120,7 @@ async def test_a_profile_is_made_changed_and_read_as_an_agent(api: Api, jira: Fa
     assert unknown.status_code == 422
     assert "does not exist" in unknown.json()["error"]["fields"]["enabledMcpServerIds"]
     late = await api.put(f"{HERE}/agents/support", json={"persona": "x", "version": 1})
-    assert (late.status_code, late.json()["error"]["fields"]) == (409, {"version": "3"})
+    assert (late.status_code, late.json()["error"]["fields"]) == (409, {"version": "4"})
     assert (await api.put(f"{HERE}/agents/support", json={}, headers={"If-Match": '"1"'})).status_code == 412
     assert (await api.get(f"{THERE}/agents/support")).status_code == 404
     said = {"command": "profile", "words": ["bind", "support", "workspace"], "workspace": "slack:T1"}

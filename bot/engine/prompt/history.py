@@ -171,7 +171,7 @@ def history_turns(
     history = []
     for record in records:
         turn, results = record.turn, _Results(record, excerpts, withheld)
-        messages = tuple(_turn_messages(results, replay, shared=shared))
+        messages = tuple(_turn_messages(results, _replay_of(record, replay), shared=shared))
         size, sources = estimate_messages(messages), sources_of_turn(record, known)
         history.append(HistoryTurn(turn.seq, messages, size, turn.author.principal, turn.question.typed_text, sources))
     return history
@@ -232,9 +232,15 @@ def count_fitting(turns: Sequence[HistoryTurn], room: float) -> int:
 
 def includes_result(record: TurnRecord, step: ToolStep, replay: ToolReplay) -> bool:
     """Return True if the prompt holds an excerpt or the id of this earlier result."""
+    replay = _replay_of(record, replay)
     if record.turn.question.call is not None or replay is ToolReplay.FULL:
         return True
     return replay is ToolReplay.NAMES and is_large(step)
+
+
+def _replay_of(record: TurnRecord, replay: ToolReplay) -> ToolReplay:
+    """Return the replay of a turn. One that ran out of rounds is gone on with from its results."""
+    return ToolReplay.FULL if replay is ToolReplay.NAMES and record.out_of_rounds else replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +284,8 @@ def _answer(earlier: TurnRecord) -> Message:
             return assistant(f"{written.text}\n(I was stopped here.)")
         case TurnStatus.CANCELLED, _:
             return assistant("(I was stopped before I had answered.)")
+        case _, ModelStep(message=written) if written.text.strip():
+            return assistant(f"{written.text}\n(I failed here.)")
         case _:
             return assistant("(I could not answer.)")
 

@@ -12,7 +12,7 @@ from bot.commands.command import NotFoundRejection
 from bot.commands.dependencies import Administration
 from bot.commands.profile_definition import Outdated, parse_profile, profile_values
 from bot.commands.server_directory import VisibleServer
-from bot.domain.profiles import Binding, Profile
+from bot.domain.profiles import MOST_TOOL_ROUNDS, Binding, Profile
 from bot.i18n import _
 from bot.rendering.response_models import ResponseModel
 from bot.web.authentication import MemberCaller
@@ -30,7 +30,7 @@ from bot.web.server_scope import (
     version_conflict,
 )
 
-_FIELDS = {"servers": "enabledMcpServerIds", "time_zone": "timeZone"}
+_FIELDS = {"servers": "enabledMcpServerIds", "time_zone": "timeZone", "max_tool_rounds": "maxToolRounds"}
 """Field names of this API that differ from those of `/profile`."""
 AgentId = Annotated[str, Path(description="The profile's id or name.")]
 
@@ -49,6 +49,9 @@ class AgentBody(RequestModel):
     approvers: list[str] | None = None
     prompts: list[str] | None = Field(default=None, description="Up to four prompts that Slack's pane suggests.")
     about: str | None = Field(default=None, description="Its purpose, in a sentence for users who choose an agent.")
+    max_tool_rounds: int | None = Field(
+        default=None, description=f"Rounds of tools for one answer, up to {MOST_TOOL_ROUNDS}; 0 for the bot's own."
+    )
     language: str | None = Field(
         default=None, description="Language of shared texts there: `en`, `ja`; empty for none."
     )
@@ -69,6 +72,7 @@ class AgentAnswer(ResponseModel):
     approvers: list[str]
     prompts: list[str]
     about: str
+    max_tool_rounds: int
     language: str
     time_zone: str
     workspace: str | None = Field(description="Its workspace; null for every workspace.")
@@ -237,6 +241,7 @@ def _fields(body: AgentBody) -> dict[str, str]:
         "persona": body.persona,
         "model": body.model,
         "about": body.about,
+        "max_tool_rounds": None if body.max_tool_rounds is None else str(body.max_tool_rounds or ""),
         "language": body.language,
         "time_zone": body.time_zone,
     }
@@ -262,6 +267,7 @@ def _answer(
         approvers=sorted(profile.approvers),
         prompts=list(profile.prompts),
         about=profile.about,
+        max_tool_rounds=profile.max_tool_rounds,
         language=profile.language,
         time_zone=profile.time_zone,
         workspace=profile.workspace or None,
