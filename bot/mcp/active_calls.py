@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 8
 """Maximum number of calls that run on one server at the same time."""
+LONGEST_WAIT = 10.0
+"""Seconds that a call waits at most if the server asks for a pause."""
 _DOUBTED_SECONDS = 600.0
 """Seconds in which an abandoned call may still cause an elicitation."""
 
@@ -162,8 +164,8 @@ class _CallOwner:
 
 
 class ActiveCall:
-    """One call. `answered` is True once the server can no longer ask about it; `seconds_asked` is the time users took
-    to answer.
+    """One call. `attempt` is its last request. `answered` is True once the server can no longer ask about
+    it; `seconds_asked` is the time users took to answer.
     """
 
     def __init__(self, context: CallContext) -> None:
@@ -174,13 +176,13 @@ class ActiveCall:
         self._task_context = contextvars.copy_context()
         self._asked = 0
         self._questions: set[asyncio.Future[ElicitationResult]] = set()
-        self._attempt = RequestContext()
+        self.attempt = RequestContext()
         self._time: CallDeadline | None = None
 
     @contextmanager
     def accept_elicitations(self, attempt: RequestContext, time: CallDeadline) -> Iterator[None]:
         """Accept elicitations for this call within the block only."""
-        self._attempt, self._time, self.answered = attempt, time, False
+        self.attempt, self._time, self.answered = attempt, time, False
         token = _current.set(self)
         try:
             yield
@@ -202,7 +204,7 @@ class ActiveCall:
         asking = self._task_context.copy().run(asyncio.ensure_future, self.context.elicit(request))
         asking.add_done_callback(_retrieve_exception)
         self._questions.add(asking)
-        with self._time.pause(), self._attempt.count_elicitation():
+        with self._time.pause(), self.attempt.count_elicitation():
             try:
                 await asyncio.wait({asking})
             finally:

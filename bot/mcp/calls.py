@@ -114,6 +114,7 @@ async def send_call(
             return CallOutcomeUnknown(reason) if attempt.sent else CallNotSent(reason)
         except BROKEN as error:
             log.debug("MCP server %s, tool %s: %s", tool.server, tool.original_name, redact(str(error)))
+            attempt.code = error.code if isinstance(error, MCPError) else None
             if isinstance(error, MCPError) and not modern:
                 active_call.answered = not sdk.is_stream_end(error)
                 if (visits := _required_visits(error, tool, call, redact)) is not None:

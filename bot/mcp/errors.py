@@ -48,6 +48,8 @@ UNREADABLE: Mapping[str, str] = {reason: reason for reason in _UNREADABLE}
 COMPRESSED = gettext_lazy("its answer is compressed, though it was asked not to")
 CONNECTION_BROKE = gettext_lazy("the connection broke")
 _CAUSE_AND_FIX = gettext_lazy("{cause} Fix: {fix}.").message
+_ABOUT_THE_REQUEST = frozenset((-32600, -32601, -32602, -32002, -32042))
+"""JSON-RPC codes that say of the request, and not of the server, what is wrong or missing."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 
 
@@ -149,14 +151,16 @@ class RequestContext:
     Streams and HTTP client write it into the context of the requesting task. The MCP library runs each message in its
     sender's context, so a context variable separates concurrent requests.
 
-    `sent`: the request may have left the process. `status`: HTTP status. `failure`: connection error. `quotes`:
-    `failure` may quote the server. `refusal`: reason of a rejected sign-in, for users. `retry_after`: seconds that the
-    server asks to wait. `error_body`: beginning of the body of an HTTP error, unredacted. `open_elicitations`: their
-    number. `asked_until`: end of the last one, in seconds of a clock. The server may be silent during them.
+    `sent`: the request may have left the process. `status`: HTTP status. `code`: JSON-RPC error code. `failure`:
+    connection error. `quotes`: `failure` may quote the server. `refusal`: reason of a rejected sign-in, for users.
+    `retry_after`: seconds that the server asks to wait. `error_body`: beginning of the body of an HTTP error,
+    unredacted. `open_elicitations`: their number. `asked_until`: end of the last one, in seconds of a clock. The server
+    may be silent during them.
     """
 
     sent: bool = False
     status: int | None = None
+    code: int | None = None
     failure: str = ""
     quotes: bool = False
     refusal: str = ""
@@ -164,6 +168,15 @@ class RequestContext:
     error_body: str = ""
     open_elicitations: int = 0
     asked_until: float = 0.0
+
+    @property
+    def server_failed(self) -> bool:
+        """True if the server, and not the request, was the reason of the failure: by the HTTP status, or because the
+        connection broke.
+        """
+        status = self.status or 0
+        has_error = status == HTTPStatus.TOO_MANY_REQUESTS or (status >= 500 and self.code not in _ABOUT_THE_REQUEST)
+        return has_error or bool(self.sent and self.failure)
 
     @contextmanager
     def count_elicitation(self) -> Iterator[None]:

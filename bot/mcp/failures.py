@@ -5,7 +5,10 @@ Texts may hold secrets: the connection redacts them.
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
+from typing import Any
 
 import httpx2
 from mcp import MCPError
@@ -45,8 +48,11 @@ _FAILED = {
     ToolKind.GET_PROMPT: gettext_lazy("Server {server} did not give the prompt: {reason}.").message,
 }
 _REFUSED = frozenset((401, 403))
+_MARKUP = re.compile(r"<(script|style|head)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+_MESSAGE_KEYS = ("error", "error_description", "message", "detail", "title")
+"""Keys of the message in the JSON of an HTTP error, the first one first."""
 _LONGEST_RETRY_AFTER = 900.0
-"""Seconds for which a server is left alone at most because it asks for that when it is connected."""
+"""Seconds for which a server is left alone at most because it asks for that."""
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -141,8 +147,8 @@ def connect_failure(
     match config.transport:
         case StdioTransport() as process:
             known = _process_failure(config.name, process, cause, stderr_lines)
-        case HttpTransport(url=url):
-            known = _http_failure(config, url, attempt)
+        case HttpTransport():
+            known = http_failure(config, attempt, redact)
     if known:
         return known
     if version := unsupported_version(cause):
@@ -187,10 +193,12 @@ def _process_failure(
     return None
 
 
-def _http_failure(config: ServerConfig, url: str, attempt: RequestContext) -> Problem | None:
+def http_failure(config: ServerConfig, attempt: RequestContext, redact: Redaction) -> Problem | None:
+    """Describe a broken connection or an HTTP error; None if there is neither."""
+    assert isinstance(config.transport, HttpTransport)
     server = config.name
     if attempt.failure:
-        fix, address = gettext_lazy("start it, or correct its url"), public_address(url)
+        fix, address = gettext_lazy("start it, or correct its url"), public_address(config.transport.url)
         cause = gettext_lazy("Server {server} cannot be reached at {address}.", server=server, address=address)
         reason = gettext_lazy(
             "Server {server} cannot be reached at {address}: {reason}.",
@@ -207,16 +215,46 @@ def _http_failure(config: ServerConfig, url: str, attempt: RequestContext) -> Pr
         fix = gettext_lazy("set its secret again, or correct its type of authentication")
         return Problem.without_quote(cause_and_fix(cause, fix))
     if attempt.status is not None and attempt.status >= 400:
-        return Problem.without_quote(_rejected_status(server, attempt.status, attempt.retry_after))
+        return _rejected_status(server, attempt, redact)
     return None
 
 
-def _rejected_status(server: str, status: int, retry_after: float | None) -> LazyText:
-    sentence = refused_status(server, status)
-    if split_fix(sentence)[1]:
-        return sentence
-    cause = gettext_lazy("Server {server}: {problem}.", server=server, problem=sentence)
-    return cause_and_fix(join_lazy(cause, pause_text(retry_after)), gettext_lazy("check its log"))
+def _rejected_status(server: str, attempt: RequestContext, redact: Redaction) -> Problem:
+    """Describe an HTTP error, with what its body says."""
+    assert attempt.status is not None
+    sentence = refused_status(server, attempt.status)
+    cause, fix = split_fix(sentence)
+    if not fix:
+        own, fix = (
+            gettext_lazy("Server {server}: {problem}.", server=server, problem=sentence),
+            gettext_lazy("check its log"),
+        )
+        cause = join_lazy(own, pause_text(attempt.retry_after))
+    said = body_text(attempt.error_body, redact)
+    quoted = join_lazy(cause, gettext_lazy('It says: "{text}".', text=said)) if said else cause
+    return Problem.quoting(quoted, cause, fix)
+
+
+def body_text(body: str, redact: Redaction) -> str:
+    """Return the words of an HTTP error: the message in JSON, or the text of a page."""
+    try:
+        body = _message_of(json.loads(body))
+    except (ValueError, RecursionError):
+        body = _MARKUP.sub(" ", body)
+    return " ".join(redact.clean(body).split())[:_LONGEST_QUOTE].rstrip(".")
+
+
+def _message_of(value: Any) -> str:
+    """Return the message in an error's JSON; all of it if it has none that is known."""
+    if isinstance(value, dict):
+        known = next((value[key] for key in _MESSAGE_KEYS if value.get(key)), None)
+        return json.dumps(value) if known is None else _message_of(known)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def bounded_pause(retry_after: float | None) -> float:
+    """Return the seconds that a server asks to wait, within the limit."""
+    return min(retry_after or 0.0, _LONGEST_RETRY_AFTER)
 
 
 def pause_text(retry_after: float | None) -> str:
@@ -308,7 +346,7 @@ class DisconnectReason:
         ):
             return SessionEnd(wanted, ServerStatus.AUTH_REQUIRED, worked=False)
         problem = self._refusal(config) or self._problem(config, redact)
-        retry_after = 0.0 if self.worked else min(self.attempt.retry_after or 0.0, _LONGEST_RETRY_AFTER)
+        retry_after = 0.0 if self.worked else bounded_pause(self.attempt.retry_after)
         status = ServerStatus.AUTH_REQUIRED if refused else ServerStatus.FAILED
         return SessionEnd(problem, status, self.worked, retry_after)
 

@@ -318,6 +318,7 @@ class McpToolbox:
         """Connect now, unless it is connected. Return the new snapshot. Raises NotFound."""
         managed = self._find(server)
         if managed.connection is not None:
+            managed.connection.tracker.calls.reset()
             await managed.connection.connect()
         return self._redact_snapshot(self._servers.get(server) or managed)
 

@@ -41,6 +41,7 @@ class Afterwards(Enum):
     KEPT = "on the connection that it was on"
     ANEW = "on another connection"
     AWAY = "nowhere"
+    PAUSED = "on the connection that it was on, and left alone for a minute"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ NOW, LATER = "Thu, 26 Nov 2026 10:00:00 GMT", "Thu, 26 Nov 2026 10:01:30 GMT"
 NO_SESSION = "Bad Request: No valid session ID provided"
 NOT_INITIALIZED = "Bad Request: Server not initialized"
 UNKNOWN = "Session not found"
-ANEW, AWAY = Afterwards.ANEW, Afterwards.AWAY
+ANEW, AWAY, PAUSED = Afterwards.ANEW, Afterwards.AWAY, Afterwards.PAUSED
 
 
 JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
@@ -271,24 +272,28 @@ STATUSES = [
         busy(Answer(429, headers={"retry-after": "60"})),
         CallReturned,
         f"{REFUSED}429 Too Many Requests. It asks to wait 60 s.",
+        PAUSED,
     ),
     Fault(
         "HTTP 503, a long pause",
         busy(Answer(503, headers={"retry-after": "60"})),
         CallReturned,
         f"{REFUSED}503 Service Unavailable. It asks to wait 60 s.",
+        PAUSED,
     ),
     Fault(
         "HTTP 429, an error of MCP",
         endpoint(lambda m: replace(error(m, -32000, "Slow down.", status=429), headers={"retry-after": "60"})),
         CallReturned,
         f"{FAILED}Slow down. It asks to wait 60 s.",
+        PAUSED,
     ),
     Fault(
         "HTTP 503, until a time",
         busy(Answer(503, headers={"retry-after": LATER, "date": NOW})),
         CallReturned,
         f"{REFUSED}503 Service Unavailable. It asks to wait 90 s.",
+        PAUSED,
     ),
     Fault("HTTP 500", endpoint(Answer(500)), CallOutcomeUnknown, MAY_HAVE_ARRIVED),
     Fault("HTTP 500, a page", endpoint(replace(HTML, status=500)), CallOutcomeUnknown, MAY_HAVE_ARRIVED),

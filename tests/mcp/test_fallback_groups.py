@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from bot.domain.health import CheckStatus
 from bot.domain.messages import ToolCall
-from bot.domain.servers import ServerConfig, ToolNaming
+from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerStatus, ToolNaming
 from bot.domain.tools import Tool, ToolKind, ToolOutcome, ToolSet
 from bot.mcp.config.checks import AllowedTargets
+from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
-from tests.fakes.mcp.endpoint import FakeEndpoint, result
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result
+from tests.fakes.mcp.event_stream import FakeEventStream
 from tests.mcp.toolboxes import ANA, named, raw, remote, started, text, unsent, until
 
 PLAIN = ToolNaming.PLAIN
@@ -74,6 +78,78 @@ async def test_the_next_server_of_a_group_answers_while_the_first_is_away() -> N
             await endpoint.listen()
             await box.connect("file:first")
             assert (await offered(box))["web__find"] == "first"
+
+
+@pytest.mark.parametrize("kind", [HttpKind.STREAMABLE, HttpKind.SSE])
+@pytest.mark.parametrize("status", [500, 502, 503, 429])
+async def test_a_server_that_answers_calls_with_http_errors_is_stood_in_for(kind: HttpKind, status: int) -> None:
+    now = [1_000.0]
+    async with FakeEventStream() if kind is HttpKind.SSE else FakeEndpoint() as endpoint:
+        endpoint.speak_legacy("find")
+        endpoint.on["tools/call"] = Answer(status, {"detail": "The disk is full"})
+        first = ServerConfig("first", HttpTransport(endpoint.url, kind=kind), fallback_group="web")
+        second = server("second", "find", fallback_group="web", fallback_order=2)
+        timing = ConnectionTiming(idle_after=None, quiet_after=None)
+        async with started(first, second, pacing=timing, clock=lambda: now[0]) as box:
+            await until(lambda: named_tools(box))
+            sent, used = 0, []
+            for _ in range(36):
+                tool = find(await box.offer(), "web__find")
+                used.append(tool.server)
+                await run(box, tool)
+                if tool.server == "first":
+                    sent += 1
+                    assert box.servers()[0].status is ServerStatus.FAILED
+                    assert f"{status}" in box.servers()[0].problem
+                    assert "The disk is full" in box.servers()[0].problem
+                now[0] += 2.0
+            assert used[:2] == ["first", "second"]
+            assert sent <= 5
+            checks = [check async for check in box.diagnose("file:first")]
+            assert any(f"{status}" in check.detail for check in checks if check.finding is not CheckStatus.WELL)
+            endpoint.on["tools/call"] = lambda message: result(message, {"content": []})
+            now[0] += 600.0
+            assert box.servers()[0].status is ServerStatus.CONNECTED
+            tool = find(await box.offer(), "web__find")
+            assert tool.server == "first"
+            text(await run(box, tool))
+
+
+async def test_a_plain_json_rpc_server_that_keeps_failing_is_left_alone_for_a_while() -> None:
+    now = [1_000.0]
+    async with FakeEndpoint() as endpoint:
+        endpoint.on["find"] = Answer(502, b"<h1>Bad Gateway</h1>", {"content-type": "text/html"})
+        first = ServerConfig("first", HttpTransport(endpoint.url, kind=HttpKind.JSONRPC))
+        async with started(first, pacing=ConnectionTiming(), clock=lambda: now[0]) as box:
+            await until(lambda: named_tools(box))
+            [tool] = (await box.offer()).tools
+            for _ in range(5):
+                await run(box, tool, method="find")
+            assert endpoint.methods() == ["find"] * 3
+            assert (await box.offer()).tools == ()
+            assert '502 Bad Gateway. It says: "Bad Gateway".' in box.servers()[0].problem
+            now[0] += 30.0
+            endpoint.on["find"] = lambda message: Answer(200, {"jsonrpc": "2.0", "id": message["id"], "result": "ok"})
+            assert text(await run(box, tool, method="find")) == "ok"
+            assert box.servers()[0].status is ServerStatus.CONNECTED
+
+
+async def test_calls_wait_for_the_end_of_a_short_pause_and_are_not_sent_within_a_long_one() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("find")
+        endpoint.on["tools/call"] = Answer(429, headers={"retry-after": "60"})
+        async with started(remote("first", endpoint.url)) as box:
+            await until(lambda: named_tools(box))
+            tool = find(await box.offer(), "first__find")
+            await run(box, tool)
+            for _ in range(3):
+                assert "It asks to wait 60 s." in unsent(await run(box, tool))
+            assert endpoint.methods().count("tools/call") == 1
+            assert (await box.offer()).tools == ()
+            assert "429" in (await box.offer()).absent[0]
+            await box.connect("file:first")
+            endpoint.on["tools/call"] = lambda message: result(message, {"content": []})
+            text(await run(box, tool))
 
 
 async def test_a_group_whose_servers_are_all_away_says_so_of_the_first() -> None:
@@ -187,5 +263,9 @@ async def test_a_server_of_a_workspace_has_no_precedence_from_its_group() -> Non
         assert await offered(box, "slack:T1") == {"find": "b", "look": "c"}
 
 
-async def run(box: McpToolbox, tool: Tool) -> ToolOutcome:
-    return await box.call(tool, ToolCall("c1", tool.name), CallContext(ANA, "turn:1"))
+def named_tools(box: McpToolbox) -> bool:
+    return all(snapshot.tool_count for snapshot in box.servers())
+
+
+async def run(box: McpToolbox, tool: Tool, **arguments: str) -> ToolOutcome:
+    return await box.call(tool, ToolCall("c1", tool.name, arguments), CallContext(ANA, "turn:1"))

@@ -48,6 +48,12 @@ async def test_a_fault_has_the_cost_of_its_row_and_harms_no_other_call(fault: Fa
             case Afterwards.ANEW:
                 await until(lambda: _state(box, "bad").connected_at not in (None, since))
                 assert text(await call(named(box, "well", "bad"), box)) == DONE
+            case Afterwards.PAUSED:
+                assert _state(box, "bad").status is ServerStatus.FAILED
+                reason = unsent(await call(named(box, "well", "bad"), box))
+                assert reason.startswith("Server bad does not work and is not tried again for ")
+                assert "It asks to wait" in reason
+                assert (_state(box, "bad").connected_at, bad.sent()) == (since, fault.sent)
             case Afterwards.AWAY:
                 await until(lambda: _state(box, "bad").status is ServerStatus.FAILED)
                 assert "cannot be reached" in unsent(await call(named(box, "well", "bad"), box))

@@ -13,7 +13,7 @@ from bot.mcp.errors import Problem
 from bot.mcp.review import ToolPinning
 from bot.mcp.server import status as facts
 from bot.mcp.server.output import ServerLog, StrayLineCounter
-from bot.mcp.server.retry import BreakerSettings, CircuitBreaker
+from bot.mcp.server.retry import BreakerSettings, CallBreaker, CircuitBreaker, ConnectionTiming
 from bot.mcp.server.status import (
     SESSION_EVENTS,
     TRANSITIONS,
@@ -152,6 +152,7 @@ def tracker(events: list[SessionChanged]) -> ServerStatusTracker:
         SyncNotifier(),
         ToolPinning("s", ReviewPolicy.CHANGED, None),
         CircuitBreaker(BreakerSettings(), lambda: 0.0),
+        calls=CallBreaker(ConnectionTiming(), lambda: 0.0),
         stray_lines=StrayLineCounter("s"),
         server_log=ServerLog(),
         disconnected=False,

@@ -33,6 +33,7 @@ from bot.errors import NotConnected, ServerTrouble
 from bot.i18n import gettext_lazy
 from bot.logs import out_of_context
 from bot.mcp.active_calls import (
+    LONGEST_WAIT,
     ActiveCall,
     ActiveCalls,
     ActivityTracker,
@@ -47,7 +48,7 @@ from bot.mcp.resource_tools import list_resources
 from bot.mcp.review import ToolPinning
 from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.output import ServerLog, StrayLineCounter
-from bot.mcp.server.retry import CircuitBreaker, ReconnectBackoff, SessionBreaker
+from bot.mcp.server.retry import CallBreaker, CircuitBreaker, ReconnectBackoff, SessionBreaker
 from bot.mcp.server.status import (
     ESTABLISHED,
     Event,
@@ -100,10 +101,11 @@ class Connection:
         self.config = config
         shared = replace(shared, timing=shared.timing.for_server(config.reconnect))
         breaker: CircuitBreaker = CircuitBreaker(shared.timing.tripping, shared.clock)
+        calls = CallBreaker(shared.timing, shared.clock)
         server_log, stray_lines = ServerLog(shared.clock), StrayLineCounter(config.name, shared.clock)
         self.durations: deque[float] = deque(maxlen=_REMEMBERED_CALLS)
         if parent is not None:
-            breaker = SessionBreaker(parent.tracker.breaker)
+            breaker, calls = SessionBreaker(parent.tracker.breaker), parent.tracker.calls
             server_log, stray_lines = parent.tracker.server_log, parent.tracker.stray_lines
             self.durations = parent.durations
         self.tracker: ServerStatusTracker = ServerStatusTracker(
@@ -112,6 +114,7 @@ class Connection:
             listener or shared.sync_notifier,
             ToolPinning(config.name, shared.review, pinned),
             breaker,
+            calls=calls,
             stray_lines=stray_lines,
             server_log=server_log,
             disconnected=disconnected,
@@ -381,11 +384,13 @@ class Connection:
 
     async def _call_session(self, deadline: Deadline) -> Session | None:
         """Return a session for a call, or None. An idle server is connected, within the connect timeout. A failing one,
-        or one that needs a sign-in, is not.
+        or one that needs a sign-in, is not. A short pause that the server asks for is kept.
         """
+        if 0 < (pause := self.tracker.calls.left) <= deadline.cut(LONGEST_WAIT) and self.tracker.calls.is_held:
+            await asyncio.sleep(pause)
         if (session := self._live_session) is not None:
-            return session
-        if not can_connect_for_call(self.tracker.state) or self.tracker.breaker.left:
+            return None if self.tracker.calls.left else session
+        if not can_connect_for_call(self.tracker.state) or self.tracker.left:
             return None
         self.start()
         seconds = self._shared.timing.call_wait if self._is_retrying else self.tracker.connect_limit
@@ -419,7 +424,7 @@ class Connection:
     def why_not(self, reason: str = "") -> str:
         """Return the reason why no request can be sent: `reason`, if the connection itself has no problem."""
         name, problem = self.config.name, self.tracker.problem or reason
-        left = self.tracker.breaker.left
+        left = self.tracker.left
         if left and problem:
             lead = (
                 gettext_lazy("Server {server} keeps failing and is left alone until an admin connects it.", server=name)

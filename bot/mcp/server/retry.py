@@ -126,6 +126,36 @@ class SessionBreaker(CircuitBreaker):
         self._server.reset()
 
 
+class CallBreaker(CircuitBreaker):
+    """Breaker of a connected server that answers calls with HTTP errors of its own, or breaks their connections. After
+    each of them the server is doubted for a while, longer after each further one.
+    """
+
+    def __init__(self, timing: ConnectionTiming, clock: Callable[[], float]) -> None:
+        self._timing = timing.reconnecting or timing
+        super().__init__(self._timing.tripping, clock)
+        self._errors = 0
+        self._doubted_until = -math.inf
+
+    @property
+    def is_doubted(self) -> bool:
+        """True while another server should be preferred."""
+        return bool(self.left) or self._doubted_until > self._clock()
+
+    def record_failure(self) -> None:
+        """Record an error. Those of calls that were under way when it opened do not count."""
+        if self.left:
+            return
+        super().record_failure()
+        self._errors += self._doubted_until <= self._clock()
+        self._doubted_until = self._clock() + self._timing.pause(self._errors, 0.5)
+
+    def record_success(self) -> None:
+        """Record a call that was answered."""
+        super().record_success()
+        self._errors, self._doubted_until = 0, -math.inf
+
+
 def _close_together(times: deque[float], since: float) -> bool:
     return len(times) == times.maxlen and times[0] >= since
 

@@ -32,11 +32,12 @@ from bot.domain.servers import (
     ServerCapabilities,
     SyncStatus,
 )
-from bot.domain.tools import CallReturned, Tool, ToolKind, ToolOutcome
+from bot.domain.tools import CallNeedsInput, CallReturned, Tool, ToolKind, ToolOutcome
 from bot.errors import ServerTrouble
 from bot.i18n import gettext_lazy
 from bot.mcp import results, sdk
 from bot.mcp.active_calls import (
+    LONGEST_WAIT,
     ActiveCall,
     ActiveCalls,
     ActivityTracker,
@@ -48,7 +49,7 @@ from bot.mcp.active_calls import (
 from bot.mcp.calls import BROKEN, list_folders, send_call
 from bot.mcp.config.checks import definition_fingerprint
 from bot.mcp.errors import InvalidDefinition, error_message, record_request
-from bot.mcp.failures import failed_listing, failed_request
+from bot.mcp.failures import bounded_pause, failed_listing, failed_request, http_failure
 from bot.mcp.redaction import Redaction
 from bot.mcp.resource_tools import uri_of
 from bot.mcp.server.capabilities import CapabilityFetcher, ListingSchedule, ResourceCache
@@ -63,8 +64,6 @@ log = logging.getLogger(__name__)
 _GOODBYE_SECONDS = 3.0
 _MOST_LEFT_OUT = 50
 """Maximum number of stored reasons why a tool is left out."""
-_LONGEST_WAIT = 10.0
-"""Seconds that a call waits before it is sent again to a server that asks for a pause."""
 _Answer = TypeVar("_Answer")
 _ONLY_CALLS = "it asks for more, which people are asked for only when they call a tool"
 _CHANGES = (
@@ -260,7 +259,7 @@ class Session:
                 return CallReturned(replace(known, call_id=call.id))
             keep = self.resources.start_read(uri)
         outcome = await self._send(tool, call, active_call, limits)
-        if isinstance(outcome, RetryLater) and outcome.seconds < min(_LONGEST_WAIT, limits.whole):
+        if isinstance(outcome, RetryLater) and outcome.seconds < min(LONGEST_WAIT, limits.whole):
             await asyncio.sleep(outcome.seconds)
             outcome = await self._send(tool, call, active_call, limits)
         if isinstance(outcome, RetryLater):
@@ -275,9 +274,15 @@ class Session:
     async def _send(
         self, tool: Tool, call: ToolCall, active_call: ActiveCall, limits: CallLimits
     ) -> ToolOutcome | RequestNotSent | RetryLater | NoResponse:
-        return await send_call(
+        outcome = await send_call(
             self.client, tool, call, active_call, limits=limits, redact=self._redact, folders=self._config.roots
         )
+        attempt = active_call.attempt
+        if attempt.server_failed and (problem := http_failure(self._config, attempt, self._redact)):
+            self._tracker.record_call_error(problem, bounded_pause(attempt.retry_after))
+        elif isinstance(outcome, CallReturned | CallNeedsInput):
+            self._tracker.record_answered_call()
+        return outcome
 
     async def read_resource(self, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises ServerTrouble."""

@@ -232,7 +232,7 @@ class SessionPool:
     @property
     def _may_connect(self) -> bool:
         tracker = self.own.tracker
-        return can_connect_for_call(tracker.state) and not tracker.breaker.left
+        return can_connect_for_call(tracker.state) and not tracker.left
 
     def _create(self, key: str) -> _UserSession:
         synced = self.own.tracker.synced

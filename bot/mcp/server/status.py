@@ -35,7 +35,7 @@ from bot.mcp.config.checks import definition_fingerprint
 from bot.mcp.errors import NO_PROBLEM, Problem
 from bot.mcp.review import ToolPinning, apply_definition
 from bot.mcp.server.output import ServerLog, StrayLineCounter
-from bot.mcp.server.retry import CircuitBreaker
+from bot.mcp.server.retry import CallBreaker, CircuitBreaker
 
 log = logging.getLogger(__name__)
 
@@ -336,6 +336,7 @@ class ServerStatusTracker:
         pinning: ToolPinning,
         breaker: CircuitBreaker,
         *,
+        calls: CallBreaker,
         stray_lines: StrayLineCounter,
         server_log: ServerLog,
         disconnected: bool,
@@ -346,12 +347,13 @@ class ServerStatusTracker:
         self.retries_exhausted = False
         self.pinning = pinning
         self.breaker = breaker
+        self.calls = calls
         self.stray_lines = stray_lines
         self.server_log = server_log
         self._synced = _with_definition(synced, config)
         pinning.set_known_tools(self._synced.capabilities.definitions)
         self._state = State.DISCONNECTED if disconnected else State.UNUSED
-        self._problem = NO_PROBLEM
+        self._problem = self._call_problem = NO_PROBLEM
         self._connected_at: float | None = None
         # Remembers a state that hides the tools, until the next connection.
         self._hidden_by: State | None = self._state if hides_tools(self._state) else None
@@ -371,8 +373,8 @@ class ServerStatusTracker:
         return ServerSnapshot(
             self.config,
             self.status,
-            self._problem.text,
-            own_problem=self._problem.own,
+            self._shown_problem.text,
+            own_problem=self._shown_problem.own,
             connected_at=self._connected_at,
             sync=self._synced.status,
             synced_at=self._synced.at,
@@ -385,13 +387,19 @@ class ServerStatusTracker:
 
     @property
     def status(self) -> ServerStatus:
-        """Status word."""
-        return status_of(self._state, known=self.known)
+        """Status word. A connected server has failed if it answers calls with HTTP errors."""
+        status = self._connection_status
+        return ServerStatus.FAILED if status is ServerStatus.CONNECTED and self.calls.is_doubted else status
 
     @property
     def problem(self) -> str:
         """Sentence with cause and fix; empty without a problem."""
-        return self._problem.text
+        return self._shown_problem.text
+
+    @property
+    def left(self) -> float:
+        """Seconds for which the server is left alone, because it keeps failing or asks for it."""
+        return max(self.breaker.left, self.calls.left)
 
     @property
     def synced(self) -> CachedCapabilities:
@@ -422,13 +430,13 @@ class ServerStatusTracker:
         often. With an open circuit breaker it is not callable.
         """
         if self._state in ESTABLISHED:
-            return True
-        return self.known and self._hidden_by is None and not self.breaker.left
+            return not self.calls.left
+        return self.known and self._hidden_by is None and not self.left
 
     @property
     def is_up(self) -> bool:
         """True if its tools may be called and nothing has failed since the last connection."""
-        return self.is_callable and not self._problem.text and not is_doubtful(self._state)
+        return self.is_callable and not self.problem and not is_doubtful(self._state)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -503,6 +511,21 @@ class ServerStatusTracker:
         assert event in SESSION_EVENTS
         self._state = next_state(self._state, event)
 
+    def record_call_error(self, problem: Problem, retry_after: float) -> None:
+        """Record a call that was answered with an HTTP error of the server, which asks to wait these seconds."""
+        before = self._shown
+        self._call_problem = problem
+        self.calls.record_failure()
+        if retry_after:
+            self.calls.hold(retry_after)
+        self._show(before)
+
+    def record_answered_call(self) -> None:
+        """Record a call that was answered."""
+        before = self._shown
+        self.calls.record_success()
+        self._show(before)
+
     def record_older_elicitation(self) -> None:
         """Record that the server tried to ask a user as in the older protocol."""
         if not self.asks_in_older_way:
@@ -518,21 +541,21 @@ class ServerStatusTracker:
         if event in (Event.ATTEMPT_STARTED, Event.ATTEMPT_REPEATED):
             # Users see the last problem until the attempt has ended.
             problem = self._problem
-        before = self._shown
+        before, status = self._shown, self._connection_status
         self._state, self._problem, self._connected_at = next_state(self._state, event), problem, None
         if hides_tools(self._state):
             self._hidden_by = self._state
-        self._count(before[0])
+        self._count(status)
         self._show(before)
 
     def record_connection(self, capabilities: ServerCapabilities) -> None:
         """Record the connection and its tools. Other capabilities stay."""
-        before = self._shown
+        before, status = self._shown, self._connection_status
         self._take_tools(capabilities)
         self._state = next_state(self._state, Event.CONNECTED)
         self._problem, self._connected_at, self._hidden_by = NO_PROBLEM, time.time(), None
         self.breaker.record_success()
-        self._count(before[0])
+        self._count(status)
         self._show(before)
 
     def tools_listed(self, capabilities: ServerCapabilities) -> None:
@@ -572,6 +595,14 @@ class ServerStatusTracker:
             log.warning("MCP server %s has no tool %s for its auto_context_tool", self.config.name, wanted)
 
     @property
+    def _connection_status(self) -> ServerStatus:
+        return status_of(self._state, known=self.known)
+
+    @property
+    def _shown_problem(self) -> Problem:
+        return self._problem if self._problem.text or not self.calls.is_doubted else self._call_problem
+
+    @property
     def _shown(self) -> tuple[ServerStatus, str, int]:
         """Status, problem, and the number of tools of an established connection."""
         count = len(self._synced.capabilities.tools) if self._state in ESTABLISHED else 0
@@ -584,7 +615,7 @@ class ServerStatusTracker:
         self.notify()
 
     def _count(self, before: ServerStatus) -> None:
-        if (event := _session_event(before, self.status)) is not None:
+        if (event := _session_event(before, self._connection_status)) is not None:
             self._observe(SessionChanged(self.config.name, event))
 
     def _log(self, problem_before: str) -> None:
