@@ -1,8 +1,8 @@
 """Messages of users to turns, on every chat platform: audience, order and context.
 
-The bot answers direct messages, mentions, and messages in a thread with one of its turns, if the audience policy allows
-their authors. A message that mentions another user, or replies to one, ends that: the thread goes on among people until
-a message mentions the bot or replies to it. Commands in a message for the bot (`@bot mcp list`) are run, other
+The bot answers direct messages, mentions, and what users write in a thread in which they have asked, if the audience
+policy allows them. A message that mentions another user, or replies to one, ends that: the thread goes on among people
+until a message mentions the bot or replies to it. Commands in a message for the bot (`@bot mcp list`) are run, other
 messages become turns. A message becomes one turn, however often it arrives, and messages of one thread become turns in
 order of arrival.
 
@@ -508,14 +508,17 @@ class MessageHandler(Generic[M]):
             await self._accept(message, location, author)
 
     async def _is_for_bot(self, message: M, location: Location) -> bool:
-        """Return True if the bot answers it. A message of a followed thread to another user ends the following."""
+        """Return True if the bot answers it. A message of a followed thread to another user ends the following, and one
+        of a user who has asked nothing there is not for the bot.
+        """
         if message.addresses_bot:
             return True
         if not (location.in_thread and self._audience.follow_threads):
             return False
         if message.replies_to_bot and not message.addresses_other:
             return True
-        if not await self._engine.is_followed(location.conversation, message.sent_at):
+        by = "" if message.addresses_other else message.user
+        if not await self._engine.is_followed(location.conversation, message.sent_at, by):
             return False
         if message.addresses_other:
             await self._engine.save_addressee(location.conversation, is_bot=False, at=message.sent_at)

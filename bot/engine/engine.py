@@ -224,9 +224,9 @@ class Engine:
         """Return the agents that users of a conversation may ask by name."""
         return self._rules.agents(conversation)
 
-    async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
-        """Return True if a message of this time continues the conversation without a mention."""
-        return await self._queue.is_followed(conversation, at)
+    async def is_followed(self, conversation: ConversationKey, at: float, by: str = "") -> bool:
+        """Return True if a message of this time continues the conversation without a mention. See `EngineApi`."""
+        return await self._queue.is_followed(conversation, at, by)
 
     async def save_addressee(self, conversation: ConversationKey, *, is_bot: bool, at: float) -> None:
         """Record that a message sent at `at` addresses the bot or another user."""

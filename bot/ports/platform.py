@@ -163,9 +163,10 @@ class EngineApi(Protocol):
         that is not one of the conversation.
         """
 
-    async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
+    async def is_followed(self, conversation: ConversationKey, at: float, by: str = "") -> bool:
         """Return True if a message of this time continues the conversation without a mention: the conversation has a
-        turn, and the last message with an addressee addressed the bot. False for a message older than that one.
+        turn, and the last message with an addressee addressed the bot. False for a message older than that one, and if
+        the user `by` has no turn there: what bystanders write is not for the bot.
         """
 
     async def save_addressee(self, conversation: ConversationKey, *, is_bot: bool, at: float) -> None:

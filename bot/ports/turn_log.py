@@ -97,7 +97,7 @@ class TurnQueue(Protocol):
     async def move_keys(self, turn_id: str, to: str) -> None:
         """Let the keys of a turn's message belong to another turn, so that a further edit of the message finds it."""
 
-    async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
+    async def is_followed(self, conversation: ConversationKey, at: float, by: str = "") -> bool:
         """See `EngineApi.is_followed`."""
 
     async def save_addressee(self, conversation: ConversationKey, *, is_bot: bool, at: float) -> None:

@@ -295,8 +295,12 @@ _LINES_FROM, _WORDS_FROM = 0.85, 0.92
 
 
 def text_weight(text: str) -> int:
-    """Return the size of a text on the wire: bytes of UTF-8, and the bytes for escaping `&`, `<` and `>`."""
-    return len(text.encode("utf-8", "replace")) + 4 * text.count("&") + 3 * (text.count("<") + text.count(">"))
+    """Return the size of a text in UTF-16 units, with those for escaping `&`, `<` and `>`."""
+    return (
+        len(text.encode("utf-16-le", "surrogatepass")) // 2
+        + 4 * text.count("&")
+        + 3 * (text.count("<") + text.count(">"))
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,10 @@ _is_followed = sa.select(conversations.c.followed).where(
     conversations.c.key == bindparam("k"),
     conversations.c.last_seq > 0,
     conversations.c.addressed_at <= bindparam("at", type_=sa.Double()),
+    sa.or_(
+        bindparam("by", type_=turns.c.author_id.type) == "",
+        sa.exists().where(turns.c.conversation == bindparam("k"), turns.c.author_id == bindparam("by")),
+    ),
 )
 _save_addressee = (
     conversations.update()
@@ -233,9 +237,9 @@ class SqlTurnQueue:
         connection.execute(_move_keys, {"t": turn_id, "to": to})
 
     @transaction
-    def is_followed(self, connection: sa.Connection, conversation: ConversationKey, at: float) -> bool:
-        """Return True if a message of this time continues the conversation without a mention."""
-        return bool(connection.execute(_is_followed, {"k": str(conversation), "at": at}).scalar())
+    def is_followed(self, connection: sa.Connection, conversation: ConversationKey, at: float, by: str = "") -> bool:
+        """Return True if a message of this time continues the conversation without a mention. See `EngineApi`."""
+        return bool(connection.execute(_is_followed, {"k": str(conversation), "at": at, "by": by}).scalar())
 
     @transaction
     def save_addressee(

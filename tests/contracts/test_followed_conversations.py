@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.domain.conversations import ConversationKey
-from tests.fakes.parts import HALL, message
+from tests.fakes.parts import ANA, BEN, HALL, message
 from tests.turn_log_harness import Harness
 
 
@@ -11,6 +11,8 @@ async def test_a_conversation_is_followed_from_its_first_turn(harness: Harness) 
     assert not await harness.log.is_followed(HALL, 30.0)
     await harness.log.enqueue(message("hi"))
     assert await harness.log.is_followed(HALL, 30.0)
+    assert await harness.log.is_followed(HALL, 30.0, ANA.id)
+    assert not await harness.log.is_followed(HALL, 30.0, BEN.id), "who has asked nothing here"
 
 
 async def test_the_last_addressed_message_decides(harness: Harness) -> None:

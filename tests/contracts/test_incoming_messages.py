@@ -100,8 +100,20 @@ async def test_a_mention_of_another_user_and_the_bot_is_for_the_bot(workspace: W
     thread = await workspace.question()
     workspace.write(workspace.priya, f"{workspace.mention} tell {sam.mention} why", thread)
     await workspace.fake.until(lambda: len(workspace.questions) == 2)
-    workspace.write(sam, "thanks, since when?", thread)
+    workspace.write(workspace.priya, "and since when?", thread)
     await workspace.fake.until(lambda: len(workspace.questions) == 3)
+
+
+async def test_a_bystander_of_a_thread_is_not_answered_before_they_have_asked_there(workspace: Workspace) -> None:
+    sam = workspace.administrator()
+    thread = await workspace.question()
+    workspace.write(sam, "+1", thread)
+    workspace.write(workspace.priya, "since when?", thread)
+    workspace.write(sam, f"{workspace.mention} how?", thread)
+    await workspace.fake.until(lambda: len(workspace.questions) == 3)
+    workspace.write(sam, "and where?", thread)
+    await workspace.fake.until(lambda: len(workspace.questions) == 4)
+    assert workspace.questions == ["why?", "since when?", "how?", "and where?"]
 
 
 async def test_a_rejected_mention_does_not_turn_a_thread_to_the_bot(workspace: Workspace) -> None:

@@ -185,9 +185,10 @@ class FakeEngine(CallScript):
     async def ask_again(self, turn_id: str, by: Author) -> Receipt:
         return self._repeat("edited", turn_id, 0, by)
 
-    async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
+    async def is_followed(self, conversation: ConversationKey, at: float, by: str = "") -> bool:
         last, is_bot = self.addressees.get(conversation, (0.0, True))
-        return is_bot and last <= at and bool(await self.recent_turns(conversation, 1))
+        turns = await self.recent_turns(conversation, 1000)
+        return is_bot and last <= at and any(by in ("", view.turn.author.id) for view in turns)
 
     async def save_addressee(self, conversation: ConversationKey, *, is_bot: bool, at: float) -> None:
         if at >= self.addressees.get(conversation, (0.0, True))[0]:

@@ -83,8 +83,8 @@ def test_where_there_is_no_room_nothing_goes_in() -> None:
     assert split_once("Hello", ROOM.rest_after(1_100)) == ("", "Hello")
 
 
-@pytest.mark.parametrize(("text", "size"), [("abc", 3), ("é", 2), ("🎉", 4), ("<&>", 3 + 3 + 4 + 3)])
-def test_the_weight_is_that_on_the_wire(text: str, size: int) -> None:
+@pytest.mark.parametrize(("text", "size"), [("abc", 3), ("é", 1), ("日本", 2), ("🎉", 2), ("<&>", 3 + 3 + 4 + 3)])
+def test_the_weight_counts_characters_and_not_bytes(text: str, size: int) -> None:
     assert text_weight(text) == size
 
 

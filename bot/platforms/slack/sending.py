@@ -216,7 +216,7 @@ LONGEST_SECONDS = 240.0
 FORGOTTEN = 600.0
 """Seconds after which no stream of this process can still be running."""
 HEAVIEST = 9_500
-"""In ``markdown.text_weight``; a task counts as much as a text of TASK_WEIGHT."""
+"""In ``markdown.text_weight`` or bytes of UTF-8; a task counts as much as a text of TASK_WEIGHT."""
 TASK_WEIGHT = 250
 REMEMBERED_SUSPENDED = 1000
 NOT_AVAILABLE = frozenset(
@@ -318,8 +318,11 @@ def _stream_text(part: AnswerPage) -> str:
 
 
 def _is_too_heavy(stream: Stream) -> bool:
-    """Return True if Slack may reject the text. Pages do not count the characters that sanitizing adds."""
-    return text_weight(stream.text) + TASK_WEIGHT * len(stream.tasks) > HEAVIEST
+    """Return True if Slack may reject the text of a stream, of which it counts bytes. Pages do not count the characters
+    that sanitizing adds.
+    """
+    size = max(text_weight(stream.text), len(stream.text.encode("utf-8", "replace")))
+    return size + TASK_WEIGHT * len(stream.tasks) > HEAVIEST
 
 
 def _task(step: ToolStep, called: CallLine) -> Task:

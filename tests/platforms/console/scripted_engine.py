@@ -233,7 +233,7 @@ class ScriptedEngine(CallScript):
     async def ask_again(self, turn_id: str, by: Author) -> Receipt:
         raise NotImplementedError
 
-    async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
+    async def is_followed(self, conversation: ConversationKey, at: float, by: str = "") -> bool:
         raise NotImplementedError
 
     async def save_addressee(self, conversation: ConversationKey, *, is_bot: bool, at: float) -> None:

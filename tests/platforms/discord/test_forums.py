@@ -31,7 +31,7 @@ async def test_a_post_goes_on_as_the_bots_thread_and_nothing_is_said_twice() -> 
         discord, support = place.discord, forum(place)
         said = discord.post(place.priya, support, "Checkout fails", f"{discord.bot.mention} why?")
         await place.received(1)
-        discord.say(discord.user("Sam"), said.channel, "and since when?")
+        discord.say(place.priya, said.channel, "and since when?")
         await place.received(2)
         assert place.texts == ["Checkout fails\n\nwhy?", "and since when?"]
         assert place.engine.received[1].context == ()

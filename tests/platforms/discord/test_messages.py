@@ -130,9 +130,10 @@ async def test_an_engaged_thread_goes_on_without_a_mention_until_a_reply_to_anot
         discord = place.discord
         sam = discord.user("Sam")
         thread = await asked(place)
-        known = discord.say(sam, thread, "and since when?")
+        discord.say(place.priya, thread, "and since when?")
+        known = discord.say(sam, thread, "since noon")
         discord.reply(place.priya, known, "since you deployed", ping=False)
-        discord.say(sam, thread, "did I?")
+        discord.say(place.priya, thread, "did you?")
         await place.quiet(thread)
         assert place.texts == ["why?", "and since when?"]
 

@@ -125,7 +125,10 @@ def test_behind_a_turn_at_work_there_is_only_waiting() -> None:
 
 
 def test_a_failure_says_why_and_under_which_reference() -> None:
-    assert only(sample_views.FAILED) == "I look.\n⚠ The model provider is down. Nothing was run.  `ref 7f3a99c0`"
+    assert (
+        only(sample_views.FAILED)
+        == "I look.\n⚠ The model provider is down. Nothing was run.  `ref 7f3a99c0`\n[Continue]"
+    )
 
 
 def test_a_stopped_turn_keeps_its_text_names_its_stopper_and_offers_to_go_on() -> None:

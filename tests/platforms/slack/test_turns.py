@@ -126,7 +126,10 @@ def test_a_turn_queued_behind_a_question_of_a_server_can_be_stopped() -> None:
 
 
 def test_a_failure_says_why_and_under_which_reference() -> None:
-    assert only(sample_views.FAILED) == "I look.\n⚠ The model provider is down. Nothing was run.  `ref 7f3a99c0`"
+    assert (
+        only(sample_views.FAILED)
+        == "I look.\n⚠ The model provider is down. Nothing was run.  `ref 7f3a99c0`\n[Continue]"
+    )
 
 
 def test_a_stopped_turn_keeps_its_text_names_its_stopper_and_offers_to_go_on() -> None:
