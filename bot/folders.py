@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 
 HOME_VARIABLE = "COUNTERSIGN_HOME"
@@ -130,7 +131,12 @@ def _program(environment: str, working_folder: Path, on_path: str | None) -> str
 
 
 def _is_installed() -> bool:
-    return not Path(__file__).parents[1].joinpath("pyproject.toml").exists()
+    """Return True if the metadata of the distribution are beside this package. Those of an editable installation are
+    in another folder.
+    """
+    beside = metadata.distributions(name="countersign", path=[str(Path(__file__).parents[1])])
+    # The `egg-info` of a clone has no METADATA.
+    return any(distribution.read_text("METADATA") for distribution in beside)
 
 
 def _folders_below(folder: Path, working_folder: Path, reason: str) -> Folders:

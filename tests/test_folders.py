@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bot import folders
 from bot.folders import DEFAULTS, Folders, choose_folders, copy_defaults, in_shell, shell_command
 
 
@@ -23,6 +24,28 @@ def test_a_program_that_runs_from_its_source_uses_its_working_folder(tmp_path: P
     assert folders.own_files == ()
     assert folders.is_filled
     assert folders.operator_file("policy.toml") == Path("config/policy.toml")
+
+
+@pytest.mark.parametrize(
+    ("beside", "installed"),
+    [
+        (("countersign-9.9.dist-info/METADATA", "pyproject.toml"), True),
+        (("countersign-9.9.dist-info/METADATA", "setup.py", ".git/HEAD"), True),
+        (("countersign.egg-info/PKG-INFO", "pyproject.toml"), False),
+        (("countersign_other-1.0.dist-info/METADATA",), False),
+    ],
+)
+def test_the_metadata_of_its_distribution_tell_if_a_program_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: tuple[str, ...], installed: bool
+) -> None:
+    for name in (*beside, "bot/folders.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("Name: countersign\n")
+    monkeypatch.setattr(folders, "__file__", str(tmp_path / "bot" / "folders.py"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("COUNTERSIGN_HOME", raising=False)
+    monkeypatch.chdir(tmp_path / "bot")
+    assert folders.find_folders().personal == installed
 
 
 @pytest.mark.parametrize(

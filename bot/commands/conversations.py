@@ -33,7 +33,6 @@ from bot.domain.commands import (
 )
 from bot.domain.conversations import CONSOLE, ConversationKey
 from bot.domain.messages import FilePart, ImagePart, StoredFile, TextPart
-from bot.domain.secrets import lookalikes, with_masks
 from bot.domain.turns import ModelStep, ToolStep, TurnStatus, TurnView
 from bot.i18n import _, current_time_zone, format_number, format_time_zone, gettext_lazy, ngettext
 from bot.ports import ReportingStore
@@ -138,9 +137,7 @@ def _file(part: ImagePart | FilePart | StoredFile) -> str:
 def _arguments(step: ToolStep) -> str:
     if step.call.unreadable:
         return step.call.unreadable
-    stored = step.approval.secrets if step.approval is not None else ()
-    masked = with_masks(step.call.arguments, stored, lookalikes(step.call.arguments, stored))
-    return json.dumps(masked, ensure_ascii=False, indent=2, default=str)
+    return json.dumps(step.masked_arguments, ensure_ascii=False, indent=2, default=str)
 
 
 def _inline_code(text: str) -> str:

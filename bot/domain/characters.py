@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from operator import itemgetter
 
 ESCAPES = re.compile(
     r"""
@@ -60,6 +62,53 @@ _PICTURE = re.compile(
 """Emoji, their skin tones, and symbols that a selector makes one."""
 _KEYS = frozenset("#*0123456789")
 _KEYCAP = "\u20e3"
+
+
+_UNDRAWN = re.compile(f"[{INVISIBLE.pattern[1:-1]}\u0300-\u036f\u20d0-\u20f0\ufe20-\ufe2f]")
+"""Invisible characters, and the accents that NFKD separates from letters."""
+_CONTROLS = dict.fromkeys((*range(9), *range(14, 32), 127))
+_ESCAPE_BEGIN = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")
+_PIECE = 128
+
+
+def fold(text: str, *, blanks: bool = True) -> str:
+    """Return the text without its disguises, for a search in it: without escape sequences, invisible characters and
+    accents, and with one letter in place of its wide, bold and other variants; without blanks if `blanks` is False.
+    """
+    text = ESCAPES.sub("", text) if _ESCAPE_BEGIN.search(text) else text
+    text = text.translate(_CONTROLS) if text.isascii() else _UNDRAWN.sub("", unicodedata.normalize("NFKD", text))
+    return text if blanks else "".join(text.split())
+
+
+class FoldedText:
+    """Folded text that knows the position of each character in the original."""
+
+    def __init__(self, original: str, *, blanks: bool = True) -> None:
+        self._original = original
+        self._blanks = blanks
+        self._pieces: list[tuple[int, int]] = []
+        self.text = fold(original, blanks=blanks)
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Return the part of the original that is folded to the characters from `start` to `end` (exclusive)."""
+        return self._position(start), self._position(end - 1) + 1
+
+    def _position(self, index: int) -> int:
+        self._pieces = self._pieces or list(self._measure_pieces())
+        folded, position = self._pieces[bisect_right(self._pieces, index, key=itemgetter(0)) - 1]
+        while (folded := folded + len(fold(self._original[position], blanks=self._blanks))) <= index:
+            position += 1
+        return position
+
+    def _measure_pieces(self) -> Iterator[tuple[int, int]]:
+        """Yield the positions of the begin of each piece, in the folded text and in the original."""
+        escapes = (edge for match in ESCAPES.finditer(self._original) for edge in match.span())
+        edges = [0, *escapes, len(self._original)]
+        folded = 0
+        for begin, end in zip(edges[::2], edges[1::2], strict=True):
+            for start in range(begin, end, _PIECE):
+                yield folded, start
+                folded += len(fold(self._original[start : min(start + _PIECE, end)], blanks=self._blanks))
 
 
 def name_key(name: str) -> str:

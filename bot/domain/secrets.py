@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from bot.domain.characters import FoldedText, fold
 from bot.domain.conversations import Author, ConversationKey
 from bot.i18n import _, gettext_lazy, ngettext
 
@@ -289,7 +290,7 @@ _SECRETS = re.compile("|".join(f"({shape})" for _, shape in _SHAPES))
 
 def is_secret_name(name: str) -> bool:
     """Return True if a value under this name is likely a secret: `api_key`, `accessToken`, `Authorization`."""
-    spaced = _CAMEL.sub("_", name)
+    spaced = _CAMEL.sub("_", fold(name))
     return bool(_NAMES.search(spaced)) and not _HARMLESS.search(spaced)
 
 
@@ -307,17 +308,28 @@ def asks_for_secret(words: str) -> bool:
 
 def looks_like_secret(text: str) -> bool:
     """Return True if the text contains the shape of a secret."""
-    return bool(_SECRETS.search(text))
+    return any(_SECRETS.search(form) for form in {text, fold(text)})
 
 
-def secret_shapes(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the start, the end and the reason of each part of the text that has the shape of a secret. Sentences about
-    secrets, such as `the password is wrong`, are skipped: they do not keep a call from being approved in a shared
-    place.
+def secret_shapes(text: str, *, ordinary: bool = False) -> Iterator[tuple[int, int, str]]:
+    """Yield the start, the end and the reason of each part of the text that has the shape of a secret, also in
+    disguise, in order and without overlaps. Unless `ordinary`, sentences about secrets, such as `the password is
+    wrong`, are skipped: they do not keep a call from being approved in a shared place.
     """
-    for match in _SECRETS.finditer(text):
-        if not _is_ordinary(match.group()):
-            yield match.start(), match.end(), _SHAPES[(match.lastindex or 1) - 1][0]
+    end = 0
+    for start, last, reason in sorted(_find_shapes(text, ordinary)):
+        if last > end:
+            yield max(start, end), last, reason
+            end = last
+
+
+def _find_shapes(text: str, ordinary: bool) -> Iterator[tuple[int, int, str]]:
+    folded = FoldedText(text)
+    for form in {text, folded.text}:
+        for match in _SECRETS.finditer(form):
+            if ordinary or not _is_ordinary(match.group()):
+                span = match.span() if form == text else folded.span(*match.span())
+                yield *span, _SHAPES[(match.lastindex or 1) - 1][0]
 
 
 def _is_ordinary(words: str) -> bool:
@@ -331,7 +343,11 @@ def _is_ordinary(words: str) -> bool:
 
 def redact(text: str) -> str:
     """Return the text with MASK in place of every part that looks like a secret."""
-    return _SECRETS.sub(MASK, text)
+    pieces, end = [], 0
+    for start, last, _reason in secret_shapes(text, ordinary=True):
+        pieces += [text[end:start], MASK]
+        end = last
+    return "".join((*pieces, text[end:]))
 
 
 def redact_secrets(name: str, value: Any) -> Any:
@@ -471,6 +487,12 @@ def with_masks(
     for part in hidden:
         masks.setdefault((part.path, part.in_key), []).append((part.start, part.end, str(part)))
     return _mask_mapping(arguments, (), masks)
+
+
+def mask_arguments(arguments: Mapping[str, Any], stored: Iterable[StoredSecret] = ()) -> dict[str, Any]:
+    """Return arguments for a place with several readers: without stored secrets and lookalikes."""
+    stored = tuple(stored)
+    return with_masks(arguments, stored, lookalikes(arguments, stored))
 
 
 _Masks = dict[tuple[Path, bool], list[tuple[int, int, str]]]

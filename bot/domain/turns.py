@@ -24,7 +24,7 @@ from bot.domain.grants import GrantUse
 from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.messages import Message, TextPart, ToolCall, ToolResult
 from bot.domain.policies import StoredPolicyResult
-from bot.domain.secrets import MASK, redact_secrets
+from bot.domain.secrets import MASK, StoredSecret, mask_arguments, redact_secrets
 from bot.domain.tools import OWN_SERVER, Tool, canonical_json
 from bot.domain.usage import UsageEntry
 from bot.i18n import _
@@ -281,6 +281,18 @@ class ToolStep:
     """Data for the next attempt of the call after an elicitation."""
     times: StepTimes | None = field(default=None, compare=False)
     """None in a record that was not read from the database."""
+    secrets: tuple[StoredSecret, ...] = ()
+    """Stored secrets of the tool's server in the requested arguments."""
+
+    @property
+    def stored_secrets(self) -> tuple[StoredSecret, ...]:
+        """Stored secrets in the arguments as they are now: an approver may have edited them."""
+        return self.secrets if self.approval is None else self.approval.secrets
+
+    @property
+    def masked_arguments(self) -> dict[str, Any]:
+        """Arguments for a place with several readers."""
+        return mask_arguments(self.call.arguments, self.stored_secrets)
 
     @property
     def only_reads(self) -> bool:

@@ -14,7 +14,6 @@ from bot.domain.approvals import ApprovalNotice
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import TaintMode
-from bot.domain.secrets import lookalikes, with_masks
 from bot.domain.tools import ToolSearch, check_question
 from bot.domain.turns import (
     Claim,
@@ -255,9 +254,7 @@ class Engine:
         """
         turn, step = await self._ended_call(turn_id, n, UNCLEAR_ENDS)
         # The question is posted in the conversation, so its secrets are masked as on an approval card.
-        stored = step.approval.secrets if step.approval is not None else ()
-        arguments = with_masks(step.call.arguments, stored, lookalikes(step.call.arguments, stored))
-        text = check_question(step.call.name, arguments)
+        text = check_question(step.call.name, step.masked_arguments)
         return await self.receive(_follow_up(turn, by, f"check:{turn_id}:{n}", text))
 
     async def is_stored(self, keys: Sequence[str]) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from bot.domain.characters import visible
+from bot.domain.characters import fold, visible
 from bot.domain.completions import ModelRequest, ToolChoice, Usage
 from bot.domain.lenient_json import LONGEST_NAME, exceeds_json_depth, parse_object
 from bot.domain.messages import (
@@ -245,9 +245,12 @@ def single_line(text: str, limit: int) -> str:
 
 def without_keys(text: str, key: str) -> str:
     """Return the text without `key`, its parts, and other text that looks like a key."""
+    parts = {key[n : n + _TELLING] for n in range(len(key) - _TELLING + 1)}
+    folded = fold(text)
+    if key in folded or any(part in folded for part in parts):
+        text = folded
     if len(key) >= 4:
         text = text.replace(key, "***")
-    parts = {key[n : n + _TELLING] for n in range(len(key) - _TELLING + 1)}
     if any(part in text for part in parts):
         text = _WORD.sub(lambda word: "***" if any(part in word[0] for part in parts) else word[0], text)
     return _KEY_LIKE.sub("***", text)

@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, quote_plus, unquote, urlsplit
 
-from bot.domain.characters import visible
+from bot.domain.characters import FoldedText, fold, visible
 from bot.domain.secrets import SecretSpan, is_plain_header, weakness
 from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, ServerSnapshot, StdioTransport, Transport
 from bot.i18n import LazyText, gettext_lazy
@@ -39,6 +39,8 @@ _JSON_TOKEN = re.compile(
 """Tokens of valid JSON that hold a value, and the braces."""
 _JSON_CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
 """One character of the value of a string literal, which may be a pair of escaped surrogates."""
+_FOUND = "~"
+"""Character in place of one of a secret that needs no further search."""
 _KEY_NAMES = ("key", "token", "secret", "pass", "auth", "sig", "cred")
 """Parts of names of query parameters with secret values."""
 
@@ -57,26 +59,45 @@ class Secret:
 
 
 class Spellings:
-    """Secrets in every spelling that texts may contain. Immutable."""
+    """Secrets in every spelling that texts may contain, and disguised by invisible characters or by variants of its
+    letters. A strong secret is also found with blanks and line ends in it. Immutable.
+    """
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
-        labels: dict[str, str] = {}
+        self._labels: dict[str, str] = {}
+        self._folded: dict[bool, dict[str, str]] = {}
         for secret in secrets:
+            has_blanks = bool(secret.weakness)
             for spelled in _spellings(secret.value):
-                labels.setdefault(spelled, secret.label)
-        self._labels = labels
+                self._labels.setdefault(spelled, secret.label)
+                folded = fold(spelled, blanks=has_blanks)
+                if len(folded) >= _SHORTEST:
+                    self._folded.setdefault(has_blanks, {}).setdefault(folded, secret.label)
 
     def spans(self, text: str) -> Iterator[SecretSpan]:
-        """Return every occurrence, in no order. Those of different secrets may overlap."""
-        for spelled, label in self._labels.items():
-            start = text.find(spelled)
-            while start >= 0:
-                yield SecretSpan(start, start + len(spelled), label)
-                start = text.find(spelled, start + len(spelled))
+        """Return every occurrence, in no order. They may overlap."""
+        literal = [SecretSpan(*occurrence) for occurrence in _occurrences(self._labels, text)]
+        yield from literal
+        rest = text
+        for spelled in {text[span.start : span.end] for span in literal}:
+            rest = rest.replace(spelled, _FOUND * len(spelled))
+        for has_blanks, labels in self._folded.items():
+            folded = FoldedText(rest, blanks=has_blanks)
+            if folded.text != rest:
+                for start, end, label in _occurrences(labels, folded.text):
+                    yield SecretSpan(*folded.span(start, end), label)
 
     def __contains__(self, text: str) -> bool:
         """True if a secret occurs in the text."""
-        return any(spelled in text for spelled in self._labels)
+        return any(True for _span in self.spans(text))
+
+
+def _occurrences(labels: Mapping[str, str], text: str) -> Iterator[tuple[int, int, str]]:
+    for spelled, label in labels.items():
+        end = 0
+        while (start := text.find(spelled, end)) >= 0:
+            end = start + len(spelled)
+            yield start, end, label
 
 
 _NO_SPELLINGS = Spellings()
@@ -176,7 +197,8 @@ class Redaction:
         other character stays. Parsing and dumping would change `1e400`, long decimals and escapes.
         """
         redacted = self(text)
-        if redacted == text or not text.lstrip().startswith(("{", "[")):
+        is_plain = redacted == text and "\\" not in text
+        if is_plain or not text.lstrip().startswith(("{", "[")):
             return redacted
         try:
             json.loads(text, parse_float=str, parse_int=str)

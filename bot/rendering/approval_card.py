@@ -28,6 +28,7 @@ from bot.domain.approvals import (
 )
 from bot.domain.conversations import CONSOLE
 from bot.domain.grants import GrantRequest
+from bot.domain.secrets import mask_arguments
 from bot.domain.tools import canonical_json
 from bot.domain.turns import ArgumentChange, StepStatus, ToolRef, ToolStep, TurnView, changed_names
 from bot.i18n import _, format_list, gettext_lazy, ngettext
@@ -38,7 +39,6 @@ from bot.rendering.call_arguments import (
     CardArgument,
     cut_with_length,
     shared_arguments,
-    shared_json,
     whole_arguments,
 )
 from bot.rendering.deceptive_text import name_spelled_out, spelled_out, text_warnings
@@ -469,8 +469,8 @@ def format_changes(step: ToolStep) -> tuple[ArgumentChange, ...]:
     approval = step.approval
     if approval is None or approval.proposed is None:
         return ()
-    before = _displayed_arguments(approval.proposed, shared_json(approval.proposed, approval.proposed_secrets))
-    after = _displayed_arguments(step.call.arguments, shared_json(step.call.arguments, approval.secrets))
+    before = _displayed_arguments(approval.proposed, mask_arguments(approval.proposed, approval.proposed_secrets))
+    after = _displayed_arguments(step.call.arguments, step.masked_arguments)
     return tuple(
         ArgumentChange(
             (after.get(name) or before[name])[0], before.get(name, _NO_VALUE)[1], after.get(name, _NO_VALUE)[1]

@@ -7,11 +7,11 @@ it is invisible. A truncated value or name has its length.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bot.domain.secrets import Lookalike, StoredSecret, lookalikes, with_masks
+from bot.domain.secrets import Lookalike, lookalikes, with_masks
 from bot.domain.tools import canonical_json
 from bot.domain.turns import ToolStep
 from bot.i18n import ngettext
@@ -68,7 +68,7 @@ class CallArguments:
 
 def shared_arguments(step: ToolStep) -> CallArguments:
     """Return the arguments for a place with several readers."""
-    hidden = lookalikes(step.call.arguments, _stored_secrets(step))
+    hidden = lookalikes(step.call.arguments, step.stored_secrets)
     return CallArguments(_card_arguments(step, hidden), sum(span.end - span.start for span in hidden))
 
 
@@ -80,28 +80,18 @@ def whole_arguments(step: ToolStep) -> CallArguments:
 def disguises_in(step: ToolStep) -> tuple[str, ...]:
     """Return the deceptive parts of a call, for a place with several readers."""
     arguments = step.call.arguments
-    warnings = disguises(shared_json(arguments, _stored_secrets(step)))
+    warnings = disguises(step.masked_arguments)
     return (*warnings, IMITATION) if imitates_mask(arguments) else warnings
-
-
-def shared_json(arguments: Mapping[str, Any], stored: Iterable[StoredSecret] = ()) -> dict[str, Any]:
-    """Return arguments as JSON for a place with several readers."""
-    stored = tuple(stored)
-    return with_masks(arguments, stored, lookalikes(arguments, stored))
 
 
 def whole_json(step: ToolStep) -> dict[str, Any]:
     """Return the arguments of a call as JSON with the labels of stored secrets, and with everything else."""
-    return with_masks(step.call.arguments, _stored_secrets(step))
-
-
-def _stored_secrets(step: ToolStep) -> tuple[StoredSecret, ...]:
-    return step.approval.secrets if step.approval is not None else ()
+    return with_masks(step.call.arguments, step.stored_secrets)
 
 
 def _card_arguments(step: ToolStep, hidden: tuple[Lookalike, ...]) -> tuple[CardArgument, ...]:
     arguments = step.call.arguments
-    masked = with_masks(arguments, _stored_secrets(step), hidden)
+    masked = with_masks(arguments, step.stored_secrets, hidden)
     pairs = zip(arguments.items(), masked.items(), strict=True)
     twins = lookalikes_of(masked)
     return tuple(_argument(*original, *displayed, twins=twins[displayed[0]]) for original, displayed in pairs)

@@ -25,7 +25,7 @@ from bot.domain.elicitations import Elicitation, FormMode, UrlMode
 from bot.domain.turns import WAITING, ModelStep, StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.i18n import LazyText, _
 from bot.rendering.approval_card import ApprovalCard, approval_card, approver_reason, format_changes, whole_card
-from bot.rendering.call_arguments import shared_json, whole_json
+from bot.rendering.call_arguments import whole_json
 from bot.rendering.elicitation_card import domain_of, outcome_text, server_name, warning_text
 from bot.rendering.timeline import answer
 
@@ -382,7 +382,7 @@ def tool_call_shape(turn: Turn, step: ToolStep, progress: str | None = None) -> 
         waiting_for_approval=step.status is StepStatus.AWAITING,
         waiting_for_answer=not step.status.ended and bool(step.pending_elicitations),
         approval_request_id=approval.id if approval is not None else None,
-        arguments=shared_json(step.call.arguments, approval.secrets if approval is not None else ()),
+        arguments=step.masked_arguments,
         result=text if good else None,
         error=text if not good else None,
         decided_by=approval.decided_by if approval is not None else "",
@@ -401,7 +401,7 @@ def approval_shape(
     """Return a pending call for every reader of the conversation. `conversation` is its public id."""
     card = approval_card(step)
     assert card is not None
-    arguments = shared_json(step.call.arguments, approval.secrets)
+    arguments = step.masked_arguments
     return _approval_shape(turn, step, approval, card, arguments, conversation=conversation, signed_by=signed_by)
 
 

@@ -29,7 +29,19 @@ from bot.domain.secrets import (
 
 @pytest.mark.parametrize(
     "name",
-    ["password", "db_passwd", "api_key", "apiKey", "X-Api-Key", "accessToken", "Authorization", "client_secret", "otp"],
+    [
+        "password",
+        "db_passwd",
+        "api\u200b_key",
+        "\uff54oken",
+        "api_key",
+        "apiKey",
+        "X-Api-Key",
+        "accessToken",
+        "Authorization",
+        "client_secret",
+        "otp",
+    ],
 )
 def test_a_name_that_keeps_a_secret(name: str) -> None:
     assert is_secret_name(name)
@@ -103,6 +115,24 @@ def test_a_token_is_masked_wherever_it_stands(secret: str) -> None:
 def test_the_value_behind_the_word_is_masked_with_it(text: str, shown: str) -> None:
     assert redact(text) == shown
     assert looks_like_secret(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "use sk-proj\u200b-abcdef\u2060ghijkl",
+        "use gh\u00adp_abcdefghij\ufe0fklmnop1234",
+        "use \uff53\uff4b-proj-abcdefghijkl",
+        "use sk-\x1b[0mproj-abcdefghijkl",
+        "pass\u200bword: hunter2",
+        "\uff50assword\uff1ahunter2",
+    ],
+)
+def test_a_secret_in_disguise_is_masked_where_it_stands(text: str) -> None:
+    around = f"\u65e5\u672c\uff08 {text} \u00e9"
+    assert redact(around).replace("use ", "") == f"\u65e5\u672c\uff08 {MASK} \u00e9"
+    assert looks_like_secret(text)
+    assert len(list(secret_shapes(around))) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from bot.domain.tools import CallOutcomeUnknown, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView
 from bot.errors import NotFound
 from bot.ports import CallContext
+from bot.rendering.response_models import tool_call_shape
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, answers_ok, ask_for, call, member, message, running, say, tool, words
 
@@ -98,6 +99,28 @@ async def test_the_question_of_a_check_hides_the_same_as_a_card(harness: EngineH
     assert "[stored secret: header X-Key]" in text
     assert "then milk" in text
     assert not [each for each in ("k3y-0f", "hunter2", "abc") if each in text]
+
+
+async def test_a_stored_secret_in_a_call_that_nobody_was_asked_about_is_masked_as_on_a_card(
+    harness: EngineHarness,
+) -> None:
+    harness.toolbox.add(tool("notes__add"))
+    harness.allow("notes__add")
+    harness.toolbox.secrets["header X-Key"] = "k3y-0f-the-notes"
+    harness.model.script = [
+        ask_for(call("notes__add", text="login k3y-0f-the-notes", n=["k3y-0f-the-notes"])),
+        say("Ok."),
+    ]
+    engine = harness.engine()
+    async with running(engine):
+        view = await harness.surface.ended((await engine.receive(message("save it"))).turn_id)
+    stored = await harness.log.get_view(view.turn.id)
+    steps = [step for step in (*view.steps, *stored.steps) if isinstance(step, ToolStep)]
+    assert len(steps) == 2
+    for step in steps:
+        assert step.call.arguments["text"] == "login k3y-0f-the-notes"
+        shown = {"text": "login [stored secret: header X-Key]", "n": ["[stored secret: header X-Key]"]}
+        assert step.masked_arguments == tool_call_shape(view.turn, step).arguments == shown
 
 
 async def test_a_successful_or_unknown_call_is_not_run_again(harness: EngineHarness) -> None:

@@ -36,10 +36,20 @@ def test_keys_and_likely_keys_are_removed(text: str) -> None:
     assert cleaned.startswith("wrong: ")
 
 
-@pytest.mark.parametrize("shown", ["0123456789ab****", "***456789abcdef", "x-api-key=0123456789abcdef;", "(23456789)"])
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "0123456789ab****",
+        "***456789abcdef",
+        "x-api-key=0123456789abcdef;",
+        "(23456789)",
+        "0123\u200b4567\u206089abcdef",
+        "\uff10123456789abcdef",
+    ],
+)
 def test_parts_of_a_key_of_any_form_are_taken_out(shown: str) -> None:
     cleaned = without_keys(f"wrong key {shown} here", "0123456789abcdef")
-    assert "456789" not in cleaned
+    assert "456789" not in cleaned.replace("\u200b", "").replace("\u2060", "")
     assert cleaned.startswith("wrong key ")
     assert cleaned.endswith(" here")
 

@@ -240,3 +240,32 @@ def test_secrets_that_overlap_leave_nothing_of_each_other(text_with: str) -> Non
 def test_a_line_of_a_secret_of_several_lines_is_redacted_from_sixteen_characters_on(line: str, shown: str) -> None:
     redact = Redaction([Secret(f"-----BEGIN KEY-----\n{line}\nWb83nR5yp2KdHs64jF1cv9Xa\n-----END KEY-----")])
     assert redact(f"the line {line} alone") == f"the line {shown} alone"
+
+
+@pytest.mark.parametrize(
+    "disguised",
+    [
+        *("Zk2\u200b9vT4x-q7Lm", "Z\u2060k29v\u00adT4x\ufe0f-q\u202e7Lm", "Zk29v\U000e0041T4x-q7L\x00m"),
+        *(
+            "\uff3a\uff4b\uff12\uff19vT4x\uff0dq7Lm",
+            "\U0001d5ed\U0001d5f8\u2082\u2079vT4x-q7Lm",
+            "Z\u0332k\u033229vT4x-q7Lm",
+        ),
+        *("Zk29v\nT4x-\t q7\u00a0Lm", "Z k 2 9 v T 4 x - q 7 L m", "Zk29\x1b[0mvT4x-q7Lm", "Zk29\x1b]0;t\x07vT4x-q7Lm"),
+        "Zk29%76T4x-q7Lm".replace("%76", "v\u3164"),
+    ],
+)
+def test_a_secret_in_disguise_is_redacted_everywhere(disguised: str) -> None:
+    known = KnownSecrets()
+    redact = known.open(DesiredServer(remote("s", "http://127.0.0.1"), secrets=frozenset((STRONG,))))
+    for before, after in (("", ""), ("a \u65e5\u672c\uff08" * 99, "\u65e5\u672c ok")):
+        text = f"{before}{disguised}{after}"
+        assert redact(text) == redact.json([text])[0] == known(text) == f"{before}***{after}"
+        assert redact.json_text(json.dumps({"a": text}, ensure_ascii=True)) == json.dumps({"a": f"{before}***{after}"})
+        assert redact.found_in({"a": text})
+
+
+def test_a_word_that_is_a_secret_is_found_in_disguise_but_not_across_words() -> None:
+    redact = Redaction([Secret("project"), Secret("\u3072\u307f\u3064\u306e\u3053\u3068\u3070")])
+    assert redact("pro\u200bject \uff50roject pro ject") == "*** *** pro ject"
+    assert redact("\u3072\u307f\u200b\u3064\u306e\u3053\u3068\u3070") == "***"

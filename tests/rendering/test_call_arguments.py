@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.secrets import SecretSpan, StoredSecret, lookalikes, stored_secrets, with_masks
+from bot.domain.secrets import SecretSpan, StoredSecret, lookalikes, mask_arguments, stored_secrets, with_masks
 from bot.domain.turns import StepStatus, ToolStep
 from bot.rendering.approval_card import approval_card, argument_lines, whole_card
-from bot.rendering.call_arguments import NAME_LIMIT, CardArgument, shared_json, whole_json
+from bot.rendering.call_arguments import NAME_LIMIT, CardArgument, whole_json
 from bot.rendering.deceptive_text import IMITATION
 from tests.rendering.turns import a_step, an_approval
 
@@ -125,7 +125,7 @@ def test_a_part_that_only_imitates_a_hidden_one_is_pointed_out() -> None:
 
 
 def test_json_for_programs_has_the_same_masks() -> None:
-    assert shared_json({"a": {"token": 12}, "b": [1]}) == {
+    assert mask_arguments({"a": {"token": 12}, "b": [1]}) == {
         "a": {"token": "•••• (2 characters hidden: its name is that of a secret)"},
         "b": [1],
     }

@@ -18,7 +18,7 @@ from bot.domain.approvals import Approval, ApprovalPolicy, ApprovalRequirements,
 from bot.domain.conversations import Author, Member
 from bot.domain.messages import ToolCall, explained_failure
 from bot.domain.policies import PolicyResult, StoredPolicyResult
-from bot.domain.secrets import SecretSpan, stored_secrets
+from bot.domain.secrets import SecretSpan, StoredSecret, stored_secrets
 from bot.domain.servers import FILE
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import CallOrigin, StepStatus, ToolRef, ToolStep
@@ -182,7 +182,11 @@ class CallAuthorizer:
         if not self.rules.profile.enables(tool):
             return _rejected_step(n, call, tool, StepStatus.FAILED, not_run(not_enabled_reason(call.name)))
         judged = self._judge(tool, call, author)
-        return dataclasses.replace(self._apply_policy(n, call, tool, author, judged), policy_result=judged.stored)
+        step = self._apply_policy(n, call, tool, author, judged)
+        return dataclasses.replace(step, policy_result=judged.stored, secrets=self._stored_secrets(tool, call))
+
+    def _stored_secrets(self, tool: Tool, call: ToolCall) -> tuple[StoredSecret, ...]:
+        return stored_secrets(call.arguments, partial(self.secret_spans, tool.server_id))
 
     def _judge(self, tool: Tool, call: ToolCall, author: Author) -> PolicyResult:
         result = self.rules.judge(tool, call.arguments, author, self.member)
@@ -228,7 +232,8 @@ class CallAuthorizer:
             result = self.rules.judge(tool, call.arguments, author, self.member).stored
             if not context_tool_rejection(tool, result):
                 step = ToolStep(n, call, _reference(tool), StepStatus.READY, tool.repeatable, CallOrigin.CONTEXT)
-                steps.append(dataclasses.replace(step, policy_result=result))
+                found = self._stored_secrets(tool, call)
+                steps.append(dataclasses.replace(step, policy_result=result, secrets=found))
         return steps
 
     def _request(self, call: ToolCall, tool: Tool, author: Author, terms: ApprovalRequirements) -> Approval:
@@ -241,7 +246,7 @@ class CallAuthorizer:
             expires_in=None if terms.on_timeout is OnTimeout.KEEP else seconds,
             requirements=terms,
             remind_in=seconds / 2 if terms.remind and seconds is not None else None,
-            secrets=stored_secrets(call.arguments, partial(self.secret_spans, tool.server_id)),
+            secrets=self._stored_secrets(tool, call),
         )
 
 

@@ -37,7 +37,7 @@ from bot.ports import PendingApproval, PendingApprovalPosition
 from bot.ports.platform import InvalidArguments, NotEditable, RevisionAccepted
 from bot.ports.reporting import read_pending_approvals
 from bot.rendering.approval_card import OFFERS, parse_grant_option, remaining_approvals_text
-from bot.rendering.call_arguments import shared_json, whole_json
+from bot.rendering.call_arguments import whole_json
 from bot.rendering.deceptive_text import imitates_mask
 from bot.rendering.response_models import ApprovalShape, ResponseModel, approval_shape, whole_approval_shape
 from bot.web.authentication import MemberCaller
@@ -339,11 +339,10 @@ def _restore_redacted(step: ToolStep, sent: Mapping[str, Any]) -> dict[str, Any]
     changed value contains a redaction.
     """
     present, restored = step.call.arguments, dict[str, Any]()
-    stored = step.approval.secrets if step.approval is not None else ()
     # By original names: a name may be redacted too.
     originals = [
         (name, {displayed: value})
-        for form in (shared_json(present, stored), whole_json(step))
+        for form in (step.masked_arguments, whole_json(step))
         for name, (displayed, value) in zip(present, form.items(), strict=True)
     ]
     for name, value in sent.items():
