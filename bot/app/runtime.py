@@ -71,6 +71,7 @@ from bot.mcp.toolbox import McpToolbox
 from bot.mcp.transports.http import GuardedTransport
 from bot.ports import Surface, TurnLog
 from bot.ports.models import TextEmbedder
+from bot.rendering.deceptive_text import disguises
 from bot.settings import Settings, read_environment
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.api_tokens import SqlTokenStore
@@ -249,6 +250,7 @@ async def open_services(
         fill_address,
         is_named_in=is_slack_name_in,
         default_profile=settings.mcp_servers_enabled.default_profile,
+        disguises=disguises,
     )
     health = HealthCheck(database.check_writable, toolbox.servers)
     faults = FaultReporter(stores.faults, name_of_this_process())

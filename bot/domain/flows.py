@@ -33,7 +33,7 @@ _ADDRESS = re.compile(
 )
 # Without a label below the registered name, a lookup of the host carries nothing.
 _HOST = re.compile(rf"\s*(?:[\w-]+\.){{2,}}{_TOP}\s*", re.IGNORECASE)
-_FILE_ENDINGS = frozenset(
+FILE_ENDINGS = frozenset(
     (
         "bak", "cfg", "conf", "cpp", "cs", "css", "csv", "db", "dll", "doc", "docx", "eml", "env", "exe", "gif", "go",
         "gz", "htm", "html", "ini", "ipynb", "jpeg", "jpg", "js", "json", "jsonl", "jsx", "kt", "lock", "log", "lua",
@@ -158,8 +158,13 @@ def takes_address(schema: object) -> bool:
 
 
 def _names_address(name: str, schema: Mapping[str, Any]) -> bool:
+    return schema.get("format") in _ADDRESS_FORMATS or speaks_of_address(name)
+
+
+def speaks_of_address(name: str, also: frozenset[str] = frozenset()) -> bool:
+    """Return True if the name of an argument has a word for an address, or one of `also`."""
     parts = {part.lower() for part in _NAME_PARTS.findall(name)}
-    return schema.get("format") in _ADDRESS_FORMATS or not parts.isdisjoint(_ADDRESS_WORDS)
+    return not parts.isdisjoint(_ADDRESS_WORDS | also)
 
 
 def _properties(schema: object, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -203,7 +208,7 @@ def holds_address(value: object) -> bool:
 
 def _is_host(text: str) -> bool:
     match = _HOST.fullmatch(text)
-    return match is not None and match["top"].lower() not in _FILE_ENDINGS
+    return match is not None and match["top"].lower() not in FILE_ENDINGS
 
 
 class OtherSource(StrEnum):

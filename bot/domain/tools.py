@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from bot.domain.elicitations import ElicitationRequest
-from bot.domain.flows import UNSET, Flow, Sends, Words, takes_address
+from bot.domain.flows import UNSET, Flow, Sends, Words, holds_address, takes_address
 from bot.domain.messages import ToolResult
 from bot.i18n import gettext_lazy
 
@@ -110,6 +110,13 @@ class Tool:
         if self.annotations.open_world is False:
             return Sends.CLOSED
         return Sends.CLOSED if self.read_only and not takes_address(self.input_schema) else Sends.WORLD
+
+    def sends_with(self, arguments: Mapping[str, Any]) -> Sends:
+        """Return the readers of a call with these arguments. An address in them reaches the world, unless the settings
+        or the hints exclude that.
+        """
+        is_set = self.flow.sends is not None or self.annotations.open_world is False
+        return Sends.WORLD if not is_set and holds_address(arguments) else self.sends
 
     @property
     def read_only(self) -> bool:

@@ -167,7 +167,8 @@ GUILD = ConversationKey("discord", "789012345678901234", "567890123456789012", "
     ("arguments", "others"),
     [
         ({"text": "milk"}, False),
-        ({"text": "Ben and Priya met in #ops at 5 pm"}, False),
+        ({"text": "Ben and Priya met at 5 pm"}, False),
+        ({"text": "Ben and Priya met in #ops at 5 pm"}, True),
         ({"n": 5, "on": True, "off": None, "list": [], "table": {}}, False),
         # ------------------------------------------------ users in arguments
         ({"text": "thanks <@U0BOBBOB1>"}, True),
@@ -236,8 +237,8 @@ def test_ids_of_discord_name_people_and_places(arguments: dict[str, Any], others
         ({"to": "slack:U024BE7LH"}, False),
         ({"to": [" U024BE7LH ", "<#C061EG9SL>", "#C061EG9SL"]}, False),
         ({"to": "<@U024BE7LH>"}, False),
-        ({"to": ""}, False),
-        ({}, False),
+        ({"to": ""}, True),
+        ({}, True),
     ],
 )
 def test_an_argument_that_the_operator_lists_as_a_recipient_names_a_person(
@@ -250,7 +251,7 @@ def test_an_argument_that_the_operator_lists_as_a_recipient_names_a_person(
 
 @pytest.mark.parametrize(
     ("default", "flow", "others"),
-    [("everyone", Flow(recipients=("to",)), True), ("@everyone", Flow(), True), ("everyone", Flow(), False)],
+    [("everyone", Flow(recipients=("to",)), True), ("@everyone", Flow(), True), ("everyone", Flow(), True)],
 )
 def test_a_default_names_others_where_the_argument_is_left_out(default: str, flow: Flow, others: bool) -> None:
     schema = {"type": "object", "properties": {"to": {"type": "string", "default": default}}}

@@ -10,7 +10,7 @@ from publicsuffixlist import PublicSuffixList
 from bot.domain.approvals import ApprovalPolicy, ThreadScope
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import Attachment, ConversationKey
-from bot.domain.flows import _FILE_ENDINGS, Flow, Sends, Words
+from bot.domain.flows import FILE_ENDINGS, Flow, Sends, Words
 from bot.domain.grants import GrantRequest
 from bot.domain.messages import ToolCall
 from bot.domain.policies import TaintMode
@@ -165,7 +165,7 @@ def test_an_address_needs_no_whole_url(text: str, asks: bool) -> None:
 
 def test_no_ending_of_a_file_name_that_is_left_out_is_a_top_level_domain() -> None:
     suffixes = PublicSuffixList(accept_unknown=False)
-    assert [ending for ending in _FILE_ENDINGS if suffixes.publicsuffix(f"x.{ending}")] == []
+    assert [ending for ending in FILE_ENDINGS if suffixes.publicsuffix(f"x.{ending}")] == []
 
 
 @pytest.mark.parametrize(
@@ -227,6 +227,10 @@ def test_a_write_that_is_read_back_as_own_words_needs_an_approval() -> None:
 
 # ---------------------------------------------------------------------- recipients that the user has named
 
+NAMING = (
+    "Tell bob@corp.example, kim@ross.example and (Carl) in general, not everyone on the team, in 5 minutes of 2026: "
+    "#ops, <@U0BOB>, @dana, u024be7lh, GB29NWBK60161331926819, 'board' and “our team”, and d'ana's friends."
+)
 SEND = tool("mail__send", OWN, WORLD, arguments=("to", "cc", "text"), recipients=("to", "cc"))
 
 
@@ -234,7 +238,17 @@ SEND = tool("mail__send", OWN, WORLD, arguments=("to", "cc", "text"), recipients
     ("arguments", "asks"),
     [
         ({"to": "bob@corp.example", "text": "anything"}, False),
-        ({"to": ["Bob@Corp.example", "carl"]}, False),
+        ({"to": ["Bob@Corp.example", "carl"]}, True),
+        ({"to": ["#ops", "U024BE7LH", "GB29NWBK60161331926819", "<@U0BOB>", "dana", "board", "ops"]}, False),
+        ({"to": "our team"}, False),
+        ({"to": "general"}, True),
+        ({"to": "Everyone"}, True),
+        ({"to": "team"}, True),
+        ({"to": "#general"}, True),
+        ({"to": "5"}, True),
+        ({"to": "2026"}, True),
+        ({"to": "ana"}, True),
+        ({"to": ""}, False),
         ({"text": "to nobody"}, False),
         ({"to": "bob@corp.example", "cc": ["eve@evil.example"]}, True),
         ({"to": "ob@corp.example"}, True),
@@ -248,7 +262,7 @@ SEND = tool("mail__send", OWN, WORLD, arguments=("to", "cc", "text"), recipients
     ],
 )
 def test_a_call_to_recipients_that_the_asker_named_needs_no_approval(arguments: dict[str, object], asks: bool) -> None:
-    taint = Taint((TaintSource("y", STRANGERS, "id-y"),), ("Tell bob@corp.example, kim@ross.example and (Carl).",))
+    taint = Taint((TaintSource("y", STRANGERS, "id-y"),), (NAMING,))
     assert bool(taint.approval_reason(SEND, arguments)) is asks
 
 

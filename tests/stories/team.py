@@ -31,6 +31,7 @@ from bot.engine.policy.evaluation import Reviewed, nothing_reviewed
 from bot.engine.policy.rules import Policies, RuleBook, ServerPolicy
 from bot.ports import CallContext, Commands, Listener, Surface, Toolbox
 from bot.ports.platform import ApproverDirectory
+from bot.rendering.deceptive_text import disguises
 from bot.storage.address import PostgresServer
 from bot.storage.postgresql import PostgresDatabase, listen
 from bot.storage.reporting import SqlReporting
@@ -465,7 +466,9 @@ class Team(ABC):
 
     def _rule_book(self) -> RuleBook:
         default_profile = self.servers_enabled.default_profile
-        book = RuleBook(self._policies(), self.approvers, self.reviewed, default_profile=default_profile)
+        book = RuleBook(
+            self._policies(), self.approvers, self.reviewed, default_profile=default_profile, disguises=disguises
+        )
         book.amend((), self.profiles, self.bindings)
         return book
 

@@ -3,24 +3,22 @@
 `check_approver` runs on every decision, with a freshly looked up member. The data of a button is not trusted. The
 evidence is stored with the decision.
 
-The asker may approve a call if all of these conditions hold (ADR 39). An unknown fact needs an approver:
+The asker may approve a call if all of these conditions hold (ADR 39, ADR 54). An unknown fact needs an approver:
 
 1. No rule names approvers, their number or another place for the card; no profile names approvers; the operator's file
    does not switch it off (`bot.engine.policy.rules`).
 2. A full member has asked: no API client, guest or external user.
 3. The tool deletes nothing: it is read-only, or says that it is not destructive. Hints count as for AUTO, for trusted
    servers with a pinned definition.
-4. The arguments name no other person and no other place than the asker's conversation.
+4. The arguments are known to concern nobody else (`bot.engine.policy.ordinary_arguments`), and none is disguised.
 5. The call needs no approval because of words that the model has read (`bot.engine.policy.information_flow`).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 from bot.domain.api_clients import ApiRole
 from bot.domain.approvals import (
@@ -34,22 +32,15 @@ from bot.domain.approvals import (
 )
 from bot.domain.conversations import HTTP, Author, ConversationKey, Member
 from bot.domain.tools import Tool, ToolKind
+from bot.engine.policy.ordinary_arguments import concerns_others
 from bot.i18n import _, format_alternatives, gettext_lazy
 
+Disguises = Callable[[object], Sequence[str]]
+"""Return warnings on the parts of a value that are hidden or look like something else."""
 SELF_APPROVED = "asker: not destructive"
 """Evidence of an approval by the asker, as no approver."""
 _ASKED = gettext_lazy("You asked for this yourself, so others have to approve it.")
 _EDITED = gettext_lazy("You have edited it, so others have to approve it.")
-_NAMES = re.compile(
-    r"""
-      <(?P<mention>[@#!][^<>\s]*)>                         # <@U1>, <@!7>, <@&7>, <#C1|ops>, <!subteam^S1>, <!here>
-    | (?P<handle>@\w[\w.-]*)                             # @ben, the end of ben@example.com
-    | (?<![\w-])(?P<slack>[UWSCGD](?=[A-Z]*[0-9])[A-Z0-9]{7,})(?![\w-])
-    | (?<![\w-])(?P<discord>[0-9]{17,20})(?![\w-])
-    """,
-    re.VERBOSE,
-)
-"""Names of a user, a group or a channel, on any platform."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +177,19 @@ def _is_member(member: Member, asker: Author) -> bool:
     return True
 
 
+def no_disguises(_value: object) -> Sequence[str]:
+    """Return no warnings."""
+    return ()
+
+
 def self_approval(
     tool: Tool,
     arguments: Mapping[str, Any],
     asker: Author,
     conversation: ConversationKey,
     reviewed: Callable[[Tool], bool],
+    *,
+    disguises: Disguises = no_disguises,
 ) -> SelfApproval:
     """Return ALLOWED if this call is one that its asker may approve, otherwise the first reason against it."""
     if asker.platform == HTTP:
@@ -202,7 +200,7 @@ def self_approval(
         return SelfApproval.UNTRUSTED
     if tool.kind is ToolKind.CALL and not reviewed(tool):
         return SelfApproval.UNREVIEWED
-    if names_others(tool, arguments, asker, conversation):
+    if disguises(arguments) or concerns_others(tool, arguments, asker, conversation):
         return SelfApproval.OTHERS
     return SelfApproval.ALLOWED
 
@@ -210,55 +208,3 @@ def self_approval(
 def membership_reason(member: Member) -> SelfApproval:
     """Return OUTSIDER for a guest or an external user, otherwise ALLOWED."""
     return SelfApproval.OUTSIDER if member.guest or member.external else SelfApproval.ALLOWED
-
-
-def names_others(tool: Tool, arguments: Mapping[str, Any], asker: Author, conversation: ConversationKey) -> bool:
-    """Return True if the arguments name a person other than the asker, or a place other than the conversation.
-
-    An argument that the operator lists in `tool_recipients` names another person with any value. Elsewhere ids,
-    mentions, `@names` and mail addresses do; a bare name cannot be told from a word. Arguments that are left out have
-    their defaults.
-    """
-    own = _own_names(asker, conversation)
-    arguments = {**_defaults(tool), **arguments}
-    recipients = (text for name in tool.flow.recipients for text in leaf_texts(arguments.get(name)))
-    named = (name for text in leaf_texts(arguments) for name in _named(text))
-    return any(name.strip() not in own for name in (*recipients, *named))
-
-
-def _defaults(tool: Tool) -> Mapping[str, Any]:
-    properties = tool.input_schema.get("properties")
-    known = properties if isinstance(properties, Mapping) else {}
-    return {
-        name: schema["default"] for name, schema in known.items() if isinstance(schema, Mapping) and "default" in schema
-    }
-
-
-def _named(text: str) -> Iterator[str]:
-    """Yield the users, groups and channels that a text or a quoted URL names; of a mention what stands before its
-    label.
-    """
-    for match in _NAMES.finditer(f"{text}\n{unquote(text)}" if "%" in text else text):
-        yield match[0] if match["mention"] is None else match["mention"].partition("|")[0]
-
-
-def _own_names(asker: Author, conversation: ConversationKey) -> Sequence[str]:
-    """Return the ways in which arguments may name the asker and their conversation. Users choose their display names,
-    so these do not count.
-    """
-    user = (asker.id, asker.principal, f"@{asker.id}", f"@!{asker.id}", f"<@{asker.id}>")
-    places = (conversation.channel, conversation.thread)
-    return (*user, *(name for place in places for name in (place, f"#{place}", f"<#{place}>")))
-
-
-def leaf_texts(value: object) -> list[str]:
-    """Return the texts and numbers in an argument, with the keys of objects."""
-    match value:
-        case None | "":
-            return []
-        case Mapping():
-            return [leaf for pair in value.items() for item in pair for leaf in leaf_texts(item)]
-        case list() | tuple():
-            return [leaf for item in value for leaf in leaf_texts(item)]
-        case _:
-            return [str(value)]

@@ -38,12 +38,12 @@ from typing import Any
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Author, Member
-from bot.domain.flows import OtherSource, PersonSource, Sends, Source, Sources, ToolSource, Words, holds_address
+from bot.domain.flows import OtherSource, PersonSource, Sends, Source, Sources, ToolSource, Words
 from bot.domain.policies import PolicyResult, Rule, is_for_server, is_for_tool
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import HistorySummary, StepStatus, ToolRef, ToolStep, TurnInput, TurnRecord
-from bot.engine.policy.approvers import leaf_texts
 from bot.engine.policy.evaluation import PolicyRequest, evaluate
+from bot.engine.policy.ordinary_arguments import leaf_texts
 from bot.engine.policy.rules import Rules
 from bot.engine.prompt.messages import ANSWERED, Address, is_read_result_call, parse_address
 from bot.i18n import _, format_list, gettext_lazy
@@ -61,6 +61,15 @@ _WRITERS = {Words.SHARED: gettext_lazy("other people of the team"), Words.STRANG
 _HELD = (ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER)
 NO_TOOLS = ToolSet()
 _NAME = r"[\w@.+-]"
+_UNMISTAKABLE = re.compile(
+    r"""
+    [#@<]\S+ | \S+@\S+ | [a-z][\w+.-]*:\S+ | \S*\w\.[^\W\d]{2,}\S*    # #name, mention, mail address, URL, host
+  | \S*\d{7,}\S* | (?=\S*\d)(?=\S*[^\W\d])\S{6,}                    # ids
+    """,
+    re.VERBOSE,
+)
+"""A recipient that is no word of a sentence."""
+_QUOTE = r"[\"'`“”„«»\u2018\u2019「」『』]"
 GONE = gettext_lazy("The result of this page no longer exists.")
 _DENIED = "A policy forbids {} to the present author, so its results are not shown."
 _NOT_ENABLED = "{} is not enabled in this conversation's profile, so its results are not shown here."
@@ -258,10 +267,7 @@ def except_after(phrase: str, words: Collection[Words]) -> str:
 
 def sends_of(tool: Tool, arguments: Mapping[str, Any], author_texts: Sequence[str] = ()) -> Sends:
     """Return the furthest audience of a call. `author_texts` may name its recipients."""
-    flow, sends = tool.flow, tool.sends
-    if flow.sends is None and tool.annotations.open_world is not False and holds_address(arguments):
-        sends = Sends.WORLD
-    return Sends.CLOSED if _has_named_recipients(tool, arguments, author_texts) else sends
+    return Sends.CLOSED if _has_named_recipients(tool, arguments, author_texts) else tool.sends_with(arguments)
 
 
 def _has_named_recipients(tool: Tool, arguments: Mapping[str, Any], author_texts: Sequence[str]) -> bool:
@@ -313,9 +319,16 @@ def _default(schema: object) -> object:
 
 
 def _is_named(recipient: str, author_texts: Sequence[str]) -> bool:
-    """Return True if a text contains the recipient as a whole word, not as a part of a longer address."""
+    """Return True if a text contains the recipient as a whole: an address, an id or a mention as such, any other word
+    as `#name`, `@name` or in quotes, because a sentence may contain it by chance.
+    """
     # Not casefold(): it turns the "ß" of a host name into "ss", which is another host.
-    return _contains_word(recipient.strip().lower(), [text.lower() for text in author_texts])
+    wanted, texts = recipient.strip().lower(), [text.lower() for text in author_texts]
+    if _UNMISTAKABLE.fullmatch(wanted):
+        return _contains_word(wanted, texts)
+    word = re.escape(wanted)
+    marked = re.compile(rf"(?<![\w#@])[#@]{word}(?![\w@]|[.+-]\w)|(?<!\w){_QUOTE}{word}{_QUOTE}(?!\w)")
+    return bool(wanted) and any(map(marked.search, texts))
 
 
 def _contains_word(wanted: str, author_texts: Sequence[str]) -> bool:

@@ -39,7 +39,14 @@ from bot.domain.profiles import DEFAULT, Binding, Profile, binding_scopes
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ServerGuidance, Tool, ToolKind, ToolSet
 from bot.domain.turns import Turn
-from bot.engine.policy.approvers import Approvers, check_approver, membership_reason, self_approval
+from bot.engine.policy.approvers import (
+    Approvers,
+    Disguises,
+    check_approver,
+    membership_reason,
+    no_disguises,
+    self_approval,
+)
 from bot.engine.policy.evaluation import PolicyRequest, Reviewed, evaluate, needs_member, nothing_reviewed
 from bot.ports import PendingApproval
 
@@ -145,6 +152,7 @@ class Rules:
     read_hosts: ReadHosts = no_hosts_read
     fill_address: FillAddress = unfilled
     is_absent: bool = False
+    disguises: Disguises = no_disguises
 
     @property
     def all(self) -> tuple[Rule, ...]:
@@ -179,7 +187,7 @@ class Rules:
         if reason is SelfApproval.ALLOWED and member is not None:
             reason = membership_reason(member)
         if reason is SelfApproval.ALLOWED:
-            reason = self_approval(tool, arguments, author, self.conversation, self.reviewed)
+            reason = self_approval(tool, arguments, author, self.conversation, self.reviewed, disguises=self.disguises)
         return replace(result, requirements=replace(requirements, self_approval=reason))
 
     def restrict(self, requirements: ApprovalRequirements) -> ApprovalRequirements:
@@ -219,7 +227,7 @@ class RuleBook:
     """Current rules: the operator's, and those of the admins, which change. `reviewed` returns True for a pinned
     definition; `read_hosts` finds the hosts in an argument; rules are about arguments after `fill_address`.
     `is_named_in` returns False for a name that is certainly of another workspace than a conversation. `default_profile`
-    holds in places without a profile.
+    holds in places without a profile. `disguises` finds warnings on values.
     """
 
     def __init__(
@@ -232,6 +240,7 @@ class RuleBook:
         *,
         is_named_in: Callable[[str, ConversationKey], bool] = lambda _name, _conversation: True,
         default_profile: Profile = DEFAULT,
+        disguises: Disguises = no_disguises,
     ) -> None:
         self._file = file or Policies()
         self._approvers = approvers or Approvers()
@@ -240,6 +249,7 @@ class RuleBook:
         self._read_hosts = read_hosts
         self._fill_address = fill_address
         self._default_profile = default_profile
+        self._disguises = disguises
         self._admin_rules: tuple[Rule, ...] = ()
         self._profiles: Mapping[str, Profile] = {}
         self._profile_by_place: Mapping[str, str] = {}
@@ -361,6 +371,7 @@ class RuleBook:
             self._read_hosts,
             self._fill_address,
             is_absent=is_absent,
+            disguises=self._disguises,
         )
 
 
