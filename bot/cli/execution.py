@@ -14,14 +14,19 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from dotenv import dotenv_values
 
+from bot.domain.characters import spell_hidden
+from bot.domain.launch_variables import variable_effect
 from bot.domain.locales import Locale, system_locale, use_locale
+from bot.domain.server_files import find_sections
 from bot.errors import CountersignError, InvalidOption, SettingsError
 from bot.folders import HOME_VARIABLE, Folders, copy_defaults, find_folders, in_shell
 from bot.settings import Settings, read_settings
@@ -29,6 +34,8 @@ from bot.settings import Settings, read_settings
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+_LONGEST_CONSENT = 10_000
+"""Characters of a folder's files that are shown before its user agrees."""
 _PRIVATE_FILE, _PRIVATE_FOLDER = 0o600, 0o700
 
 
@@ -108,15 +115,54 @@ def require_consent(folders: Folders) -> None:
     )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise SettingsError(cause, fix)
+    lines = list(_folder_lines(folders))
+    if sum(map(len, lines)) > _LONGEST_CONSENT:
+        too_long = f"{cause} They have more than the {_LONGEST_CONSENT} characters that are shown whole."
+        raise SettingsError(too_long, f"read them, and if you trust whoever wrote them, set {HOME_VARIABLE}=.")
     sys.stderr.write(
         f"countersign: {cause}\n"
-        "They decide which programs start, who is asked before a call, and where questions are sent.\n"
+        + "".join(f"  {line}\n" for line in lines)
+        + "They decide which programs start, who is asked before a call, and where questions are sent.\n"
         "Use them? Answer yes only if you trust whoever wrote them. [y/N] "
     )
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise SettingsError("The files of this folder are not used.", "run countersign in another folder")
     remember(folders)
+
+
+def _folder_lines(folders: Folders) -> Iterator[str]:
+    """Yield what the files of a folder start, allow and set, each on one line, escaped and unmasked."""
+    from bot.commands.command import CommandRejected  # noqa: PLC0415 - the other commands ask nothing
+    from bot.commands.launch_consent import consent_facts  # noqa: PLC0415
+    from bot.mcp.config.file import ConfigEntry, server_config  # noqa: PLC0415
+    from bot.mcp.errors import InvalidDefinition  # noqa: PLC0415
+
+    for name, value in dotenv_values(stream=_read(folders.env_file), interpolate=False).items():
+        effect = variable_effect(name)
+        yield spell_hidden(f"{folders.env_file}: {name}={value}{f' ({effect})' if effect else ''}")
+    for line in map(str.strip, _read(folders.config / "allowed_commands.txt")):
+        if line and not line.startswith("#"):
+            yield spell_hidden(f"{folders.config / 'allowed_commands.txt'}: {line}")
+    try:
+        document = json.loads(_read(folders.config / "mcp_servers.json").read())
+    except (ValueError, RecursionError):
+        return  # nothing of it can start
+    for _at, section in find_sections(document) if isinstance(document, dict) else ():
+        for name, entry in section.items():
+            try:
+                facts = consent_facts(server_config(ConfigEntry(name, entry, None)))
+            except (InvalidDefinition, CommandRejected, AttributeError):
+                facts = (("server", spell_hidden(json.dumps(entry, ensure_ascii=False))),)
+            yield from (f"{spell_hidden(name)}: {fact}: {text}" for fact, text in facts)
+
+
+def _read(path: Path) -> StringIO:
+    """Return the text of a file; empty if it is missing. Raises SettingsError."""
+    try:
+        return StringIO(path.read_text(encoding="utf-8-sig", errors="replace") if path.is_file() else "")
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}.", "check its permissions") from error
 
 
 def remember(folders: Folders) -> None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from bot.commands.command import Arguments, CommandContext, CommandRejected, VerbHandler, option
 from bot.commands.dependencies import CommandDependencies, ServerCatalog
+from bot.commands.launch_consent import checked_question, consent_digest, consent_facts
 from bot.commands.server_checks import ServerRequest
-from bot.commands.server_definition import ParsedDefinition, command_line
+from bot.commands.server_definition import ParsedDefinition
 from bot.commands.server_fields import slug_of
 from bot.commands.server_templates import SLOT, TEMPLATE
 from bot.commands.text_format import code, known_facts, page_of, page_rows
@@ -23,19 +24,17 @@ from bot.domain.catalog import (
     fill_text,
     inputs_of,
     short_name,
-    unpinned_package,
 )
+from bot.domain.characters import spell_hidden
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Table, Verb
 from bot.domain.secrets import is_plain_header, is_plain_variable
-from bot.domain.servers import AUTH_SECRET, AuthenticationKind, ServerConfig, StdioTransport
-from bot.domain.tools import digest
+from bot.domain.servers import AUTH_SECRET, AuthenticationKind, StdioTransport
 from bot.i18n import _, gettext_lazy, ngettext
 
 FROM = option("from", gettext_lazy("a server of /mcp catalog, where its name is to be another"), metavar="NAME")
 ALLOW = Parameter("allow", gettext_lazy("allow its program on this machine, without a question"), ParameterKind.FLAG)
 _SOURCES = ("url", "command", "transport")
 _BEARER, _AUTHORIZATION = "Bearer ", "authorization"
-_DIGEST_LENGTH = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +277,10 @@ class ProgramConsent:
         if not program or not at_terminal:
             return None
         if not request.arguments.has("allow"):
-            same = ("--digest", _digest(draft.record.config)) if always else ()
-            return self._ask(program, draft.record.config, ("mcp", verb, "--allow", *same, *request.words))
-        if always and request.arguments.get("digest", _digest(draft.record.config)) != _digest(draft.record.config):
+            same = ("--digest", consent_digest(draft.record.config)) if always else ()
+            return self._ask(program, draft, ("mcp", verb, "--allow", *same, *request.words))
+        shown = consent_digest(draft.record.config)
+        if always and request.arguments.get("digest", shown) != shown:
             raise CommandRejected(
                 _("The registry has another command now than the one that was shown. Nothing was added.")
             )
@@ -298,10 +298,12 @@ class ProgramConsent:
             case _:
                 return ""
 
-    def _ask(self, program: str, config: ServerConfig, words: tuple[str, ...]) -> Reply:
+    def _ask(self, program: str, draft: ParsedDefinition, words: tuple[str, ...]) -> Reply:
         allowed = self._administration.allows_program(program)
+        facts = consent_facts(draft.record.config, draft.record.secrets, draft.secrets)
         values = {"program": code(program, _("a program"))}
-        question = (
+        program = spell_hidden(program)
+        question = checked_question(
             _("Start this on this machine with {program}?", program=program)
             if allowed
             else _("Allow {program} on this machine?", program=program)
@@ -314,9 +316,7 @@ class ProgramConsent:
                 **values,
             ),
             details=(
-                (gettext_lazy("program"), program),
-                (gettext_lazy("command"), command_line(config)),
-                *version_warning(config),
+                *facts,
                 (
                     gettext_lazy("fix"),
                     _("run this in a terminal, which asks; add --allow; or name it in MCP_ALLOWED_COMMANDS"),
@@ -329,23 +329,3 @@ class ProgramConsent:
                 ),
             ),
         )
-
-
-def _digest(config: ServerConfig) -> str:
-    """Return a short digest of what is started: a registry may have another command by the time of the answer."""
-    transport = config.transport
-    variables = sorted(transport.env.items()) if isinstance(transport, StdioTransport) else []
-    return digest([command_line(config), *map(list, variables)])[:_DIGEST_LENGTH]
-
-
-def version_warning(config: ServerConfig) -> tuple[tuple[str, str], ...]:
-    """Return a detail about a package without a version."""
-    match config.transport:
-        case StdioTransport(command, args, launch=None) if package := unpinned_package(command, args):
-            text = _(
-                "{package} is whatever is published at the moment: name a version after the package to fix it",
-                package=package,
-            )
-            return ((gettext_lazy("version"), text),)
-        case _:
-            return ()

@@ -548,11 +548,6 @@ def _is_typed_program(transport: Transport) -> bool:
     return isinstance(transport, StdioTransport) and transport.launch is None
 
 
-def start_warning(config: ServerConfig) -> str:
-    """Return the command line that a confirmation is about."""
-    return _("It will start exactly this on the machine the bot runs on:\n{command}", command=command_line(config))
-
-
 def exact_definition(config: ServerConfig) -> tuple[tuple[str, str], ...]:
     """Return the exact address or command line, with separated words."""
     match config.transport:

@@ -349,15 +349,21 @@ def enters_pair(record: ServerRecord) -> bool:
     )
 
 
+def weak_secret_warning(values: Mapping[str, str]) -> str:
+    """Return the warning about secrets that could be guessed, by their slots; empty without any. Other services choose
+    their secrets, so a weak one is not rejected.
+    """
+    weak = next(filter(None, (weakness(value) for slot, value in values.items() if slot != USER_SLOT)), "")
+    return (
+        _("It is {weakness}: it could be guessed, and is hidden in results of this server alone.", weakness=weak)
+        if weak
+        else ""
+    )
+
+
 def secret_error(value: str) -> str:
     """Return the error of a secret; empty if it is valid."""
-    if objection := _header_value_error(value):
-        return objection
-    if why := weakness(value):
-        return _(
-            "It is {weakness}, so it could be guessed. Use one made at random, as services give them out.", weakness=why
-        )
-    return ""
+    return _header_value_error(value)
 
 
 def _header_value_error(value: str) -> str:

@@ -22,9 +22,10 @@ from bot.commands.command import (
     option,
 )
 from bot.commands.dependencies import CommandDependencies
+from bot.commands.launch_consent import start_warning, version_warning
 from bot.commands.profiles import enable_action, is_off_here, off_for
-from bot.commands.server_catalog import ALLOW, FROM, CatalogCommands, ProgramConsent, version_warning
-from bot.commands.server_checks import ServerChange, ServerRequest, ServerValidator, start_warning
+from bot.commands.server_catalog import ALLOW, FROM, CatalogCommands, ProgramConsent
+from bot.commands.server_checks import ServerChange, ServerRequest, ServerValidator
 from bot.commands.server_control import InvalidServer, ServerService, VersionConflict
 from bot.commands.server_definition import (
     KEEP,
@@ -349,7 +350,9 @@ class ServerEdit:
             yield self._consent(record, fields, draft.record, errors)
             return
         if step is not None:
-            intro = start_warning(draft.record.config) if confirming and step == len(steps) else ""
+            intro = (
+                start_warning(draft.record.config, draft.record.secrets) if confirming and step == len(steps) else ""
+            )
             yield self._form(record, fields, errors, step, intro=intro)
             return
         async for reply in self._save(record, draft, context, verify=True):
@@ -424,9 +427,8 @@ class ServerEdit:
     ) -> Form:
         """Return the last step: the exact command line, and a field to confirm the name."""
         fields = {**fields, **shown_command_line(after)}
-        return self._form(
-            record, fields, errors or {}, len(self._steps(record, fields)), intro=start_warning(after.config)
-        )
+        intro = start_warning(after.config, after.secrets)
+        return self._form(record, fields, errors or {}, len(self._steps(record, fields)), intro=intro)
 
     def _form(
         self, record: ServerRecord, fields: Mapping[str, str], errors: Mapping[str, str], step: int, intro: str = ""
@@ -549,7 +551,7 @@ class ServerAdd:
             if step > 1 and transport == TEMPLATE:
                 intro = describe_templates(self._templates()) if step == _CHOOSING else ""
             elif step > 1 and transport == "stdio":
-                intro = start_warning(draft.record.config)
+                intro = start_warning(draft.record.config, draft.record.secrets)
             yield self._form(fields, errors, step, mode, intro=intro)
             return
         outcome = await self._service.add(draft, parse_policy(fields.get("policy", "")), context.author)
@@ -580,7 +582,7 @@ class ServerAdd:
         """Return the last step: the exact command line, and a field to confirm the name."""
         fields = {**fields, "transport": TEMPLATE, **shown_command_line(record)}
         last = len(steps_with_templates(fields, mode, self._templates()))
-        return self._form(fields, errors or {}, last, mode, intro=start_warning(record.config))
+        return self._form(fields, errors or {}, last, mode, intro=start_warning(record.config, record.secrets))
 
     def _form(
         self, fields: Mapping[str, str], errors: Mapping[str, str], step: int, mode: SecretFieldMode, *, intro: str = ""

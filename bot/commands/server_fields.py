@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 from bot.commands.token_detection import known_token, looks_like_token, plain_warning
 from bot.domain.flows import Sends, Words
 from bot.domain.secrets import SecretReference
+from bot.domain.server_files import transport_kind
 from bot.domain.servers import (
     LAST_FALLBACK,
     MOST_CONNECT_RETRIES,
@@ -48,7 +49,6 @@ VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """Characters of a scope (RFC 6749, 3.3)."""
 _SECRET_QUERY = re.compile(r"(?i)key|token|secret|password|passwd|auth|sig(nature)?$|credential")
-_SYNONYMS = {"http": "streamable_http", "streamable-http": "streamable_http", "https": "streamable_http"}
 
 
 def slug_of(title: str) -> str:
@@ -79,7 +79,7 @@ def read_text(text: str, longest: int) -> str:
 
 def read_transport(text: str) -> str:
     """Parse one of TRANSPORTS, by any of its names."""
-    kind = _SYNONYMS.get(text.lower(), text.lower().replace("-", "_"))
+    kind = transport_kind(text)
     if kind not in TRANSPORTS:
         raise ValueError(_("One of: {choices}.", choices=", ".join(TRANSPORTS)))
     return kind

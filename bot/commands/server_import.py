@@ -15,6 +15,7 @@ import hashlib
 import itertools
 import json
 import re
+import tomllib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,15 +23,14 @@ from typing import Any
 
 from bot.commands.command import Arguments, CommandContext, CommandRejected, option
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.server_catalog import version_warning
+from bot.commands.launch_consent import Facts, checked_question, consent_facts
 from bot.commands.server_checks import ServerChange, ServerRequest, ServerValidator
 from bot.commands.server_control import InvalidServer, ServerService
 from bot.commands.server_definition import (
     KEEP,
     ParsedDefinition,
-    command_line,
-    plain_values_of,
     secret_error,
+    weak_secret_warning,
     with_missing_secrets,
 )
 from bot.commands.server_fields import field_text, is_slug, slug_of
@@ -38,14 +38,15 @@ from bot.commands.server_secrets import enter_secret, missing_slots
 from bot.commands.text_format import parse_policy, sentences
 from bot.commands.token_detection import looks_like_token
 from bot.domain.catalog import bare_package, fetched_package
+from bot.domain.characters import spell_hidden
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Table
-from bot.domain.secrets import SecretReference, SecretSource, is_plain_header, is_plain_variable
-from bot.domain.servers import USER_SLOT, HttpTransport, ServerEnablement, ServerRecord, StdioTransport, with_own_keys
+from bot.domain.secrets import is_plain_header, is_plain_variable
+from bot.domain.server_files import ServerEntry, find_sections, unknown_keys_text
+from bot.domain.servers import USER_SLOT, ServerEnablement, ServerRecord, StdioTransport
+from bot.domain.toml_errors import toml_problem
 from bot.i18n import _, gettext_lazy, ngettext
 
 MOST_SERVERS = 100
-_SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
-"""Keys that lead to the servers: of Claude Desktop and Cursor, of VS Code's `mcp.json` and settings, of Zed."""
 _SETTINGS = frozenset(
     (
         "connect_timeout", "list_timeout", "tool_timeout", "tool_timeout_max", "auto_connect", "reconnect",
@@ -56,12 +57,12 @@ _SETTINGS = frozenset(
 """Settings of servers, as in the operator's file."""
 _KNOWN = frozenset(
     (
-        "command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers", "type", "transport", "disabled",
-        "enabled", "description", "title",
+        "command", "args", "env", "cwd", "url", "headers", "transport", "disabled", "description", "title",
+        "bearer_token_env_var",
     )
 )  # fmt: skip
 _APPROVING = frozenset(("autoApprove", "alwaysAllow", "trust", "trusted"))
-_TRANSPORTS = {"http": "streamable_http", "streamable-http": "streamable_http", "streamablehttp": "streamable_http"}
+_TOML = re.compile(r"\s*(?:#|\[\[?[A-Za-z]|[\w.\"-]+\s*=)")
 _COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])')
 _VARIABLE = re.compile(r"\$\{(?:(env|input):)?([A-Za-z_/][\w.-]*)(?::-?([^}]*))?\}")
@@ -79,7 +80,8 @@ IMPORTING = (
 )
 _LARGEST = 1024 * 1024
 _DIGEST_LENGTH = 12
-_MASK = "***"
+_LONGEST_PREVIEW = 30_000
+"""Characters about all servers of a file, some ten screens."""
 
 
 @dataclass
@@ -116,12 +118,16 @@ class _Unusable(Exception):
 def parse_import_file(text: str, answers: Mapping[str, str]) -> list[ImportedServer]:
     """Return the servers of a file. `answers` are values of inputs by id. Raises CommandRejected."""
     document = _parse(text)
-    section = _section(document)
-    if len(section) > MOST_SERVERS:
+    sections = list(find_sections(document))
+    entries = [(name, entry) for _at, section in sections for name, entry in section.items()]
+    if not sections:
+        missing = _("There are no servers in this file. They are expected under `mcpServers` or `servers`.")
+        raise CommandRejected(sentences(missing, _keys_text(unknown_keys_text(document, ()))))
+    if len(entries) > MOST_SERVERS:
         raise CommandRejected(_("There are more than {count} servers in this file.", count=MOST_SERVERS))
     inputs = dict(_inputs(document))
     servers: list[ImportedServer] = []
-    for name, entry in section.items():
+    for name, entry in entries:
         server = ImportedServer(name, slug_of(name))
         try:
             _ServerReader(server, inputs, answers).read(entry)
@@ -134,7 +140,13 @@ def parse_import_file(text: str, answers: Mapping[str, str]) -> list[ImportedSer
 
 
 def _parse(text: str) -> Mapping[str, Any]:
-    """Parse JSON with comments and trailing commas, as editors write it."""
+    """Parse JSON with comments and trailing commas, as editors write it, or TOML."""
+    if _TOML.match(text):
+        try:
+            return tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            problem = toml_problem(text, error)
+            raise CommandRejected(_("The file is neither JSON nor valid TOML: {error}.", error=problem)) from None
     plain = _COMMENT.sub(lambda match: match[1] or " ", text)
     plain = _TRAILING_COMMA.sub(lambda match: match[1] or "", plain)
     try:
@@ -150,19 +162,8 @@ def _parse(text: str) -> Mapping[str, Any]:
     return document
 
 
-def _section(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    for path in _SECTIONS:
-        section: Any = document
-        for key in path:
-            section = section.get(key) if isinstance(section, dict) else None
-        if isinstance(section, dict):
-            return section
-    raise CommandRejected(
-        _(
-            "There are no servers in this file. They are expected under `mcpServers` (Claude Desktop, Cursor) or "
-            "`servers` (VS Code)."
-        )
-    )
+def _keys_text(unknown: str) -> str:
+    return _("Its keys are {unknown}", unknown=unknown) if unknown else ""
 
 
 def _inputs(document: Mapping[str, Any]) -> Iterator[tuple[str, _Input]]:
@@ -193,10 +194,10 @@ class _ServerReader:
         """Read an entry. Raises _Unusable."""
         if not isinstance(entry, dict):
             raise _Unusable(_("It is not an object."))
-        entry = with_own_keys(entry)
+        self._entry = entry = ServerEntry(entry)
         if not self._server.slug:
             raise _Unusable(_("Its name has no letter from a to z and no digit: rename it in the file."))
-        self._server.disabled = entry.get("disabled") is True or entry.get("enabled") is False
+        self._server.disabled = entry.get("disabled") is True
         self._tell_ignored(entry)
         title = self._text(entry, "title") or (self._server.name if self._server.name != self._server.slug else "")
         if settings := _settings(entry):
@@ -206,9 +207,10 @@ class _ServerReader:
             )
         described = {"title": title, "description": self._text(entry, "description")}
         self._server.fields |= {name: text for name, text in described.items() if text}
-        url = next((self._text(entry, key) for key in ("url", "serverUrl", "httpUrl") if entry.get(key)), "")
-        if url:
-            self._read_remote(url, self._kind(entry), self._texts(entry, "headers"))
+        if url := self._text(entry, "url"):
+            token = self._text(entry, "bearer_token_env_var")
+            bearer = {"Authorization": f"Bearer ${{{token}}}"} if token else {}
+            self._read_remote(url, self._text(entry, "transport"), {**bearer, **self._texts(entry, "headers")})
         else:
             self._read_program(entry)
 
@@ -221,10 +223,6 @@ class _ServerReader:
             self._server.notes.append(_("approvals are not taken over: /mcp policy set"))
         if unknown := sorted(str(key)[:40] for key in entry.keys() - _KNOWN - _SETTINGS - _APPROVING - {"envFile"}):
             self._server.notes.append(_("ignored: {keys}", keys=", ".join(unknown)))
-
-    def _kind(self, entry: Mapping[str, Any]) -> str:
-        kind = (self._text(entry, "type") or self._text(entry, "transport")).lower()
-        return _TRANSPORTS.get(kind, kind)
 
     def _read_remote(self, url: str, kind: str, headers: Mapping[str, str]) -> None:
         self._server.fields["url"] = self._fill(url, _("its address"))
@@ -240,12 +238,10 @@ class _ServerReader:
             self._server.fields["headers"] = "\n".join(lines)
 
     def _read_program(self, entry: Mapping[str, Any]) -> None:
-        command, args, env = entry.get("command"), entry.get("args"), entry.get("env")
-        if isinstance(command, dict):  # Zed's older form
-            entry = {**entry, **command, "command": command.get("path")}
-            command, args, env = (entry.get(key) for key in ("command", "args", "env"))
-        if not isinstance(command, str) or not command:
-            raise _Unusable(_("It has neither a command nor an address."))
+        command, args, env = self._text(entry, "command"), entry.get("args"), entry.get("env")
+        if not command:
+            unknown = unknown_keys_text(entry, _KNOWN | _SETTINGS | _APPROVING)
+            raise _Unusable(sentences(_("It has neither a command nor an address."), _keys_text(unknown)))
         words = [command, *self._words(args)]
         if words[0].lower() in ("cmd", "cmd.exe") and [word.lower() for word in words[1:2]] == ["/c"]:
             words = words[2:] or words
@@ -282,6 +278,7 @@ class _ServerReader:
             self._server.fields |= {"auth": "basic", "username": KEEP}
             if colon and not (error := secret_error(password)):
                 self._server.values[USER_SLOT], self._server.hidden = user, password
+                self._warn_if_weak("auth", password)
             else:
                 problem = error if colon else _("it cannot be read")
                 self._miss("auth", _("the password is to be set: {problem}", problem=problem))
@@ -327,8 +324,13 @@ class _ServerReader:
         elif error := secret_error(value):
             self._miss(slot, error.rstrip("."))
         else:
+            self._warn_if_weak(slot, value)
             return "", value
         return "", ""
+
+    def _warn_if_weak(self, slot: str, value: str) -> None:
+        if warning := weak_secret_warning({slot: value}):
+            self._server.notes.append(f"{slot}: {warning}")
 
     def _miss(self, slot: str, reason: str) -> None:
         self._server.missing.append(slot)
@@ -390,21 +392,21 @@ class _ServerReader:
     def _text(self, entry: Mapping[str, Any], key: str) -> str:
         value = entry.get(key)
         if value is not None and not isinstance(value, str):
-            raise _Unusable(_("Its {key} is not a text.", key=key))
+            raise _Unusable(_("Its {key} is not a text.", key=self._entry.seen(key)))
         return value or ""
 
     def _words(self, args: Any) -> list[str]:
         if args is None:
             return []
-        if not isinstance(args, list) or not all(isinstance(word, str | int | float) for word in args):
+        if not isinstance(args, list) or not all(isinstance(word, str) for word in args):
             raise _Unusable(_("Its args are not a list of texts."))
-        return [str(word) for word in args]
+        return args
 
     def _texts(self, entry: Mapping[str, Any], key: str) -> dict[str, str]:
         values = entry.get(key) or {}
-        if not isinstance(values, dict) or not all(isinstance(item, str | int | float) for item in values.values()):
-            raise _Unusable(_("Its {key} is not an object of texts.", key=key))
-        return {name: str(item) for name, item in values.items()}
+        if not isinstance(values, dict) or not all(isinstance(item, str) for item in values.values()):
+            raise _Unusable(_("Its {key} is not an object of texts.", key=self._entry.seen(key)))
+        return values
 
 
 def _decode_basic(text: str) -> str:
@@ -420,6 +422,7 @@ class _Candidate:
 
     server: ImportedServer
     draft: ParsedDefinition | None = None
+    facts: Facts = ()
 
     @property
     def program(self) -> str:
@@ -498,7 +501,12 @@ class ServerImport:
             return _Candidate(server)
         if server.disabled:
             draft.record = replace(draft.record, enablement=ServerEnablement.DISABLED)
-        return _Candidate(server, ParsedDefinition(draft.record, draft.secrets))
+        try:
+            facts = consent_facts(draft.record.config, draft.record.secrets, draft.secrets)
+        except CommandRejected as rejection:
+            server.problem = str(rejection)
+            return _Candidate(server)
+        return _Candidate(server, ParsedDefinition(draft.record, draft.secrets), facts)
 
     def _only_asks(self, name: str, draft: ParsedDefinition) -> bool:
         """Return True for the error of a program that the operator has not allowed yet, but may."""
@@ -513,6 +521,10 @@ class ServerImport:
     ) -> Reply:
         ready = [candidate for candidate in candidates if candidate.draft is not None]
         details = tuple(detail for candidate in candidates for detail in _told(candidate))
+        if sum(len(text) for _name, text in details) > _LONGEST_PREVIEW:
+            raise CommandRejected(
+                _("These are more servers than can be shown whole. Nothing was added. Choose some with `--only`.")
+            )
         if not ready:
             return Reply(_("None of the servers in this file can be added."), _table(candidates), details, failed=True)
         count = ngettext("{n} server", "{n} servers", len(ready))
@@ -521,11 +533,15 @@ class ServerImport:
             _("Add {servers}", servers=count),
             (*words, *request.words),
             ActionStyle.PRIMARY,
-            question=_(
-                "Add {servers} and allow {programs} on this machine?", servers=count, programs=", ".join(programs)
-            )
-            if programs
-            else _("Add {servers}?", servers=count),
+            question=checked_question(
+                _(
+                    "Add {servers} and allow {programs} on this machine?",
+                    servers=count,
+                    programs=spell_hidden(", ".join(programs)),
+                )
+                if programs
+                else _("Add {servers}?", servers=count)
+            ),
         )
         fix = ((gettext_lazy("fix"), _("run this in a terminal, which asks; or add --yes, and --allow for programs")),)
         return Reply(
@@ -618,42 +634,21 @@ def _chosen(servers: list[ImportedServer], arguments: Arguments) -> list[Importe
 
 
 def _table(candidates: Sequence[_Candidate]) -> Table:
-    return Table(
-        (gettext_lazy("server"), gettext_lazy("add"), gettext_lazy("address or command"), gettext_lazy("sent with it")),
-        tuple(map(_row, candidates)),
-    )
+    return Table((gettext_lazy("server"), gettext_lazy("add")), tuple(map(_row, candidates)))
 
 
 def _row(candidate: _Candidate) -> tuple[str, ...]:
-    server, draft = candidate.server, candidate.draft
-    if draft is None:
-        return server.name, _("no"), "", ""
-    match draft.record.config.transport:
-        case HttpTransport(url):
-            place = url
-        case StdioTransport():
-            place = command_line(draft.record.config)
-    plain = (f"{name}={value}" for name, value in plain_values_of(draft.record.config.transport))
-    secrets = (
-        f"{slot.partition(':')[2] or slot}={_secret(slot, reference, draft)}"
-        for slot, reference in sorted(draft.record.secrets.items())
-        if slot != USER_SLOT
-    )
-    status = _("disabled") if server.disabled else _("yes")
-    return draft.record.config.name, status, place, ", ".join((*plain, *secrets))
-
-
-def _secret(slot: str, reference: SecretReference, draft: ParsedDefinition) -> str:
-    if reference.source is not SecretSource.STORED:
-        return str(reference)
-    return _MASK if slot in draft.secrets else _("missing")
+    if candidate.draft is None:
+        return spell_hidden(candidate.server.name), _("no")
+    return candidate.draft.record.config.name, _("disabled") if candidate.server.disabled else _("yes")
 
 
 def _told(candidate: _Candidate) -> list[tuple[str, str]]:
-    """Return notes on a server, to be read before it is added."""
+    """Return all that is agreed to about a server, and the notes on it."""
     server, draft = candidate.server, candidate.draft
     if draft is None:
-        return [(server.name, _("cannot be added: {problem}", problem=server.problem))]
+        problem = _("cannot be added: {problem}", problem=server.problem)
+        return [(spell_hidden(server.name), spell_hidden(problem))]
     name = draft.record.config.name
-    warnings = (text for _name, text in version_warning(draft.record.config))
-    return [(name, note) for note in (*server.notes, *warnings)]
+    facts = (f"{fact}: {text}" for fact, text in candidate.facts)
+    return [(name, text) for text in (*facts, *map(spell_hidden, server.notes))]

@@ -22,6 +22,7 @@ from bot.commands.server_definition import (
     deferred_secrets,
     entered_values,
     enters_pair,
+    weak_secret_warning,
 )
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SIGN_IN, SignInSteps
@@ -322,12 +323,12 @@ class ServerSecrets:
             return
         secrets = ngettext("{n} secret", "{n} secrets", len(record.secrets))
         texts = {"server": server_label(record.config), "secrets": secrets}
-        yield Reply(
+        text = (
             _("The secret of {server} is cleared; it has {secrets} now, and connects again.", **texts)
             if cleared
-            else _("The secret of {server} is set; it has {secrets} now, and connects again.", **texts),
-            actions=(verify,),
+            else _("The secret of {server} is set; it has {secrets} now, and connects again.", **texts)
         )
+        yield Reply(sentences(text, weak_secret_warning(values)), actions=(verify,))
 
     def _version_conflict(self, record: ServerRecord) -> Reply:
         change = format_change(record.updated_at, record.updated_by, self._dependencies.clock())
@@ -464,9 +465,10 @@ class SecretPrompt:
 
 @dataclass(frozen=True, slots=True)
 class SecretSaved:
-    """The secret is saved, and the link is used up."""
+    """The secret is saved, and the link is used up. `warning` is about a weak secret."""
 
     entry: SecretPrompt
+    warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -610,7 +612,7 @@ class SecretEntry:
         with suppress(DatabaseError):
             # It is saved: if this process cannot refresh now, its next poll does.
             await self._dependencies.administration.refresh()
-        return SecretSaved(prompt)
+        return SecretSaved(prompt, weak_secret_warning(values))
 
 
 def _prompt(link: SecretLink, record: ServerRecord) -> SecretPrompt:

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bot.commands.command import CommandRejected
-from bot.commands.server_definition import KEEP, ParsedDefinition, command_line
+from bot.commands.launch_consent import consent_digest
+from bot.commands.server_definition import KEEP, ParsedDefinition
 from bot.commands.server_fields import REFERENCE, read_reference
 from bot.commands.server_forms import SecretFieldMode, Step, confirmation, in_steps, steps_of_adding, steps_of_editing
 from bot.commands.text_format import sentences
@@ -30,15 +31,12 @@ from bot.domain.launch_templates import (
 )
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import STDIO, ServerRecord, StdioTransport, TemplateLaunch
-from bot.domain.tools import digest
 from bot.i18n import _, gettext_lazy
 
 TEMPLATE = "template"
 SLOT = "slot_"
 MISSING_SECRET = gettext_lazy("It is missing. {reference}", reference=REFERENCE)
 _SEEN = "seen"
-_SEEN_LENGTH = 16
-"""Characters of a digest that are shown: longer ones would look like tokens."""
 _SLOT_NAME = re.compile(r"[a-z0-9_]+")
 _NOT_ITS_OWN = gettext_lazy("The launch template says what is started: leave this empty.")
 _THEIRS = ("command", "url", "cwd")
@@ -255,7 +253,7 @@ def is_confirming(steps: Sequence[Step]) -> bool:
 
 def shown_command_line(record: ServerRecord) -> dict[str, str]:
     """Return the carried field that identifies the shown command line."""
-    return {_SEEN: digest(command_line(record.config))[:_SEEN_LENGTH]}
+    return {_SEEN: consent_digest(record.config)}
 
 
 def template_change_errors(fields: Mapping[str, str], record: ServerRecord) -> dict[str, str]:

@@ -43,6 +43,7 @@ FLAG = re.compile(
 )
 """The emoji of England, Scotland and Wales: the only ones that are written in tag characters."""
 _FLAG_OR_INVISIBLE = re.compile(f"(?P<flag>{FLAG.pattern})|{INVISIBLE.pattern}")
+_UNSEEN = re.compile(f"{INVISIBLE.pattern}|\u2800|(?<= ) | \\Z|\\\\(?=u\\{{)")
 _ODD_ENDS = re.compile("[\ud800-\udfff]|\r(?!\n)")
 _NUMBER_SIGNS = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
 """Formats that are drawn, before the digits or letters they belong to."""
@@ -123,6 +124,19 @@ def visible(text: str) -> str:
     """
     bare = ESCAPES.sub("", text) if "\x1b" in text or not text.isascii() else text
     return _ODD_ENDS.sub(_clean_end, replace_hidden(bare, lambda _character: ""))
+
+
+def code_point(character: str) -> str:
+    """Return the spelled-out form of a character."""
+    return f"\\u{{{ord(character):x}}}"
+
+
+def spell_hidden(text: str) -> str:
+    """Return a text on one line, different for every text, with the code point in place of every character that cannot
+    be seen, emoji and scripts included: line ends, controls, marks of direction, odd blanks, blanks after blanks.
+    """
+    spelled = _UNSEEN.sub(lambda match: code_point(match.group()), str(text))
+    return "".join(character if character.isprintable() else code_point(character) for character in spelled)
 
 
 def replace_hidden(text: str, replacement: Callable[[str], str]) -> str:

@@ -6,7 +6,7 @@ register, complete and explain commands by their Verbs only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -258,6 +258,14 @@ class Verb:
         return tuple(parameter for parameter in self.parameters if parameter.shape is ParameterKind.PLACE)
 
 
+def _joined(details: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return details by name, with those of one name as lines."""
+    joined: dict[str, str] = {}
+    for name, text in details:
+        joined[name] = f"{joined[name]}\n{text}" if name in joined else text
+    return joined
+
+
 def reply_json(reply: Reply | Form) -> dict[str, Any]:
     """Return a reply as JSON, for administrative programs. The shape is stable: fields are added, never renamed.
 
@@ -282,7 +290,7 @@ def reply_json(reply: Reply | Form) -> dict[str, Any]:
                 "rows": None
                 if table is None
                 else [dict(zip(_names(table.headings), row, strict=True)) for row in table.rows],
-                "details": dict(reply.details),
+                "details": _joined(reply.details),
                 "actions": [{"label": action.label, "command": " ".join(action.words)} for action in reply.actions],
                 "page": None if reply.page is None else {"number": reply.page.number, "of": reply.page.of},
                 "data": None if reply.data is None else dict(reply.data),

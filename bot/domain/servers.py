@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from bot.domain.flows import NO_FLOWS, ServerFlows
 from bot.domain.pins import Pinned
@@ -27,13 +26,6 @@ LAST_FALLBACK = 99
 """Highest `fallback_order`."""
 EVERYWHERE = ""
 """Workspace of a server that all workspaces share."""
-_OTHER_KEYS = {
-    "autoConnect": ("auto_connect", 1),
-    "connectionTimeoutMs": ("connect_timeout", 1_000),
-    "initializationTimeout": ("connect_timeout", 1),
-    "requestTimeout": ("tool_timeout", 1),
-}
-"""Keys of servers in files of other programs: the key here, and the units in one second for times."""
 STDIO = "stdio"
 FILE = "file:"
 _NAMES_A_HOST = frozenset(
@@ -421,19 +413,6 @@ class ServerConfig:
     def max_read_timeout(self) -> float:
         """Longest time, in seconds, that any call waits without data from the server."""
         return max((self.tool_timeout, *self.tool_timeouts.values()))
-
-
-def with_own_keys(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a server's entry of a file with keys of other programs under their names here. A key of this program
-    wins.
-    """
-    renamed = dict(entry)
-    for other, (own, units) in _OTHER_KEYS.items():
-        if other in renamed:
-            value = renamed.pop(other)
-            is_time = units > 1 and isinstance(value, int | float) and not isinstance(value, bool)
-            renamed.setdefault(own, value / units if is_time else value)
-    return renamed
 
 
 def kind_of(transport: Transport) -> str:

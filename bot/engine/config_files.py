@@ -20,6 +20,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import Rule, RuleError, is_pattern, parse_policy, parse_rule
 from bot.domain.secret_binding import GrantProblem, SecretGrant, SecretGrants, format_origin
 from bot.domain.secrets import SecretReference
+from bot.domain.toml_errors import toml_problem
 from bot.domain.usage import (
     MICRO,
     NO_PRICES,
@@ -154,13 +155,8 @@ def read_entries(
         return Entries(tomllib.loads(text, parse_float=parse_float), source, line_numbers(text))
     except (ValueError, ArithmeticError, RecursionError) as error:
         raise SettingsError(
-            f"{source} cannot be read: {_with_line(error, text)}.", f"correct the file or {setting}"
+            f"{source} cannot be read: {toml_problem(text, error)}.", f"correct the file or {setting}"
         ) from error
-
-
-def _with_line(error: Exception, text: str) -> str:
-    """Return an error of TOML with its line, also for a file that ends too early."""
-    return str(error).replace("(at end of document)", f"(at line {len(text.splitlines())}, the last)")
 
 
 def _format_path(location: EntryLocation) -> str:
@@ -277,8 +273,9 @@ def read_secret_grants(text: str, source: str) -> SecretGrants:
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        match = _LINE.search(_with_line(error, text))
-        problem = GrantProblem(int(match[1]) if match else 0, f"The file is not TOML: {error}.", "correct that line")
+        reason = toml_problem(text, error)
+        match = _LINE.search(reason)
+        problem = GrantProblem(int(match[1]) if match else 0, f"The file is not TOML: {reason}.", "correct that line")
         return SecretGrants(problems=(problem,), source=source)
     lines = line_numbers(text)
     problems = [

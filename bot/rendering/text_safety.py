@@ -10,7 +10,7 @@ import re
 import unicodedata
 from urllib.parse import urlsplit
 
-from bot.domain.characters import ESCAPES, replace_hidden
+from bot.domain.characters import ESCAPES, code_point, replace_hidden
 from bot.i18n import _
 
 LONGEST = 3000
@@ -113,7 +113,7 @@ def show_invisible(text: str) -> str:
     text = str(text)
     if text.isascii() and text.isprintable():
         return text
-    text = _SURROGATES.sub(_escape_match, replace_hidden(text.replace("\r\n", "\n"), _code_point))
+    text = _SURROGATES.sub(_escape_match, replace_hidden(text.replace("\r\n", "\n"), code_point))
     return _MARKS.sub(_spelled_pile, _LINE_ENDS.sub(_escape_match, text))
 
 
@@ -126,13 +126,9 @@ def single_line(text: str, limit: int) -> str:
 
 
 def _escape_match(match: re.Match[str]) -> str:
-    return _code_point(match.group())
+    return code_point(match.group())
 
 
 def _spelled_pile(match: re.Match[str]) -> str:
     """Return four marks as they are, and the rest of the pile by name."""
-    return match[1] + "".join(map(_code_point, match[0][len(match[1]) :]))
-
-
-def _code_point(character: str) -> str:
-    return f"\\u{{{ord(character):x}}}"
+    return match[1] + "".join(map(code_point, match[0][len(match[1]) :]))

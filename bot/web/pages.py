@@ -219,8 +219,8 @@ class _SecretPage:
 
     def _outcome_page(self, outcome: Outcome, request: Request) -> HtmlDocument:
         match outcome:
-            case SecretSaved(prompt):
-                return saved_page(prompt)
+            case SecretSaved(prompt, warning):
+                return saved_page(prompt, warning)
             case SecretRejected(prompt, why):
                 return invalid_page(prompt, self._clock(), why)
             case ServerChanged(prompt):
@@ -277,7 +277,7 @@ def server_changed_page(prompt: SecretPrompt, now: float) -> HtmlDocument:
     return page(409, _("Error: enter a secret"), _secret_form(prompt, now, notice, ""))
 
 
-def saved_page(prompt: SecretPrompt) -> HtmlDocument:
+def saved_page(prompt: SecretPrompt, warning: str = "") -> HtmlDocument:
     """Return the page for a saved secret."""
     title = _("The secret is stored")
     effect = _(
@@ -289,7 +289,8 @@ def saved_page(prompt: SecretPrompt) -> HtmlDocument:
         "You can close this page.",
         server=escape_text(prompt.server),
     )
-    return page(200, title, f"<h1>{title}</h1><p>{effect}</p><p>{next_step}</p>")
+    doubt = f"<p>{escape_text(warning)}</p>" if warning else ""
+    return page(200, title, f"<h1>{title}</h1><p>{effect}</p>{doubt}<p>{next_step}</p>")
 
 
 def link_expired_page() -> HtmlDocument:

@@ -134,8 +134,11 @@ def test_a_bridge_to_an_address_is_not_needed(args: list[str]) -> None:
         ({"command": "node", "args": ["${workspaceFolder}/x.js"]}, "${workspaceFolder} in its command line"),
         ({"command": "npx", "args": ["${env:TOKEN}"]}, "${env:TOKEN} in its command line"),
         ({"url": "https://${input:host}/mcp"}, "It needs the input host"),
-        ({"command": 5}, "neither a command nor an address"),
+        ({"command": 5}, "Its command is not a text."),
+        ({"serverUrl": 5}, "Its serverUrl is not a text."),
         ({}, "neither a command nor an address"),
+        ({"comand": "npx"}, "Its keys are unknown: 'comand'. Did you mean 'command'?"),
+        ({"srverUrl": "https://a.example/mcp"}, "Did you mean 'serverUrl'?"),
         ("npx", "not an object"),
         ({"command": "x", "args": "y"}, "args are not a list"),
         ({"command": "x", "env": ["y"]}, "env is not an object"),
@@ -153,8 +156,8 @@ def test_a_secret_input_does_not_become_an_argument() -> None:
     assert "which all could read" in server.problem
 
 
-@pytest.mark.parametrize("value", ["<YOUR_KEY>", "YOUR_API_KEY", "your-key-here", "", "xxxx", "hunter2"])
-def test_placeholders_and_weak_secrets_are_to_be_entered(value: str) -> None:
+@pytest.mark.parametrize("value", ["<YOUR_KEY>", "YOUR_API_KEY", "your-key-here", "", "xxxx"])
+def test_placeholders_are_to_be_entered(value: str) -> None:
     server = one({"command": "x", "env": {"API_KEY": value}})
     assert server.missing == ["env:API_KEY"]
     assert "env" not in server.fields
@@ -219,20 +222,25 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_preview_adds_nothing_and_shows_no_secret(file: Path) -> None:
+async def test_a_preview_adds_nothing_and_shows_what_would_be_added_whole(file: Path) -> None:
     held = command_harness()
     reply = await importing(held, "--file", str(file))
     assert reply.text == "2 servers of 3 in this file can be added. Nothing was added yet."
     assert reply.table is not None
     assert reply.table.rows == (
-        ("desk", "yes", "npx desk@1.0.0", "LOG_LEVEL=debug, DESK_TOKEN=***"),
-        ("wiki", "disabled", "https://wiki.example/sse", ""),
-        ("notes", "no", "", ""),
+        ("desk", "yes"),
+        ("wiki", "disabled"),
+        ("notes", "no"),
     )
-    assert dict(reply.details)["notes"] == "cannot be added: This is taken by notes."
+    assert {
+        ("desk", "command: npx desk@1.0.0"),
+        ("desk", "variable: LOG_LEVEL=debug"),
+        ("desk", f"variable: DESK_TOKEN={SECRET}"),
+        ("wiki", "address: https://wiki.example/sse"),
+        ("notes", "cannot be added: This is taken by notes."),
+    } <= set(reply.details)
     [action] = reply.actions
     assert action.question == "Add 2 servers and allow npx on this machine?"
-    assert SECRET not in str(reply)
     assert not held.store.kept
     assert not held.programs
 

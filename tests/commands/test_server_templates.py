@@ -124,7 +124,7 @@ async def test_the_form_asks_for_a_template_then_for_its_slots_then_for_consent(
     fourth = await held.submit(bad, {"slot_team": "blue", "slot_token": "env:MCP_SECRET_TICKETS"})
     assert isinstance(fourth, Form)
     assert fourth.intro.endswith("npx -y tickets@1.0.0 --mode=read --team blue")
-    assert "MCP_SECRET_TICKETS" not in fourth.intro
+    assert "variable: TICKETS_TOKEN=env:MCP_SECRET_TICKETS\n" in fourth.intro
     assert isinstance(await held.submit(fourth, {"confirm": "the-tickets"}), Reply)
     record = only(held)
     assert (record.config.name, launch(record).template) == ("the-tickets", "tickets")

@@ -70,6 +70,9 @@ NO_TEXTS: dict[str, frozenset[str]] = {
         {"-----BEGIN [A-Z ]*PRIVATE KEY-----[\\s\\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\\Z)", "[stored secret: {}]"}
     ),
     "bot/domain/servers.py": frozenset({"Authorization", "never synced", "sign-in required", "sync failed"}),
+    "bot/domain/toml_errors.py": frozenset(
+        {"(at end of document)", "(at line {}, the last)", "Expected newline", "Invalid value", "Unclosed array"}
+    ),
     "bot/domain/tools.py": frozenset(
         {
             (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.commands.server_checks import start_warning
+from bot.commands.launch_consent import start_warning
 from bot.commands.server_definition import command_line
 from bot.commands.server_forms import confirmation, form
 from bot.domain.commands import Form

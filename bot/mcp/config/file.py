@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bot.domain.flows import Sends, ServerFlows, Words
+from bot.domain.server_files import JsonPath, ServerEntry, find_sections, unknown_keys_text
 from bot.domain.servers import (
     LAST_FALLBACK,
     MOST_CONNECT_RETRIES,
@@ -35,19 +36,16 @@ from bot.domain.servers import (
     ToolNaming,
     Transport,
     kind_of,
-    with_own_keys,
 )
 from bot.errors import SettingsError
 from bot.i18n import gettext_lazy
 from bot.mcp.config.checks import is_address
 from bot.mcp.errors import InvalidDefinition, cause_and_fix, header_fits
 
-JsonPath = tuple[str | int, ...]
-"""Keys and indexes that lead to a value, the outermost first."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:\n]')
 KNOWN_KEYS = frozenset(
     (
-        "transport", "type", "command", "args", "env", "cwd", "url", "headers", "system_instruction",
+        "transport", "command", "args", "env", "cwd", "url", "headers", "system_instruction",
         "response_instruction", "auto_context_tool", "trusted", "connect_timeout", "list_timeout", "tool_timeout",
         "tool_timeout_max", "tool_timeouts", "disabled", "title", "description", "auto_connect",
         "auth", "protocol", "roots", "words", "sends", "tool_words", "tool_sends", "tool_recipients", "sessions",
@@ -55,7 +53,7 @@ KNOWN_KEYS = frozenset(
         "fallback_order", "tool_names", "use_instructions",
     )
 )  # fmt: skip
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _NOT_SECRET = frozenset(("HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER", "LANG", "TZ"))
 _SOUNDS_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|AUTH|CRED", re.IGNORECASE)
 _PLAIN_WORD = re.compile(r"[a-z]{1,11}")
@@ -66,7 +64,6 @@ _LONGEST_TIMEOUT = 3600.0
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _GROUP = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
-_SECTIONS = ("mcpServers", "servers")
 
 
 def lines_of(text: str) -> Mapping[JsonPath, int]:
@@ -102,16 +99,22 @@ def lines_of(text: str) -> Mapping[JsonPath, int]:
 
 
 class ConfigEntry:
-    """One server's keys, read with type checks and variables substituted."""
+    """One server's keys, read with type checks and variables substituted. Without an environment, variables stay."""
 
-    def __init__(
-        self, name: str, values: Mapping[str, Any], environment: Mapping[str, str], *, unknown: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, name: str, values: Mapping[str, Any], environment: Mapping[str, str] | None) -> None:
         self.name = name
-        self.unknown = unknown
         self.secrets: set[str] = set()
-        self._values = values
+        self._values = ServerEntry(values)
         self._environment = environment
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Keys without a meaning here."""
+        return tuple(key for key in self._values if key not in KNOWN_KEYS)
+
+    def seen(self, key: str) -> str:
+        """Return a key as the file spells it."""
+        return self._values.seen(key)
 
     def has(self, key: str) -> bool:
         """Return True if the key is present and not null."""
@@ -224,6 +227,8 @@ class ConfigEntry:
     def _fill(self, key: str, text: str) -> str:
         def value_of(match: re.Match[str]) -> str:
             name, default = match[1], match[2]
+            if self._environment is None:
+                return match[0]
             value = self._environment.get(name)
             if default is not None and not value:
                 return str(default)
@@ -244,6 +249,7 @@ class ConfigEntry:
         return _VARIABLE.sub(value_of, text)
 
     def _wrong(self, key: str, wanted: str) -> InvalidDefinition:
+        key = self.seen(key)
         return InvalidDefinition(
             gettext_lazy(
                 "Server {server}: {key} has the wrong type or value.", server=f"{self.name!r}", key=f"{key!r}"
@@ -385,22 +391,25 @@ def _sign_in(entry: ConfigEntry) -> OAuthTerms | None:
 
 
 def _transport(entry: ConfigEntry) -> Transport:
-    match entry.text("transport") or entry.text("type"):
+    match entry.text("transport"):
         case "stdio":
             return _stdio(entry)
-        case "streamable_http" | "streamable-http" | "http":
-            return _http(entry, HttpKind.STREAMABLE)
         case "" if entry.has("command") and not entry.has("url"):
             return _stdio(entry)
         case "" if entry.has("url") and not entry.has("command"):
             return _http(entry, HttpKind.STREAMABLE)
         case "":
+            problem = gettext_lazy(
+                "Server {server} has neither or both of 'command' and 'url', and no 'transport'.",
+                server=f"{entry.name!r}",
+            )
+            unknown = unknown_keys_text(entry.unknown, KNOWN_KEYS)
             raise InvalidDefinition(
-                gettext_lazy(
-                    "Server {server} has neither or both of 'command' and 'url', and no 'transport'.",
-                    server=f"{entry.name!r}",
-                ),
+                gettext_lazy("{problem} Its keys are {unknown}", problem=problem, unknown=unknown)
+                if unknown
+                else problem,
                 gettext_lazy("give it a command (stdio) or a url (streamable_http)"),
+                next(iter(entry.unknown), ""),
             )
         case word if word in list(HttpKind):
             return _http(entry, HttpKind(word))
@@ -431,7 +440,11 @@ def _http(entry: ConfigEntry, kind: HttpKind) -> Transport:
     url = entry.substituted_text("url")
     if not is_address(url):
         raise InvalidDefinition(
-            gettext_lazy("Server {server}: 'url' is not an http or https address.", server=f"{entry.name!r}"),
+            gettext_lazy(
+                "Server {server}: {key} is not an http or https address.",
+                server=f"{entry.name!r}",
+                key=f"{entry.seen('url')!r}",
+            ),
             gettext_lazy("write https://host/path"),
         )
     headers = entry.substituted_map("headers")
@@ -478,23 +491,23 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
     warnings: list[str] = []
     document = _parse_json(path, text, warnings)
     lines = lines_of(text)
-    key, section = _section(path, document, lines, warnings)
     entries: list[DesiredServer] = []
-    for name, value in section.items():
+    for at, value in _sections(path, document, lines, warnings):
+        name = str(at[-1])
         try:
             entry = _entry(name, value, environment)
             warnings += (
                 gettext_lazy(
-                    "{path}: server {name} has an unknown key {key}, it is ignored.",
-                    path=_place(path, lines, (key, name, unknown_key)),
+                    "{path}: a key of server {name} is ignored, because it is {unknown}",
+                    path=_place(path, lines, (*at, unknown_key)),
                     name=f"{name!r}",
-                    key=f"{unknown_key!r}",
+                    unknown=unknown_keys_text([unknown_key], KNOWN_KEYS),
                 )
                 for unknown_key in entry.unknown
             )
             entries.append(_disabled_server(entry) if entry.flag("disabled") else _enabled_server(entry))
         except InvalidDefinition as unusable:
-            line = _line(lines, (key, name, *unusable.key.split(".", 1)))
+            line = _line(lines, (*at, *unusable.key.split(".", 1)))
             fix = (
                 gettext_lazy("{fix} (in {file})", fix=unusable.fix, file=path)
                 if line is None
@@ -574,30 +587,34 @@ def _place(path: Path, lines: Mapping[JsonPath, int], at: JsonPath) -> str:
     return str(path) if line is None else gettext_lazy("{path}, line {line}", path=path, line=line)
 
 
-def _section(
+def _sections(
     path: Path, document: Any, lines: Mapping[JsonPath, int], warnings: list[str]
-) -> tuple[str, Mapping[str, Any]]:
-    """Return the servers and the key that holds them."""
+) -> Iterator[tuple[JsonPath, Any]]:
+    """Yield the servers with their paths. The first one of a name counts."""
     example = gettext_lazy('Write {"mcpServers": {"name": {"command": "..."}}}.')
     if not isinstance(document, dict):
         raise SettingsError(gettext_lazy("{path} does not hold a JSON object.", path=path), example)
-    section_key = next((key for key in _SECTIONS if key in document), None)
+    sections = dict(find_sections(document))
     warnings += (
-        gettext_lazy("{path}: unknown key {key}, it is ignored.", path=_place(path, lines, (key,)), key=f"{key!r}")
+        gettext_lazy(
+            "{path}: a key is ignored, because it is {unknown}",
+            path=_place(path, lines, (key,)),
+            unknown=unknown_keys_text([key], ()) or gettext_lazy("not needed"),
+        )
         for key in document
-        if key != section_key
+        if key not in {at[0] for at in sections}
     )
-    if section_key is None:
-        if document:
-            raise SettingsError(gettext_lazy('{path} has no "mcpServers".', path=path), example)
-        return "", {}
-    section = document[section_key]
-    if not isinstance(section, dict):
+    if not sections and document:
+        missing = gettext_lazy('{path} has no object of servers under "mcpServers".', path=path)
+        unknown = unknown_keys_text(document, ())
         raise SettingsError(
-            gettext_lazy("{path}: {key} is not an object of servers.", path=path, key=f"{section_key!r}"),
+            gettext_lazy("{problem} Its keys are {unknown}", problem=missing, unknown=unknown) if unknown else missing,
             example,
         )
-    return section_key, section
+    names: set[str] = set()
+    for at, section in sections.items():
+        yield from (((*at, name), value) for name, value in section.items() if name not in names)
+        names |= section.keys()
 
 
 def _entry(name: str, value: Any, environment: Mapping[str, str]) -> ConfigEntry:
@@ -611,5 +628,4 @@ def _entry(name: str, value: Any, environment: Mapping[str, str]) -> ConfigEntry
             gettext_lazy("Server {name} is not an object.", name=f"{name!r}"),
             gettext_lazy('write {"command": "..."} or {"url": "https://..."}'),
         )
-    value = with_own_keys(value)
-    return ConfigEntry(name, value, environment, unknown=tuple(key for key in value if key not in KNOWN_KEYS))
+    return ConfigEntry(name, value, environment)

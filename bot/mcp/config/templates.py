@@ -24,6 +24,8 @@ from bot.domain.launch_templates import (
     TextRule,
     placeholders_in,
 )
+from bot.domain.launch_variables import variable_effect
+from bot.domain.toml_errors import toml_problem
 from bot.errors import SettingsError
 from bot.i18n import gettext_lazy
 
@@ -41,12 +43,6 @@ _OF_TYPE = {
 }
 _MOST_SLOTS = 20
 _LARGEST_INTEGER = 10**18 - 1
-_LOADER = re.compile(
-    r"(?i)(LD_|DYLD_|GIT_CONFIG).*|PATH|PYTHON(PATH|STARTUP|HOME)|NODE_OPTIONS|BASH_ENV|ENV|PERL5(OPT|LIB|DB)|RUBY(OPT|LIB)"
-    r"|(JAVA_TOOL|JDK_JAVA|_JAVA)_OPTIONS|GIT_(SSH|SSH_COMMAND|EXEC_PATH|EXTERNAL_DIFF|ASKPASS|PAGER|EDITOR|PROXY_COMMAND)"
-    r"|SSH_ASKPASS|PAGER|EDITOR|VISUAL|BROWSER|SHELL|NPM_CONFIG_.*|PIP_.*|UV_.*"
-)
-"""Environment variables that can make a process run another program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +64,7 @@ class _InvalidTemplate(Exception):
 
 def load_templates(path: Path) -> TemplatesFile:
     """Read the file; a missing one has no templates. Raises SettingsError if it cannot be read or is not TOML."""
+    text = ""
     try:
         text = path.read_text(encoding="utf-8-sig")
         document = tomllib.loads(text)
@@ -75,7 +72,7 @@ def load_templates(path: Path) -> TemplatesFile:
         return TemplatesFile()
     except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(
-            gettext_lazy("{path} cannot be read: {error}.", path=path, error=str(error)),
+            gettext_lazy("{path} cannot be read: {error}.", path=path, error=toml_problem(text, error)),
             gettext_lazy("correct the file or MCP_LAUNCH_TEMPLATES_FILE"),
         ) from error
     unknown = sorted(document.keys() - {"templates"})
@@ -231,7 +228,7 @@ def _rule(kind: str, table: Mapping[str, Any]) -> SlotRule:
             return PathRule(str(Path(below)))
         case _:
             variable = _text(table, "variable")
-            if not _VARIABLE.fullmatch(variable) or _LOADER.fullmatch(variable):
+            if not _VARIABLE.fullmatch(variable) or variable_effect(variable, network=False):
                 raise _InvalidTemplate(
                     gettext_lazy("variable must be the name of a variable that decides over no program.")
                 )
