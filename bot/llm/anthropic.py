@@ -31,6 +31,7 @@ from bot.domain.completions import (
     Usage,
     UsageReported,
 )
+from bot.domain.lenient_json import parse_object
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
 from bot.llm.hosted_model import Delta, HostedConfig, Sdk, VendorClient, WireFormat, http_settings
 from bot.llm.model_list import ListedModel, ModelListPaths
@@ -295,6 +296,8 @@ class ReplyDraft:
                 yield UsageReported(self._usage())
             case "message_delta":
                 yield from self._end(get_field(event, "delta"), get_field(event, "usage"))
+            case "message_stop" if self._is_whole:  # a server that does not say why the model stopped
+                self._stop = self._stop or "end_turn"
             case "message":  # a server that does not stream
                 for block in get_list(event, "content"):
                     yield from self._begin(None, block)
@@ -329,6 +332,16 @@ class ReplyDraft:
         metadata = {METADATA: {"by": self._by, "thinking": thinking}} if thinking else {}
         stop = stop or (StopReason.TOOLS if calls else StopReason.ANSWERED)
         return Completion(Message(MessageRole.ASSISTANT, tuple(parts), metadata), stop, self._usage())
+
+    @property
+    def _is_whole(self) -> bool:
+        calls = [block for block in self._blocks if block.kind == "tool_use"]
+        if calls:
+            return all(call.name and parse_object(_arguments(call)) is not None for call in calls)
+        return any(block.kind == "text" and block.pieces for block in self._blocks)
+
+    def end(self) -> None:
+        """Do nothing: the last event of this protocol is one of its own."""
 
     def resume(self) -> Message | None:
         """Return the message so far if the service paused the turn, and prepare for its continuation; else None."""

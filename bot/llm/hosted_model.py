@@ -513,6 +513,9 @@ class ReplyAccumulator(Protocol):
     def completion(self) -> Completion | None:
         """Return the whole reply, or None if the model has not finished."""
 
+    def end(self) -> None:
+        """Take note that the service has announced the end of the stream."""
+
     def resume(self) -> Message | None:
         """Return the message so far if the model has paused until it is sent back; else None.
 
@@ -555,20 +558,22 @@ async def _deltas(
     timeouts: StreamTimeouts,
 ) -> AsyncGenerator[Delta, None]:
     timeouts.start_request()
-    answer = await timeouts.wait_for_start(opening())
+    answer = await timeouts.wait(opening())
     try:
         chunks = answer.aiter_bytes()
-        chunk = await timeouts.wait_for_start(anext(chunks, None))
+        chunk = await timeouts.wait(anext(chunks, None))
         while chunk is not None:
             for delta in _join_deltas(delta for event in reader.feed(chunk) for delta in draft.take(event)):
-                if isinstance(delta, TextDelta | ReasoningDelta):
+                if not isinstance(delta, UsageReported):
                     timeouts.text_started()
                 yield delta
             # Read to its end, since only then the connection serves the next request.
             over = reader.ended or draft.finished
-            chunk = await timeouts.wait_for_next(anext(chunks, None), _END_SECONDS if over else None)
+            chunk = await timeouts.wait(anext(chunks, None), _END_SECONDS if over else None)
         for delta in _join_deltas(delta for event in reader.finish() for delta in draft.take(event)):
             yield delta
+        if reader.ended:
+            draft.end()
     finally:
         await answer.aclose()
 
@@ -612,31 +617,30 @@ class StreamTimeouts:
         self.start_request()
 
     def start_request(self) -> None:
-        """Start the timer of a request. Services send a first event at once and may pause until the model has thought:
-        up to the first text, the limit for the first byte applies.
+        """Start the timer of a request: up to the first piece of text, reasoning or a call. Comments and empty events
+        are no pieces, because services send them while they read the request.
         """
-        self._first = self._clock() + self._limits.first_seconds
-        self._silence = max(self._limits.first_seconds, self._limits.idle_seconds)
+        self._first: float | None = self._clock() + self._limits.first_seconds
 
     def text_started(self) -> None:
         """Apply the limit for pauses between texts."""
-        self._silence = self._limits.idle_seconds
+        self._first = None
 
-    async def wait_for_start(self, waited: Awaitable[Waited]) -> Waited:
-        """Wait up to the limit for the first byte."""
-        return await self._until(self._first, waited, self._limits.first_seconds)
+    async def wait(self, waited: Awaitable[Waited], at_most: float | None = None) -> Waited:
+        """Wait up to the limit for the first piece or for a pause, and up to `at_most` seconds."""
+        now, idle = self._clock(), self._limits.idle_seconds
+        if at_most is not None:
+            return await self._until(now + min(idle, at_most), waited, min(idle, at_most), "")
+        if self._first is not None:
+            return await self._until(self._first, waited, self._limits.first_seconds, "MODEL_FIRST_TIMEOUT")
+        return await self._until(now + idle, waited, idle, "MODEL_IDLE_TIMEOUT")
 
-    async def wait_for_next(self, waited: Awaitable[Waited], at_most: float | None) -> Waited:
-        """Wait up to the limit for a pause."""
-        seconds = self._silence if at_most is None else min(self._silence, at_most)
-        return await self._until(self._clock() + seconds, waited, seconds)
-
-    async def _until(self, moment: float, waited: Awaitable[Waited], seconds: float) -> Waited:
+    async def _until(self, moment: float, waited: Awaitable[Waited], seconds: float, setting: str) -> Waited:
         try:
             async with asyncio.timeout_at(min(moment, self._end)):
                 return await waited
         except TimeoutError as error:
             late = moment >= self._end
             raise (
-                self._service.too_long_error(self._limits) if late else self._service.silence_error(seconds)
+                self._service.too_long_error(self._limits) if late else self._service.silence_error(seconds, setting)
             ) from error

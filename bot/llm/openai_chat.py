@@ -24,6 +24,7 @@ from bot.domain.completions import (
     Usage,
     UsageReported,
 )
+from bot.domain.lenient_json import parse_object
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
 from bot.llm.hosted_model import OPENAI_HOME, OPENAI_WINDOW, Delta, HostedConfig, WireFormat, openai_client
@@ -264,6 +265,7 @@ class ReplyDraft:
         self._at: dict[int, _CallDraft] = {}
         self._begun = False
         self._finish = ""
+        self._aborted = False
         self._refused = False
         self._usage = Usage()
 
@@ -283,6 +285,7 @@ class ReplyDraft:
             # The other name is that of a server that does not stream.
             yield from self._read_delta(get_field(choice, "delta") or get_field(choice, "message"))
             finish = text(choice, "finish_reason")
+            self._aborted |= finish in _BROKEN_OFF
             self._finish = finish if finish and finish not in _BROKEN_OFF else self._finish
 
     def _read_delta(self, delta: object) -> Iterator[Delta]:
@@ -339,6 +342,14 @@ class ReplyDraft:
         metadata = {METADATA: {"by": self._by, **thoughts}} if thoughts and read else {}
         return Completion(Message(MessageRole.ASSISTANT, (*texts, *read), metadata), stop, self._usage)
 
+    def end(self) -> None:
+        """Take a reply as finished whose service does not say why the model stopped, if its text or calls are whole."""
+        whole = bool(self._text) and not self._calls
+        if self._calls:
+            whole = all(call.name and parse_object("".join(call.pieces)) is not None for call in self._calls)
+        if whole and not self._aborted:
+            self._finish = self._finish or "stop"
+
     def resume(self) -> None:
         """Return None: models of this protocol do not pause."""
 
@@ -355,15 +366,13 @@ class ReplyDraft:
     def _call_for(self, index: object, call_id: str, name: str) -> _CallDraft:
         """Return the call that a fragment belongs to; start one if none fits.
 
-        The index decides, but some servers omit it or give all calls the same one. Then a name starts a call, unless
-        the id is that of the current call. An id alone starts no call, because some servers send a new one with every
-        fragment.
+        The index decides, but some servers omit it or give all calls the same one. Then a name starts a call: with
+        another id, or without ids if the name differs or the current call is complete. An id alone starts no call,
+        because some servers send a new one with every fragment.
         """
         last = self._calls[-1] if self._calls else None
         known = self._at.get(index) if isinstance(index, int) else last
-        if known is not None and not (
-            name and known.name and _another(known.id, call_id, indexed=isinstance(index, int))
-        ):
+        if known is not None and not (name and known.name and _is_another(known, call_id, name)):
             return known
         fresh = _CallDraft()
         self._calls.append(fresh)
@@ -372,10 +381,10 @@ class ReplyDraft:
         return fresh
 
 
-def _another(known_id: str, call_id: str, *, indexed: bool) -> bool:
-    if known_id and call_id:
-        return known_id != call_id
-    return not indexed
+def _is_another(known: _CallDraft, call_id: str, name: str) -> bool:
+    if known.id and call_id:
+        return known.id != call_id
+    return name != known.name or parse_object("".join(known.pieces) or "[]") is not None
 
 
 def _join(details: list[dict[str, Any]], fragment: object) -> None:

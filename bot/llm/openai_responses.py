@@ -320,6 +320,13 @@ class ReplyDraft:
         metadata = {METADATA: {"by": self._by, **own_metadata}} if own_metadata else {}
         return Completion(Message(MessageRole.ASSISTANT, tuple(parts), metadata), stop, self._usage)
 
+    def end(self) -> None:
+        """Take a reply without its last event as finished if all its items are whole."""
+        if any(item.kind in ("message", "function_call") for item in self._items) and all(
+            item.whole for item in self._items
+        ):
+            self._status = self._status or "completed"
+
     def resume(self) -> None:
         """Return None: models of this protocol do not pause."""
 

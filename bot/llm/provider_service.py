@@ -35,6 +35,7 @@ _LATER = gettext_lazy("Ask again in a while.")
 _NO_KEY = "none"  # the vendors' clients insist on a key; servers without keys ignore it, the vendors refuse it
 _NUMBERED = re.compile(r"\btools(?:\[(\d{1,4})\]|\.(\d{1,4})\b)")
 _QUOTED = re.compile(r"(?:function|tool)\s+(?:name\s+)?['\"`]?([a-zA-Z0-9_-]{1,64})\b", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:https?|wss?)://[^\s'\"<>)\]]*[^\s'\"<>)\].,;:]|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b")
 _BAD_REQUEST = frozenset({400, 422})
 
 
@@ -59,15 +60,34 @@ class ProviderError:
             body = body[0]
         error = body.get("error") or body if isinstance(body, Mapping) else body
         if not isinstance(error, Mapping):
-            return cls(status, error[:_LONGEST] if isinstance(error, str) else "", headers=headers)
+            return cls(status, _reason(error), headers=headers)
         # `detail` is FastAPI's, which many servers are made with.
-        message = _text(error, "message") or _text(error, "detail")
+        message = next(filter(None, map(_reason, map(error.get, _REASONS))), "")
         metadata = error.get("metadata")
         if isinstance(metadata, Mapping) and (
             raw := _text(metadata, "raw")
         ):  # OpenRouter: the error of the model's host
             message = f"{message}: {raw}"
         return cls(status, message, _text(error, "code"), _text(error, "type"), _text(error, "param"), headers)
+
+
+_REASONS = ("message", "detail", "error", "errors", "msg", "reason", "error_description", "title")
+
+
+def _reason(value: object, depth: int = 0) -> str:
+    """Return the reason in a field of an error: a text, or the texts of an object or a list, as validators write."""
+    match value:
+        case str():
+            return value[:_LONGEST]
+        case list() if depth < _DEEPEST_REASON:
+            return "; ".join(filter(None, (_reason(entry, depth + 1) for entry in value[:_MOST_REASONS])))[:_LONGEST]
+        case Mapping() if depth < _DEEPEST_REASON:
+            text = next(filter(None, (_reason(value.get(name), depth + 1) for name in _REASONS)), "")
+            place = value.get("loc")
+            place = ".".join(map(str, place[:_MOST_REASONS])) if isinstance(place, list) else ""
+            return f"{place}: {text}"[:_LONGEST] if place and text else text
+        case _:
+            return ""
 
 
 class ProviderRejected(Exception):
@@ -94,6 +114,7 @@ class ErrorKind(Enum):
     REASONING = auto()
     ROLES = auto()
     TOKEN_LIMIT = auto()
+    FAILED_CALL = auto()
     REQUEST = auto()
 
 
@@ -137,6 +158,11 @@ class Service:
         return gettext_lazy("The model service at {address}", address=self._host_and_port)
 
     @property
+    def _bare_name(self) -> str:
+        """Display name without an address."""
+        return self.vendor if self.own_address else gettext_lazy("The model service")
+
+    @property
     def writer(self) -> str:
         """Name of the model and its service. Private metadata such as signed reasoning is sent only to its writer."""
         return f"{self.model} at {self._host_and_port}"
@@ -154,6 +180,8 @@ class Service:
         """Return the error for an error response. `tools` are the names of the offered tools, in their order."""
         quote = single_line(self._redact(complaint.message), _QUOTE_LIMIT)
         error = self._error_of(complaint, status_of(complaint), tools)
+        if isinstance(error, ModelBarred):  # a matter for the operator, read by everybody
+            quote = _ADDRESS.sub("…", quote).replace(self._host_and_port, "…").replace(_host(self.address), "…")
         if quote and not quote.startswith("<") and isinstance(error.brief, LazyText):
             error.cause = gettext_lazy("{cause}: {quote}", cause=error.brief.as_clause(), quote=_sentence(quote))
         return error
@@ -168,6 +196,11 @@ class Service:
                 if status == 529:
                     cause = gettext_lazy("{service} is overloaded ({status}).", service=self.name, status=status)
                 return ModelUnavailable(cause, _LATER, retry_after=retry_after(complaint.headers))
+            case ErrorKind.FAILED_CALL:
+                cause = gettext_lazy(
+                    "{service} cannot read the tool call of its model ({status}).", service=self.name, status=status
+                )
+                return ModelUnavailable(cause, gettext_lazy("Ask again in other words."), retry_after=0.0)
             case ErrorKind.KEY | ErrorKind.CREDIT | ErrorKind.MODEL | ErrorKind.MOVED as problem:
                 return self._barred_error(problem, status)
             case ErrorKind.TOO_LONG:
@@ -181,21 +214,27 @@ class Service:
         match problem:
             case ErrorKind.KEY:
                 return ModelBarred(
-                    gettext_lazy("{service} does not accept the key ({status}).", service=self.name, status=status),
                     gettext_lazy(
-                        "Check that {variable} holds a valid key that may use {model}.",
+                        "{service} does not accept the key ({status}).", service=self._bare_name, status=status
+                    ),
+                    gettext_lazy(
+                        "The operator has to check {variable}: it needs a valid key that may use {model}.",
                         variable=f"{self.prefix}_API_KEY",
                         model=self.model,
                     ),
                 )
             case ErrorKind.CREDIT:
                 return ModelBarred(
-                    gettext_lazy("{service} wants to be paid first ({status}).", service=self.name, status=status),
+                    gettext_lazy(
+                        "{service} wants to be paid first ({status}).", service=self._bare_name, status=status
+                    ),
                     gettext_lazy("Check the account's credit and limits."),
                 )
             case ErrorKind.MOVED:
                 return ModelBarred(
-                    gettext_lazy("{service} points to another address ({status}).", service=self.name, status=status),
+                    gettext_lazy(
+                        "{service} points to another address ({status}).", service=self._bare_name, status=status
+                    ),
                     gettext_lazy(
                         "Write the address that it has now into {variable}: nothing is sent to any other.",
                         variable=self._address_variable,
@@ -211,7 +250,7 @@ class Service:
                 return ModelBarred(
                     gettext_lazy(
                         "{service} does not know the model {model} ({status}).",
-                        service=self.name,
+                        service=self._bare_name,
                         model=self.model,
                         status=status,
                     ),
@@ -288,10 +327,11 @@ class Service:
         """Return the error for a connection that was closed without a response."""
         return ModelUnavailable(gettext_lazy("{service} hung up before it answered.", service=self.name), _LATER)
 
-    def silence_error(self, seconds: float) -> ModelUnavailable:
-        """Return the error for a service that sent nothing for `seconds`."""
+    def silence_error(self, seconds: float, setting: str = "") -> ModelUnavailable:
+        """Return the error for a service that sent nothing for `seconds`, the limit of a setting."""
         cause = gettext_lazy("{service} sent nothing for {seconds} seconds.", service=self.name, seconds=f"{seconds:g}")
-        return ModelUnavailable(cause, _LATER)
+        fix = gettext_lazy("Ask again in a while, or have the operator raise {setting}.", setting=setting)
+        return ModelUnavailable(cause, fix if setting else _LATER)
 
     def incomplete_error(self) -> ModelUnavailable:
         """Return the error for an incomplete reply."""
@@ -305,7 +345,9 @@ class Service:
             service=self._name_within,
             seconds=f"{limits.total_seconds:g}",
         )
-        return ModelUnavailable(cause, gettext_lazy("Ask for less at a time."))
+        return ModelUnavailable(
+            cause, gettext_lazy("Ask for less at a time, or have the operator raise MODEL_TOTAL_TIMEOUT.")
+        )
 
     def unreadable_error(self) -> ModelUnavailable:
         """Return the error of a reply that does not follow the protocol."""
@@ -383,8 +425,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 # -------------------- kinds of errors
 
 _LONGEST = 8_192
+_DEEPEST_REASON, _MOST_REASONS = 4, 10
 """Characters of a text that are looked at: some services quote the whole request."""
 _STATUS = re.compile(r"[45][0-9]{2}")
+_DENIED = frozenset({401, 403})
 _PASSING = frozenset({408, 409, 425, 429})
 _BY_STATUS = {
     401: ErrorKind.KEY,
@@ -433,6 +477,8 @@ _NAMED = {
     "rate_limit_exceeded": ErrorKind.BUSY,
     "server_is_overloaded": ErrorKind.OUT_OF_ORDER,
     "server_error": ErrorKind.OUT_OF_ORDER,
+    "tool_use_failed": ErrorKind.FAILED_CALL,  # Groq
+    "tool_call_parse_error": ErrorKind.FAILED_CALL,
     "image_parse_error": ErrorKind.ATTACHMENTS,
     "invalid_base64_image": ErrorKind.ATTACHMENTS,
     "invalid_image": ErrorKind.ATTACHMENTS,
@@ -455,6 +501,7 @@ _PRECISE = frozenset(
         ErrorKind.REASONING,
         ErrorKind.MODEL,
         ErrorKind.ATTACHMENTS,
+        ErrorKind.FAILED_CALL,
     }
 )
 """Kinds whose codes are unambiguous. Other codes stand for several problems, told apart by the message."""
@@ -537,6 +584,15 @@ _WORDS: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = (
         ErrorKind.TOKEN_LIMIT,
         re.compile(r"max_tokens\b.{0,60}(?:not supported|unsupported|max_completion_tokens)", re.IGNORECASE),
     ),
+    (
+        ErrorKind.FAILED_CALL,
+        re.compile(
+            r"failed to call a function|(?:failed|unable|error|could not).{0,20}pars\w+.{0,30}(?:tool|function) call"
+            r"|(?:tool|function) call (?:validation|parsing) failed|failed_generation|error parsing tool call"
+            r"|failed to parse (?:tool|input)",
+            re.IGNORECASE,
+        ),
+    ),
     (ErrorKind.FILTERED, re.compile(r"content (?:management|filter(?:ing)?|usage) policy|flagged as", re.IGNORECASE)),
 )
 
@@ -550,7 +606,14 @@ def classify(error: ProviderError) -> ErrorKind:
     if named in _PRECISE:
         return named
     kind = _in_words(error.message, status)
-    return kind or named or _BY_STATUS.get(status) or (ErrorKind.REQUEST if status < 500 else ErrorKind.OUT_OF_ORDER)
+    denied = ErrorKind.KEY if status in _DENIED else None
+    return (
+        kind
+        or denied
+        or named
+        or _BY_STATUS.get(status)
+        or (ErrorKind.REQUEST if status < 500 else ErrorKind.OUT_OF_ORDER)
+    )
 
 
 def _in_words(message: str, status: int) -> ErrorKind | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from bot.domain.characters import fold, visible
 from bot.domain.completions import ModelRequest, ToolChoice, Usage
-from bot.domain.lenient_json import LONGEST_NAME, exceeds_json_depth, parse_object
+from bot.domain.lenient_json import LONGEST_NAME, exceeds_json_depth, parse_json, parse_object
 from bot.domain.messages import (
     FilePart,
     ImagePart,
@@ -44,6 +44,7 @@ _KEY_LIKE = re.compile(r"(?i)\b(?:(?:sk|pk|rk|gsk|hf|xai|key)[-_]|bearer\s+|AIza
 _WORD = re.compile(r"[^\s\"'<>]+")
 _TELLING = 8
 """Characters of a key in a row that are too many to be shown."""
+_MOST_ENCODINGS = 3
 UNREADABLE_LIMIT = 2000
 """Characters of unreadable text that are kept, so that the model and people can see the error."""
 _MOST = 10**9
@@ -257,10 +258,19 @@ def without_keys(text: str, key: str) -> str:
 
 
 def parse_call(call_id: str, name: str, text: str) -> ToolCall:
-    """Return a call made of the model's text. Text that is not one JSON object is kept as `unreadable`; no text means
-    no arguments.
+    """Return a call made of the model's text. Text that is not one JSON object is kept as `unreadable`. No text and
+    null mean no arguments. An object within a JSON string is read, because some servers encode twice.
     """
-    name, arguments = name[:LONGEST_NAME], parse_object(text)
+    name, inner = name[:LONGEST_NAME], text
+    for _ in range(_MOST_ENCODINGS):
+        try:
+            value = parse_json(inner) if inner.strip() else None
+        except ValueError:
+            break
+        if not isinstance(value, str) or value.strip()[:1] not in ("", "{", '"', "n"):
+            break
+        inner = value
+    arguments = {} if inner.strip() == "null" else parse_object(inner)
     if arguments is None:
         return ToolCall(call_id, name, unreadable=replace_surrogates(text[:UNREADABLE_LIMIT]))
     return ToolCall(call_id, name, arguments)

@@ -243,5 +243,8 @@ def _count_steps(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 def _phrase(error: Any) -> str:
     where = error.json_path.removeprefix("$").removeprefix(".")
-    message = error.message if len(error.message) <= _LONGEST_SENTENCE else error.message[:_LONGEST_SENTENCE] + "..."
+    message = error.message
+    for value in (error.instance, error.validator_value):  # quoted by the library as Python writes them
+        message = message.replace(repr(value), json.dumps(value, ensure_ascii=False, default=str), 1)
+    message = message if len(message) <= _LONGEST_SENTENCE else message[:_LONGEST_SENTENCE] + "..."
     return f"{where}: {message}" if where else message

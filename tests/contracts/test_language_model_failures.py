@@ -106,9 +106,22 @@ async def test_a_refused_key_names_its_variable_and_never_the_key(provider: Prov
     message = f"Incorrect API key provided: {KEY}. Also not: sk-abc***xyz9, Bearer abcdef0123456789."
     error = await failure(provider, Status(status, message, "authentication_error"))
     assert isinstance(error, ModelBarred)
-    assert f"{provider.variables}_API_KEY" in error.fix
+    assert f"The operator has to check {provider.variables}_API_KEY" in error.fix
     for secret in (KEY, "sk-abc", "abcdef0123456789"):
         assert secret not in str(error)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("kind", ["authentication_error", "server_error", "rate_limit_error", ""])
+async def test_a_denial_shows_no_address_and_never_asks_for_patience(
+    provider: Provider, status: int, kind: str
+) -> None:
+    said = "No key at http://10.1.2.3:4000/v1, see https://platform.example/keys. Host 10.1.2.3 and 127.0.0.1:4000."
+    error = await failure(provider, Status(status, said, kind))
+    assert isinstance(error, ModelBarred)
+    assert f"does not accept the key ({status}): No key at …, see …. Host … and …." in error.cause
+    assert "127.0.0.1" not in str(error)
+    assert "in a while" not in str(error)
 
 
 async def test_an_unknown_model_points_to_its_setting(provider: Provider) -> None:
@@ -212,6 +225,29 @@ async def test_a_reply_that_takes_too_long_in_all_is_unavailable(provider: Provi
 async def test_the_first_byte_has_a_limit_of_its_own(provider: Provider, limits: ModelLimits, reply: Reply) -> None:
     error = await failure(provider, reply, limits)
     assert "sent nothing for 0.1 seconds" in error.cause
+
+
+@pytest.mark.parametrize(
+    ("limits", "reply", "setting"),
+    [
+        (ModelLimits(first_seconds=0.1), Silence(), "MODEL_FIRST_TIMEOUT"),
+        (ModelLimits(idle_seconds=0.1), Hold(Say("Rain."), Gate()), "MODEL_IDLE_TIMEOUT"),
+        (ModelLimits(total_seconds=0.1), Hold(Say("Rain."), Gate()), "MODEL_TOTAL_TIMEOUT"),
+    ],
+    ids=["first", "idle", "total"],
+)
+async def test_a_time_limit_names_its_setting(
+    provider: Provider, limits: ModelLimits, reply: Reply, setting: str
+) -> None:
+    assert setting in (await failure(provider, reply, limits)).fix
+
+
+async def test_comments_and_empty_events_are_no_first_piece(provider: Provider) -> None:
+    pings = Bytes(
+        (b": processing\n\n",) * 2 + (b'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n',), ends=False
+    )
+    error = await failure(provider, pings, ModelLimits(first_seconds=0.2, idle_seconds=30))
+    assert "sent nothing for 0.2 seconds" in error.cause
 
 
 @pytest.mark.parametrize("hangs_up", [True, False], ids=["cut", "never ended"])

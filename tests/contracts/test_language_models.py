@@ -168,7 +168,7 @@ async def test_calls_are_joined_from_pieces_of_any_size(provider: Provider, piec
         '["Oslo"]',
         '"Oslo"',
         "7",
-        "null",
+        '"\\"Oslo\\""',
         '{"a": NaN}',
         '{"a": 1e999}',
         '{"a": "\\ud83d"}',
@@ -188,11 +188,21 @@ async def test_arguments_that_are_no_json_object_are_unreadable_and_never_guesse
     assert len(call.unreadable) <= 2000
 
 
-@pytest.mark.parametrize("text", ["", "  ", "{}"])
-async def test_no_text_means_no_arguments(provider: Provider, text: str) -> None:
+@pytest.mark.parametrize("text", ["", "  ", "{}", "null", '"null"', '""', '"{}"'])
+async def test_no_text_and_null_mean_no_arguments(provider: Provider, text: str) -> None:
     async with talking(provider, Say(calls=(Call("clock__now", text),))) as (model, _):
         (call,) = (await complete(model)).message.tool_calls
     assert (call.arguments, call.unreadable) == ({}, "")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_arguments_that_are_encoded_twice_are_read(provider: Provider, times: int) -> None:
+    text = json.dumps({"city": "Malmö"})
+    for _ in range(times):
+        text = json.dumps(text)
+    async with talking(provider, Say(calls=(Call("weather__get", text),))) as (model, _):
+        (call,) = (await complete(model)).message.tool_calls
+    assert (call.arguments, call.unreadable) == ({"city": "Malmö"}, "")
 
 
 async def test_calls_count_even_if_the_service_says_it_has_answered(provider: Provider) -> None:

@@ -20,6 +20,23 @@ def test_no_names_take_long_to_compare(letters: str) -> None:
     assert thread_time() - began < 1.5
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("note", "notes__add"),
+        ("add_note", "notes__add"),
+        ("addNote", "notes__add"),
+        ("NotesAdd", "notes__add"),
+        ("get_weather", "weather__forecast"),
+        ("weather", "weather__forecast"),
+        ("create_ticket_jira", "jira__create_ticket"),
+    ],
+)
+def test_a_name_without_its_server_or_in_another_order_has_a_nearest_one(written: str, meant: str) -> None:
+    tools = [tool(name) for name in ("notes__add", "weather__forecast", "jira__create_ticket", "mail__send")]
+    assert closest_names(written, tools)[0] == meant
+
+
 def test_the_likeliest_are_found_among_many_that_are_somewhat_like_it() -> None:
     tools = [tool(f"s__list_{noun}_{n}") for noun in ("notes", "tasks", "issues") for n in range(300)]
     assert closest_names("list_note_17", tools)[0] == "s__list_notes_17"

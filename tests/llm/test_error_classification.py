@@ -128,6 +128,15 @@ SAID = [
     # The order of messages, as templates want it
     (ErrorKind.ROLES, 400, {"message": "Conversation roles must alternate user/assistant/user/assistant/..."}),
     (ErrorKind.ROLES, 400, {"message": "System message must be at the beginning."}),
+    # A call that the service could not read: it is asked again
+    (ErrorKind.FAILED_CALL, 400, {"code": "tool_use_failed", "message": "Failed to call a function."}),
+    (ErrorKind.FAILED_CALL, 400, {"message": "Failed to call a function. See 'failed_generation' for more details."}),
+    (ErrorKind.FAILED_CALL, 400, {"message": "Tool call validation failed: tool call validation failed"}),
+    # A denial is never a passing trouble
+    (ErrorKind.KEY, 401, {"code": "rate_limit_exceeded", "message": "No."}),
+    (ErrorKind.KEY, 401, {"type": "server_error", "message": "Unauthorized"}),
+    (ErrorKind.KEY, 403, {"type": "overloaded_error", "message": "Forbidden"}),
+    (ErrorKind.KEY, 200, {"code": "401", "message": "Unauthorized"}),
     # Everything else
     (ErrorKind.REQUEST, 400, {"code": "invalid_function_parameters", "message": "Invalid schema for function 'look'"}),
     (ErrorKind.REQUEST, 400, {"message": "messages: at least one message is required"}),
@@ -148,7 +157,7 @@ def test_known_errors_of_services_are_classified(problem: ErrorKind, status: int
     assert classify(ProviderError.from_response(status, error)) is problem
 
 
-@pytest.mark.parametrize("body", [None, 7, [], {}, {"error": None}, {"error": 7}, {"error": {"message": ["odd"]}}])
+@pytest.mark.parametrize("body", [None, 7, [], {}, {"error": None}, {"error": 7}, {"error": {"message": [7]}}])
 def test_a_body_of_another_shape_says_nothing(body: object) -> None:
     complaint = ProviderError.from_response(502, body)
     assert (complaint.message, classify(complaint)) == ("", ErrorKind.OUT_OF_ORDER)
@@ -156,6 +165,28 @@ def test_a_body_of_another_shape_says_nothing(body: object) -> None:
 
 def test_the_only_error_of_a_list_is_the_message() -> None:
     assert ProviderError.from_response(400, [{"error": {"message": "So it is."}}]).message == "So it is."
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (
+            {"detail": [{"loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted", "type": "extra"}]},
+            "body.stream_options: Extra inputs are not permitted",
+        ),
+        (
+            {"object": "error", "message": {"detail": [{"loc": ["body", "n"], "msg": "No."}, {"msg": "Nor this."}]}},
+            "body.n: No.; Nor this.",
+        ),
+        ({"error": "unknown field"}, "unknown field"),
+        ({"message": "Bad."}, "Bad."),
+        ({"errors": [{"message": "One."}, "Two."]}, "One.; Two."),
+        ({"error": {"errors": [{"reason": "Bad."}]}}, "Bad."),
+        ({"detail": {"error": {"message": "Deep."}}}, "Deep."),
+    ],
+)
+def test_the_reason_is_found_in_any_usual_place(body: object, reason: str) -> None:
+    assert ProviderError.from_response(422, body).message == reason
 
 
 def test_of_a_long_text_the_beginning_is_looked_at() -> None:

@@ -71,6 +71,15 @@ async def test_calls_that_share_an_index_are_told_apart_by_their_ids() -> None:
     assert calls == [("a", "look", {"n": 1}), ("b", "look", {"n": 2})]
 
 
+@pytest.mark.parametrize("ids", [{}, {"id": ""}, {"id": None}])
+@pytest.mark.parametrize("second", ["look", "list"])
+async def test_calls_that_share_an_index_without_ids_are_told_apart(ids: dict[str, Any], second: str) -> None:
+    calls = await calls_of(
+        part("look", '{"n": ', index=0, **ids), part("", "1}", index=0), part(second, '{"n": 2}', index=0, **ids)
+    )
+    assert calls == [("call_1", "look", {"n": 1}), ("call_2", second, {"n": 2})]
+
+
 async def test_a_new_id_with_every_fragment_makes_no_new_calls() -> None:
     calls = await calls_of(part("look", '{"n"', index=0, id="a"), part("", ": 1}", index=0, id="b"))
     assert calls == [("a", "look", {"n": 1})]
@@ -140,6 +149,35 @@ async def test_content_may_come_in_parts() -> None:
     assert isinstance(last, Completion)
     assert last.message == assistant("Rain.")
     assert deltas[0] == ReasoningDelta("Hm.")
+
+
+@pytest.mark.parametrize(
+    ("delta", "whole"),
+    [
+        ({"content": "Rain."}, True),
+        ({"tool_calls": [part("look", '{"n": 1}', index=0, id="a")]}, True),
+        ({"tool_calls": [part("look", "", index=0, id="a")]}, True),
+        ({"tool_calls": [part("look", '{"n": ', index=0, id="a")]}, False),
+        ({"reasoning": "Hm."}, False),
+        ({}, False),
+    ],
+)
+async def test_an_end_without_a_reason_is_one_if_the_reply_is_whole(delta: dict[str, Any], whole: bool) -> None:
+    async with talking(OPENAI_CHAT, Raw((chunk(delta), "[DONE]"))) as (model, _):
+        if whole:
+            completion = await complete(model)
+            assert completion.stop is (StopReason.TOOLS if "tool_calls" in delta else StopReason.ANSWERED)
+        else:
+            with pytest.raises(ModelUnavailable, match="cut off"):
+                await events(model)
+
+
+async def test_a_service_that_cannot_read_its_models_call_is_asked_again() -> None:
+    refusal = Status(400, "Failed to call a function.", "invalid_request_error", "tool_use_failed")
+    async with talking(OPENAI_CHAT, refusal) as (model, _):
+        with pytest.raises(ModelUnavailable, match="cannot read the tool call") as caught:
+            await events(model)
+    assert caught.value.retry_after == 0.0
 
 
 @pytest.mark.parametrize("finish", ["error", "abort"])

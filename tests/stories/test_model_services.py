@@ -100,7 +100,9 @@ def test_a_wrong_key_is_told_with_its_fix_and_shown_nowhere(tmp_path: Path, api:
         said = place.chat("-m", "hello")
     assert (said.code, said.out) == (1, "")
     assert "does not accept the key (401)" in said.err
-    assert f"Check that {VARIABLES[api]}_API_KEY holds a valid key that may use test-model." in said.err
+    assert (
+        f"The operator has to check {VARIABLES[api]}_API_KEY: it needs a valid key that may use test-model." in said.err
+    )
     assert KEY not in said.err
     written = place.written()
     assert {"data/countersign.db", "data/countersign.log"} <= written.keys()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import heapq
+import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -37,6 +38,7 @@ _MAX_COMPARED = 12
 _MAX_LETTERS = 64
 """Compared letters of a name. Names in model requests are not longer."""
 _SIMILAR_SERVER = 0.6
+_WORDS = re.compile(r"[^\W_]+")
 _SHOWN_OF_UNREADABLE = 500
 
 
@@ -87,15 +89,25 @@ def away_text(server: str) -> LazyText:
 
 def closest_names(written: str, tools: Sequence[Tool]) -> tuple[str, ...]:
     """Return up to three tool names that are most similar to `written`, best first. Names without the server's prefix
-    are compared, too, because models omit or replace it.
+    are compared, too, because models omit or replace it; then the words in any order, then the server's name alone.
     """
     if len(tools) > _MAX_TOOLS:
         return ()
     wanted = written.lower()[:_MAX_LETTERS]
+    names = {tool.name: (tool.name.lower(), tool.original_name.lower()) for tool in tools}
+    ordered = {name: tuple(map(_in_order, spellings)) for name, spellings in names.items()}
+    return (
+        _closest(wanted, names)
+        or _closest(_in_order(wanted), ordered)
+        or _closest(wanted, {name: (name.lower().partition("__")[0],) for name in names})
+    )
+
+
+def _closest(wanted: str, spellings_of: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     names_by_spelling: dict[str, list[str]] = {}
-    for tool in tools:
-        for spelling in dict.fromkeys((tool.name.lower(), tool.original_name.lower()[:_MAX_LETTERS])):
-            names_by_spelling.setdefault(spelling, []).append(tool.name)
+    for name, spellings in spellings_of.items():
+        for spelling in dict.fromkeys(spelling[:_MAX_LETTERS] for spelling in spellings):
+            names_by_spelling.setdefault(spelling, []).append(name)
     pairs = _pairs(wanted)
     compared = heapq.nlargest(
         _MAX_COMPARED, names_by_spelling, key=lambda spelling: _similarity(pairs, _pairs(spelling))
@@ -122,6 +134,11 @@ def _may_mean_server(written: str, tool: Tool) -> bool:
     server, prefix = tool.name.partition("__")[0].lower(), written.lower().partition("__")[0][:_MAX_LETTERS]
     is_similar = difflib.SequenceMatcher(None, prefix, server).ratio() >= _SIMILAR_SERVER
     return is_similar or f"{server}__" in written.lower()[: 2 * _MAX_LETTERS]
+
+
+def _in_order(name: str) -> str:
+    """Return the words of a name in alphabetical order: `add_note` may mean `notes__add`."""
+    return " ".join(sorted(_WORDS.findall(name)))
 
 
 def _pairs(text: str) -> set[str]:
