@@ -44,7 +44,7 @@ from bot.domain.servers import ConnectPolicy
 from bot.domain.tools import ToolSearch
 from bot.domain.turns import ToolReplay
 from bot.errors import SettingsError
-from bot.folders import DATABASE, find_folders
+from bot.folders import DATABASE, HOME_VARIABLE, find_folders
 from bot.i18n import DEFAULT_LANGUAGE, installed_languages, resolve_language
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -395,6 +395,7 @@ class Settings(BaseSettings):
     mcp_allowed_commands_file: Path = _operator_file("allowed_commands.txt")
     mcp_registry_url: SecureAddress | None = None
     mcp_allowed_servers: Words = frozenset()
+    mcp_proxy: Address | None = Field(None, repr=False)
     mcp_servers_enabled: Annotated[ServersEnabled, AnyCase] = ServersEnabled.ALL
     mcp_review: Annotated[ReviewPolicy, AnyCase] = ReviewPolicy.CHANGED
     taint_mode: Annotated[TaintMode, AnyCase] = TaintMode.ASK
@@ -611,6 +612,7 @@ def read_settings(**overrides: Any) -> Settings:
     Raises SettingsError that names every invalid variable, never the value of one that may be secret.
     """
     try:
+        _check_quotes()
         return Settings(**overrides)
     except ValidationError as error:
         problems = "; ".join(_format_error(problem, Settings.model_fields) for problem in error.errors())
@@ -619,6 +621,31 @@ def read_settings(**overrides: Any) -> Settings:
         raise SettingsError(
             f"{find_folders().env_file} cannot be read: {error}.", "save it as UTF-8 text, or remove it"
         ) from error
+
+
+def _check_quotes() -> None:
+    """Raise SettingsError for settings with quotes around their values. `docker run --env-file` and mounted files keep
+    them. Commands may begin and end with a quote.
+    """
+    for read in (_read_variables, _read_files):
+        quoted = [name for name, value in read().items() if _is_quoted(value.strip()) and _is_value(name)]
+        if quoted:
+            raise SettingsError(
+                f"Quotes are around the value of {', '.join(sorted(name.upper() for name in quoted))}, and would be a "
+                "part of it.",
+                "remove them: only a shell, .env and Compose take them off, docker run --env-file does not",
+            )
+
+
+def _is_quoted(value: str) -> bool:
+    return len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+
+
+def _is_value(name: str) -> bool:
+    """Return True if a variable is a setting, but not a command."""
+    if field := Settings.model_fields.get(setting_name(name)):
+        return field.annotation != tuple[str, ...]
+    return name == HOME_VARIABLE or _plain_name(name).endswith(("_api_key", "_base_url"))
 
 
 # -------------------- errors

@@ -421,3 +421,35 @@ def test_the_operations_channel_may_be_written_without_its_workspace(
 @pytest.mark.parametrize("written", ["C0123", "teams:T1:C1", "slack:T1:C1:17.0", "slack:", "slack:#ops"])
 def test_an_operations_channel_of_another_form_is_refused(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "PLATFORM:WORKSPACE:CHANNEL" in problem(monkeypatch, OPS_CHANNEL=written)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("BOT_MODEL", '"ollama:qwen3"'),
+        ("PORT", "'8080'"),
+        ("OPENAI_API_KEY", '"sk-secret"'),
+        ("GROQ_BASE_URL", "'https://api.groq.example/v1'"),
+        ("DATABASE_URL", '"sqlite:///data/bot.db"'),
+        ("ADMINS", '"slack:U1,slack:U2"'),
+        ("SETTINGS_FOLDER", '"/run/secrets"'),
+        ("mcp.approval.default-policy", '"ALWAYS_ASK"'),
+    ],
+)
+def test_quotes_around_a_value_are_told_with_the_settings_name(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError, match=rf"^Quotes are around the value of {name.upper()}, ") as error:
+        read_settings()
+    assert value.strip("'\"") not in str(error.value)
+
+
+def test_quotes_in_the_file_and_in_a_command_are_no_part_of_the_value(
+    working_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (working_folder / ".env").write_text("BOT_MODEL=\"demo\"\nTIME_ZONE='Asia/Tokyo'\n")
+    monkeypatch.setenv("AUDIT_CHECKPOINT_COMMAND", '"/opt/my tools/keep"')
+    settings = read_settings()
+    assert (settings.bot_model, settings.time_zone) == ("demo", "Asia/Tokyo")
+    assert settings.audit_checkpoint_command == ("/opt/my tools/keep",)

@@ -11,14 +11,15 @@ import contextlib
 import difflib
 import importlib
 import json
+import logging
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from bot.app.audit import examine_audit
@@ -44,6 +45,7 @@ from bot.folders import find_folders, in_shell
 from bot.llm.models import Availability, Available, ListsModels, ModelChoice, NotListed, NotReported, Retired
 from bot.llm.providers import PROVIDERS
 from bot.llm.static_embeddings import load_embedder
+from bot.machine import machine_problems
 from bot.platforms.console.local_user import LocalUser, fresh_conversation, login_name
 from bot.rendering.text_safety import single_line
 from bot.settings import Settings, find_ineffective_settings
@@ -51,6 +53,9 @@ from bot.settings import Settings, find_ineffective_settings
 if TYPE_CHECKING:
     from bot.storage.database import Database
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 MARKS = {CheckStatus.WELL: "✓", CheckStatus.DOUBTFUL: "!", CheckStatus.BROKEN: "✗", CheckStatus.SKIPPED: "-"}
 _LONGEST = 600
 """Longest finding and longest fix in characters."""
@@ -289,14 +294,13 @@ async def examine_subjects(
     worst = CheckStatus.WELL
     examinations = _examinations(settings, read_operator_files(settings))
     for subject in subjects:
-        async with aclosing(examinations[subject]) as checks:
-            async for check in checks:
-                if CheckStatus.BROKEN in (worst, check.finding):
-                    worst = CheckStatus.BROKEN
-                elif check.finding is CheckStatus.DOUBTFUL:
-                    worst = CheckStatus.DOUBTFUL
-                sys.stdout.write(f"{_json(subject, check) if as_json else prefix + _line(subject, check)}\n")
-                sys.stdout.flush()
+        async for check in _survived(examinations[subject], lambda failed: failed):
+            if CheckStatus.BROKEN in (worst, check.finding):
+                worst = CheckStatus.BROKEN
+            elif check.finding is CheckStatus.DOUBTFUL:
+                worst = CheckStatus.DOUBTFUL
+            sys.stdout.write(f"{_json(subject, check) if as_json else prefix + _line(subject, check)}\n")
+            sys.stdout.flush()
     return worst
 
 
@@ -329,6 +333,8 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
     yield "settings", _of_folders(settings)
     for name, fix in find_ineffective_settings(settings).items():
         yield "settings", Check("environment", CheckStatus.DOUBTFUL, f"{name} has no effect.", fix)
+    for problem in machine_problems():
+        yield "settings", replace(_broken_check("machine", problem), finding=CheckStatus.DOUBTFUL)
     yield "settings", _of_secrets(settings)
     try:
         files = read_operator_files(settings)
@@ -339,12 +345,23 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
         yield "settings", check
     yield "settings", _of_self_approval(files)
     for subject, checks in _examinations(settings, files).items():
-        async with aclosing(checks):
+        async for check in _survived(checks, lambda failed: failed):
+            yield subject, check
+    servers = _of_database_and_servers(settings, files)
+    async for labelled in _survived(servers, lambda failed: ("servers", failed)):
+        yield labelled
+
+
+async def _survived(checks: AsyncGenerator[T, None], failed: Callable[[Check], T]) -> AsyncGenerator[T, None]:
+    """Yield checks. An error of one is a failed check, after which the other subjects go on."""
+    async with aclosing(checks):
+        try:
             async for check in checks:
-                yield subject, check
-    async with aclosing(_of_database_and_servers(settings, files)) as of_servers:
-        async for labelled in of_servers:
-            yield labelled
+                yield check
+        except Exception as error:
+            log.exception("a check failed")
+            reason = "" if isinstance(error, CountersignError) else f"{type(error).__name__}: "
+            yield failed(Check("check", CheckStatus.BROKEN, f"{reason}{error}", "see the log, or run it with --debug"))
 
 
 def _of_folders(settings: Settings) -> Check:
@@ -449,9 +466,8 @@ async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> 
                 if not services.toolbox.enabled:
                     yield "servers", Check("MCP", CheckStatus.SKIPPED, "MCP is switched off (MCP_ENABLED=false).")
                 for state in services.toolbox.servers():
-                    async with aclosing(services.toolbox.diagnose(state.config.id)) as checks:
-                        async for check in checks:
-                            yield state.config.name, check
+                    async for check in _survived(services.toolbox.diagnose(state.config.id), lambda failed: failed):
+                        yield state.config.name, check
                     tools = capabilities(services.toolbox, state.config.id).tools
                     place = person.key(fresh_conversation())
                     for check in checks_in_place(services.administration, state.config, tools, person.member, place):

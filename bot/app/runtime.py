@@ -59,6 +59,7 @@ from bot.i18n import gettext_lazy
 from bot.llm.models import ModelChoice, Models
 from bot.llm.static_embeddings import load_embedder
 from bot.logs import redact_logs
+from bot.machine import find_proxy
 from bot.mcp.config.catalog import Catalog, PublicRegistry
 from bot.mcp.config.checks import AllowedPrograms, AllowedTargets, resolve_host
 from bot.mcp.hosts import read_hosts
@@ -224,6 +225,7 @@ async def open_services(
         programs,
         lambda: reloader.files.launches.templates,
         settings.mcp_allowed_servers,
+        settings.mcp_proxy,
     )
     tokens = TokenProviders(OAuthDependencies(stores.sign_ins, stores.leases, secrets, targets))
     counters, refused = SessionCounters(observe), RefusedTools()
@@ -492,7 +494,7 @@ def connection_timing(settings: Settings) -> ConnectionTiming:
 def _catalog(settings: Settings, targets: AllowedTargets) -> Catalog:
     if settings.mcp_registry_url is None:
         return Catalog()
-    registry = PublicRegistry(settings.mcp_registry_url, lambda: GuardedTransport(targets, resolve_host))
+    registry = PublicRegistry(settings.mcp_registry_url, lambda: GuardedTransport(targets, resolve_host, find_proxy))
     return Catalog(registry.search)
 
 

@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
@@ -29,6 +29,7 @@ from bot.domain.locales import Locale, system_locale, use_locale
 from bot.domain.server_files import find_sections
 from bot.errors import CountersignError, InvalidOption, SettingsError
 from bot.folders import HOME_VARIABLE, Folders, copy_defaults, find_folders, in_shell
+from bot.machine import machine_problems
 from bot.settings import Settings, read_settings
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -55,17 +56,20 @@ def run_command(
 def _run(
     command: Callable[[Settings], Coroutine[Any, Any, int]], locale: Locale, *, debug: bool, needs_consent: bool
 ) -> int:
+    printed = [str(problem) for problem in machine_problems()]
+    for problem in printed:
+        print_error(problem)
     try:
         if needs_consent:
             require_consent(find_folders())
-        _fill_own_folders()
         settings = read_settings()
+        _fill_own_folders()
         with use_locale(locale.or_else(Locale(settings.language, settings.time_zone))):
             code = asyncio.run(command(settings))
     except CountersignError as error:
         if debug:
             traceback.print_exc()
-        print_error(str(error))
+        _print_once(str(error), printed)
         code = USAGE if isinstance(error, SettingsError | InvalidOption) else FAILED
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -76,9 +80,15 @@ def _run(
     except Exception as error:  # last resort: users get one line, not a traceback
         if debug:
             raise
-        print_error(f"Something broke ({type(error).__name__}: {error}). Fix: run it with --debug to see where")
+        text = f"Something broke ({type(error).__name__}: {error}). Fix: run it with --debug to see where"
+        _print_once(next(iter(printed), text), printed)  # a variable explains more than the error of a library
         code = FAILED
     return code
+
+
+def _print_once(problem: str, printed: Sequence[str]) -> None:
+    if problem not in printed:
+        print_error(problem)
 
 
 def _fill_own_folders() -> None:

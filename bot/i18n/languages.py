@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gettext
 import io
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,9 +21,15 @@ from functools import cache, lru_cache
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from babel import Locale, dates, lists, numbers
-from babel.messages.mofile import write_mo
-from babel.messages.pofile import read_po
+# The library fails to load for a TZ such as "Asia". It is asked about named zones only, so it need not see TZ.
+_machine_zone = os.environ.pop("TZ", None)
+try:
+    from babel import Locale, dates, lists, numbers
+    from babel.messages.mofile import write_mo
+    from babel.messages.pofile import read_po
+finally:
+    if _machine_zone is not None:
+        os.environ["TZ"] = _machine_zone
 
 DEFAULT_LANGUAGE = "en"
 """The language of the texts in the code."""

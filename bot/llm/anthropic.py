@@ -453,6 +453,6 @@ def _client(service: Service) -> VendorClient:
         timeout=service.timeout(),
         # The client sends `Authorization: Bearer`; older compatible servers look for the header it had before.
         default_headers=None if service.own_address else {"x-api-key": service.key},
-        http_client=anthropic.DefaultAioHttpClient(**http_settings()),
+        http_client=anthropic.DefaultAioHttpClient(**http_settings(service.address)),
     )
     return VendorClient(service, client, "/v1/messages", _SDK)

@@ -53,12 +53,11 @@ from bot.llm.wire_format import (
     without_reasoning,
     without_tools,
 )
+from bot.machine import check_certificates, find_proxy
 
 OPENAI_HOME = "https://api.openai.com/v1"
 OPENAI_WINDOW = 128_000
 """Default window in tokens."""
-LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
-"""Addresses on this machine, in the form of httpx2's mounts: a proxy from the environment cannot reach them."""
 LARGEST_ERROR = 2**17
 """Bytes of an answer with a bad status that are read: some services quote the whole request."""
 LARGEST_LIST = 8 * 2**20
@@ -269,14 +268,21 @@ class Sdk:
     error: type[Exception]
 
 
-def http_settings() -> dict[str, Any]:
-    """Return the settings of the vendors' HTTP clients.
+def http_settings(address: str) -> dict[str, Any]:
+    """Return the settings of the vendors' HTTP clients for a service. Raises SettingsError for a variable of this
+    machine that cannot be used.
 
     Redirects are not followed: the key and the conversation are for the configured service alone. Answers are not
     compressed, because compression delays streaming.
     """
+    proxy = find_proxy(address)
+    is_plain = address.lower().startswith("http://")
+    if not is_plain:
+        check_certificates()
     return {
-        "mounts": dict.fromkeys(LOOPBACK),
+        "trust_env": False,
+        "proxy": proxy.url if proxy else None,
+        "verify": False if is_plain else httpx2.create_ssl_context(),
         "follow_redirects": False,
         "headers": {"accept-encoding": "identity"},
         "event_hooks": {"response": [_limit_error_body]},
@@ -385,7 +391,7 @@ def openai_client(service: Service, path: str) -> VendorClient:
         base_url=service.address,
         max_retries=0,
         timeout=service.timeout(),
-        http_client=openai.DefaultAioHttpClient(**http_settings()),
+        http_client=openai.DefaultAioHttpClient(**http_settings(service.address)),
     )
     sdk = Sdk(openai.AsyncStream[Any], openai.APIStatusError, openai.APIConnectionError, openai.APIError)
     return VendorClient(service, client, path, sdk)

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -38,8 +39,9 @@ from bot.domain.servers import (
     kind_of,
 )
 from bot.domain.tools import Tool, ToolKind
-from bot.errors import ServerTrouble
+from bot.errors import ServerTrouble, SettingsError
 from bot.i18n import _, gettext_lazy, ngettext, pgettext_lazy
+from bot.machine import Proxy, find_proxy
 from bot.mcp.config.checks import (
     AllowedTargets,
     check_definition,
@@ -134,6 +136,17 @@ class NetworkProbes:
     def _allowances(self) -> AllowedTargets:
         return self._shared.allowances
 
+    @cached_property
+    def _proxy(self) -> Proxy | None:
+        find = find_proxy if self._config.from_file else self._allowances.proxy_for
+        with suppress(SettingsError):  # which the request itself reports
+            return find(self._endpoint.url)
+        return None
+
+    def _proxied(self, name: str) -> Check:
+        variable = self._proxy.variable if self._proxy else ""
+        return Check(name, CheckStatus.SKIPPED, _("Requests go through the proxy of {variable}.", variable=variable))
+
     async def address(self) -> Check:
         """Check that the URL is valid and allowed."""
         url = self._endpoint.url
@@ -148,6 +161,8 @@ class NetworkProbes:
     async def dns(self) -> Check:
         """Check that the host name resolves to allowed addresses only."""
         host, port = origin_of(self._endpoint.url)
+        if self._proxy is not None and self._config.from_file:
+            return self._proxied("DNS")
         try:
             if self._config.from_file:
                 literal = parse_ip(host)
@@ -168,6 +183,8 @@ class NetworkProbes:
 
     async def tcp(self) -> Check:
         """Check that the port accepts connections."""
+        if self._proxy is not None:
+            return self._proxied("TCP")
         _host, port = origin_of(self._endpoint.url)
         text = ""
         for item in tuple(self._addresses):
@@ -188,8 +205,10 @@ class NetworkProbes:
     async def tls(self) -> Check:
         """Check that the connection is encrypted and the certificate valid."""
         host, port = origin_of(self._endpoint.url)
-        if urlsplit(self._endpoint.url).scheme == "http":
-            return Check("TLS", CheckStatus.SKIPPED, _("The url begins with http://, so nothing is encrypted."))
+        is_plain = urlsplit(self._endpoint.url).scheme == "http"
+        if is_plain or self._proxy is not None:
+            text = _("The url begins with http://, so nothing is encrypted.")
+            return Check("TLS", CheckStatus.SKIPPED, text) if is_plain else self._proxied("TLS")
         context = await asyncio.to_thread(httpx2.create_ssl_context)
         try:
             _reader, writer = await asyncio.open_connection(

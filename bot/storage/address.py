@@ -58,13 +58,19 @@ def read_address(url: str, folder: Path = Path("data")) -> Address:
     scheme, separator, rest = url.partition("://")
     if separator and scheme in _POSTGRES:
         return PostgresServer(_check_url(f"postgresql://{rest}"), folder)
-    path = unquote(url.removeprefix(_SQLITE).partition("?")[0])
+    path, question_mark, _ = url.removeprefix(_SQLITE).partition("?")
+    path = unquote(path)
     if not url.startswith(_SQLITE) or path in ("", ":memory:"):
         # Only the scheme is repeated, because the rest may hold a password.
         setting = f"DATABASE_URL ({scheme}:…)" if separator and _SCHEME.fullmatch(scheme) else "DATABASE_URL"
         raise DatabaseError(
             f"{setting} is not a supported database address.",
             "use sqlite:///path/to/file.db or postgresql://user:password@host/database",
+        )
+    if question_mark:
+        raise DatabaseError(
+            "DATABASE_URL (sqlite:…) has a ?, behind which nothing would be read.",
+            "write %3F for a ? in the name of a file or folder; options are not supported",
         )
     return SqliteFile(Path(path))
 

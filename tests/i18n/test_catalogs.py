@@ -54,6 +54,7 @@ FOR_OPERATORS = (
     "bot/platforms/discord/setup.py",
     "bot/platforms/slack/manifest.py",
     "bot/platforms/slack/setup.py",
+    "bot/machine.py",
     "bot/settings.py",
 )
 """Texts of the operator's commands and about the operator's files, which are English as the log is (docs/languages.md).

@@ -14,6 +14,7 @@ from alembic.migration import MigrationContext
 
 from bot.errors import DatabaseError
 from bot.storage import migrate
+from bot.storage.address import SqliteFile, read_address
 from bot.storage.database import Database
 from bot.storage.migrate import open_database
 from bot.storage.tables import metadata
@@ -94,6 +95,14 @@ async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path:
     with pytest.raises(DatabaseError, match="cannot be opened"):
         open_database(f"sqlite:///{file}")
     assert file.read_text().startswith("these are my notes")
+
+
+def test_a_question_mark_in_the_address_of_a_file_is_refused_and_its_spelling_is_read(tmp_path: Path) -> None:
+    for url in (f"sqlite:///{tmp_path}/a.db?mode=ro", f"sqlite:///{tmp_path}/what?.db", "sqlite:///a?"):
+        with pytest.raises(DatabaseError, match=r"has a \?") as caught:
+            read_address(url)
+        assert "%3F" in caught.value.fix
+    assert read_address("sqlite:///what%3F.db") == SqliteFile(Path("what?.db"))
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://user:secret@host/x"])

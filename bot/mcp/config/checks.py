@@ -21,7 +21,7 @@ import tempfile
 import unicodedata
 from collections.abc import Awaitable, Callable, Container, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -32,6 +32,7 @@ from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, Temp
 from bot.domain.tools import digest
 from bot.errors import SettingsError
 from bot.i18n import gettext_lazy
+from bot.machine import Proxy, find_proxy
 from bot.mcp.errors import InvalidDefinition, without_stop
 
 IpAddress = IPv4Address | IPv6Address
@@ -176,13 +177,21 @@ class AllowedTargets:
 
     `hosts` are `host` or `host:port`. `commands` are programs, spelled as in a definition. `templates` returns the
     current launch templates. `names` are the only server names that may run, those of the operator's file included;
-    empty allows all.
+    empty allows all. `proxy` is the only way to them, if it is set.
     """
 
     hosts: frozenset[str] = frozenset()
     commands: Container[str] = frozenset()
     templates: Callable[[], Templates] = no_templates
     names: frozenset[str] = frozenset()
+    proxy: str | None = field(default=None, repr=False)
+
+    def proxy_for(self, url: str) -> Proxy | None:
+        """Return the proxy for a server of an admin, unless NO_PROXY names its host."""
+        found = (
+            find_proxy(url, {**os.environ, "https_proxy": self.proxy, "http_proxy": self.proxy}) if self.proxy else None
+        )
+        return replace(found, variable="MCP_PROXY") if found else None
 
     def allows_slug(self, slug: str) -> bool:
         """Return True if a server of this name may be added and run."""

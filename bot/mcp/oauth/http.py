@@ -21,6 +21,7 @@ from bot.domain.servers import HttpTransport, ServerConfig
 from bot.errors import ServerTrouble
 from bot.i18n import gettext_lazy
 from bot.logs import out_of_context
+from bot.machine import find_proxy
 from bot.mcp.config.checks import AllowedTargets, Resolve, check_definition, origin_of, parse_ip, resolve_host
 from bot.mcp.errors import COMPRESSED, InvalidDefinition, lazy_reason, without_stop
 from bot.mcp.redaction import KnownSecrets
@@ -122,14 +123,15 @@ def open_guarded_transport(
     """Return the network for requests about a sign-in. Even for a server of the operator's file, it reaches only
     that server's host and the targets that admins may use.
     """
-    hosts = allowances.hosts
+    hosts, find = allowances.hosts, None
     match config.transport:
         case HttpTransport(url=url) if config.from_file:
             host, _ = origin_of(url)
             hosts |= _LOOPBACK if is_loopback(host) else {host}
+            find = find_proxy
         case _:
             pass
-    return GuardedTransport(replace(allowances, hosts=hosts), resolve)
+    return GuardedTransport(replace(allowances, hosts=hosts), resolve, find)
 
 
 def is_loopback(host: str) -> bool:

@@ -19,7 +19,9 @@ from functools import lru_cache
 
 import httpx2
 
+from bot.errors import SettingsError
 from bot.i18n import gettext_lazy
+from bot.machine import Proxy, check_certificates, find_proxy
 from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_allowed
 from bot.mcp.errors import (
     COMPRESSED,
@@ -54,13 +56,57 @@ _ERROR_BODY = 2_000
 """Bytes of the body of an HTTP error that are looked at."""
 _MOST_DIGITS = 9
 _ANY_LENGTH = "text/event-stream"
+FindProxy = Callable[[str], Proxy | None]
 
 
-def pool() -> httpx2.AsyncHTTPTransport:
-    """Return a new pool for one server."""
-    return httpx2.AsyncHTTPTransport(
-        verify=_trust(os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", "")), limits=_LIMITS
-    )
+class ProxyTransport(httpx2.AsyncBaseTransport):
+    """Transport that sends each request through the proxy that `find` returns for its URL, or directly."""
+
+    def __init__(self, find: FindProxy = find_proxy) -> None:
+        self.find = find
+        self._pools: dict[tuple[Proxy | None, str], httpx2.AsyncHTTPTransport] = {}
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request. Raises ConnectError for a variable of this machine that cannot be used."""
+        return await self.send(request, self.proxy_for(request))
+
+    def proxy_for(self, request: httpx2.Request) -> Proxy | None:
+        """Return the proxy for a request. Raises ConnectError."""
+        try:
+            return self.find(str(request.url))
+        except SettingsError as error:
+            raise httpx2.ConnectError(without_stop(error.cause), request=request) from error
+
+    async def send(self, request: httpx2.Request, proxy: Proxy | None) -> httpx2.Response:
+        """Send a request through a proxy or directly. Raises ProxyError, which names the proxy's variable."""
+        key = (proxy, request.url.scheme)
+        if key not in self._pools:
+            try:
+                self._pools[key] = pool(*key)
+            except SettingsError as error:
+                raise httpx2.ConnectError(without_stop(error.cause), request=request) from error
+        try:
+            return await self._pools[key].handle_async_request(request)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
+            if proxy is None:
+                raise
+            reason = without_stop(lazy_reason(error) or str(error)) or type(error).__name__
+            text = gettext_lazy("{reason} (through the proxy of {variable})", reason=reason, variable=proxy.variable)
+            raise httpx2.ProxyError(text, request=request) from error
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for each in self._pools.values():
+            await each.aclose()
+
+
+def pool(proxy: Proxy | None = None, scheme: str = "https") -> httpx2.AsyncHTTPTransport:
+    """Return a new pool for one server. Raises SettingsError if the certificates cannot be read."""
+    verify: ssl.SSLContext | bool = False
+    if scheme == "https":
+        check_certificates()
+        verify = _trust(os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", ""))
+    return httpx2.AsyncHTTPTransport(verify=verify, limits=_LIMITS, proxy=httpx2.Proxy(proxy.url) if proxy else None)
 
 
 @lru_cache(maxsize=4)
@@ -137,26 +183,28 @@ def http_client(
 ) -> httpx2.AsyncClient:
     """Return a client with these headers. `read_answers` wraps its transport.
 
-    A stream ends after five minutes of silence, but not before a call of `longest_call` seconds. Proxies of the
-    environment are ignored and redirects are not followed. Compressed responses are not accepted, because a small
-    one may unpack to gigabytes.
+    A stream ends after five minutes of silence, but not before a call of `longest_call` seconds. The transport chooses
+    proxies. Redirects are not followed. Compressed responses are not accepted, because a small one may unpack to
+    gigabytes.
     """
     timeout = httpx2.Timeout(_WRITE_SECONDS, connect=_CONNECT_SECONDS, read=max(_READ_SECONDS, longest_call + 30))
     plainly = {"accept-encoding": "identity"}
     isolating = _ErrorIsolatingTransport(network)
     transport = isolating if read_answers is None else read_answers(isolating)
-    return httpx2.AsyncClient(headers={**plainly, **headers}, timeout=timeout, transport=transport)
+    return httpx2.AsyncClient(headers={**plainly, **headers}, timeout=timeout, transport=transport, trust_env=False)
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
     """Transport that connects only to addresses that admins may use.
 
     Each request resolves its host, checks all addresses and connects to one of them, so that a later DNS change has
-    no effect.
+    no effect. The proxy of admins' servers is asked for the checked address, too. With `find`, requests are the
+    operator's own: their proxy is asked for the name, which may be unknown here.
     """
 
-    def __init__(self, allowances: AllowedTargets, resolve: Resolve) -> None:
-        self._inner = pool()
+    def __init__(self, allowances: AllowedTargets, resolve: Resolve, find: FindProxy | None = None) -> None:
+        self._inner = ProxyTransport(find or allowances.proxy_for)
+        self._is_own = find is not None
         self._allowances = allowances
         self._resolve = resolve
 
@@ -164,6 +212,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         """Send a request to a checked address of its host. Raises ConnectError if one of them is forbidden."""
         host = request.url.raw_host.decode("ascii")
         port = request.url.port or (443 if request.url.scheme == "https" else 80)
+        proxy = self._inner.proxy_for(request)
+        is_named = proxy is not None and (self._is_own or self._allowances.allows_host(host, port))
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 addresses = await resolve_allowed(host, port, self._allowances, self._resolve)
@@ -172,13 +222,23 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         except TimeoutError as error:
             raise httpx2.ConnectTimeout(gettext_lazy("the name was not resolved in time"), request=request) from error
         except OSError as error:
-            reason = gettext_lazy("the name is not known: {reason}", reason=error.strerror)
-            raise httpx2.ConnectError(reason, request=request) from error
+            if not is_named:
+                reason = gettext_lazy("the name is not known: {reason}", reason=error.strerror)
+                if proxy is not None:
+                    reason = gettext_lazy(
+                        "the name is not known here, so its addresses cannot be checked before {variable} is asked; "
+                        "MCP_ALLOWED_HOSTS may name the host",
+                        variable=proxy.variable,
+                    )
+                raise httpx2.ConnectError(reason, request=request) from error
+            addresses = []
+        if is_named:
+            return await self._inner.send(request, proxy)
         failure: httpx2.TransportError = httpx2.ConnectError(gettext_lazy("the name has no address"), request=request)
         for address in addresses:
             try:
-                return await self._inner.handle_async_request(_with_address(request, host, address))
-            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                return await self._inner.send(_with_address(request, host, address), proxy)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
                 failure = error
         raise failure
 

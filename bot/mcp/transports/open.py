@@ -45,7 +45,7 @@ from bot.mcp.failures import root_cause
 from bot.mcp.oauth.tokens import AuthTransport, TokenProvider
 from bot.mcp.sdk import ReadStream, TransportStreams, WriteStream
 from bot.mcp.server.output import StderrTail, StrayLine
-from bot.mcp.transports.http import GuardedTransport, http_client, pool
+from bot.mcp.transports.http import GuardedTransport, ProxyTransport, http_client
 from bot.mcp.transports.json_rpc import json_rpc_client
 from bot.mcp.transports.messages import CUT, LISTINGS, canonical_id, repair_response, unreadable
 from bot.mcp.transports.sse import sse_client
@@ -279,7 +279,7 @@ def build_network(
     config: ServerConfig, allowances: AllowedTargets, resolve: Resolve, token_provider: TokenProvider | None = None
 ) -> httpx2.AsyncBaseTransport:
     """Return the network for this server, with its token if it has one."""
-    below = pool() if config.from_file else GuardedTransport(allowances, resolve)
+    below = ProxyTransport() if config.from_file else GuardedTransport(allowances, resolve)
     if token_provider is None or not isinstance(config.transport, HttpTransport):
         return below
     return AuthTransport(below, token_provider, config.transport.url)

@@ -17,6 +17,7 @@ from uuid import uuid4
 import aiohttp
 import discord
 
+from bot.chat.http import unreachable
 from bot.chat.live_check import MARK, CheckSkipped, Extra, LiveMessageApi, LiveMessages, accepted_length
 from bot.chat.message_model import Block, Message
 from bot.domain.conversations import ConversationKey
@@ -403,9 +404,7 @@ class DiscordLiveCheck:
                 limit = answer.headers.get("X-RateLimit-Limit", "")
                 seconds = answer.headers.get("X-RateLimit-Reset-After", "")
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise DeliveryFailed(
-                gettext_lazy("Discord did not answer."), gettext_lazy("check the network and discordstatus.com")
-            ) from error
+            raise DeliveryFailed(*unreachable("Discord", "discordstatus.com", error)) from error
         if not limit:
             raise CheckSkipped(gettext_lazy("Discord named no limit."))
         return gettext_lazy("Discord names them: {limit} requests, anew in {seconds} s.", limit=limit, seconds=seconds)

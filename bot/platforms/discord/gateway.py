@@ -140,7 +140,7 @@ class Gateway:
         """Run one client from its connection to its failure. Raises DeliveryFailed."""
         plan = await self._plan()
         wait_for_turn = self._turns_of(plan)
-        client = _client(self._handler, plan, self._shard, wait_for_turn, self._clock)
+        client = _client(self._handler, plan, self._shard, wait_for_turn, self._clock, proxy=self._rest.proxy)
         self._handler.on_connecting(client, reads_all=plan.reads_all)
         self._client = client
         try:
@@ -326,6 +326,8 @@ def _client(
     shard: Shard,
     wait_for_turn: Callable[[], Awaitable[None]] | None,
     clock: Callable[[], float],
+    *,
+    proxy: str | None,
 ) -> _Client:
     # Like the API's address, the gateway's belongs to the library's class: one process speaks to one Discord.
     DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(plan.url)
@@ -338,6 +340,7 @@ def _client(
         "guild_ready_timeout": GUILDS_SECONDS,
         "max_messages": KEPT_MESSAGES,
         "max_ratelimit_timeout": LONGEST_WAIT,
+        "proxy": proxy,
     }
     if shard.count > 1:
         options |= {"shard_id": shard.number, "shard_count": shard.count}

@@ -25,7 +25,7 @@ import aiohttp
 import discord
 import discord.http
 
-from bot.chat.http import FileSource, HttpSession, check_size, download, file_name
+from bot.chat.http import FileSource, HttpSession, check_size, download, file_name, unreachable
 from bot.domain.conversations import Attachment, ConversationKey
 from bot.domain.metrics import MetricSink, PlatformLimited, null_sink
 from bot.errors import DeliveryFailed, NotFound
@@ -145,11 +145,8 @@ def map_errors(what: str) -> Iterator[None]:
     except discord.RateLimited as error:
         raise DiscordApiError(0, _pause_text(what), status=429, retry_after=error.retry_after) from error
     except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise DiscordConnectionError(
-            gettext_lazy("Discord did not answer the request to {action}.", action=what),
-            STATUS_PAGE,
-            details=type(error).__name__,
-        ) from error
+        cause, fix = unreachable("Discord", "discordstatus.com", error)
+        raise DiscordConnectionError(cause, fix, details=f"to {what}: {type(error).__name__}") from error
 
 
 def redact(line: str) -> str:
@@ -212,7 +209,7 @@ class Rest(HttpSession):
     """
 
     def __init__(self, token: str, *, url: str = API_URL, observe: MetricSink = null_sink) -> None:
-        super().__init__(ANSWER_SECONDS)
+        super().__init__(ANSWER_SECONDS, url)
         self.token = token
         self.url = url.rstrip("/")
         self._observe = observe
@@ -324,6 +321,7 @@ class Rest(HttpSession):
             max_messages=None,
             chunk_guilds_at_startup=False,
             member_cache_flags=discord.MemberCacheFlags.none(),
+            proxy=self.proxy,
         )
         try:
             with map_errors(gettext_lazy("sign in")):

@@ -116,6 +116,7 @@ async def receive_by_socket(
     )
     # Slack returns about one URL a minute: the first one is used to check the token and to connect.
     handler.client.wss_uri = url
+    handler.client.proxy = api.proxy  # the library ignores NO_PROXY
     status.attach(handler.client)
     try:
         connecting = asyncio.create_task(handler.client.connect(), name="slack: connect")

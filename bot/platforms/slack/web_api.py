@@ -25,7 +25,7 @@ from slack_sdk.http_retry.async_handler import AsyncRetryHandler
 from slack_sdk.http_retry.builtin_async_handlers import AsyncConnectionErrorRetryHandler, AsyncServerErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.chat.http import FileSource, HttpSession, check_size, download, file_name
+from bot.chat.http import FileSource, HttpSession, check_size, download, file_name, unreachable
 from bot.domain.conversations import Attachment, ConversationKey
 from bot.errors import DeliveryFailed, NotFound
 from bot.i18n import gettext_lazy
@@ -309,7 +309,7 @@ class WebApi(HttpSession):
         shared: HttpSession | None = None,
         another_token: Callable[[str], Awaitable[str]] | None = None,
     ) -> None:
-        super().__init__(ANSWER_SECONDS)
+        super().__init__(ANSWER_SECONDS, url)
         self._token = token
         self._team = team
         self._shared = shared
@@ -352,6 +352,8 @@ class WebApi(HttpSession):
                 logger=library_log(),
                 retry_handlers=handlers,
             )
+            # The library would take the variables' proxy also where NO_PROXY names the host.
+            self._clients[patient].proxy = self.proxy
         return self._clients[patient]
 
     async def teams(self) -> frozenset[str]:
@@ -537,11 +539,8 @@ def map_errors(method: str) -> Iterator[None]:
     except SlackApiError as error:
         raise _rejection_error(method, error) from error
     except (aiohttp.ClientError, SlackClientError, TimeoutError, OSError, ValueError) as error:
-        raise SlackConnectionError(
-            gettext_lazy("Slack does not answer."),
-            gettext_lazy("check the network and status.slack.com"),
-            details=f"{method}: {type(error).__name__}",
-        ) from error
+        cause, fix = unreachable("Slack", "status.slack.com", error)
+        raise SlackConnectionError(cause, fix, details=f"{method}: {type(error).__name__}") from error
 
 
 def _rejection_error(method: str, error: SlackApiError) -> DeliveryFailed:

@@ -1,0 +1,67 @@
+"""Slack and Discord where a proxy is the only way out, or must not be taken."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import pytest
+
+from bot.errors import DeliveryFailed
+from bot.platforms.discord.rest import Rest
+from bot.platforms.slack.web_api import WebApi
+from tests.fakes.discord import FakeDiscord
+from tests.fakes.proxy import FakeProxy
+from tests.fakes.slack import FakeSlack
+from tests.platforms.slack.connected_bot import connected_bot
+
+FAR = "far.example"
+
+
+def at_far(url: str) -> tuple[str, dict[str, int]]:
+    """Return the URL of a service under a name that only the proxy knows, and the proxy's routes."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=FAR).geturl(), {f"{FAR}:80": parts.port or 80}
+
+
+async def test_discord_is_reached_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeDiscord() as discord:
+        url, routes = at_far(discord.url)
+        async with FakeProxy(routes) as proxy:
+            monkeypatch.setenv("HTTP_PROXY", proxy.url)
+            async with Rest(discord.token, url=url) as rest:
+                assert (await rest.identity()).user == discord.bot.id
+            assert set(proxy.asked) == {f"{FAR}:80"}
+
+
+async def test_slack_is_reached_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeSlack() as slack:
+        url, routes = at_far(slack.url)
+        async with FakeProxy(routes) as proxy:
+            monkeypatch.setenv("HTTP_PROXY", proxy.url)
+            async with WebApi(slack.bot_token, url=url) as api:
+                assert (await api.identity()).user
+            assert set(proxy.asked) == {f"{FAR}:80"}
+
+
+async def test_a_proxy_that_refuses_is_named_in_place_of_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeProxy({}) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        async with (
+            Rest("t.o.ken", url="https://far.example/api/v10") as rest,
+            WebApi("xoxb-1", url="https://far.example/") as api,
+        ):
+            for platform, ask in (("Discord", rest.identity), ("Slack", api.identity)):
+                with pytest.raises(DeliveryFailed) as failure:
+                    await ask()
+                assert failure.value.cause == f"{platform} cannot be reached through the proxy."
+                assert "HTTPS_PROXY" in failure.value.fix
+
+
+async def test_slack_is_reached_directly_where_no_proxy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeProxy({}) as proxy:
+        for variable in ("HTTP_PROXY", "HTTPS_PROXY"):
+            monkeypatch.setenv(variable, proxy.url)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.0/8")
+        async with connected_bot() as place:
+            await place.slack.sockets.connected()
+        assert proxy.asked == []
