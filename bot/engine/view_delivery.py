@@ -17,7 +17,7 @@ from functools import partial
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.locales import use_locale
 from bot.domain.metrics import Delivered, DeliveryOutcome, MetricSink, null_sink
-from bot.domain.turns import Notice, NoticeTarget, Step, StepStatus, ToolStep, TurnStatus, TurnView
+from bot.domain.turns import Notice, NoticeTarget, Step, StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed, LostLease, NotFound
 from bot.i18n import _, gettext_lazy
 from bot.logs import in_context
@@ -30,6 +30,12 @@ NOTICE_SECONDS = 30.0
 QUESTION_LIMIT = 200
 MAX_NOTIFIED = 1000
 NOT_RUN = gettext_lazy("What needed an approval there was not run.")
+_UNKNOWN_OUTCOME = gettext_lazy("may have run")
+_OUTCOMES = {
+    StepStatus.DONE: gettext_lazy("done"),
+    StepStatus.FAILED: gettext_lazy("ended with an error"),
+    StepStatus.UNKNOWN: _UNKNOWN_OUTCOME,
+}
 POLL_SECONDS = 1.0
 RENEW_SECONDS = 4.0
 BATCH = 20
@@ -73,13 +79,16 @@ class MemberLookup:
 
 
 class UndeliverableNotices:
-    """Private notices to authors of undeliverable answers. Each turn gets at most one, without a retry."""
+    """Private notices about undeliverable answers, to the author and to the approvers of the calls that ran. Each turn
+    gets them at most once, without a retry.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, turn_log: DeliveryQueue) -> None:
+        self._log = turn_log
         self._notified: OrderedDict[str, None] = OrderedDict()
 
-    async def notify_author(self, surface: Surface, view: TurnView, failure: DeliveryFailed) -> None:
-        """Notify the author of an undeliverable view. Never raises."""
+    async def notify(self, surface: Surface, view: TurnView, failure: DeliveryFailed) -> None:
+        """Notify the author and the approvers of an undeliverable view. Raises DatabaseError."""
         turn = view.turn
         # An author who stopped the turn expects no answer.
         if turn.status not in (TurnStatus.DONE, TurnStatus.FAILED) or turn.id in self._notified:
@@ -87,23 +96,65 @@ class UndeliverableNotices:
         self._notified[turn.id] = None
         while len(self._notified) > MAX_NOTIFIED:
             self._notified.popitem(last=False)
-        audience = NoticeTarget(str(turn.conversation), turn.author.id, private=True)
+        calls = {step.n: step for step in view.steps if isinstance(step, ToolStep) and _changed_something(step)}
+        approved: dict[str, list[ToolStep]] = {}
+        for n, principals in (await self._log.approvers_by_call(turn.id)).items():
+            for principal in principals:
+                if n in calls and principal != turn.author.principal:
+                    approved.setdefault(principal, []).append(calls[n])
+        with use_locale(turn.question.author_locale):
+            await self._notify_user(surface, turn, turn.author.id, _notice_text(view, failure, [*calls.values()]))
+        for principal, steps in approved.items():
+            platform, _colon, user = principal.partition(":")
+            if platform == turn.author.platform:
+                with use_locale(turn.question.locale):
+                    await self._notify_user(surface, turn, user, _approver_text(turn, failure, steps))
+
+    async def _notify_user(self, surface: Surface, turn: Turn, user: str, text: str) -> None:
         try:
             async with asyncio.timeout(NOTICE_SECONDS):
-                with use_locale(turn.question.author_locale):
-                    await surface.post_notice(audience, Notice(_notice_text(view, failure)))
+                await surface.post_notice(NoticeTarget(str(turn.conversation), user, private=True), Notice(text))
         except (DeliveryFailed, TimeoutError) as error:
-            log.warning("turn %s: author not notified of the undeliverable view: %s", turn.id, error)
+            log.warning("turn %s: user not notified of the undeliverable view: %s", turn.id, error)
         except Exception:  # a surface's bug must not stop the delivery
-            log.exception("turn %s: author not notified of the undeliverable view", turn.id)
+            log.exception("turn %s: user not notified of the undeliverable view", turn.id)
 
 
-def _notice_text(view: TurnView, failure: DeliveryFailed) -> str:
-    question = " ".join(view.turn.question.text.split())
-    if len(question) > QUESTION_LIMIT:
-        question = question[: QUESTION_LIMIT - 1].rstrip() + "…"
-    text = _("I could not answer you where you asked “{question}”. {cause}", question=question, cause=_(failure.cause))
+def _notice_text(view: TurnView, failure: DeliveryFailed, ran: Sequence[ToolStep]) -> str:
+    text = _(
+        "I could not answer you where you asked “{question}”. {cause}",
+        question=_question(view.turn),
+        cause=_(failure.cause),
+    )
+    if ran:
+        text = f"{text} {_('What ran: {calls}.', calls=_format_calls(ran))}"
     return f"{text} {NOT_RUN}" if any(map(_is_undelivered_call, view.steps)) else text
+
+
+def _approver_text(turn: Turn, failure: DeliveryFailed, ran: Sequence[ToolStep]) -> str:
+    return _(
+        "You approved this for {asker}: {calls}. I could not show it where {asker} asked “{question}”. {cause}",
+        asker=turn.author.name,
+        calls=_format_calls(ran),
+        question=_question(turn),
+        cause=_(failure.cause),
+    )
+
+
+def _question(turn: Turn) -> str:
+    question = " ".join(turn.question.text.split())
+    return question if len(question) <= QUESTION_LIMIT else question[: QUESTION_LIMIT - 1].rstrip() + "…"
+
+
+def _changed_something(step: ToolStep) -> bool:
+    """Return True if the call was sent and may have changed something."""
+    return not step.only_reads and (step.status in _OUTCOMES or step.is_stopped)
+
+
+def _format_calls(steps: Sequence[ToolStep]) -> str:
+    names = [f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name for step in steps]
+    outcomes = [_(_OUTCOMES.get(step.status, _UNKNOWN_OUTCOME)) for step in steps]
+    return ", ".join(f"{name} ({outcome})" for name, outcome in zip(names, outcomes, strict=True))
 
 
 def _is_undelivered_call(step: Step) -> bool:
@@ -189,7 +240,7 @@ class ViewDelivery:
         self._pause = pause
         self._clock = clock
         self._renewed_at = clock()
-        self._notices = UndeliverableNotices()
+        self._notices = UndeliverableNotices(turn_log)
         self._renewal_lock = asyncio.Lock()
         self._turns: dict[str, TurnDelivery] = {}
         self._look_now = asyncio.Event()
@@ -480,7 +531,7 @@ class ViewDelivery:
             if denied_calls:
                 self._on_settled(turn.turn_id)
                 self.wake()
-            await self._notices.notify_author(surface, view, failure)
+            await self._notices.notify(surface, view, failure)
             if view.turn.status.ended:
                 self._on_end()
             return

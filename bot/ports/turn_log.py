@@ -322,6 +322,9 @@ class DeliveryQueue(TurnViews, Protocol):
     async def retry_delivery_at(self, turn_id: str, seconds: float) -> None:
         """Retry the delivery after `seconds`."""
 
+    async def approvers_by_call(self, turn_id: str) -> Mapping[int, Sequence[str]]:
+        """Return the principals that approved calls of a turn, by the numbers of the calls."""
+
     async def give_up_delivery(self, turn_id: str, revision: int, reason: str) -> bool:
         """Give up the delivery up to `revision`; later changes are delivered again. Approvals and elicitations whose
         card was not posted before are denied or cancelled with `reason`, a text for users and the model. Return True if

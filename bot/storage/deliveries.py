@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from bot.domain.approvals import DecisionType
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.turns import BlockingTurn, MessageRefs, PostedMessage, StepStatus, Turn, TurnStatus, TurnView
@@ -27,7 +28,17 @@ from bot.storage.database import (
     now,
     transaction,
 )
-from bot.storage.tables import approval_of_step, approvals, count_where, deliveries, is_live, message_refs, steps, turns
+from bot.storage.tables import (
+    approval_of_step,
+    approvals,
+    count_where,
+    decisions,
+    deliveries,
+    is_live,
+    message_refs,
+    steps,
+    turns,
+)
 from bot.storage.turn_records import read_record
 from bot.storage.turn_states import (
     LEASE_SECONDS,
@@ -54,6 +65,12 @@ _undelivered_approvals = (
         steps.c.status == StepStatus.AWAITING,
     )
     .order_by(approvals.c.n)
+)
+_approved = (
+    sa.select(approvals.c.n, decisions.c.principal)
+    .join(decisions, sa.and_(decisions.c.approval_id == approvals.c.id, decisions.c.revision == approvals.c.revision))
+    .where(approvals.c.turn_id == bindparam("t"), decisions.c.decision == DecisionType.APPROVE)
+    .order_by(approvals.c.n, decisions.c.at)
 )
 _deny = (
     steps.update()
@@ -336,6 +353,14 @@ class SqlDeliveryQueue:
         released = connection.execute(_release, {"t": turn_id, "me": self.me}).first()
         if released is not None and released.behind:
             notify_all(connection)
+
+    @transaction
+    def approvers_by_call(self, connection: sa.Connection, turn_id: str) -> dict[int, list[str]]:
+        """Return the principals that approved calls of a turn, by the numbers of the calls."""
+        approvers: dict[int, list[str]] = {}
+        for row in connection.execute(_approved, {"t": turn_id}):
+            approvers.setdefault(row.n, []).append(row.principal)
+        return approvers
 
     @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def save_message_ref(self, connection: sa.Connection, turn_id: str, drawn: PostedMessage) -> None:

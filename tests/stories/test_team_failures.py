@@ -9,7 +9,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.completions import Completion, ModelRequest
+from bot.domain.policies import Rule
 from bot.engine.view_delivery import NOT_RUN
 from tests.fakes.parts import ask_for, call, say, tool, words
 from tests.postgres import Server
@@ -18,6 +20,11 @@ from tests.stories.team import Talk, Team
 CREATE = "jira__create_issue"
 FINAL = "AI answer"
 REFUSED = "could not be shown here"
+LOSSES: dict[str, Callable[[Team, Talk], None]] = {
+    "silenced": lambda team, talk: team.forbid(talk),
+    "shut out": lambda team, talk: team.shut_out(talk),
+    "closed": lambda team, talk: team.close(talk),
+}
 
 
 async def test_a_call_whose_card_cannot_be_posted_is_denied_and_the_thread_says_so(team: Team) -> None:
@@ -39,15 +46,7 @@ async def test_a_call_whose_card_cannot_be_posted_is_denied_and_the_thread_says_
     assert "Approve" not in str([team.buttons(message) for message in team.messages(talk)])
 
 
-@pytest.mark.parametrize(
-    "lose",
-    [
-        lambda team, talk: team.forbid(talk),
-        lambda team, talk: team.shut_out(talk),
-        lambda team, talk: team.close(talk),
-    ],
-    ids=["silenced", "shut out", "closed"],
-)
+@pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
 async def test_the_asker_in_a_channel_that_the_bot_has_lost_gets_one_private_notice(
     team: Team, lose: Callable[[Team, Talk], None]
 ) -> None:
@@ -128,3 +127,23 @@ async def test_a_click_works_on_any_process(team: Team, postgres: Server) -> Non
         await asyncio.gather(*(team.press(team.sam, card, "Approve", old=before) for _ in range(2)))
         await team.reads(talk, "Filed.")
     assert team.toolbox.names == [CREATE]
+
+
+async def test_the_asker_and_the_approver_of_a_call_that_ran_unseen_are_told_in_private(team: Team) -> None:
+    ada = team.person("Ada")
+    terms = ApprovalRequirements((frozenset({team.principal(ada)}),))
+    team.rules = (Rule(ApprovalPolicy.ASK_USER, server="jira", requirements=terms, id="policy.toml:1"),)
+    team.toolbox.add(tool(CREATE))
+    team.model.script = [ask_for(call(CREATE, summary="One")), say("It is filed.")]
+    async with team.at_work():
+        talk = team.ask("file it")
+        await team.card(talk)
+        await team.open_list(ada)
+        await team.until(lambda: "Waiting for you (1)" in " ".join(map(team.words, team.alone(ada))))
+        listed = team.alone(ada)[-1]
+        team.shut_out(talk)
+        await team.press(ada, listed, "Approve")
+        await team.until(lambda: any("jira.create_issue (done)" in text for text in team.told(team.priya)))
+        await team.until(lambda: any("You approved this" in text for text in team.told(ada)))
+    assert team.toolbox.names == [CREATE]
+    assert "jira.create_issue (done)" in next(text for text in team.told(ada) if "You approved this" in text)
