@@ -41,7 +41,8 @@ from bot.ports import Commands
 from bot.rendering.text_safety import ELLIPSIS, single_line, strip_control
 
 MOST_LINES = 50
-LONGEST_LINE = 1_000
+LONGEST_LINE = 3_000
+LONGEST_FORWARDED = 8_000
 LONGEST_CONTEXT = 12_000
 """In characters, of all lines together."""
 LEFT_OUT = "(earlier messages of this thread are left out)"
@@ -53,7 +54,8 @@ COMMANDS = ("mcp", "profile", "agents", "conversations", "usage", "preferences",
 NOTHING_SAID = gettext_lazy("What can I do for you? Mention me together with your question.")
 WITHOUT_WORDS = "(mentioned you in a reply, without words: see what it replies to)"
 FORWARDED = "(forwarded a message)"
-FORWARDED_LABEL = "(forwarded)"
+FORWARDED_LABEL = "forwarded"
+PREVIEW_LABEL = "shown below the message"
 EDITED = gettext_lazy("You have edited this question. The answer is about its earlier text.")
 ASK_AGAIN = gettext_lazy("Ask again with this")
 NO_SUCH_AGENT = gettext_lazy("There is no agent of that name here.")
@@ -90,6 +92,21 @@ class ThreadMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageContent:
+    """All that a message displays: its author's text; forwarded messages and previews of links, whose texts are of
+    others.
+    """
+
+    text: str
+    forwarded: tuple[ThreadMessage, ...]
+
+    @property
+    def whole(self) -> str:
+        """The text with the others below it."""
+        return "\n".join(filter(None, (self.text, *(f"({part.name}) {part.text}" for part in self.forwarded))))
+
+
+@dataclass(frozen=True, slots=True)
 class EarlierMessages:
     """Messages before another one, oldest first: those of its `thread`, and the chain of those that it replies to."""
 
@@ -117,12 +134,12 @@ def _messages_since(messages: Sequence[ThreadMessage], turn: Turn) -> Sequence[T
     return messages
 
 
-def format_lines(messages: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+def format_lines(messages: Sequence[tuple[str, str]], longest: int = LONGEST_LINE) -> tuple[str, ...]:
     """Return names and texts as lines for the model, the newest as far as there is room."""
     lines: list[str] = []
     room = LONGEST_CONTEXT
     for name, text in reversed(messages):
-        line = _line(name, text)
+        line = _line(name, text, longest)
         if len(lines) >= MOST_LINES or len(line) > room:
             lines.append(LEFT_OUT)
             break
@@ -131,9 +148,9 @@ def format_lines(messages: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(reversed(lines))
 
 
-def _line(name: str, text: str) -> str:
+def _line(name: str, text: str, longest: int) -> str:
     text = strip_control(text).strip()
-    text = text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 1].rstrip() + ELLIPSIS
+    text = text if len(text) <= longest else text[: longest - 1].rstrip() + ELLIPSIS
     # A colon in a name would let its bearer speak in another's.
     return f"{clean_name(name) or _UNNAMED}: {text}".replace("\n", "\n    ")
 
@@ -141,6 +158,12 @@ def _line(name: str, text: str) -> str:
 def prepend_title(title: str, text: str) -> str:
     """Return the text of a message below the title that it was posted under, if any."""
     return "\n\n".join(filter(None, (title, text)))
+
+
+def forwarded_label(author: str, place: str) -> str:
+    """Return the name of a forwarded message in the context: by its author and place, as far as they are known."""
+    origin = f" from {clean_name(author)}" if author else ""
+    return f"{FORWARDED_LABEL}{origin}" + (f" in #{clean_name(place)}" if place else "")
 
 
 def append_file_names(text: str, names: Sequence[str]) -> str:
@@ -188,7 +211,7 @@ class PlatformMessage:
     seconds.
     `may_notify` is True for exactly one of the events of a message: replies without a row in the database are sent for
     that event, because other processes may get the other events. `late` messages are read by the backfill: their
-    authors no longer wait. `forwarded` are forwarded texts of others.
+    authors no longer wait. `forwarded` are forwarded messages and previews of links, whose texts are of others.
     """
 
     id: str
@@ -204,7 +227,7 @@ class PlatformMessage:
     mentions: frozenset[str] = frozenset()
     replied_to: RepliedTo | None = None
     files: tuple[Attachment, ...] = ()
-    forwarded: tuple[str, ...] = ()
+    forwarded: tuple[ThreadMessage, ...] = ()
     may_notify: bool = True
     late: bool = False
 
@@ -613,7 +636,8 @@ class MessageHandler(Generic[M]):
         return replace(location.conversation, thread=await location.open_thread(text))
 
     async def _context(self, message: M, location: Location) -> tuple[str, ...]:
-        forwarded = format_lines([(FORWARDED_LABEL, text) for text in message.forwarded])
+        below = await self._platform.resolve_names(message.forwarded)
+        forwarded = format_lines([line.entry for line in below], LONGEST_FORWARDED)
         if not (location.in_thread or message.replied_to):
             return forwarded
         try:

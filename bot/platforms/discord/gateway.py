@@ -30,6 +30,7 @@ from bot.chat.listener_leases import ONLY_SHARD, Shard
 from bot.errors import CountersignError, DeliveryFailed
 from bot.i18n import gettext_lazy
 from bot.logs import in_context
+from bot.platforms.discord.parsing import contain_errors
 from bot.platforms.discord.rest import LONGEST_PAUSE as LONGEST_WAIT
 from bot.platforms.discord.rest import NEW_TOKEN, Rest, map_errors
 from bot.ports import Quota, QuotaExceeded, Quotas
@@ -250,6 +251,7 @@ class _Client(discord.Client):
         **options: Any,
     ) -> None:
         super().__init__(**options)
+        contain_errors(self)
         self._wait_for_turn = wait_for_turn
         self._handler = handler
         self._clock = clock

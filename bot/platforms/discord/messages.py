@@ -6,6 +6,7 @@ Discord delivers each message once. Messages of the bot, other bots, webhooks an
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,12 +19,12 @@ from bot.chat.context import ChatContext
 from bot.chat.message_handler import (
     EarlierMessages,
     Location,
+    MessageContent,
     PlatformFacts,
     PlatformMessage,
     RecentIds,
     RepliedTo,
     ThreadMessage,
-    append_file_names,
     prepend_title,
 )
 from bot.chat.message_model import Message
@@ -33,6 +34,7 @@ from bot.domain.turns import MessageRefs
 from bot.errors import DeliveryFailed
 from bot.i18n import gettext_lazy, in_all_languages
 from bot.platforms.discord.markdown import MentionResolver, strip_bot_mention, to_plain_text
+from bot.platforms.discord.message_content import message_content, without_quotes
 from bot.platforms.discord.responders import DirectMessageResponder, post_notice, send_direct_message
 from bot.platforms.discord.rest import (
     ChannelRef,
@@ -43,6 +45,7 @@ from bot.platforms.discord.rest import (
     conversation,
     direct_channel,
     fetch_channel,
+    files_of,
     map_errors,
     message_key,
     open_thread,
@@ -61,6 +64,7 @@ LONGEST_CHAIN = 8
 CALL_ME = gettext_lazy(
     "I cannot read along here. Reply to one of my messages with the ping on, or mention me, and I go on."
 )
+_USER_MENTION = re.compile(r"<@!?(\d+)>")
 _USER_TYPES = (discord.MessageType.default, discord.MessageType.reply)
 
 # -------------------- parsing
@@ -87,22 +91,25 @@ def parse_message(
     author = message.author
     if author.bot or author.system or message.webhook_id is not None or message.type not in _USER_TYPES:
         return None
-    mentions = frozenset(str(mention.id) for mention in message.mentions)
+    content, unquoted = message_content_of(message, me, guild), without_quotes(message.content)
+    # A reply may mention its original's author without a word of the text.
+    quoted = {*_USER_MENTION.findall(message.content)} - {*_USER_MENTION.findall(unquoted)}
+    mentions = frozenset(str(mention.id) for mention in message.mentions if str(mention.id) not in quoted)
     return DiscordMessage(
         id=str(message.id),
         keys=(message_key(str(message.id)),),
         thread_key=str(message.channel.id),
         user=str(author.id),
-        text=text_of(message, me, guild),
+        text=content.text,
         title=channel.post_title(str(message.id)) if channel is not None else "",
         sent_at=message.created_at.timestamp(),
-        mentions_bot=me in mentions or any(mention in message.content for mention in _bot_mentions(me, guild)),
+        mentions_bot=me in mentions or any(mention in unquoted for mention in _bot_mentions(me, guild)),
         direct=channel is not None and channel.direct,
         may_be_in_thread=channel is None or bool(channel.thread),
-        mentions=mentions | _role_mentions(message, guild),
+        mentions=mentions | _role_mentions(message, unquoted, guild),
         replied_to=_replied_to(message, me),
         files=_attachments(message),
-        forwarded=tuple(text for snapshot in message.message_snapshots if (text := _snapshot(snapshot))),
+        forwarded=content.forwarded,
         source=author,
         guild=guild,
         channel=channel,
@@ -110,10 +117,16 @@ def parse_message(
     )
 
 
-def text_of(message: discord.Message, me: str, guild: discord.Guild | None) -> str:
-    """Return the displayed text of a message without the outer mentions of the bot."""
-    text = strip_bot_mention(message.content, _bot_mentions(me, guild))
-    return to_plain_text(text, _names(message, guild)).strip()
+def message_content_of(message: discord.Message, me: str, guild: discord.Guild | None) -> MessageContent:
+    """Return the content of a message as displayed, without the outer mentions of the bot."""
+    names = _names(message, guild)
+
+    def to_plain(text: str) -> str:
+        return to_plain_text(text, names).strip()
+
+    return message_content(
+        message, to_plain(strip_bot_mention(message.content, _bot_mentions(me, guild))), guild, to_plain
+    )
 
 
 def _bot_mentions(me: str, guild: discord.Guild | None) -> tuple[str, ...]:
@@ -122,10 +135,10 @@ def _bot_mentions(me: str, guild: discord.Guild | None) -> tuple[str, ...]:
     return (f"<@{me}>", f"<@!{me}>", *((f"<@&{role.id}>",) if role is not None else ()))
 
 
-def _role_mentions(message: discord.Message, guild: discord.Guild | None) -> frozenset[str]:
-    """Return the ids of the mentioned roles without the bot's own."""
+def _role_mentions(message: discord.Message, unquoted: str, guild: discord.Guild | None) -> frozenset[str]:
+    """Return the ids of the roles that are mentioned outside of quotes, without the bot's own."""
     own = guild.self_role.id if guild is not None and guild.self_role is not None else None
-    return frozenset(str(role) for role in message.raw_role_mentions if role != own)
+    return frozenset(str(role) for role in message.raw_role_mentions if role != own and f"<@&{role}>" in unquoted)
 
 
 def _names(message: discord.Message, guild: discord.Guild | None) -> MentionResolver:
@@ -142,7 +155,9 @@ def _names(message: discord.Message, guild: discord.Guild | None) -> MentionReso
 
 
 def _attachments(message: discord.Message) -> tuple[Attachment, ...]:
-    """Return the files of a message. Their URLs expire, so the id (`CHANNEL:MESSAGE:ATTACHMENT`) locates a new one."""
+    """Return the files of a message and of those that it forwards. Their URLs expire, so the id
+    (`CHANNEL:MESSAGE:ATTACHMENT`) locates a new one.
+    """
     return tuple(
         Attachment(
             id=attachment_id(str(message.channel.id), str(message.id), str(attachment.id)),
@@ -150,7 +165,7 @@ def _attachments(message: discord.Message) -> tuple[Attachment, ...]:
             mime_type=single_line((attachment.content_type or "application/octet-stream").partition(";")[0], 100),
             size=attachment.size,
         )
-        for attachment in message.attachments[:MOST_FILES]
+        for attachment in files_of(message)[:MOST_FILES]
     )
 
 
@@ -162,11 +177,6 @@ def _replied_to(message: discord.Message, me: str) -> RepliedTo | None:
     resolved = reference.resolved
     user = str(resolved.author.id) if isinstance(resolved, discord.Message) else ""
     return RepliedTo(str(reference.channel_id), str(reference.message_id), user, is_bot=user == me)
-
-
-def _snapshot(snapshot: discord.MessageSnapshot) -> str:
-    text = to_plain_text(snapshot.content, MentionResolver()).strip()
-    return append_file_names(text, [attachment.filename for attachment in snapshot.attachments])
 
 
 def to_thread_message(message: discord.Message, me: str, guild: discord.Guild | None) -> ThreadMessage | None:
@@ -181,7 +191,7 @@ def to_thread_message(message: discord.Message, me: str, guild: discord.Guild | 
         return None if line is None else replace(line, id=str(opened_at.id))
     if message.is_system():
         return None
-    text, files = text_of(message, me, guild), tuple(attachment.filename for attachment in message.attachments)
+    text, files = message_content_of(message, me, guild).whole, tuple(file.filename for file in message.attachments)
     if not (text or files):
         return None
     user = str(message.author.id)

@@ -31,6 +31,7 @@ from bot.domain.metrics import MetricSink, PlatformLimited, null_sink
 from bot.errors import DeliveryFailed, NotFound
 from bot.i18n import gettext_lazy
 from bot.platforms.discord.markdown import utf16_length
+from bot.platforms.discord.parsing import contain_errors
 from bot.rendering.text_safety import ELLIPSIS, single_line
 
 PLATFORM = "discord"
@@ -323,6 +324,7 @@ class Rest(HttpSession):
             member_cache_flags=discord.MemberCacheFlags.none(),
             proxy=self.proxy,
         )
+        contain_errors(client)
         try:
             with map_errors(gettext_lazy("sign in")):
                 async with asyncio.timeout(ANSWER_SECONDS):
@@ -385,6 +387,12 @@ def attachment_id(channel: str, message: str, attachment: str) -> str:
     return f"{channel}:{message}:{attachment}"
 
 
+def files_of(message: discord.Message) -> list[discord.Attachment]:
+    """Return the files of a message and of those that it forwards."""
+    shared = [file for snapshot in message.message_snapshots for file in snapshot.attachments]
+    return [*message.attachments, *shared]
+
+
 async def fetch_file(rest: Rest, attachment: Attachment) -> bytes:
     """Download a file. Raises NotFound if it is missing or not readable, DeliveryFailed if the download failed."""
     check_size(attachment)
@@ -405,7 +413,7 @@ async def _find_url(rest: Rest, attachment: Attachment) -> str:
         if error.status == 404:
             raise NotFound(gettext_lazy("{file} is gone.", file=file_name(attachment))) from error
         raise
-    url = next((file.url for file in loaded.attachments if str(file.id) == own), "")
+    url = next((file.url for file in files_of(loaded) if str(file.id) == own), "")
     if not url:
         raise NotFound(gettext_lazy("{file} is gone.", file=file_name(attachment)))
     return url

@@ -30,7 +30,7 @@ from bot.chat.command_runner import CommandRunner
 from bot.chat.context import ChatContext
 from bot.chat.forms import ConfirmationSubmitted, FormSubmitted, Submission
 from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction, Viewer
-from bot.chat.message_handler import split_args
+from bot.chat.message_handler import append_file_names, split_args
 from bot.chat.message_model import Message
 from bot.domain.approvals import Portion
 from bot.domain.commands import WHOLE_TEXT, Form, Reply
@@ -52,7 +52,7 @@ from bot.platforms.slack.blocks import (
 )
 from bot.platforms.slack.home import HomeRefresher, SuggestedPrompts, opened_pane
 from bot.platforms.slack.message_blocks import command_reply, message_blocks
-from bot.platforms.slack.messages import MentionResolver, to_plain_text
+from bot.platforms.slack.messages import MentionResolver, to_plain_text, to_thread_message
 from bot.platforms.slack.modals import (
     View,
     call_modal,
@@ -255,7 +255,8 @@ class SlackInteractions:
         thread = str(message.get("thread_ts") or message["ts"])
         ref = ChannelRef(str(channel.get("id") or ""), user_of(body), thread)
         target = ResponseTarget(ref, str(body.get("response_url") or ""))
-        quote = single_line(str(message.get("text") or ""), LONGEST_QUOTE)
+        read = to_thread_message(message)
+        quote = single_line(append_file_names(read.text, read.files) if read is not None else "", LONGEST_QUOTE)
         interaction = SlackInteraction(self._platform, target, _trigger(body))
 
         async def ask() -> None:

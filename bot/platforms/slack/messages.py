@@ -19,7 +19,7 @@ import html
 import logging
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from time import monotonic
@@ -34,6 +34,7 @@ from bot.domain.turns import MessageRefs
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import CommandReply, fallback, fallback_text
 from bot.platforms.slack.message_blocks import message_blocks
+from bot.platforms.slack.message_content import addressing_text, files_of, message_content
 from bot.platforms.slack.responders import send_ephemeral, text_message
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import (
@@ -56,8 +57,6 @@ _USER = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
 _GROUP = re.compile(r"<!subteam\^(S[A-Z0-9]+)(?:\|[^<>]*)?>")
 _UNNAMED_CHANNEL = re.compile(r"<#([CGD][A-Z0-9]+)\|?>")
 FACTS = PlatformFacts("slack", redelivers=True, reading_seconds=0.8)
-LONGEST_TEXT = 40_000
-"""Characters of a message; Slack's limit for users."""
 PAGE = 200
 MOST_PAGES = 5
 LATEST_TURNS = 50
@@ -176,23 +175,24 @@ def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage 
         return None
     if any(event.get(flag) for flag in ("bot_id", "bot_profile", "hidden")):
         return None
-    text = str(event.get("text") or "")[:LONGEST_TEXT]
+    content, addressing = message_content(event), addressing_text(event)
     thread = str(event.get("thread_ts") or ts)
     direct = event.get("channel_type") == "im" or (not event.get("channel_type") and channel.startswith("D"))
-    mentions = frozenset(mentioned_people(text))
+    mentions = frozenset(mentioned_people(addressing))
     mentions_bot = identity.user in mentions
     return SlackMessage(
         id=f"{channel}:{ts}",
         keys=message_keys(identity.team, channel, ts, user, str(event.get("client_msg_id") or "")[:100]),
         thread_key=f"{channel}:{thread}",
         user=user,
-        text=text,
+        text=content.text,
+        forwarded=content.forwarded,
         sent_at=_sent_at(ts),
         mentions_bot=mentions_bot,
         direct=direct,
         may_be_in_thread=thread != ts,
-        mentions=mentions | mentioned_groups(text),
-        files=_attachments(event, identity.team),
+        mentions=mentions | mentioned_groups(addressing),
+        files=_attachments(files_of(event), identity.team),
         # A mention in a channel comes as two events.
         may_notify=direct or not mentions_bot or event.get("type") == "app_mention",
         ref=ChannelRef(channel, user, thread),
@@ -289,19 +289,18 @@ def _thread_message(message: Mapping[str, Any], identity: Identity, *, with_own:
         return None
     if user == identity.user or (bot and bot == identity.bot):
         return _own_message(message) if with_own else None
-    names = [str(file.get("name") or "file") for file in objects_in(message, "files")]
-    text = str(message.get("text") or "") or _fallback(message)
-    if not (text or names):
+    return to_thread_message(message)
+
+
+def to_thread_message(message: Mapping[str, Any]) -> ThreadMessage | None:
+    """Return a message as a line, or None if it is empty. Its text is markup."""
+    content = message_content(message)
+    names = tuple(str(file.get("name") or "file") for file in objects_in(message, "files"))
+    if not (content.whole or names):
         return None
     bot_name = object_in(message, "bot_profile").get("name")
-    name = str(message.get("username") or bot_name or "a bot") if bot else ""
-    return ThreadMessage(str(message.get("ts") or ""), user, name, text, tuple(names))
-
-
-def _fallback(message: Mapping[str, Any]) -> str:
-    """Return the text of a bot's message that consists of attachments only."""
-    parts = objects_in(message, "attachments")
-    return "\n".join(str(part.get("fallback") or part.get("text") or "") for part in parts).strip()
+    name = str(message.get("username") or bot_name or "a bot") if message.get("bot_id") else ""
+    return ThreadMessage(str(message.get("ts") or ""), str(message.get("user") or ""), name, content.whole, names)
 
 
 def _number(ts: str) -> tuple[int, int]:
@@ -463,9 +462,9 @@ class PerUserRate:
         return True
 
 
-def _attachments(event: Mapping[str, Any], team: str) -> tuple[Attachment, ...]:
+def _attachments(files: Iterable[Mapping[str, Any]], team: str) -> tuple[Attachment, ...]:
     """Return the readable files of a message. Their ids name the workspace: Slack's are unique in it only."""
-    readable = [file for file in objects_in(event, "files") if file.get("id") and file.get("mode") != "tombstone"]
+    readable = [file for file in files if file.get("id") and file.get("mode") != "tombstone"]
     return tuple(_attachment(file, team) for file in readable[:MOST_FILES])
 
 

@@ -107,12 +107,14 @@ class FakeDiscord(Factories):
         files: Iterable[tuple[str, bytes]] = (),
         reply_to: Message | None = None,
         ping: bool = True,
+        extra: Json | None = None,
     ) -> Message:
-        """Post a message; `files` are names with bytes. `discord.bot.mention` in the text mentions the app.
+        """Post a message; `files` are names with bytes, `extra` more fields of its JSON. `discord.bot.mention` in the
+        text mentions the app.
 
         `ping` is True if a reply notifies the author of the original message, which users can switch off.
         """
-        return self._speaking.say(user, channel, text, files=files, reply_to=reply_to, ping=ping)
+        return self._speaking.say(user, channel, text, files=files, reply_to=reply_to, ping=ping, extra=extra or {})
 
     def reply(self, user: User, message: Message, text: str, *, ping: bool = True) -> Message:
         """Reply to a message."""

@@ -70,6 +70,8 @@ class Message:
     reactions: dict[str, list[str]] = field(default_factory=dict)
     deleted: bool = False
     past: list[Json] = field(default_factory=list)
+    extra: Json = field(default_factory=dict)
+    """More fields of the message object."""
 
     @property
     def at(self) -> float:
@@ -129,7 +131,7 @@ class Message:
             described["thread"] = self.thread.described()
         if self.reply_to is not None:
             described |= self._reference(deep)
-        return described
+        return described | ({} if bare else self.extra)
 
     def event(self, *, bare: bool = False) -> Json:
         """Body of MESSAGE_CREATE and MESSAGE_UPDATE: the guild and the authors' memberships as well."""

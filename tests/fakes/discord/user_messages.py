@@ -11,6 +11,7 @@ from tests.fakes.discord.people import User
 from tests.fakes.discord.permissions import Permission
 from tests.fakes.discord.places import HOLDS_MESSAGES, Channel, Kind
 from tests.fakes.discord.posting import keep, open_post, open_thread
+from tests.fakes.discord.refusals import Json
 from tests.fakes.discord.state import DiscordState
 
 
@@ -29,6 +30,7 @@ class UserMessages:
         files: Iterable[tuple[str, bytes]],
         reply_to: Message | None,
         ping: bool,
+        extra: Json,
     ) -> Message:
         """Post a message as a user, another bot or a webhook."""
         world = self._world
@@ -36,7 +38,7 @@ class UserMessages:
         need = Permission.SEND_MESSAGES_IN_THREADS if channel.is_thread else Permission.SEND_MESSAGES
         may = user.webhook or channel.permissions(user, world.now()) & need
         assert may, f"{user.name} may not speak in {channel.name}"
-        message = Message(world.ids.new(), channel, user, content=text, reply_to=reply_to)
+        message = Message(world.ids.new(), channel, user, content=text, reply_to=reply_to, extra=extra)
         message.type = Type.REPLY if reply_to is not None else Type.DEFAULT
         message.webhook_id = user.id if user.webhook else ""
         message.files = [world.store(name, content, channel.id) for name, content in files]

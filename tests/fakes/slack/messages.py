@@ -93,6 +93,8 @@ class Message:
     stream: Stream | None = None
     reactions: dict[str, list[str]] = field(default_factory=dict)
     past: list[Json] = field(default_factory=list)
+    extra: Json = field(default_factory=dict)
+    """More fields of the message's JSON."""
 
     @property
     def root(self) -> str:
@@ -118,7 +120,7 @@ class Message:
                 {"name": name, "users": list(users), "count": len(users)} for name, users in self.reactions.items()
             ],
         }
-        written |= {name: value for name, value in optional.items() if value}
+        written |= {name: value for name, value in optional.items() if value} | self.extra
         if self.stream is not None and self.stream.open:
             written["streaming_state"] = "in_progress"
         return written

@@ -132,8 +132,11 @@ class FakeSlack(Factories):
         broadcast: bool = False,
         subtype: str | None = None,
         client_msg_id: str = "",
+        extra: Json | None = None,
     ) -> Message:
-        """Post a message; `files` are names with bytes. `slack.bot.mention` in the text mentions the app."""
+        """Post a message; `files` are names with bytes, `extra` more fields of its JSON. `slack.bot.mention` in the
+        text mentions the app.
+        """
         return self._speaking.say(
             user,
             channel,
@@ -143,6 +146,7 @@ class FakeSlack(Factories):
             broadcast=broadcast,
             subtype=subtype,
             client_msg_id=client_msg_id,
+            extra=extra or {},
         )
 
     def edit(self, message: Message, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import uuid
 from collections.abc import Iterable
 
@@ -30,6 +31,7 @@ class UserMessages:
         broadcast: bool,
         subtype: str | None,
         client_msg_id: str,
+        extra: Json,
     ) -> Message:
         """Post a message as a user or as another bot."""
         workspace = self._world.workspaces[channel.team.id]
@@ -49,6 +51,7 @@ class UserMessages:
             broadcast=broadcast,
             subtype=subtype or ("file_share" if stored else "thread_broadcast" if broadcast else None),
             client_msg_id="" if user.bot_id else client_msg_id or str(uuid.uuid4()),
+            extra=extra,
         )
         workspace.keep(message)
         events.posted(self._world, workspace, message)
@@ -68,7 +71,7 @@ class UserMessages:
         before = message.remember()
         if len(workspace.thread(message.channel, message.ts)) > 1:
             message.subtype, message.text, message.blocks = "tombstone", "This message was deleted.", []
-            message.user, message.files = "USLACKBOT", []
+            message.user, message.files, message.extra = "USLACKBOT", [], {}
         else:
             message.deleted = True
         events.deleted(self._world, workspace, message, before)
@@ -123,5 +126,5 @@ def typed(text: str) -> list[Json]:
     """Return the rich text of a typed text, simplified: one section with the text."""
     if not text:
         return []
-    section = {"type": "rich_text_section", "elements": [{"type": "text", "text": text}]}
+    section = {"type": "rich_text_section", "elements": [{"type": "text", "text": html.unescape(text)}]}
     return [{"type": "rich_text", "block_id": "typed", "elements": [section]}]

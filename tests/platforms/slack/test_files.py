@@ -74,7 +74,7 @@ async def test_a_file_that_was_deleted_is_gone() -> None:
 
 
 def test_a_message_brings_ten_files_at_most_and_none_that_is_only_a_trace() -> None:
-    found = _attachments({"files": [{"id": f"F{n}", "name": "a\nb"} for n in range(12)] + ["?"]}, "T1")
+    found = _attachments([{"id": f"F{n}", "name": "a\nb"} for n in range(12)], "T1")
     assert len(found) == 10
     assert (found[0].id, found[0].name) == ("T1/F0", "a b")
-    assert _attachments({"files": [{"id": "F1", "mode": "tombstone"}]}, "T1") == ()
+    assert _attachments([{"id": "F1", "mode": "tombstone"}], "T1") == ()
