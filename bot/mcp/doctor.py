@@ -36,7 +36,6 @@ from bot.domain.servers import (
     SessionScope,
     StdioTransport,
     SyncStatus,
-    kind_of,
 )
 from bot.domain.tools import Tool, ToolKind
 from bot.errors import ServerTrouble, SettingsError
@@ -59,7 +58,7 @@ from bot.mcp.server.connection import Connection
 from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.output import ServerLog, StrayLineCounter
 from bot.mcp.server.retry import StartLimiter
-from bot.mcp.server.status import ASK_FIX, ServerStatusTracker, SyncNotifier
+from bot.mcp.server.status import ASK_FIX, PLAIN, ServerStatusTracker, SyncNotifier
 from bot.mcp.transports.http import http_client
 
 _ADDRESS = pgettext_lazy("check", "address")
@@ -600,7 +599,7 @@ def _check_handshake(tracker: ServerStatusTracker) -> Check:
         silent = cause_and_fix(_("It did not answer in time."), _("raise its connect_timeout"))
         return _split("MCP", tracker.problem or silent)
     known, wanted = tracker.synced.capabilities, tracker.config.protocol
-    if kind_of(tracker.config.transport) == HttpKind.JSONRPC:
+    if known.protocol == PLAIN:
         text = _(
             "It speaks {protocol} and not MCP, so it is contacted at the first call only.", protocol=known.protocol
         )
@@ -755,7 +754,7 @@ def _check_sessions(tracker: ServerStatusTracker) -> Iterator[Check]:
     config, protocol = tracker.config, tracker.synced.capabilities.protocol
     from mcp.types.version import MODERN_PROTOCOL_VERSIONS  # noqa: PLC0415 - loaded with the first connection
 
-    has_none = kind_of(config.transport) == HttpKind.JSONRPC or protocol in MODERN_PROTOCOL_VERSIONS
+    has_none = protocol == PLAIN or protocol in MODERN_PROTOCOL_VERSIONS
     if config.sessions is not SessionScope.SHARED and isinstance(config.transport, HttpTransport) and has_none:
         cause = _("{protocol} over HTTP has no sessions, so what the server keeps is shared by all.", protocol=protocol)
         fix = _(

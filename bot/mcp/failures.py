@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import httpx2
 from mcp import MCPError
-from mcp.types import CONNECTION_CLOSED, ErrorData
+from mcp.types import CONNECTION_CLOSED, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, ErrorData
 from pydantic import BaseModel, ValidationError
 
 from bot.domain.servers import HttpTransport, Protocol, ServerConfig, ServerStatus, StdioTransport
@@ -20,6 +21,9 @@ from bot.domain.tools import ToolKind
 from bot.i18n import LazyText, gettext_lazy, join_lazy
 from bot.mcp.errors import (
     CONNECTION_BROKE,
+    NOT_RPC,
+    RESULT_IS_NO_OBJECT,
+    RESULT_IS_NULL,
     UNREADABLE,
     InvalidDefinition,
     Problem,
@@ -32,7 +36,13 @@ from bot.mcp.errors import (
 from bot.mcp.oauth.tokens import TokenProvider
 from bot.mcp.redaction import Redaction, public_address
 from bot.mcp.results import error_text
-from bot.mcp.sdk import http_error_stand_in, unsupported_version
+from bot.mcp.sdk import (
+    http_error_stand_in,
+    is_http_error_stand_in,
+    is_unparsable_response,
+    is_without_answer,
+    unsupported_version,
+)
 
 _QUOTED_LINES = 3
 _LONGEST_QUOTE = 500
@@ -47,7 +57,15 @@ _FAILED = {
     ToolKind.READ_RESOURCE: gettext_lazy("Server {server} did not give the resource: {reason}.").message,
     ToolKind.GET_PROMPT: gettext_lazy("Server {server} did not give the prompt: {reason}.").message,
 }
+_OTHER_FORM = gettext_lazy("its answer is not in the form that the protocol wants")
+_OLDER = gettext_lazy(
+    "check its log; if it speaks an older version of MCP, set its protocol to that, such as {version}",
+    version=Protocol.V2025_06_18,
+)
+_INVALID = frozenset((INVALID_PARAMS, INVALID_REQUEST))
 _REFUSED = frozenset((401, 403))
+NOT_THIS_TRANSPORT = frozenset((400, 404, 405))
+"""HTTP statuses by which a server rejects another transport (MCP specification 2026-07-28, basic/transports)."""
 _MARKUP = re.compile(r"<(script|style|head)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _MESSAGE_KEYS = ("error", "error_description", "message", "detail", "title")
 """Keys of the message in the JSON of an HTTP error, the first one first."""
@@ -60,6 +78,26 @@ def root_cause(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def named_version(error: BaseException | None, attempt: RequestContext, tried: str) -> Protocol | None:
+    """Return the newest version of the older era that an error names and that is older than the one that was `tried`;
+    None if it names none.
+    """
+    cause = None if error is None else root_cause(error)
+    said = f"{cause.message} {cause.data!r}" if isinstance(cause, MCPError) else ""
+    known = (version for version in Protocol if version.begins_with_handshake and version < tried)
+    return max((version for version in known if version in said + attempt.error_body), default=None)
+
+
+def is_plain_json_rpc(error: BaseException | None) -> bool:
+    """Return True if a server answered the first request of MCP in JSON-RPC, but not in MCP."""
+    match None if error is None else root_cause(error):
+        case MCPError(code=code, message=message) as cause:
+            is_unknown = code == METHOD_NOT_FOUND and not is_http_error_stand_in(cause)
+            return is_unknown or message in (RESULT_IS_NULL, RESULT_IS_NO_OBJECT)
+        case cause:
+            return isinstance(cause, ValidationError)
 
 
 def refused_status(server: str, status: int) -> LazyText:
@@ -121,9 +159,15 @@ def _error_text(config: ServerConfig, error: Exception, redact: Redaction) -> st
         case MCPError():
             if error.message in UNREADABLE and error.data is None:
                 return UNREADABLE[error.message]
+            attempt = current_request()
             sentence = error_text(error, redact).removeprefix("Error calling MCP server: ")
+            if attempt.status and is_http_error_stand_in(error):
+                said = body_text(attempt.error_body, redact)
+                sentence = f"{status_phrase(attempt.status)}{said and f': {said}'}"
+            elif is_unparsable_response(error):
+                sentence = NOT_RPC
         case ValidationError():
-            return gettext_lazy("its answer is not in the form that the protocol wants")
+            return _OTHER_FORM
         case _:
             sentence = f"{type(error).__name__}: {error}"
     return redact(sentence)[:_LONGEST_QUOTE].rstrip(". ")
@@ -161,22 +205,34 @@ def connect_failure(
             gettext_lazy("Server {server} speaks a version of MCP that is not known here.", server=config.name),
             gettext_lazy("update one of the two"),
         )
-    fix = gettext_lazy("check that it is an MCP server")
-    if config.protocol is not Protocol.AUTO:
-        fix = gettext_lazy(
-            "check that it is an MCP server and speaks MCP {version}, or set its protocol to auto",
-            version=config.protocol,
-        )
     return Problem.quoting(
         gettext_lazy(
             "Server {server} could not be used: {reason}.", server=config.name, reason=_unusable_reason(cause, redact)
         ),
         gettext_lazy("Server {server} could not be used.", server=config.name),
-        fix,
+        _unusable_fix(config, cause, attempt),
+    )
+
+
+def _unusable_fix(config: ServerConfig, cause: BaseException, attempt: RequestContext) -> LazyText:
+    if isinstance(config.transport, HttpTransport) and is_plain_json_rpc(cause):
+        return gettext_lazy(
+            "check that it is an MCP server; if it speaks JSON-RPC 2.0 without MCP, set its transport to jsonrpc_http"
+        )
+    if config.protocol is Protocol.AUTO:
+        is_answer = attempt.status in (None, HTTPStatus.OK)
+        is_invalid = isinstance(cause, MCPError) and cause.code in _INVALID and not is_without_answer(cause)
+        return _OLDER if is_invalid and is_answer else gettext_lazy("check that it is an MCP server")
+    if named := named_version(cause, attempt, config.protocol):
+        return gettext_lazy("set its protocol to {version} or auto", version=named)
+    return gettext_lazy(
+        "check that it is an MCP server and speaks MCP {version}, or set its protocol to auto", version=config.protocol
     )
 
 
 def _unusable_reason(cause: BaseException, redact: Redaction) -> str:
+    if isinstance(cause, ValidationError) or (isinstance(cause, MCPError) and is_unparsable_response(cause)):
+        return _OTHER_FORM
     sentence = error_text(cause, redact) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
     return redact(sentence)[:_LONGEST_QUOTE].rstrip(".")
 
@@ -225,10 +281,8 @@ def _rejected_status(server: str, attempt: RequestContext, redact: Redaction) ->
     sentence = refused_status(server, attempt.status)
     cause, fix = split_fix(sentence)
     if not fix:
-        own, fix = (
-            gettext_lazy("Server {server}: {problem}.", server=server, problem=sentence),
-            gettext_lazy("check its log"),
-        )
+        own = gettext_lazy("Server {server}: {problem}.", server=server, problem=sentence)
+        fix = _OLDER if attempt.status == HTTPStatus.BAD_REQUEST else gettext_lazy("check its log")
         cause = join_lazy(own, pause_text(attempt.retry_after))
     said = body_text(attempt.error_body, redact)
     quoted = join_lazy(cause, gettext_lazy('It says: "{text}".', text=said)) if said else cause
@@ -312,13 +366,14 @@ def http_error_response(response: httpx2.Response | None) -> ErrorData | None:
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
     """End of a session: the problem, the new server status, and True if it had worked. `retry_after`: seconds that the
-    server asks to wait.
+    server asks to wait. `wrong_transport`: the other side is no server of this transport.
     """
 
     problem: Problem
     status: ServerStatus
     worked: bool
     retry_after: float = 0.0
+    wrong_transport: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +403,9 @@ class DisconnectReason:
         problem = self._refusal(config) or self._problem(config, redact)
         retry_after = 0.0 if self.worked else bounded_pause(self.attempt.retry_after)
         status = ServerStatus.AUTH_REQUIRED if refused else ServerStatus.FAILED
-        return SessionEnd(problem, status, self.worked, retry_after)
+        absent = self.error is not None and isinstance(root_cause(self.error), InvalidDefinition)
+        wrong = not self.worked and (absent or self.attempt.status in NOT_THIS_TRANSPORT)
+        return SessionEnd(problem, status, self.worked, retry_after, wrong)
 
     def _refusal(self, config: ServerConfig) -> Problem | None:
         """Return the reason of a rejected sign-in, or None. It may quote the authorization server."""

@@ -305,8 +305,9 @@ def apply_definition(tool: Tool, config: ServerConfig) -> Tool:
     """Return a tool as this definition of its server offers it. The stored tool may be of an older definition."""
     if tool.kind is ToolKind.INSTRUCTIONS:
         return replace(tool, server=config.name, server_id=config.id)
-    generic = kind_of(config.transport) == HttpKind.JSONRPC
-    name = generic_name(config.name) if generic else model_name(config, tool.original_name)
+    name = generic_name(config.name)
+    if kind_of(config.transport) not in (HttpKind.JSONRPC, HttpKind.AUTO) or tool.original_name != name:
+        name = model_name(config, tool.original_name)
     return replace(
         tool,
         name=name,

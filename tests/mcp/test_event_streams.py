@@ -1,4 +1,6 @@
-"""Servers of HTTP+SSE: listings, calls, and broken streams, which end waiting calls at once."""
+"""Servers of HTTP+SSE, and answers in a stream that belongs to no request: listings, calls, and broken streams, which
+end waiting calls at once.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerStatus
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, HangUp, Message, Reaction, Silence, error, result
-from tests.fakes.mcp.event_stream import FakeEventStream
+from tests.fakes.mcp.event_stream import FakeEventStream, FakeSideStream
 from tests.mcp.toolboxes import call, error_text, http_server, named, started, text, tools_of, unknown, until
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
@@ -215,3 +217,35 @@ async def test_nothing_is_asked_of_a_private_address_that_an_admin_has_defined()
             [absent] = (await box.offer()).absent
         assert "is on this machine or in a private network" in absent
         assert server.seen == []
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("session", ["s1", ""])
+async def test_an_answer_in_the_stream_of_no_request_reaches_its_call(session: str, *, early: bool) -> None:
+    async with FakeSideStream(early=early and bool(session)) as server:
+        server.speak_legacy("t", session=session)
+        server.on["tools/call"] = lambda m: result(m, {"content": [{"type": "text", "text": m["params"]["name"]}]})
+        async with started(ServerConfig("s", HttpTransport(server.url))) as box:
+            await until(lambda: tools_of(box))
+            await until(lambda: server.opened or not session)
+            for _ in range(2):
+                calls = await asyncio.gather(*(call(named(box, "t"), box) for _ in range(5)))
+                assert [text(outcome) for outcome in calls] == ["t"] * 5
+            assert server.opened == 1
+            server.cut()
+            server.on["tools/call"] = lambda m: error(m, -32603, "No disk")
+            await until(lambda: server.opened == 2 or not session)
+            assert error_text(await call(named(box, "t"), box)) == "Error calling MCP server: No disk"
+            assert status(box) is ServerStatus.CONNECTED
+
+
+async def test_a_call_ends_with_the_stream_that_its_answer_should_come_in() -> None:
+    async with FakeSideStream() as server:
+        server.speak_legacy("t", session="")
+        server.on["tools/call"] = lambda m: result({**m, "id": 4711}, OK)
+        async with started(ServerConfig("s", HttpTransport(server.url))) as box:
+            await until(lambda: tools_of(box))
+            waiting = asyncio.create_task(call(named(box, "t"), box))
+            await until(lambda: server.opened and "tools/call" in server.methods())
+            server.cut()
+            assert unknown(await waiting) == "The connection to server s was lost before it answered."

@@ -117,10 +117,111 @@ async def test_an_unrelated_error_does_not_lead_to_the_older_transport(answer: A
         assert "GET" not in endpoint.methods()
 
 
-async def test_a_server_without_either_transport_is_reported_with_its_last_response() -> None:
-    async with FakeEventStream(instead=Answer(404)) as server, started(auto(server.url)) as box:
-        [absent] = (await box.offer()).absent
-        assert "404 Not Found. Fix: check the url of server s, and that its transport is the right one." in absent
+VERSIONS = "Unsupported protocol version: 2025-11-25 (supported versions: 2025-06-18, 2025-03-26, 2024-10-07)"
+DATA = {"supported": ["2025-03-26", "2025-06-18"], "requested": "2025-11-25"}
+
+
+@pytest.mark.parametrize("kind", [HttpKind.AUTO, HttpKind.STREAMABLE, HttpKind.SSE])
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        lambda m: error(m, -32602, "Unsupported protocol version", DATA),
+        lambda m: error(m, -32602, "Unsupported protocol version", DATA, status=400),
+        lambda m: error(m, -32600, VERSIONS),
+        lambda _: Answer(400, VERSIONS.encode(), {"content-type": "text/plain"}),
+        lambda _: Answer(400, {"error": VERSIONS}),
+    ],
+)
+async def test_a_server_that_refuses_the_newest_version_is_offered_the_newest_one_that_it_names(
+    kind: HttpKind, refusal: Any
+) -> None:
+    async with FakeEventStream() if kind is HttpKind.SSE else FakeEndpoint() as endpoint:
+        endpoint.speak_legacy("t")
+        spoken = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": INFO["serverInfo"]}
+
+        def initialize(message: dict[str, Any]) -> Answer:
+            wanted = message["params"]["protocolVersion"]
+            answer = result(message, spoken) if wanted == "2025-06-18" else refusal(message)
+            assert isinstance(answer, Answer)
+            return answer
+
+        endpoint.on["initialize"] = initialize
+        async with started(ServerConfig("s", HttpTransport(endpoint.url, kind=kind))) as box:
+            assert (await met(box)).protocol == "2025-06-18"
+            named(box, "t")
+        assert endpoint.methods().count("initialize") == 2
+
+
+@pytest.mark.parametrize("kind", [HttpKind.AUTO, HttpKind.STREAMABLE])
+@pytest.mark.parametrize("status", [200, 400])
+async def test_a_server_that_refuses_the_newest_version_and_names_none_is_reported_with_the_setting(
+    kind: HttpKind, status: int
+) -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_legacy("t")
+        endpoint.on["initialize"] = lambda m: error(m, -32602, "Version too new for t0p-secret", status=status)
+        endpoint.on["GET"] = Answer(405)
+        config = ServerConfig("s", HttpTransport(endpoint.url, {"Authorization": "Bearer t0p-secret"}, kind=kind))
+        async with started(config) as box:
+            await until(lambda: box.servers()[0].problem)
+            problem = box.servers()[0].problem
+        assert "Version too new for " in problem
+        assert "t0p-secret" not in problem
+        assert problem.endswith("set its protocol to that, such as 2025-06-18.")
+
+
+async def test_a_set_version_that_is_refused_is_reported_with_the_version_that_the_server_names() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_legacy("t")
+        endpoint.on["initialize"] = lambda m: error(m, -32602, "Unsupported protocol version", DATA)
+        async with started(ServerConfig("s", HttpTransport(endpoint.url), protocol=Protocol.V2025_11_25)) as box:
+            await until(lambda: box.servers()[0].problem)
+            assert box.servers()[0].problem.endswith("Fix: set its protocol to 2025-06-18 or auto.")
+        assert "server/discover" not in endpoint.methods()
+
+
+@pytest.mark.parametrize(
+    ("post", "get", "said"),
+    [
+        (Answer(400, {"message": "Tenant is missing"}), Answer(405), '400 Bad Request. It says: "Tenant is missing".'),
+        (Answer(404), Answer(200, b"<p>Hi</p>", {"content-type": "text/html"}), "404 Not Found."),
+        (Answer(405), Answer(401), "401 Unauthorized."),
+        (Answer(404), Answer(503), "503 Service Unavailable."),
+    ],
+)
+async def test_a_server_without_either_transport_is_reported_with_the_answer_that_says_more(
+    post: Answer, get: Answer, said: str
+) -> None:
+    async with FakeEndpoint() as server, started(auto(server.url)) as box:
+        server.on = {"server/discover": post, "initialize": post, "GET": get}
+        await until(lambda: box.servers()[0].problem)
+        assert said in box.servers()[0].problem
+
+
+def unaware(message: dict[str, Any]) -> Answer:
+    """Answer any method with a result, like a server of plain JSON-RPC 2.0."""
+    return Answer(200, {"jsonrpc": "2.0", "id": message["id"], "result": {"data": "response data"}})
+
+
+@pytest.mark.parametrize(
+    "answer", [unaware, lambda m: error(m, -32601, "Method not found"), lambda m: result(m, {}) and unaware(m)]
+)
+async def test_a_server_of_plain_json_rpc_is_found_out(answer: Any) -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.on = {"server/discover": answer, "initialize": answer, "get_weather": unaware}
+        async with started(ServerConfig("weather", HttpTransport(endpoint.url, kind=HttpKind.AUTO))) as box:
+            await until(lambda: box.servers()[0].status is ServerStatus.CONNECTED)
+            [tool] = (await box.offer()).tools
+            assert (tool.name, box.servers()[0].protocol) == ("mcp_weather", "JSON-RPC 2.0")
+            assert text(await call(tool, box, method="get_weather")) == '{"data": "response data"}'
+            checks = {check.name: check async for check in box.diagnose("file:weather")}
+            assert "JSON-RPC 2.0 and not MCP" in checks["MCP"].detail
+        async with started(ServerConfig("weather", HttpTransport(endpoint.url, kind=HttpKind.STREAMABLE))) as box:
+            await until(lambda: box.servers()[0].problem)
+            problem = box.servers()[0].problem
+            assert problem.endswith("if it speaks JSON-RPC 2.0 without MCP, set its transport to jsonrpc_http.")
+            assert "validation" not in problem
+            assert "pydantic" not in problem
 
 
 async def test_a_server_that_dies_of_the_question_for_its_protocol_does_so_once(tmp_path: Path) -> None:

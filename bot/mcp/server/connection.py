@@ -566,13 +566,15 @@ class Connection:
         if state is State.IDLE_CLOSING:
             return None
         worked, lost = state in ESTABLISHED, was_lost(state)
-        if not worked and self._negotiation.on_failed(error, attempt, hung_up=lost) and not self._closing.is_set():
-            self.tracker.apply(Event.ATTEMPT_REPEATED)
-            return await self._run_session(self.tracker.connect_limit, is_retry=is_retry)
         reason = DisconnectReason(error, attempt, session.stderr.lines, limit, worked, lost)
         ending = reason.classify(self.config, self._token_provider, self._redact)
         text, own = map(self._redact.clean, (ending.problem.text, ending.problem.own))
-        return replace(ending, problem=Problem(text, own))
+        ending = replace(ending, problem=Problem(text, own))
+        if not worked and self._negotiation.on_failed(error, attempt, hung_up=lost) and not self._closing.is_set():
+            self.tracker.apply(Event.ATTEMPT_REPEATED)
+            later = await self._run_session(self.tracker.connect_limit, is_retry=is_retry)
+            return ending if later is not None and later.wrong_transport else later
+        return ending
 
 
 def _failure_event(status: ServerStatus, pause: float | None) -> Event:

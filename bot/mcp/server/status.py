@@ -41,6 +41,9 @@ log = logging.getLogger(__name__)
 
 ASK_FIX = gettext_lazy("set its protocol to {version}", version=LAST_HANDSHAKE_VERSION)
 
+PLAIN = "JSON-RPC 2.0"
+"""Protocol of a server without MCP, for display."""
+
 OnSynced = Callable[[str, ServerCapabilities], Awaitable[None]]
 OnSyncFailed = Callable[[str, str], Awaitable[None]]
 _LONGEST_DELIVERY = 30.0

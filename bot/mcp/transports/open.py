@@ -38,13 +38,23 @@ from mcp.types import (
 from mcp.types.jsonrpc import RequestId
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from bot.domain.servers import Handshake, HttpKind, HttpTransport, Protocol, ServerConfig, StdioTransport, kind_of
+from bot.domain.servers import (
+    LAST_HANDSHAKE_VERSION,
+    Handshake,
+    HttpKind,
+    HttpTransport,
+    Protocol,
+    ServerConfig,
+    StdioTransport,
+    kind_of,
+)
 from bot.mcp.config.checks import AllowedTargets, Resolve, check_start, endpoint_fingerprint
 from bot.mcp.errors import TOO_DEEP, WITHOUT_ID, RequestContext, current_request, record_request
-from bot.mcp.failures import root_cause
+from bot.mcp.failures import NOT_THIS_TRANSPORT, is_plain_json_rpc, named_version, root_cause
 from bot.mcp.oauth.tokens import AuthTransport, TokenProvider
 from bot.mcp.sdk import ReadStream, TransportStreams, WriteStream
 from bot.mcp.server.output import StderrTail, StrayLine
+from bot.mcp.server.status import PLAIN
 from bot.mcp.transports.http import GuardedTransport, ProxyTransport, http_client
 from bot.mcp.transports.json_rpc import json_rpc_client
 from bot.mcp.transports.messages import CUT, LISTINGS, canonical_id, repair_response, unreadable
@@ -56,7 +66,6 @@ log = logging.getLogger(__name__)
 
 _KNOWN_SECONDS = 7 * 86_400.0
 """Seconds for which a cached handshake is used."""
-_NOT_STREAMABLE = frozenset((400, 404, 405))
 _MODERN = frozenset((HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION))
 _LISTEN = "subscriptions/listen"
 """Method of a request that is answered at the end of the connection."""
@@ -346,36 +355,39 @@ class ProtocolNegotiation:
         self._known = known if known is not None and self._fits(known) else None
         self._ignores_known = False
         self._without_discovery = False
-        self._uses_sse = False
+        self._other_kind: HttpKind | None = None
+        self._named: Protocol | None = None
 
     @property
     def config(self) -> ServerConfig:
-        """The server with the transport to try, never `auto`."""
-        transport = self._config.transport
+        """The server with the transport to try, never `auto`, and the version that it has named."""
+        config, transport = self._config, self._config.transport
+        if self._named:
+            config = replace(config, protocol=self._named)
         if not isinstance(transport, HttpTransport) or transport.kind is not HttpKind.AUTO:
-            return self._config
+            return config
         known = self._cached_handshake
-        kind = HttpKind.SSE if self._uses_sse or (known and known.transport == HttpKind.SSE) else HttpKind.STREAMABLE
-        return replace(self._config, transport=replace(transport, kind=kind))
+        found = HttpKind.SSE if known and known.transport == HttpKind.SSE else HttpKind.STREAMABLE
+        return replace(config, transport=replace(transport, kind=self._other_kind or found))
 
     @property
     def mode(self) -> str:
         """Negotiation mode of the MCP library. HTTP+SSE is older than the discovery request."""
-        if self._config.protocol is not Protocol.AUTO:
-            return "legacy" if self._config.protocol.begins_with_handshake else "auto"
+        if (protocol := self._named or self._config.protocol) is not Protocol.AUTO:
+            return "legacy" if protocol.begins_with_handshake else "auto"
         discovers = not (self._without_discovery or self._cached_handshake or self._kind == HttpKind.SSE)
         return "auto" if discovers else "legacy"
 
     def protocol_label(self, protocol: str) -> str:
         """Return the protocol to display. A server without MCP does not speak this version."""
-        return "JSON-RPC 2.0" if self._kind == HttpKind.JSONRPC else protocol
+        return PLAIN if self._kind == HttpKind.JSONRPC else protocol
 
     def on_connected(self, protocol: str, version: str = "") -> Handshake | None:
         """Return the handshake to cache after a connection, or None. `version` is the server's own version: a
         changed one is negotiated again. A set protocol leaves nothing behind for the time when it is not set.
         """
         if self._config.protocol is not Protocol.AUTO:
-            self._uses_sse = False
+            self._other_kind = None
             return None
         another = self._cached_handshake is not None and version != self._version
         self._version = version
@@ -383,7 +395,8 @@ class ProtocolNegotiation:
             self._known = None
         elif self._cached_handshake is None or self._cached_handshake.transport != self._kind:
             self._known = Handshake(self._kind, endpoint_fingerprint(self._config), self._clock())
-        self._ignores_known = self._without_discovery = self._uses_sse = False
+        self._ignores_known = self._without_discovery = False
+        self._other_kind = None
         return self._known
 
     def on_failed(self, error: BaseException | None, attempt: RequestContext, *, hung_up: bool) -> bool:
@@ -397,8 +410,10 @@ class ProtocolNegotiation:
         is_auto_streamable = kind_of(self._config.transport) == HttpKind.AUTO and self._kind == HttpKind.STREAMABLE
         self._ignores_known = self._cached_handshake is not None
         self._without_discovery = discovers and (hung_up or error is None)
-        self._uses_sse = is_auto_streamable and _is_sse_server(error, attempt)
-        return self._uses_sse
+        tried = self._named or LAST_HANDSHAKE_VERSION
+        self._named = named_version(error, attempt, tried) if self._config.protocol is Protocol.AUTO else None
+        self._other_kind = _other_kind(error, attempt) if is_auto_streamable and not self._named else None
+        return bool(self._named or self._other_kind)
 
     @property
     def _kind(self) -> str:
@@ -415,10 +430,12 @@ class ProtocolNegotiation:
         return known.place == endpoint_fingerprint(self._config) and word in (known.transport, HttpKind.AUTO)
 
 
-def _is_sse_server(error: BaseException | None, attempt: RequestContext) -> bool:
-    """Return True if a server rejected streamable HTTP like one of HTTP+SSE (MCP specification 2026-07-28,
-    basic/transports, backwards compatibility).
+def _other_kind(error: BaseException | None, attempt: RequestContext) -> HttpKind | None:
+    """Return the transport of a server that rejected streamable HTTP like one of HTTP+SSE (MCP specification
+    2026-07-28, basic/transports, backwards compatibility), or that speaks JSON-RPC without MCP; None for others.
     """
+    if is_plain_json_rpc(error):
+        return HttpKind.JSONRPC
     cause = None if error is None else root_cause(error)
     modern = isinstance(cause, MCPError) and cause.code in _MODERN
-    return attempt.status in _NOT_STREAMABLE and not attempt.failure and not modern
+    return HttpKind.SSE if attempt.status in NOT_THIS_TRANSPORT and not attempt.failure and not modern else None

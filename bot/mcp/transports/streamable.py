@@ -3,29 +3,37 @@
 The library takes any answer in a request's stream for its own, gives one in a body to whichever request it names, and
 waits for its time limit after one that it cannot read. Here each request gets its own answer, or at once an error that
 says what was wrong (`messages`). Answers to other requests are dropped.
+
+The answer to a request that was accepted with 202 is taken from the stream that belongs to no request, as older clients
+do. If none is open, one is opened.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
+from itertools import islice
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
+from mcp.types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCResponse
 from mcp.types.jsonrpc import RequestId
 
-from bot.mcp.errors import FOREIGN_ID, LARGEST_ANSWER, NOT_RPC, UNREADABLE
+from bot.mcp.errors import FOREIGN_ID, LARGEST_ANSWER, NOT_RPC, UNREADABLE, record_request
 from bot.mcp.sdk import TransportStreams
-from bot.mcp.transports.messages import is_same_id, read_messages, unreadable, well_formed
+from bot.mcp.transports.messages import canonical_id, is_same_id, read_messages, unreadable, well_formed
 
 log = logging.getLogger(__name__)
 
 _JSON, _EVENTS = "application/json", "text/event-stream"
 _Answer = JSONRPCResponse | JSONRPCError
+_Waiting = dict[RequestId | None, asyncio.Queue[str]]
+"""Data of the events with the answer to each request that waits for one."""
 _OF_THE_BODY = frozenset(("content-type", "content-length", "transfer-encoding"))
 
 
@@ -40,11 +48,74 @@ class AnswerReader(httpx2.AsyncBaseTransport):
     def __init__(self, server: str, inner: httpx2.AsyncBaseTransport) -> None:
         self._server = server
         self._inner = inner
+        self._waiting: _Waiting = {}
+        self._opening = asyncio.Lock()
+        self._streams: set[_Events] = set()
+        self._reading: set[asyncio.Task[None]] = set()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request, and read the response if it may hold messages."""
+        request_id = _request_id(request)
+        if request.method == "GET" and "last-event-id" not in request.headers:
+            async with self._opening:
+                return await self._open(request)
+        if request_id is None:
+            return await self._read(request, _Answers(self._server, None))
+        # The answer may come in the other stream before the response does.
+        queue = self._waiting[canonical_id(request_id)] = asyncio.Queue()
+        response = await self._read(request, _Answers(self._server, request_id))
+        if response.status_code == 202 and await self._has_stream(request):
+            headers = {"content-type": _EVENTS}
+            return httpx2.Response(200, headers=headers, stream=_Awaited(queue, self._waiting, request_id))
+        self._waiting.pop(canonical_id(request_id), None)
+        return response
+
+    async def _has_stream(self, request: httpx2.Request) -> bool:
+        """Return True if a stream is open in which the server can answer a request. If there is none, open one."""
+        async with self._opening:
+            if self._streams:
+                return True
+            headers = {name: value for name, value in request.headers.items() if not name.startswith("content-")}
+            get = httpx2.Request(
+                "GET", request.url, headers={**headers, "accept": _EVENTS}, extensions=request.extensions
+            )
+            with record_request():
+                response = await self._open(get)
+            if not self._streams:
+                await response.aclose()
+                return False
+            response.request = get
+            reading = asyncio.create_task(self._read_alone(response), name=f"mcp:stream:{self._server}")
+            self._reading.add(reading)
+            reading.add_done_callback(self._reading.discard)
+            return True
+
+    async def _open(self, request: httpx2.Request) -> httpx2.Response:
+        response = await self._read(request, _Answers(self._server, None, self._waiting))
+        if isinstance(response.stream, _Events):
+            self._streams.add(response.stream)
+            response.stream.on_end = partial(self._streams.discard, response.stream)
+        return response
+
+    async def _read_alone(self, response: httpx2.Response) -> None:
+        """Read a stream that the library has not opened. Notifications go to one of the requests that wait. Requests of
+        the server are dropped, because they would be taken for those of one call.
+        """
+        try:
+            async for event in httpx2.EventSource(response, max_event_size=LARGEST_ANSWER):
+                message = well_formed(event.data)
+                is_notification = message is not None and isinstance(message.message, JSONRPCNotification)
+                for queue in islice(self._waiting.values(), int(is_notification)):
+                    queue.put_nowait(event.data.replace("\n", " "))
+        except (httpx2.HTTPError, httpx2.StreamError) as error:
+            log.debug("stream of MCP server %s ended: %r", self._server, error)
+        finally:
+            await response.aclose()
+            for queue in self._waiting.values():
+                queue.put_nowait("")
+
+    async def _read(self, request: httpx2.Request, answers: _Answers) -> httpx2.Response:
         response = await self._inner.handle_async_request(request)
-        answers = _Answers(self._server, _request_id(request))
         content_type = response.headers.get("content-type", "").lower()
         if content_type.startswith(_EVENTS) and response.is_success:
             response.stream = _Events(response, request, answers)
@@ -55,7 +126,26 @@ class AnswerReader(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         """Close all connections."""
+        for reading in self._reading:
+            reading.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
         await self._inner.aclose()
+
+
+class _Awaited(httpx2.AsyncByteStream):
+    """Stream with the answer to a request that comes in another stream. It ends without one if that stream ends."""
+
+    def __init__(self, queue: asyncio.Queue[str], waiting: _Waiting, request_id: RequestId) -> None:
+        self._queue = queue
+        self._waiting = waiting
+        self._id = canonical_id(request_id)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while data := await self._queue.get():
+            yield f"data: {data}\n\n".encode("utf-8", "replace")
+
+    async def aclose(self) -> None:
+        self._waiting.pop(self._id, None)
 
 
 def _request_id(request: httpx2.Request) -> RequestId | None:
@@ -68,10 +158,13 @@ def _request_id(request: httpx2.Request) -> RequestId | None:
 
 
 class _Answers:
-    """Reader of the messages for one request; without `request_id`, of a stream for all requests."""
+    """Reader of the messages for one request; without `request_id`, of a stream for all requests, in which answers to
+    those that are `waiting` go to them.
+    """
 
-    def __init__(self, server: str, request_id: RequestId | None) -> None:
+    def __init__(self, server: str, request_id: RequestId | None, waiting: _Waiting | None = None) -> None:
         self.request_id = request_id
+        self._waiting: _Waiting = {} if waiting is None else waiting
         self.has_foreign = False
         self._server = server
 
@@ -79,15 +172,20 @@ class _Answers:
         """Return the messages without answers to other requests; None if `data` is one message to be left as it is."""
         message = well_formed(data)
         if message is not None and (
-            not isinstance(message.message, _Answer) or self.request_id in (None, message.message.id)
+            not isinstance(message.message, _Answer) or (self.request_id == message.message.id)
         ):
             return None
         items = await read_messages(data, self.request_id)
         return [item.message for item in items if isinstance(item, SessionMessage) and self._is_own(item.message)]
 
     def _is_own(self, message: JSONRPCMessage) -> bool:
-        if self.request_id is None or not isinstance(message, _Answer):
+        if not isinstance(message, _Answer):
             return True
+        if self.request_id is None:
+            if (queue := self._waiting.get(canonical_id(message.id))) is None:
+                return True
+            queue.put_nowait(_dump(message))
+            return False
         if message.id is None:
             message.id = self.request_id
         if is_same_id(message.id, self.request_id):
@@ -137,6 +235,7 @@ class _Events(httpx2.AsyncByteStream):
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         self._inner = response.stream
         self._answers = answers
+        self.on_end: Callable[[], None] = lambda: None
         headers = {"content-type": response.headers["content-type"]}
         self._read = httpx2.Response(200, headers=headers, stream=self._inner, request=request)
 
@@ -148,6 +247,7 @@ class _Events(httpx2.AsyncByteStream):
                 yield _frame(event, text, is_last=number == len(texts))
 
     async def aclose(self) -> None:
+        self.on_end()
         await self._inner.aclose()
 
 

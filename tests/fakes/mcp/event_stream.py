@@ -98,3 +98,45 @@ async def _http(writer: asyncio.StreamWriter, answer: Answer | None) -> None:
     lines = [f"HTTP/1.1 {answer.status} X", "connection: close", *(f"{k}: {v}" for k, v in shown.items()), "", ""]
     writer.write("\r\n".join(lines).encode() + raw)
     await writer.drain()
+
+
+@dataclass
+class FakeSideStream(FakeEventStream):
+    """A server of streamable HTTP that answers requests of the methods `aside` with 202, and in a stream that belongs
+    to no request, once one is open. With `early`, the answer comes first.
+    """
+
+    first: str = ": hello\n\n"
+    aside: tuple[str, ...] = ("tools/call",)
+    early: bool = False
+    _kept: list[bytes] = field(default_factory=list)
+
+    def say(self, message: Message | bytes) -> None:
+        """Send a message on the stream, or keep it until there is one."""
+        if self.streams:
+            super().say(message)
+        else:
+            self._kept.append(b"event: message\ndata: " + json.dumps(message).encode() + b"\n\n")
+
+    async def _stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.first = ": hello\n\n" + b"".join(self._kept).decode()
+        self._kept.clear()
+        await super()._stream(reader, writer)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    async def _hear(self, message: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reaction = self.on.get(message.get("method", ""), Answer(404))
+        answer = reaction(message) if callable(reaction) else reaction
+        assert isinstance(answer, Answer)
+        if message.get("method") not in self.aside:
+            await _http(writer, answer)
+            return
+        if not self.early:
+            await _http(writer, Answer(202))
+        self.say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}})
+        self.say(answer.body)
+        if self.early:
+            await _http(writer, Answer(202))
