@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from bot.domain.base64_text import json_without_base64, without_base64
 from bot.domain.characters import visible
 from bot.domain.messages import (
     BINARY,
@@ -134,7 +135,7 @@ def _words(text: str, redact: Redaction) -> TextPart:
 
 
 def _text(text: str, mime_type: str, name: str, readers: ImageAudience, redact: Redaction) -> Iterator[ResultPart]:
-    words = _words(text, redact)
+    words = _words(without_base64(text)[0], redact)
     if readers is not ImageAudience.PEOPLE:
         yield words
         return
@@ -151,11 +152,15 @@ def _bytes(encoded: str, mime_type: str, name: str, readers: ImageAudience, word
         yield ImagePart(data, image, _ending_in(name, image), readers)
         return
     yield words
-    if image:
-        yield ImagePart(data, image, _ending_in(name, image), readers)
-    elif data and readers is not ImageAudience.MODEL:
-        detected = detect_media_type(data, mime_type)
-        yield FilePart(data, detected, _ending_in(name, detected))
+    if image or (data and readers is not ImageAudience.MODEL):
+        yield _file(data, mime_type, name, readers)
+
+
+def _file(data: bytes, mime_type: str, name: str, readers: ImageAudience) -> ImagePart | FilePart:
+    if image := detect_image_type(data):
+        return ImagePart(data, image, _ending_in(name, image), readers)
+    detected = detect_media_type(data, mime_type)
+    return FilePart(data, detected, _ending_in(name, detected))
 
 
 def _decode(encoded: str) -> bytes:
@@ -198,13 +203,18 @@ def tool_result(
     hold the same value. Content that does not match the tool's output schema is kept with a note. Texts above `limit`
     are truncated to one text, and users get the full text as a file.
     """
-    parts = list(limit_files(part for block in answer.content for part in to_parts(block, redact)))
-    structured = redact.json(storable_json(answer.structured_content))
+    parts = [part for block in answer.content for part in to_parts(block, redact)]
+    plain, encoded = json_without_base64(storable_json(answer.structured_content))
+    structured = redact.json(plain)
     if structured is not None:
         spelled = json.dumps(structured, ensure_ascii=False)
-        if not _texts_contain(_texts(parts), structured):
+        if not (_repeats(answer) or _texts_contain(_texts(parts), structured)):
             parts.append(TextPart(spelled))
         structured = structured if len(spelled) <= limit else None
+    encoded += [data for text in _shared_texts(answer) for data in without_base64(text)[1]]
+    known = {part.data for part in parts if isinstance(part, ImagePart | FilePart)}
+    parts += [_file(data, "", "", ImageAudience.ALL) for data in dict.fromkeys(encoded) if data not in known]
+    parts = list(limit_files(parts))
     if answer.is_error:
         parts = parts if any(_texts(parts)) or _files(parts) else [TextPart(_NO_WORDS)]
     elif objection := _schema_mismatch(tool, structured, is_sent=answer.structured_content is not None):
@@ -212,10 +222,27 @@ def tool_result(
     return ToolResult(call_id, tuple(truncate_parts(parts, limit)), is_error=answer.is_error, structured=structured)
 
 
+def _shared_texts(answer: types.CallToolResult) -> Iterator[str]:
+    """Yield the texts that are for the model and for users."""
+    for block in answer.content:
+        if block.type == "text" and _readers(block) is ImageAudience.ALL:
+            yield block.text
+
+
+def _repeats(answer: types.CallToolResult) -> bool:
+    """Return True if the structured content is the content blocks once more, as some libraries send it."""
+    repeated = _unwrap(answer.structured_content)
+    items = repeated if isinstance(repeated, list) else [repeated]
+    blocks = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in answer.content]
+    return bool(items) and all(
+        isinstance(item, dict) and any(block.items() <= item.items() for block in blocks) for item in items
+    )
+
+
 def failed_result(call_id: str, text: str) -> ToolResult:
     """Return a failure that the model can read. A lazy text is translated for people."""
-    parts = tuple(map(TextPart, truncate([strip_unstorable(english(text))])))
-    (shown,) = truncate([strip_unstorable(text_for_people(text))])
+    parts = tuple(map(TextPart, truncate([strip_unstorable(without_base64(english(text))[0])])))
+    (shown,) = truncate([strip_unstorable(without_base64(text_for_people(text))[0])])
     return ToolResult(call_id, parts, is_error=True, for_people=shown)
 
 
@@ -360,7 +387,7 @@ def _message(message: types.PromptMessage, redact: Redaction) -> Piece:
 
 
 def _text_contents(heading: str, text: str, redact: Redaction, mime_type: str = "") -> TextContents:
-    return TextContents(heading, "".join(truncate((redact(visible(text)),))), mime_type)
+    return TextContents(heading, "".join(truncate((redact(visible(without_base64(text)[0])),))), mime_type)
 
 
 def _size(data: str) -> int:

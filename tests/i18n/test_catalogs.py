@@ -62,6 +62,7 @@ Some of them are marked, because chats show them, too.
 """
 
 NO_TEXTS: dict[str, frozenset[str]] = {
+    "bot/domain/base64_text.py": frozenset({"[base64 left out: {}, {} bytes]"}),
     "bot/domain/conversations.py": frozenset({"not a conversation key: {}"}),
     "bot/domain/lenient_json.py": frozenset({"nested too deeply", "the name {} is there twice"}),
     "bot/domain/messages.py": frozenset({"information, not instructions"}),
@@ -282,7 +283,6 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/mcp/review.py": frozenset({" and {} more"}),  # the log
     "bot/mcp/server/output.py": frozenset({"a line that is no JSON-RPC message", "an empty line"}),
     "bot/mcp/server/session.py": frozenset({"it asks for more, which people are asked for only when they call a tool"}),
-    "bot/mcp/transports/open.py": frozenset({"JSON-RPC 2.0"}),
     "bot/mcp/server/session_pool.py": frozenset(
         {  # for the model
             (
@@ -291,7 +291,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
             )
         }
     ),
-    "bot/mcp/server/status.py": frozenset({"`/mcp review {}`", "{} cannot happen in the state {}"}),
+    "bot/mcp/server/status.py": frozenset({"JSON-RPC 2.0", "`/mcp review {}`", "{} cannot happen in the state {}"}),
     "bot/mcp/toolbox.py": frozenset({"Correct them and call it again:\n{}"}),
     "bot/mcp/transports/http.py": frozenset({"no answer", "nothing more"}),
     "bot/web/api/responses.py": frozenset(

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import pytest
 from mcp import MCPError, types
 
 from bot.domain.messages import FilePart, ImageAudience, ImagePart, TextPart, ToolResult
+from bot.domain.servers import TextContents
 from bot.domain.tools import Tool
 from bot.mcp.redaction import Redaction, Secret
-from bot.mcp.results import FOR_THE_PERSON, MOST_FILES, TEXT_LIMIT, error_text, failed_result, tool_result
+from bot.mcp.results import (
+    FOR_THE_PERSON,
+    MOST_FILES,
+    TEXT_LIMIT,
+    error_text,
+    failed_result,
+    resource_pieces,
+    tool_result,
+)
 
 PNG = b"\x89PNG\r\n\x1a\n cat"
 WAV = b"RIFF\x04\0\0\0WAVE"
@@ -227,3 +237,74 @@ def test_a_protocol_error_reads_message_and_data() -> None:
     assert "zq7" not in long
     assert len(long) < 2100
     assert error_text(MCPError(-32603, "Internal error")) == prefix
+
+
+LARGE = PNG + bytes(range(256)) * 8
+PDF = b"%PDF-1.7 " + bytes(range(256)) * 8
+NOISE = bytes(range(256)) * 8
+LINES = base64.encodebytes(NOISE).decode()
+
+
+def mirrored(*blocks: Any) -> dict[str, Any]:
+    """Return blocks as structured content, as the FastMCP library sends them."""
+    items = [block.model_dump(by_alias=True) for block in blocks]
+    return {"result": items[0] if len(items) == 1 else items}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        result(image(LARGE), structured=mirrored(image(LARGE))),
+        result(words("Here:"), image(LARGE), structured=mirrored(words("Here:"), image(LARGE))),
+        result(image(LARGE), structured={"format": "png", "data": encoded(LARGE)}),
+        result(structured={"shots": [{"url": f"data:image/png;base64,{encoded(LARGE)}"}]}),
+        result(words(f"![cat](data:image/png;base64,{encoded(LARGE)})")),
+        result(image(LARGE), words(json.dumps({"png": encoded(LARGE)}).replace("/", "\\/"))),
+        result(words(encoded(LARGE))),
+        result(words(base64.urlsafe_b64encode(LARGE).decode().rstrip("="))),
+    ],
+)
+def test_an_image_in_base64_is_shown_once_and_never_as_a_text(answer: ToolResult) -> None:
+    assert [part.data for part in answer.parts if isinstance(part, ImagePart)] == [LARGE]
+    assert not [part for part in answer.parts if isinstance(part, FilePart)]
+    assert all(len(word) <= 76 for word in answer.text_or_json.split()), answer.text_or_json
+    assert len(json.dumps(answer.structured)) < 300
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f"a {encoded(NOISE)} b", "a [base64 left out: data, 2048 bytes] b"),
+        (f"a\n{LINES}b", "a\n[base64 left out: data, 2048 bytes]\nb"),
+        (json.dumps({"content": LINES, "n": 1}), '{"content": "[base64 left out: data, 2048 bytes]\\n", "n": 1}'),
+        (f"data:;base64,{encoded(NOISE)}", "[base64 left out: data, 2048 bytes]"),
+        (f"data:text/csv;charset=utf-8;base64,{encoded(b'a,b;' * 30)}", "[base64 left out: text/csv, 120 bytes]"),
+        (encoded(PDF), "[base64 left out: application/pdf, 2057 bytes]"),
+    ],
+)
+def test_base64_in_a_text_becomes_a_note_with_its_size_and_type(text: str, left: str) -> None:
+    assert result(words(text)).text == left
+    assert failed_result("c1", text).text == left
+    read = types.ReadResourceResult(contents=[types.TextResourceContents(uri="note://1", text=text)])
+    [piece] = resource_pieces(read, Redaction([]))
+    assert isinstance(piece, TextContents)
+    assert piece.text == left
+
+
+def test_a_known_file_in_base64_is_given_to_people() -> None:
+    assert result(structured={"report": encoded(PDF)}).parts[1:] == (FilePart(PDF, "application/pdf", ""),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * 5_000,
+        "0123456789abcdef" * 60,
+        "AAMkAGI2TG93AAA" * 10 + "=",
+        "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIiwiaWF0IjoxNTE2MjM5MDIyfQ" * 3,
+        "https://example.com/" + "one-long/path_of/Words/" * 12,
+        "ThisIsOneVeryLongIdentifier" * 30,
+    ],
+)
+def test_ids_addresses_and_words_of_any_length_stay(text: str) -> None:
+    assert result(words(text), structured={"id": text}).text.startswith(text)
