@@ -127,7 +127,8 @@ def _notice_text(view: TurnView, failure: DeliveryFailed, ran: Sequence[ToolStep
         cause=_(failure.cause),
     )
     if ran:
-        text = f"{text} {_('What ran: {calls}.', calls=_format_calls(ran))}"
+        calls = _("What ran: {calls}.", calls=_format_calls(ran))
+        text = f"{text} {calls}"
     return f"{text} {NOT_RUN}" if any(map(_is_undelivered_call, view.steps)) else text
 
 
