@@ -97,11 +97,11 @@ class InboundMessage:
 
     `keys` are the platform's ids of this message: if any of them is known, this is a redelivery. `context` are earlier
     messages of others in the same place, oldest first, for the model. `call` is a tool call to run by hand instead of
-    asking the model. `again` is True if that call was made before with an unknown outcome. `message_id` is that of the
-    user's message on its platform, if it is one. The results of `attached` calls go to the model with the text.
-    `model` is one that the user chose, `provider:name`. `locale` is that of the conversation, for what everybody there
-    reads; `author_locale` is the author's own. `agent` is one that the user has named; without it, the one of the
-    conversation answers.
+    asking the model. `again` is True if that call was asked for before, `may_have_run` if its outcome is unknown.
+    `message_id` is that of the user's message on its platform, if it is one. The results of `attached` calls go to
+    the model with the text. `model` is one that the user chose, `provider:name`. `locale` is that of the
+    conversation, for what everybody there reads; `author_locale` is the author's own. `agent` is one that the user
+    has named; without it, the one of the conversation answers.
     """
 
     keys: tuple[str, ...]
@@ -118,6 +118,7 @@ class InboundMessage:
     locale: Locale = UNKNOWN
     author_locale: Locale = UNKNOWN
     agent: AgentRef | None = None
+    may_have_run: bool = False
 
 
 @lru_cache(maxsize=4096)

@@ -85,7 +85,8 @@ class Grant:
 @dataclass(frozen=True, slots=True)
 class GrantUse:
     """Grant that a call ran on, stored with the call. `by` is the principal that gave it. `fingerprint` is over server,
-    tool, definition and arguments of the call. `rule` and `terms` are those that would have asked.
+    tool, definition and arguments of the call. `rule` and `terms` are those that would have asked. `until` is when the
+    grant ends without further use, in epoch seconds; None if it is permanent.
     """
 
     id: str
@@ -94,6 +95,7 @@ class GrantUse:
     fingerprint: str
     rule: str = ""
     terms: str = ""
+    until: float | None = None
 
 
 def covers(grant: Grant, wanted: CallToCover) -> bool:

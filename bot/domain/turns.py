@@ -129,7 +129,7 @@ class TurnInput:
     call: ToolCall | None = None
     """Call that a user runs by hand. The turn consists of that call and asks no model."""
     again: bool = False
-    """The call was made before and its outcome is unknown: it needs a new approval regardless of the policy."""
+    """The call was asked for before: it needs a new approval regardless of the policy."""
     message_id: str = ""
     """The platform's id of the user's message; empty if the question is none."""
     attached: tuple[ToolCall, ...] = ()
@@ -147,6 +147,8 @@ class TurnInput:
     """Agent that answers; None for the profile of the place."""
     edited_agent: AgentRef | None = None
     """Agent that the edited text names; None if it names none."""
+    may_have_run: bool = False
+    """The call of `again`, or the one that it repeats, had an unknown outcome."""
 
     @property
     def agent_name(self) -> str:

@@ -246,7 +246,8 @@ class Engine:
         turn, step = await self._ended_call(turn_id, n, REPEATABLE_ENDS)
         name = step.tool.name if step.tool else step.call.name
         message = _follow_up(turn, by, f"again:{turn_id}:{n}", f"Run {name} again")
-        return await self.receive(replace(message, call=step.call, again=True))
+        may_have_run = step.status is StepStatus.UNKNOWN or turn.question.may_have_run
+        return await self.receive(replace(message, call=step.call, again=True, may_have_run=may_have_run))
 
     async def check_outcome(self, turn_id: str, n: int, by: Author) -> Receipt:
         """Start a turn in which the model checks if a call of unknown outcome has run. Repeated requests return the

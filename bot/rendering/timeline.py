@@ -19,7 +19,7 @@ from bot.domain.elicitations import Elicitation
 from bot.domain.messages import FilePart, ImageAudience, ImagePart, StoredFile, ToolResult
 from bot.domain.tools import UNSURE
 from bot.domain.turns import BlockingTurn, ModelStep, StepStatus, ToolStep, TurnStatus, TurnView, can_continue
-from bot.i18n import _, gettext_lazy, ngettext
+from bot.i18n import _, format_datetime, gettext_lazy, ngettext
 from bot.rendering.tables import format_for_people, summarize
 from bot.rendering.text_safety import single_line, strip_control
 
@@ -164,7 +164,10 @@ def _granted_by(step: ToolStep) -> str:
     """Return the author of the grant that replaced an approval."""
     if step.grant is None:
         return ""
-    return _("granted by {name}", name=single_line(step.grant.name, 40) or single_line(step.grant.by, 40))
+    name = single_line(step.grant.name, 40) or single_line(step.grant.by, 40)
+    if step.grant.until is None:
+        return _("allowed by {name}", name=name)
+    return _("allowed by {name} until {time}", name=name, time=format_datetime(step.grant.until))
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,7 +508,7 @@ class _Reader:
 
 def _entries(view: TurnView) -> Iterator[Entry | ModelStep | ToolStep | ElicitationEntry]:
     turn = view.turn
-    if turn.question.again and not turn.status.ended:
+    if turn.question.may_have_run and not turn.status.ended:
         yield Note(str(SECOND_TRY))
     for step in view.steps:
         match step:

@@ -66,6 +66,7 @@ _use = (
             (grants.c.idle_seconds.is_not(None), now() + grants.c.idle_seconds), else_=grants.c.expires_at
         ),
     )
+    .returning(grants.c.expires_at)
 )
 _revoke = (
     grants.update()
@@ -207,9 +208,14 @@ def _cover_by_grant(connection: sa.Connection, step: ToolStep, conversation: Con
     grant = next((grant for grant in map(_grant, rows) if covers(grant, request)), None)
     if grant is None:
         return step
-    connection.execute(_use, {"i": grant.id})
     used = GrantUse(
-        grant.id, grant.granted_by, grant.granted_name, request.fingerprint, grant.rule, grant.requirements_digest
+        grant.id,
+        grant.granted_by,
+        grant.granted_name,
+        request.fingerprint,
+        grant.rule,
+        grant.requirements_digest,
+        connection.execute(_use, {"i": grant.id}).scalar_one(),
     )
     return dataclasses.replace(step, status=StepStatus.READY, approval=None, grant=used)
 

@@ -390,6 +390,7 @@ def _turn_row(message: InboundMessage, turn_id: str, position: _Position) -> dic
                 locale=message.locale,
                 author_locale=message.author_locale,
                 agent=position.agent,
+                may_have_run=message.may_have_run,
             )
         ),
     }

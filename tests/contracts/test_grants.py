@@ -145,8 +145,10 @@ async def test_the_next_call_in_the_thread_runs_and_says_on_which_grant(harness:
     claim, (step,) = await asks(harness, wanted(2, "the-second-card", a=2))
     print_of = fingerprint_of(TOOL, {"a": 2})
     assert (step.status, step.approval) == (StepStatus.READY, None)
+    assert step.grant is not None
+    assert step.grant.until is not None
     assert step.grant == GrantUse(
-        grant.id, "test:ben", "Ben", print_of, "", requirements_digest(ApprovalRequirements())
+        grant.id, "test:ben", "Ben", print_of, "", requirements_digest(ApprovalRequirements()), step.grant.until
     )
     assert await harness.log.get_approval("the-second-card") is None
     await harness.log.start_call(claim, 2)

@@ -10,7 +10,8 @@ from bot.errors import NotFound
 from bot.ports import CallContext
 from bot.rendering.response_models import tool_call_shape
 from tests.engine.conftest import EngineHarness
-from tests.fakes.parts import ANA, answers_ok, ask_for, call, member, message, running, say, tool, words
+from tests.engine.test_approver_check import until_posted
+from tests.fakes.parts import ANA, answers_ok, ask_for, call, member, message, returned, running, say, tool, words
 
 
 async def lost(_call: ToolCall, _context: CallContext) -> ToolOutcome:
@@ -136,6 +137,36 @@ async def test_a_successful_or_unknown_call_is_not_run_again(harness: EngineHarn
                 await engine.run_again(first.turn_id, n, ANA)
 
 
+@pytest.mark.parametrize("end", [StepStatus.DENIED, StepStatus.EXPIRED, StepStatus.CANCELLED, StepStatus.FAILED])
+async def test_only_a_call_of_unknown_outcome_may_have_run_when_it_is_asked_for_again(
+    harness: EngineHarness, end: StepStatus
+) -> None:
+    async def fails(call: ToolCall, _context: CallContext) -> ToolOutcome:
+        return returned(call, "no room", is_error=True)
+
+    harness.toolbox.add(tool("notes__add"), fails)
+    harness.model.script = [ask_for(call("notes__add", text="milk")), say("Well.")]
+    engine = harness.engine()
+    async with running(engine):
+        first = await engine.receive(message("save it"))
+        view = await harness.surface.wait_for(lambda view: asked(view) is not None)
+        step = asked(view)
+        assert step is not None
+        assert step.approval is not None
+        if end is StepStatus.CANCELLED:
+            await engine.stop(first.turn_id, ANA)
+        elif end is StepStatus.EXPIRED:
+            await until_posted(harness, step.approval)
+            harness.clock[0] += 3_600
+        else:
+            verdict = DecisionType.DENY if end is StepStatus.DENIED else DecisionType.APPROVE
+            await engine.approvals.decide(Decision(step.approval.id, 1, verdict, ANA), member(ANA))
+        await harness.surface.ended(first.turn_id)
+        again = await engine.run_again(first.turn_id, step.n, ANA)
+        view = await harness.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
+        assert (view.turn.question.again, view.turn.question.may_have_run) == (True, False)
+
+
 async def test_a_second_try_that_was_turned_down_can_be_asked_for_again_and_is_nothing_to_check(
     harness: EngineHarness,
 ) -> None:
@@ -158,9 +189,11 @@ async def test_a_second_try_that_was_turned_down_can_be_asked_for_again_and_is_n
         await harness.surface.ended(first.turn_id)
         harness.toolbox.add(tool("notes__add"), answers_ok)
         denied = await tried(first.turn_id, 2, DecisionType.DENY)
+        assert denied.turn.question.may_have_run
         with pytest.raises(NotFound):
             await engine.check_outcome(denied.turn.id, 1, ANA)
         done = await tried(denied.turn.id, 1, DecisionType.APPROVE)
+        assert done.turn.question.may_have_run, "the first of the three may have run"
         recent = await engine.recent_turns(done.turn.conversation, 2)
         assert [view.turn.id for view in recent] == [denied.turn.id, done.turn.id]
         assert (await engine.view(done.turn.id)).steps == done.steps

@@ -161,10 +161,11 @@ def test_the_result_of_a_call_by_hand_stands_behind_it() -> None:
     assert returned == ToolOutput("sku  stock\n───  ─────\nA-1  12")
 
 
-def test_a_second_try_says_that_the_first_may_have_happened() -> None:
+def test_only_a_second_try_after_an_unknown_outcome_says_that_the_first_may_have_happened() -> None:
     view = a_view()
-    again = replace(view, turn=replace(view.turn, question=TurnInput("run", call=ToolCall("c", "x"), again=True)))
-    assert only(again).entries == (Note(SECOND_TRY),)
+    for may_have_run, notes in ((True, (Note(SECOND_TRY),)), (False, ())):
+        question = TurnInput("run", call=ToolCall("c", "x"), again=True, may_have_run=may_have_run)
+        assert only(replace(view, turn=replace(view.turn, question=question))).entries == notes
 
 
 def test_the_answer_is_the_last_reply_as_far_as_it_has_come() -> None:

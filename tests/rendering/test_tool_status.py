@@ -12,6 +12,7 @@ from bot.domain.grants import GrantUse
 from bot.domain.messages import FilePart, ImagePart, TextPart, ToolCall, ToolResult
 from bot.domain.tools import UNSURE
 from bot.domain.turns import StepStatus, StepTimes, ToolStep
+from bot.i18n import use_time_zone
 from bot.rendering.approval_card import approval_card, outcome_parts
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import NAME_LIMIT, SUMMARY_LIMIT, StatusIcon, ToolStatus, tool_status
@@ -65,13 +66,17 @@ def test_a_repeatable_call_runs_although_its_start_is_not_on_disk() -> None:
 @pytest.mark.parametrize(
     ("status", "name", "state"),
     [
-        (StepStatus.DONE, "Ana\x1b[31m\n", "granted by Ana"),
-        (StepStatus.DONE, "", "granted by slack:U1"),
-        (StepStatus.FAILED, "Ana", "failed, granted by Ana"),
+        (StepStatus.DONE, "Ana\x1b[31m\n", "allowed by Ana"),
+        (StepStatus.DONE, "", "allowed by slack:U1"),
+        (StepStatus.FAILED, "Ana", "failed, allowed by Ana"),
     ],
 )
-def test_a_call_that_ran_on_a_grant_says_whose(status: StepStatus, name: str, state: str) -> None:
-    assert line(a_step(status, grant=GrantUse("g1", "slack:U1", name, "f1"))).state == state
+def test_a_call_that_ran_on_a_grant_says_whose_and_until_when(status: StepStatus, name: str, state: str) -> None:
+    grant = GrantUse("g1", "slack:U1", name, "f1")
+    assert line(a_step(status, grant=grant)).state == state
+    with use_time_zone("Asia/Tokyo"):
+        until = line(a_step(status, grant=replace(grant, until=1_790_000_000.0))).state
+    assert until == f"{state} until 21 Sept 2026, 23:13"
 
 
 def test_a_running_call_says_how_far_it_is() -> None:

@@ -52,11 +52,11 @@ STEP = ToolStep(
     StepStatus.DONE,
     repeatable=True,
     origin=CallOrigin.CONTEXT,
-    grant=GrantUse("g", "slack:U2", "Ana", "f", "rule", "terms"),
+    grant=GrantUse("g", "slack:U2", "Ana", "f", "rule", "terms", 1_790_000_000.0),
     policy_result=StoredPolicyResult(ApprovalPolicy.ASK_USER, "r", "ask", "because", Words.STRANGERS),
 )
 VALUES = [
-    TurnInput("Rain?", (Attachment("a", "b.txt", "text/plain", 7),), ("earlier",), CALL, again=True),
+    TurnInput("Rain?", (Attachment("a", "b.txt", "text/plain", 7),), ("earlier",), CALL, again=True, may_have_run=True),
     RESULT,
     ApprovalRequirements(
         (frozenset({"slack:U2", "slack:U1"}), frozenset({"admin"})),

@@ -156,7 +156,7 @@ def _entries(view: TurnView) -> Iterator[Entry]:
 def _opening_notes(view: TurnView) -> Iterator[Note]:
     if view.turn.question.agent_name:
         yield Note("agent", _("Agent: {name}", name=single_line(view.turn.question.agent_name, 100)))
-    if view.turn.question.again and not view.turn.status.ended:
+    if view.turn.question.may_have_run and not view.turn.status.ended:
         yield Note("second-try", str(SECOND_TRY))
 
 

@@ -18,9 +18,11 @@ from tests.platforms.console.test_headless import process
 LISTED = "#1 buy *milk*\n#2 call **Bo**"
 
 
-def by_hand(turn: Turn, *, again: bool = False) -> Turn:
+def by_hand(turn: Turn, *, again: bool = False, may_have_run: bool = False) -> Turn:
     call = ToolCall("call-0", "notes__add_note", {"text": "Buy milk"})
-    return dataclasses.replace(turn, question=TurnInput(turn.question.text, call=call, again=again))
+    return dataclasses.replace(
+        turn, question=TurnInput(turn.question.text, call=call, again=again, may_have_run=may_have_run)
+    )
 
 
 def ran(status: StepStatus, result: str | None, text: str = "Run add_note again", *, again: bool = False) -> TurnView:
@@ -86,7 +88,7 @@ async def test_a_call_that_failed_is_told_in_full_and_is_exit_code_1() -> None:
 
 async def test_the_card_of_a_second_try_says_that_it_is_one() -> None:
     async def asks(turn: ScriptedTurn) -> None:
-        turn.turn = by_hand(turn.turn, again=True)
+        turn.turn = by_hand(turn.turn, again=True, may_have_run=True)
         await turn.ask(an_approval())
         await turn.end()
 
