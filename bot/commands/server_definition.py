@@ -201,16 +201,17 @@ class _DefinitionParser:
         before = self._base.authentication
         kind = self._parse("auth", before.kind, read_sign_in)
         if kind is AuthenticationKind.NONE and "auth" not in self._fields:
-            if self._fields.get("client_id") or self._fields.get("scope"):
+            if any(map(self._fields.get, ("client_id", "scope", "issuer"))):
                 kind = AuthenticationKind.OAUTH
             elif self._fields.get("secret"):
                 kind = AuthenticationKind.API_KEY
         client_id = self._parse("client_id", before.client_id, read_client_id)
         scope = self._parse("scope", before.scope, read_scope)
+        issuer = self._parse("issuer", before.issuer, read_address)
         if kind in OAUTH_KINDS:
             if kind is AuthenticationKind.CLIENT_CREDENTIALS and not client_id:
                 self._errors.setdefault("client_id", _NO_CLIENT)
-            return Authentication(kind, client_id=client_id, scope=scope)
+            return Authentication(kind, client_id=client_id, scope=scope, issuer=issuer)
         header = self._parse("auth_header", before.header, read_header) or "Authorization"
         return Authentication(kind, header)
 
@@ -421,6 +422,7 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
         "username": "" if user is None else KEEP if user.source is SecretSource.STORED else str(user),
         "client_id": record.authentication.client_id,
         "scope": record.authentication.scope,
+        "issuer": record.authentication.issuer,
         "secret": str(secret) if secret is not None and secret.source is not SecretSource.STORED else "",
         "env" if local else "headers": lines,
         **config_fields,

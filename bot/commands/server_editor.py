@@ -75,6 +75,7 @@ _DEFINING = (
     option("username", gettext_lazy("where the user name of basic is, kept like the password"), metavar="SECRETREF"),
     option("client-id", gettext_lazy("client id of the bot at the sign-in page, for oauth"), metavar="ID", opaque=True),
     option("scope", gettext_lazy("scopes to request, with blanks between, for oauth"), metavar="SCOPES"),
+    option("issuer", gettext_lazy("what its authorization server calls itself, for oauth"), metavar="URL"),
     option("secret", gettext_lazy("where the secret is: {reference}", reference=_REFERENCE), metavar="SECRETREF"),
     option(
         "header",

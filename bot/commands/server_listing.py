@@ -83,7 +83,9 @@ def server_details(record: ServerRecord, now: float) -> list[tuple[str, str]]:
         case AuthenticationKind.HEADER | AuthenticationKind.API_KEY:
             signs_in = _("{kind}, in {header}", kind=authentication.kind.value, header=authentication.header)
         case AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS as kind:
-            signs_in = oauth_text(OAuthTerms(kind, authentication.client_id, scope=authentication.scope))
+            signs_in = oauth_text(
+                OAuthTerms(kind, authentication.client_id, scope=authentication.scope, issuer=authentication.issuer)
+            )
         case AuthenticationKind.NONE:
             signs_in = _("none")
     secrets = [

@@ -225,7 +225,8 @@ def oauth_text(terms: OAuthTerms) -> str:
     way = _("OAuth, in a browser") if terms.kind is AuthenticationKind.OAUTH else _("OAuth, by the bot itself")
     client = _("as client {client}", client=terms.client_id) if terms.client_id else ""
     scopes = _("for {scopes}", scopes=terms.scope) if terms.scope else ""
-    return format_enumeration(filter(None, (way, client, scopes)))
+    issuer = _("at {issuer}", issuer=terms.issuer) if terms.issuer else ""
+    return format_enumeration(filter(None, (way, client, issuer, scopes)))
 
 
 def _in_markdown(address: str) -> str:

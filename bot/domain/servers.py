@@ -454,13 +454,15 @@ class Authentication:
     """Authentication at an HTTP server. `header` is the name of the header for the secret: the value is the secret
     itself, or a bearer token for an API key in `Authorization`. The user name of `basic` is a separate secret
     (USER_SLOT). For OAuth, `client_id` is the id of a client that was registered by hand, and the secret is that
-    client's. `scope` is requested if the server names none.
+    client's. `scope` is requested if the server names none. `issuer` is the authorization server if it calls itself
+    otherwise than the server does.
     """
 
     kind: AuthenticationKind = AuthenticationKind.NONE
     header: str = "Authorization"
     client_id: str = ""
     scope: str = ""
+    issuer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,6 +475,7 @@ class OAuthTerms:
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     scope: str = ""
+    issuer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

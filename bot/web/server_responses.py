@@ -452,7 +452,11 @@ def _authentication_fields(record: ServerRecord) -> Mapping[str, str]:
     if authentication.kind is AuthenticationKind.BASIC:
         fields = {"username": _reference_text(record.secrets[USER_SLOT])} if USER_SLOT in record.secrets else {}
     if authentication.kind in OAUTH_KINDS:
-        oauth_fields = {"clientId": authentication.client_id, "scope": authentication.scope}
+        oauth_fields = {
+            "clientId": authentication.client_id,
+            "scope": authentication.scope,
+            "issuer": authentication.issuer,
+        }
         fields = {name: value for name, value in oauth_fields.items() if value}
     if AUTH_SECRET in record.secrets and authentication.kind is not AuthenticationKind.API_KEY:
         fields[_SECRET_KEYS[authentication.kind]] = _reference_text(record.secrets[AUTH_SECRET])

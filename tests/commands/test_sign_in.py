@@ -71,6 +71,11 @@ def steps(reply: Reply) -> list[tuple[str, ...]]:
         (f"--client-id={RANDOM_ID}", Authentication(AuthenticationKind.OAUTH, client_id=RANDOM_ID), None),
         ("--scope read", Authentication(AuthenticationKind.OAUTH, scope="read"), None),
         (
+            "--issuer https://login.example.com/a",
+            Authentication(AuthenticationKind.OAUTH, issuer="https://login.example.com/a"),
+            None,
+        ),
+        (
             "--auth client-credentials --client-id bot --secret env:JIRA",
             Authentication(AuthenticationKind.CLIENT_CREDENTIALS, client_id="bot"),
             "env:JIRA",

@@ -73,6 +73,7 @@ class FakeOAuth:
     described_clients: bool = False
     """True if the address of a client's description is taken for its id."""
     denies: bool = False
+    token_type: object = "Bearer"
     refresh_tokens: bool = True
     refuses: dict[str, tuple[int, Any]] = field(default_factory=dict)
     """Status and body for a grant."""
@@ -306,7 +307,7 @@ class FakeOAuth:
     def _issue(self, granted: Token) -> dict[str, Any]:
         name = f"access-{secrets.token_urlsafe(24)}"
         self.tokens[name] = granted
-        given: dict[str, Any] = {"access_token": name, "token_type": "Bearer", "scope": granted.scope}
+        given: dict[str, Any] = {"access_token": name, "token_type": self.token_type, "scope": granted.scope}
         if self.life is not None:
             given["expires_in"] = self.life
         if self.refresh_tokens:

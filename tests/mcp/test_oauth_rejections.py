@@ -46,6 +46,37 @@ async def test_metadata_of_another_issuer_are_refused(tmp_path: Path) -> None:
         assert "says that it is another one, https://other.example" in (await refusal(here)).cause
 
 
+@pytest.mark.parametrize(("host", "path"), [("127.0.0.1", "/tenant"), ("localhost", "")])
+async def test_an_issuer_that_the_server_names_otherwise_counts_if_it_is_set(
+    tmp_path: Path, host: str, path: str
+) -> None:
+    async with FakeOAuth() as oauth:
+        oauth.says_issuer = oauth.sends_issuer = said = oauth.issuer.replace("127.0.0.1", host) + path
+        async with oauth_process(tmp_path, server(oauth.url)) as here:
+            assert (await refusal(here)).fix.endswith(f"set its issuer to {said}")
+        async with oauth_process(tmp_path, server(oauth.url, issuer=oauth.url.removesuffix("/mcp"))) as here:
+            assert f"{oauth.url.removesuffix('/mcp')} says that it is another one" in (await refusal(here)).cause
+        async with oauth_process(tmp_path, server(oauth.url, issuer=said)) as here:
+            await here.sign_in(oauth)
+            assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
+
+
+async def test_a_set_issuer_is_no_way_to_another_party(tmp_path: Path) -> None:
+    """A server could name metadata that claim the issuer, and send people elsewhere."""
+    async with FakeOAuth(says_issuer="https://slack.com") as oauth:
+        async with oauth_process(tmp_path, server(oauth.url, issuer="https://slack.com")) as here:
+            assert "which is not its own domain" in (await refusal(here)).cause
+        assert oauth.asked == []
+
+
+@pytest.mark.parametrize("named", ["user", "bot", "Example", "BEARER", 5])
+async def test_a_token_of_an_unknown_type_is_a_bearers(tmp_path: Path, named: object) -> None:
+    async with FakeOAuth(token_type=named) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
+        await here.sign_in(oauth)
+        assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
+        assert oauth.carried[-1].startswith("Bearer ")
+
+
 async def test_a_server_that_describes_another_resource_gets_no_token_for_it(tmp_path: Path) -> None:
     elsewhere = "https://bank.example/mcp"
     async with FakeOAuth(says_resource=elsewhere) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:

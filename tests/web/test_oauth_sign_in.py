@@ -229,12 +229,14 @@ async def test_signing_out_takes_the_tokens_away_and_the_server_wants_a_sign_in_
 
 async def test_a_program_gets_the_address_for_its_person_and_they_come_back(desk: Desk) -> None:
     head = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
-    body = {"serverId": "guarded", "url": desk.oauth.url, "authType": "oauth", "config": {"scope": "read"}}
+    body: dict[str, Any] = {"serverId": "guarded", "url": desk.oauth.url, "authType": "oauth"}
+    body |= {"config": {"scope": "read", "issuer": desk.oauth.issuer}}
     added = await desk.client.post("/api/mcp/servers", json=body, headers=head)
     assert added.status_code == 201, added.text
     assert added.json()["authType"] == "oauth"
     full = (await desk.client.get("/api/mcp/servers/guarded", headers=head)).json()
-    assert full["config"] == {"url": desk.oauth.url, "scope": "read"}
+    pinned = {"scope": "read", "issuer": desk.oauth.issuer}
+    assert full["config"] == {"url": desk.oauth.url, **pinned}
     answer = (await desk.client.post("/api/mcp/servers/guarded/connect", headers=head)).json()
     assert (answer["connected"], answer["status"]) == (False, "AUTH_REQUIRED")
     assert answer["signInUrl"].startswith(f"{desk.oauth.issuer}/authorize?")
@@ -245,7 +247,7 @@ async def test_a_program_gets_the_address_for_its_person_and_they_come_back(desk
     assert (answer["connected"], answer["signInUrl"]) == (True, None)
     changed = {"authType": "client_credentials", "config": {"clientId": "bot", "clientSecret": "hunter2-Zk29vT4x-q7Lm"}}
     full = (await desk.client.put("/api/mcp/servers/guarded", json=changed, headers=head)).json()
-    assert full["config"] == {"url": desk.oauth.url, "scope": "read", "clientId": "bot", "clientSecret": "***"}
+    assert full["config"] == {"url": desk.oauth.url, **pinned, "clientId": "bot", "clientSecret": "***"}
     missing = await desk.client.put(
         "/api/mcp/servers/guarded", json={"authType": "api_key", "apiKey": ""}, headers=head
     )

@@ -71,7 +71,7 @@ def _terms(server: str, authentication: Authentication, secret: str) -> OAuthTer
                 gettext_lazy("set its client id and its secret"),
             )
         case AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS as kind:
-            return OAuthTerms(kind, authentication.client_id, secret, authentication.scope)
+            return OAuthTerms(kind, authentication.client_id, secret, authentication.scope, authentication.issuer)
         case _:
             return None
 

@@ -58,7 +58,7 @@ _NOT_SECRET = frozenset(("HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMP
 _SOUNDS_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|AUTH|CRED", re.IGNORECASE)
 _PLAIN_WORD = re.compile(r"[a-z]{1,11}")
 """Words such as `always` are settings, not secrets: redacting them would garble results."""
-_TERMS = ("client_id", "client_secret", "scope")
+_TERMS = ("client_id", "client_secret", "scope", "issuer")
 _TRANSPORTS = gettext_lazy("use stdio, streamable_http, sse, auto or jsonrpc_http")
 _LONGEST_TIMEOUT = 3600.0
 _Choice = TypeVar("_Choice", bound=StrEnum)

@@ -68,6 +68,8 @@ NONE: Method = "none"
 _WITH_SECRET = (BASIC, POST)
 _ENDPOINT = gettext_lazy("registration endpoint")
 _END_OF_TIME = 10**12
+_BOUND_TYPES = ("dpop", "mac", "pop")
+"""Types of tokens that are no use to a bearer."""
 _KEPT = frozenset(
     (
         "issuer", "authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint",
@@ -132,15 +134,19 @@ class DiscoveredServer:
         return self.metadata.model_dump(mode="json", exclude_none=True, include=set(_KEPT))
 
 
-async def discover(url: str, challenge: Challenge, auth_server: AuthServerClient) -> DiscoveredServer:
-    """Discover the authorization server of the server at `url`. Raises ServerTrouble."""
+async def discover(url: str, challenge: Challenge, auth_server: AuthServerClient, issuer: str = "") -> DiscoveredServer:
+    """Discover the authorization server of the server at `url`. `issuer` is what it calls itself, if that is set.
+    Raises ServerTrouble.
+    """
     try:
-        return await _discover_server(url, challenge, auth_server)
+        return await _discover_server(url, challenge, auth_server, issuer)
     except (ValueError, httpx2.InvalidURL) as error:
         raise ServerTrouble(gettext_lazy("The server names an address that is none."), _ASK) from error
 
 
-async def _discover_server(url: str, challenge: Challenge, auth_server: AuthServerClient) -> DiscoveredServer:
+async def _discover_server(
+    url: str, challenge: Challenge, auth_server: AuthServerClient, issuer: str
+) -> DiscoveredServer:
     described = await _resource_metadata(url, challenge, auth_server)
     resource = resource_url_from_server_url(url)
     server = None
@@ -155,7 +161,7 @@ async def _discover_server(url: str, challenge: Challenge, auth_server: AuthServ
                 _ASK,
             )
         resource, server = described_resource, str(described.authorization_servers[0])
-    return DiscoveredServer(resource, await _server_metadata(server, url, auth_server), described)
+    return DiscoveredServer(resource, await _server_metadata(server, url, auth_server, issuer), described)
 
 
 def check_proof(metadata: OAuthMetadata) -> None:
@@ -208,10 +214,16 @@ async def _resource_metadata(
     return None
 
 
-async def _server_metadata(server: str | None, url: str, auth_server: AuthServerClient) -> OAuthMetadata:
-    """Fetch the metadata of the authorization server, by default that of the server's own host."""
-    expected = server or _origin(url)
-    for metadata_url in build_oauth_authorization_server_metadata_discovery_urls(server, url):
+async def _server_metadata(server: str | None, url: str, auth_server: AuthServerClient, issuer: str) -> OAuthMetadata:
+    """Fetch the metadata of the authorization server, by default that of the server's own host. If `issuer` is
+    set, no other one counts, and it is asked last.
+    """
+    expected = issuer or server or _origin(url)
+    places = build_oauth_authorization_server_metadata_discovery_urls(server, url)
+    if issuer:
+        places += build_oauth_authorization_server_metadata_discovery_urls(issuer, url)
+    other = ""
+    for metadata_url in dict.fromkeys(places):
         if _origin(metadata_url) != _origin(url):
             validate_url(metadata_url, gettext_lazy("address of the authorization server"))
         usual, metadata = await handle_auth_metadata_response(
@@ -221,20 +233,25 @@ async def _server_metadata(server: str | None, url: str, auth_server: AuthServer
             break
         if metadata is None:
             continue
-        if server is None and issuers_match(str(metadata.issuer), expected):
+        if server is None and not issuer and issuers_match(str(metadata.issuer), expected):
             expected = str(metadata.issuer)
         try:
             validate_metadata_issuer(metadata, expected)
-        except OAuthFlowError as error:
-            raise ServerTrouble(
-                gettext_lazy(
-                    "The authorization server {expected} says that it is another one, {issuer}.",
-                    expected=expected,
-                    issuer=metadata.issuer,
-                ),
-                _ASK,
-            ) from error
+        except OAuthFlowError:
+            other = str(metadata.issuer)
+            if issuer:
+                continue
+            break
         return _check_metadata(metadata, url)
+    if other:
+        raise ServerTrouble(
+            gettext_lazy(
+                "The authorization server {expected} says that it is another one, {issuer}.",
+                expected=expected,
+                issuer=other,
+            ),
+            gettext_lazy("if you know that both belong together, set its issuer to {issuer}", issuer=other),
+        )
     raise ServerTrouble(
         gettext_lazy("{expected} does not say how to sign in there: it has no metadata for OAuth.", expected=expected),
         _ASK,
@@ -305,7 +322,8 @@ def is_one_party(url: str, other: str) -> bool:
 
 def _effective_origin(url: str) -> tuple[str, str, int | None]:
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
+    # The names of this machine are one.
+    return parts.scheme, "localhost" if _is_here(url) else parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
 
 
 def _registrable_domain(url: str) -> str:
@@ -536,7 +554,11 @@ def _parse_tokens(response: httpx2.Response, issuer: str) -> OAuthToken:
             gettext_lazy("try again later"),
         )
     try:
-        token = OAuthToken.model_validate({key: value for key, value in body.items() if value is not None})
+        fields = {key: value for key, value in body.items() if value is not None}
+        if str(fields.get("token_type", "")).lower() not in _BOUND_TYPES:
+            # Some services call a bearer's token after whom it is for, such as `user`.
+            fields["token_type"] = "Bearer"  # noqa: S105 - a name
+        token = OAuthToken.model_validate(fields)
     except ValidationError as unreadable:
         raise ServerTrouble(
             gettext_lazy(

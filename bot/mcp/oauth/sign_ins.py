@@ -159,7 +159,7 @@ class OAuthSignIns:
             return True
         try:
             async with self._dependencies.client_for(config) as auth_server:
-                await discover(_url(config), token_provider.challenge, auth_server)
+                await discover(_url(config), token_provider.challenge, auth_server, token_provider.terms.issuer)
         except ServerTrouble:
             return False
         return True
@@ -262,7 +262,7 @@ class OAuthSignIns:
     ) -> SignIn:
         """Return the sign-in up to the user's part. `before` is the stored one."""
         challenge = token_provider.challenge or await _challenge(config, auth_server)
-        discovered = await discover(_url(config), challenge, auth_server)
+        discovered = await discover(_url(config), challenge, auth_server, token_provider.terms.issuer)
         check_proof(discovered.metadata)
         check_party(discovered.metadata, registered_by_hand=bool(token_provider.terms.client_id))
         granted = before.scope if before is not None and before.access_token else ""

@@ -307,7 +307,7 @@ class TokenRefresh:
         )
 
         challenge, terms = self.challenge or Challenge(), self._cache.terms
-        where = await discover(self._url, challenge, auth_server)
+        where = await discover(self._url, challenge, auth_server, terms.issuer)
         scope = wanted_scope(where, challenge, terms, sign_in.scope if sign_in else "", ())
         before = self._cache.stored
         registration = manual_registration(where.metadata, terms, before.registration if before else None)

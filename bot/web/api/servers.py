@@ -83,6 +83,9 @@ class ConfigBody(RequestModel):
     )
     client_secret: SecretStr | None = Field(default=None, description="That client's, if it has one.")
     scope: str | None = Field(default=None, description="For both: the requested scopes, separated by blanks.")
+    issuer: str | None = Field(
+        default=None, description="For both: what the authorization server calls itself, if the server names another."
+    )
     template: str | None = Field(default=None, description="The launch template that it is started by.")
     slots: dict[str, str] | None = Field(default=None, description="Values of the template's slots.")
     command: str | None = None
@@ -191,6 +194,7 @@ _FIELD_NAMES = {
     "username": "config.username",
     "client_id": "config.clientId",
     "scope": "config.scope",
+    "issuer": "config.issuer",
     "headers": "config.headers",
     "env": "config.env",
     "template": "config.template",
@@ -241,6 +245,7 @@ def parse_server(body: ServerBody) -> ParsedServer:
         "auth_header": config.header_name,
         "client_id": config.client_id,
         "scope": config.scope,
+        "issuer": config.issuer,
         "cwd": config.cwd,
         "template": config.template,
         "auto_connect": body.auto_connect,
