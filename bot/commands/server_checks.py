@@ -472,7 +472,7 @@ class ServerValidator:
         ):
             draft.errors[place] = objection
         if not self.is_name_allowed(config.name):
-            draft.errors.setdefault("name", _("The operator does not allow a server of this name here."))
+            draft.errors.setdefault("name", _("MCP_ALLOWED_SERVERS does not list this name."))
         others = await self._directory.all(conversation)
         for name, text in (("name", config.name), ("title", config.title)):
             other = name_in_use(others, text, except_id=config.id) if text else None

@@ -90,6 +90,7 @@ _DEFINING = (
         metavar="NAME=SECRETREF",
     ),
 )
+_TRUSTED = option("trusted", gettext_lazy("whether its word counts on which tools only read"), choices=(YES, NO))
 # On platforms with a limit on options, the last ones are left out; the forms have them.
 _TUNING = (
     option("system-instruction", gettext_lazy("description for the model"), metavar="TEXT"),
@@ -141,7 +142,7 @@ _SLOTS = Parameter(
 )
 _SOURCE = replace(
     _SLOTS,
-    hint=gettext_lazy("its address, or a launch template and what fills its slots, such as template=git repo=docs"),
+    hint=gettext_lazy("its address, or a launch template and its slots"),
     metavar="URL|SLOT=VALUE",
 )
 ADD = Verb(
@@ -150,13 +151,11 @@ ADD = Verb(
     (
         Parameter(
             "name",
-            gettext_lazy(
-                "its name; one that is no slug becomes its title. Without one, its address or package gives it"
-            ),
+            gettext_lazy("its name; one that is no slug becomes its title"),
         ),
         _SOURCE,
         *_DEFINING,
-        Parameter("trusted", gettext_lazy("take its word on which tools only read"), ParameterKind.FLAG),
+        _TRUSTED,
         replace(POLICY, shape=ParameterKind.OPTION, required=False),
         Parameter("no-verify", gettext_lazy("do not look whether it can be used"), ParameterKind.FLAG),
         *_TUNING,
@@ -176,7 +175,7 @@ EDIT = Verb(
         _SLOTS,
         *_DEFINING,
         option("rename", gettext_lazy("another name for it, a slug"), metavar="NEW"),
-        option("trusted", gettext_lazy("whether its word counts on which tools only read"), choices=(YES, NO)),
+        _TRUSTED,
         Parameter("no-verify", gettext_lazy("do not look whether it can be used"), ParameterKind.FLAG),
         *_TUNING,
         ALLOW,

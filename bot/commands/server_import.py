@@ -70,13 +70,11 @@ _PLACEHOLDER = re.compile(r"(?i)<.*>|your[-_ ].*|.*[-_ ]here|x{3,}|\*{3,}|\.{3}|
 _BEARER = re.compile(r"(?i)bearer\s+(.+)")
 _BASIC = re.compile(r"(?i)basic\s+([A-Za-z0-9+/=]+)")
 IMPORTING = (
-    option(
-        "file", gettext_lazy("a file of Claude Desktop, VS Code or Cursor, whose servers are added"), metavar="PATH"
-    ),
+    option("file", gettext_lazy("a file of another program, whose servers are added"), metavar="PATH"),
     option("only", gettext_lazy("a server of that file, and no others"), repeated=True, metavar="NAME"),
     option("input", gettext_lazy("the value of an input of that file"), repeated=True, metavar="ID=VALUE"),
     Parameter("yes", gettext_lazy("add them without a question"), ParameterKind.FLAG),
-    option("digest", gettext_lazy("only if the file is still the one that was shown")),
+    option("digest", gettext_lazy("of what was shown")),
 )
 _LARGEST = 1024 * 1024
 _DIGEST_LENGTH = 12

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
-from bot.commands.command import A_SERVER, SERVER, CommandContext, VerbHandler
+from bot.commands.command import A_SERVER, SERVER, Arguments, CommandContext, CommandRejected, VerbHandler, option
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.profiles import enable_action, is_off_here, off_for
 from bot.commands.server_definition import command_line, plain_values_of
@@ -25,7 +25,7 @@ from bot.commands.text_format import (
     status_word,
 )
 from bot.commands.tool_review import withheld_tools
-from bot.domain.commands import ActionStyle, Reply, ReplyAction, RequiredRole, Table, Verb
+from bot.domain.commands import ActionStyle, Parameter, Reply, ReplyAction, RequiredRole, Table, Verb
 from bot.domain.conversations import ConversationKey
 from bot.domain.pins import count_definitions
 from bot.domain.servers import (
@@ -61,6 +61,10 @@ MARKS = {
 _TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
 _NAMED = 5
 _LONGEST_REASON = 120
+_FILTERS = (
+    Parameter("words", gettext_lazy("part of the name or title"), repeated=True),
+    option("state", gettext_lazy("such as failed"), metavar="STATE"),
+)
 _OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 """Statuses of servers with known tools that are not usable."""
 _TRANSPORT_NAMES = {
@@ -171,6 +175,8 @@ def sessions_text(config: ServerConfig, sessions: Sequence[SessionSnapshot], now
         if config.sessions is SessionScope.PERSON
         else _("one per conversation, {count} of {most} open in this process", **values)
     )
+    opened = min((session.started_at for session in sessions), default=0.0)
+    oldest = _("the oldest opened {when}", when=format_ago(opened, now)) if opened else ""
     running = sum(session.idle_since is None for session in sessions)
     idle = sorted(session.idle_since for session in sessions if session.idle_since is not None)
     unused = (
@@ -184,7 +190,7 @@ def sessions_text(config: ServerConfig, sessions: Sequence[SessionSnapshot], now
     if len(idle) > _SHOWN_SESSIONS:
         unused = _("{first} and {count} later", first=unused, count=len(idle) - _SHOWN_SESSIONS)
     return format_enumeration(
-        filter(None, (counted, _("{count} running a call", count=running) if running else "", unused))
+        filter(None, (counted, oldest, _("{count} running a call", count=running) if running else "", unused))
     )
 
 
@@ -208,7 +214,13 @@ class ServerListing:
         everyone = RequiredRole.EVERYONE
         return (
             VerbHandler(
-                Verb("list", gettext_lazy("every server and how it stands"), (), everyone, ("ls", "servers", "status")),
+                Verb(
+                    "list",
+                    gettext_lazy("every server and how it stands"),
+                    _FILTERS,
+                    everyone,
+                    ("ls", "servers", "status"),
+                ),
                 self._list,
             ),
             VerbHandler(
@@ -268,6 +280,11 @@ class ServerListing:
                 else _("Ask {who} for one.", who=self._dependencies.rights.who)
             )
             return Reply(sentences(_("No servers yet."), how), actions=add)
+        servers = sorted(filter(_filter(request.arguments), servers), key=lambda server: server.status not in _TROUBLE)
+        if not servers:
+            return Reply(_("No server fits that. `/mcp list` lists them all."), failed=True)
+        state = request.arguments.get("state")
+        filters = (*request.arguments.get_all("words"), *(("--state", state) if state else ()))
         page = page_rows(servers, request.arguments.page)
         rows = tuple(self._row(server, request.conversation) for server in page)
         trouble = sum(server.status in _TROUBLE for server in servers)
@@ -284,7 +301,7 @@ class ServerListing:
             )
         ]
         files = ", ".join(server.name for server in servers if server.record is None)
-        details += [(gettext_lazy("managed in {file}", file=self._dependencies.file), files)] if files else []
+        details += [(gettext_lazy("managed in {file}", file=self._file(request)), files)] if files else []
         rejection = self._dependencies.administration.files_rejection if administers else ""
         details += [(gettext_lazy("older files in use"), rejection)] if rejection else []
         return Reply(
@@ -307,7 +324,7 @@ class ServerListing:
                 *(await self._next_steps(page) if administers else ()),
                 *((enable_action(server.name) for server in off) if administers else ()),
             ),
-            page=page_of(request.arguments.page, len(servers), ("mcp", "list")),
+            page=page_of(request.arguments.page, len(servers), ("mcp", "list", *filters)),
         )
 
     async def _next_steps(self, servers: Sequence[VisibleServer]) -> list[ReplyAction]:
@@ -356,6 +373,11 @@ class ServerListing:
         if not server.problem or self._dependencies.rights.administers(request.member):
             return server.problem
         return _("only administrators are shown what is wrong")
+
+    def _file(self, request: CommandContext) -> str:
+        """Return the path of the operator's file, for admins."""
+        is_admin = self._dependencies.rights.administers(request.member)
+        return self._dependencies.file if is_admin else _("the operator's file")
 
     def _review_note(self, server: VisibleServer) -> str:
         """Return the number of withheld tools."""
@@ -427,6 +449,7 @@ class ServerListing:
             (gettext_lazy("protocol"), state.protocol if state else ""),
             (gettext_lazy("server version"), state.server_version if state else ""),
             (gettext_lazy("connected"), format_ago(state.connected_at, now) if state and state.connected_at else ""),
+            (gettext_lazy("last used"), format_ago(state.last_used_at, now) if state and state.last_used_at else ""),
             (
                 gettext_lazy("tools"),
                 _("{count} ({writes} write)", count=count, writes=writes) if writes else str(count),
@@ -437,7 +460,7 @@ class ServerListing:
             (gettext_lazy("not offered"), _left_out_note(server)),
             (gettext_lazy("what is known"), synced if server.sync is not SyncStatus.NEVER_SYNCED else ""),
             (gettext_lazy("trusted"), _("yes") if server.config.trusted else _("no: its hints lower no risk")),
-            (gettext_lazy("managed in"), self._dependencies.file if server.record is None else _("chat")),
+            (gettext_lazy("managed in"), self._file(request) if server.record is None else _("chat")),
         ]
 
     def _inner_facts(self, server: VisibleServer) -> list[tuple[str, str]]:
@@ -494,6 +517,20 @@ class ServerListing:
         if not self._dependencies.administration.enables(tool, request.conversation):
             return _("off here")
         return POLICY_WORDS[self._dependencies.administration.policy_of(tool, request.conversation)]
+
+
+def _filter(arguments: Arguments) -> Callable[[VisibleServer], bool]:
+    """Return the condition for the servers that a list is about. Raises CommandRejected."""
+    words, state = [word.lower() for word in arguments.get_all("words")], arguments.get("state").lower()
+    names = {status: {status.value, str(status.label).lower()} for status in ServerStatus}
+    if state and not any(state in known for known in names.values()):
+        raise CommandRejected(_("`--state` is one of {states}.", states=", ".join(f"`{status}`" for status in names)))
+
+    def fits(server: VisibleServer) -> bool:
+        text = f"{server.name} {server.config.title}".lower()
+        return all(word in text for word in words) and (not state or state in names[server.status])
+
+    return fits
 
 
 def _left_out_note(server: VisibleServer) -> str:

@@ -59,9 +59,13 @@ def parse_assignments(words: Sequence[str]) -> dict[str, str]:
         name = name.strip().lower()
         if not assigned or not _SLOT_NAME.fullmatch(name):
             raise CommandRejected(
-                _(
-                    "What stands behind the name is a launch template and its slots, such as `template=git repo=docs`. "
-                    "Options stand before that."
+                _("A name of several words stands in quotes.")
+                if any("://" in other for other in words) and "." not in word
+                else _("That is no http or https address. Write https://host/path.")
+                if "://" in word or "." in word.partition("/")[0]
+                else _(
+                    "Behind the name goes an address such as https://host/path, or a launch template and its slots, "
+                    "such as `template=git repo=docs`."
                 )
             )
         field = TEMPLATE if name == TEMPLATE else f"{SLOT}{name}"

@@ -559,3 +559,4 @@ class ServerSnapshot:
     is_retrying: bool = False
     left_out: tuple[str, ...] = ()
     sessions: tuple[SessionSnapshot, ...] = ()
+    last_used_at: float | None = None

@@ -163,6 +163,7 @@ class SessionResponse(ResponseModel):
 
     state: str
     connected_at: Moment
+    last_used_at: Moment = Field(description="The last request; null before the first one.")
 
 
 class OpenSessionResponse(ResponseModel):
@@ -329,6 +330,7 @@ class ServerSerializer:
             session=SessionResponse(
                 state=shared["session_state"],
                 connected_at=self.options.moment(server.state.connected_at if server.state else None),
+                last_used_at=self.options.moment(server.state.last_used_at if server.state else None),
             ),
         )
 

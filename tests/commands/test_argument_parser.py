@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.commands.command import CommandRejected, parse_arguments
+from bot.commands.server_editor import ADD, EDIT
 from bot.domain.commands import Parameter, ParameterKind, Verb
 
 VERB = Verb(
@@ -75,7 +76,11 @@ def test_a_place_that_may_be_empty_is_filled_after_those_that_may_not(words: lis
         (["x", "--url"], "`--url` needs a value: where."),
         (["x", "--url", "a", "--url", "b"], "`--url` is given twice."),
         (["x", "--trusted=yes"], "`--trusted` takes no value."),
-        (["x", "--auth", "api_kee"], "`--auth` is one of `none`, `api_key`. Did you mean `api_key`?"),
+        (
+            ["x", "--auth", "api_kee"],
+            "`api_kee` is unknown: `--auth` is one of `none`, `api_key`. Did you mean `api_key`?",
+        ),
+        (["x", "--auth", "ghp_aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD2eF4"], "`--auth` is one of `none`, `api_key`. Usage"),
     ],
 )
 def test_invalid_arguments_are_refused_with_the_usage(words: list[str], said: str) -> None:
@@ -90,3 +95,25 @@ def test_any_words_are_read_or_refused(words: list[str]) -> None:
     for verb in (VERB, REST):
         with suppress(CommandRejected):
             assert parse_arguments(verb, words, "mcp").has(verb.places[0].name)
+
+
+@pytest.mark.parametrize("verb", [ADD, EDIT])
+def test_a_switch_needs_no_value_in_add_and_edit_alike(verb: Verb) -> None:
+    for words, value in (
+        (["x", "--trusted"], "yes"),
+        (["--trusted", "x"], "yes"),
+        (["x", "--trusted", "no"], "no"),
+        (["x", "--trusted=yes", "--no-verify"], "yes"),
+        (["x", "--trusted", "--no-verify"], "yes"),
+    ):
+        read = parse_arguments(verb, words, "mcp")
+        assert (read.get(verb.places[0].name), read.get("trusted")) == ("x", value)
+
+
+@pytest.mark.parametrize("verb", [ADD, EDIT])
+@pytest.mark.parametrize("words", [["x", "--ulr", "u"], ["x", "--zzz"], ["x", "--url"], ["x", "--auth", "maybe"]])
+def test_misuse_of_a_verb_with_many_options_costs_a_line(verb: Verb, words: list[str]) -> None:
+    with pytest.raises(CommandRejected) as refusal:
+        parse_arguments(verb, words, "mcp")
+    assert len(str(refusal.value)) < 320
+    assert f"`/mcp help {verb.path}` lists the options." in str(refusal.value)

@@ -29,16 +29,41 @@ async def test_list_shows_state_transport_tools_policy_problem_and_manager() -> 
     assert reply.table == Table(
         ("server", "state", "transport", "tools", "policy"),
         (
-            ("● notes", "connected", "stdio", "3 (2 write)", "1 runs, 1 asks, 1 blocked"),
             ("✗ web-search", "failed", "streamable HTTP", "0", ""),
+            ("● notes", "connected", "stdio", "3 (2 write)", "1 runs, 1 asks, 1 blocked"),
         ),
     )
     assert reply.details == (
         ("web-search", "Server web-search cannot be reached. Fix: start it."),
         ("checked", "2 min ago"),
-        ("managed in config/mcp_servers.json", "notes, web-search"),
+        ("managed in config/mcp_servers.json", "web-search, notes"),
     )
     assert not reply.failed
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("mcp list note", ["● notes"]),
+        ("mcp list --state failed", ["✗ web-search"]),
+        ("mcp list WEB sea --state FAILED", ["✗ web-search"]),
+        ("mcp list --state connected", ["● notes"]),
+        ("mcp list web --state connected", []),
+    ],
+)
+async def test_a_list_is_narrowed_by_words_and_state(line: str, names: list[str]) -> None:
+    reply = await command_harness().ask(line)
+    assert [row[0] for row in reply.table.rows] == names if reply.table else "No server fits that" in reply.text
+    wrong = await command_harness().ask("mcp list --state broken")
+    assert "`--state` is one of `pending`, `connecting`, `connected`" in wrong.text
+
+
+@pytest.mark.parametrize("line", ["mcp list", "mcp show notes"])
+async def test_members_see_no_paths_of_the_operator(line: str) -> None:
+    assert "mcp_servers.json" in str((await command_harness().ask(line)).details)
+    theirs = str((await command_harness().ask(line, GUEST)).details)
+    assert "mcp_servers.json" not in theirs
+    assert "the operator's file" in theirs
 
 
 async def test_a_fact_of_several_servers_is_stated_once() -> None:
@@ -167,7 +192,7 @@ async def test_help_lists_every_verb_a_person_may_say(line: str) -> None:
 async def test_help_of_all_describes_every_verb_a_person_may_say() -> None:
     held = command_harness()
     listed = [usage.removeprefix("/mcp ") for usage, _ in (await held.ask("mcp help all")).details]
-    assert listed[0] == "list"
+    assert listed[0] == "list [WORDS…]"
     assert len(listed) == len(held.registry.verbs["mcp"])
     theirs = await held.ask("mcp help all", GUEST)
     theirs_alone = ["list", "show", "tools", *3 * ["resource"], *3 * ["prompt"], "grants", "grants", "help"]

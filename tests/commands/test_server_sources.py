@@ -84,3 +84,23 @@ async def test_a_server_of_a_package_is_edited_by_a_new_command_line() -> None:
     await held.ask("mcp add files --no-verify -- npx -y pkg@1.0.0 /srv --verbose", OPERATOR)
     reply = await held.ask("mcp edit files --no-verify -- npx -y pkg@1.0.1 /srv", OPERATOR)
     assert "npx -y pkg@1.0.0 /srv --verbose → npx -y pkg@1.0.1 /srv" in dict(reply.details).values()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("wiki htps://wiki.example.com/mcp", "That is no http or https address. Write https://host/path."),
+        ("wiki wiki.example.com/mcp", "That is no http or https address."),
+        ("my wiki https://wiki.example.com/mcp", "A name of several words stands in quotes."),
+        ("wiki nonsense", "an address such as https://host/path, or a launch template"),
+    ],
+)
+async def test_a_wrong_address_or_name_is_said_to_be_just_that(line: str, said: str) -> None:
+    reply = await command_harness().ask(f"mcp add {line}", OPERATOR)
+    assert reply.failed
+    assert said in reply.text
+
+
+@pytest.mark.parametrize(("line", "word"), [("policy set notes add maybe", "maybe"), ("policy set notes alow", "alow")])
+async def test_a_bad_policy_is_named(line: str, word: str) -> None:
+    assert f"`{word}` is unknown" in (await command_harness().ask(f"mcp {line}", OPERATOR)).text

@@ -143,7 +143,7 @@ def test_which_calls_their_asker_may_approve(called: Tool, rules: Rules, result:
         (ANA, Member(ANA), SelfApproval.ALLOWED),
         (ANA, Member(ANA, guest=True), SelfApproval.OUTSIDER),
         (ANA, Member(ANA, external=True), SelfApproval.OUTSIDER),
-        (Author("api", "ci", "ci"), None, SelfApproval.PROGRAM),
+        (Author("api", "ci", "ci"), None, SelfApproval.ALLOWED),
     ],
 )
 def test_ordinary_calls_may_be_approved_by_their_asker(

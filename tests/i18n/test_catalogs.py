@@ -63,6 +63,7 @@ Some of them are marked, because chats show them, too.
 
 NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/domain/base64_text.py": frozenset({"[base64 left out: {}, {} bytes]"}),
+    "bot/commands/command.py": frozenset({"/{} help {}", "[--OPTION VALUE…]"}),
     "bot/domain/conversations.py": frozenset({"not a conversation key: {}"}),
     "bot/domain/lenient_json.py": frozenset({"nested too deeply", "the name {} is there twice"}),
     "bot/domain/messages.py": frozenset({"information, not instructions"}),

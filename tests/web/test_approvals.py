@@ -240,16 +240,23 @@ async def test_a_member_approves_nothing_and_may_turn_its_own_call_down(folder: 
         assert written(api) == []
 
 
-async def test_a_program_has_no_right_by_having_asked_and_its_role_has(folder: Path) -> None:
-    server = server_script(folder, "test", a_tool("count", reads=True, label="string"), trusted=True)
-    asking = ask_for(call("test__count", label="a"))
-    model = scripted(ScriptedModel([asking, asking, say("Counted.")]))
-    async with opened_api(folder, model=model, servers={"test": server.entry}) as api:
-        for role, status in ((ApiRole.MEMBER, 403), (ApiRole.APPROVER, 200)):
-            token = await api.token(role.value, role)
-            approval = await wanted(api, token)
-            assert (approval["askerMayApprove"], approval["approverReason"]) == (False, "")
-            assert (await decided(api, approval, token, approved=True))[0] == status
+async def test_a_member_token_approves_its_own_ordinary_call_alone(folder: Path) -> None:
+    tools = a_tool("count", reads=True, label="string"), a_tool("wipe")
+    server = server_script(folder, "test", *tools, trusted=True)
+    asking = ask_for(call("test__count", "c1", label="a"), call("test__wipe", "c2"))
+    model = scripted(ScriptedModel([asking, say("Done.")]))
+    async with opened_api(
+        folder, model=model, servers={"test": server.entry}, mcp_approval_default_policy="ASK_USER"
+    ) as api:
+        own, other = await api.token("own", ApiRole.MEMBER), await api.token("other", ApiRole.MEMBER)
+        body = {"payload": {"input": "count and wipe", "stream": False}}
+        approvals = (await api.post("/api/responses/stream", json=body, token=own)).json()["approvals"]
+        count, wipe = sorted(approvals, key=lambda approval: str(approval["tool"]))
+        assert (count["askerMayApprove"], wipe["askerMayApprove"]) == (True, False)
+        assert (await decided(api, count, other, approved=True))[0] == 404
+        assert (await decided(api, wipe, own, approved=True))[0] == 403
+        assert (await decided(api, count, own, approved=True))[1]["outcome"] == "approved"
+        assert (await decided(api, wipe, own, approved=False))[1]["outcome"] == "denied"
 
 
 async def test_an_approval_says_if_the_user_who_asked_may_approve_it(folder: Path) -> None:

@@ -7,7 +7,7 @@ The asker may approve a call if all of these conditions hold (ADR 39, ADR 54). A
 
 1. No rule names approvers, their number or another place for the card; no profile names approvers; the operator's file
    does not switch it off (`bot.engine.policy.rules`).
-2. A full member has asked: no API client, guest or external user.
+2. A full member has asked, or an API client, whose own token then approves: no guest or external user.
 3. The tool deletes nothing: it is read-only, or says that it is not destructive. Hints count as for AUTO, for trusted
    servers with a pinned definition.
 4. The arguments are known to concern nobody else (`bot.engine.policy.ordinary_arguments`), and none is disguised.
@@ -192,8 +192,6 @@ def self_approval(
     disguises: Disguises = no_disguises,
 ) -> SelfApproval:
     """Return ALLOWED if this call is one that its asker may approve, otherwise the first reason against it."""
-    if asker.platform == HTTP:
-        return SelfApproval.PROGRAM
     if tool.may_delete:
         return SelfApproval.DESTRUCTIVE
     if tool.kind is ToolKind.CALL and not tool.trusted:

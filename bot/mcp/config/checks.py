@@ -168,7 +168,7 @@ def _fill_template(template: LaunchTemplate, launch: TemplateLaunch) -> StdioTra
             if slot
             else gettext_lazy("{template}: {reason}.", template=template.name, reason=reason)
         )
-        raise InvalidDefinition(cause, gettext_lazy("edit the server, or ask the operator")) from None
+        raise InvalidDefinition(cause, gettext_lazy("edit the server, or correct the template")) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +226,7 @@ def check_definition(config: ServerConfig, allowances: AllowedTargets) -> None:
     if not allowances.allows_slug(config.name):
         raise InvalidDefinition(
             gettext_lazy("MCP_ALLOWED_SERVERS does not list the name {server}.", server=config.name),
-            gettext_lazy(
-                "the operator can add the name to MCP_ALLOWED_SERVERS and restart, or an admin removes or renames the "
-                "server"
-            ),
+            gettext_lazy("add the name to MCP_ALLOWED_SERVERS and restart, or remove or rename the server"),
         )
     check_target(config, allowances)
 
@@ -250,8 +247,8 @@ def check_target(config: ServerConfig, allowances: AllowedTargets) -> None:
                         "This server would run a program on the bot's machine that the operator has not allowed."
                     ),
                     gettext_lazy(
-                        "the operator can add it with `countersign servers add` at a terminal of this machine, which "
-                        "asks; or name the program in MCP_ALLOWED_COMMANDS, or put the server into the servers file"
+                        "allow it with `countersign servers add` at a terminal of this machine, which asks; or name it "
+                        "in MCP_ALLOWED_COMMANDS, or put the server into the servers file"
                     ),
                 )
         case HttpTransport(url=url):
@@ -369,7 +366,7 @@ def _not_public(host: str, port: int) -> InvalidDefinition:
     return InvalidDefinition(
         gettext_lazy("{host} is on this machine or in a private network, which admins may not use.", host=host),
         gettext_lazy(
-            "use a public address, or ask the operator to add {host}:{port} to MCP_ALLOWED_HOSTS",
+            "use a public address, or have {host}:{port} in MCP_ALLOWED_HOSTS of the bot",
             host=spelled,
             port=port,
         ),

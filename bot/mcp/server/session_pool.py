@@ -113,7 +113,10 @@ class SessionPool:
     @property
     def snapshot(self) -> ServerSnapshot:
         """Current snapshot of the server."""
-        return replace(self.own.tracker.snapshot, sessions=tuple(self._session_snapshots()))
+        snapshot = self.own.tracker.snapshot
+        used_at = time.time() - (self._clock() - self.own.unused_since)
+        is_used = snapshot.connected_at is not None and used_at > snapshot.connected_at
+        return replace(snapshot, sessions=tuple(self._session_snapshots()), last_used_at=used_at if is_used else None)
 
     def take_synced(self, synced: CachedCapabilities, pinned: Pinned | None) -> None:
         """Take over capabilities and pins that another process has synced."""

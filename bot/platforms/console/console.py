@@ -334,7 +334,7 @@ def open_headless(
         tracker=tracker,
         approver=AutoApprover(approve, user, drawing.notice),
         responder=ElicitationPrompt(user, drawing.notice, lines if question is None else None),
-        output=Output(streams.stdout, streams.stderr),
+        output=Output(streams.stdout, streams.stderr, json),
     )
     return Terminal(listener, ConsoleSurface(user, tracker, drawing, files))
 

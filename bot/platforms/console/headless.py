@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
-from bot.domain.commands import Form, Invocation, Reply
+from bot.domain.commands import Form, Invocation, Reply, reply_json
 from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import (
     CANCELLED,
@@ -233,10 +233,11 @@ def _problem_text(error: ArgumentError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Streams for answers and for other output."""
+    """Streams for answers and for other output. With `json`, replies to commands are lines of JSON."""
 
     answers: TextIO
     remarks: TextIO
+    json: bool = False
 
 
 class HeadlessChat:
@@ -366,7 +367,8 @@ class HeadlessChat:
             case Invoke(command, words):
                 code = await self._invoke(command, words)
             case LocalCommand.HELP:
-                self._print("\n".join(f"{name:<16}{summary}" for name, summary in COMMANDS.items()))
+                lines = (f"{name:<16}{summary}" for name, summary in COMMANDS.items())
+                self._print(Reply("\n".join(lines)), self._output.answers)
             case LocalCommand.NEW:
                 self._tracker.open(fresh_conversation())
             case LocalCommand.QUIT:
@@ -423,15 +425,17 @@ class HeadlessChat:
             last = reply
         match last:
             case Form():
-                write(self._output.remarks, f"{reply_text(last)}\n")
+                self._print(last, self._output.answers if self._output.json else self._output.remarks)
                 return 1
             case Reply(message=message) if message is not None:
                 engine = await await_ready(self._engine)
                 return await self._ask(engine, engine.receive(self._user.prepare(message)))
             case Reply():
-                self._print(reply_text(last))
+                self._print(last, self._output.answers)
                 return 1 if last.failed else 0
         return 0
 
-    def _print(self, text: str) -> None:
-        write(self._output.answers, text + "\n")
+    def _print(self, reply: Reply | Form, stream: TextIO) -> None:
+        is_json = self._output.json
+        line = json.dumps({"event": "reply", "data": reply_json(reply)}) if is_json else reply_text(reply)
+        write(stream, f"{line}\n")

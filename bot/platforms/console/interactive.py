@@ -75,7 +75,10 @@ class ChatChrome:
         connected = ngettext("{servers} · {n} tool", "{servers} · {n} tools", tools, servers=servers)
         demo = _("a demo without AI. A real one answers with OPENAI_API_KEY or ANTHROPIC_API_KEY in .env")
         rows = [(_("Model"), [demo])] if welcome.is_demo else []
-        rows.append((_("Servers"), [connected if names else _("none that has tools yet. /mcp add adds one")]))
+        known = [connected] if names else []
+        if welcome.starting:
+            known.append(_("starting: {servers}", servers=format_enumeration(welcome.starting)))
+        rows.append((_("Servers"), known or [_("none that has tools yet. /mcp add adds one")]))
         if welcome.in_trouble:
             broken = format_enumeration(welcome.in_trouble)
             rows.append((_("In trouble"), [_("{servers}. /mcp list says why", servers=broken)]))

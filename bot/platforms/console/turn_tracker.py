@@ -69,7 +69,7 @@ async def stop(engine: EngineApi, user: LocalUser, conversation: ConversationKey
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """Start of a new conversation: servers with the number of their tools, failed servers, and messages to try.
+    """Start of a new conversation: servers with the number of their tools, failed and starting ones, messages to try.
     `is_demo` is True if no language model answers.
     """
 
@@ -77,6 +77,7 @@ class Welcome:
     in_trouble: Sequence[str] = ()
     examples: Sequence[str] = ()
     is_demo: bool = False
+    starting: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

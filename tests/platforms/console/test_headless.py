@@ -429,6 +429,23 @@ async def test_json_is_one_event_a_line() -> None:
         assert (done["status"], done["text"], done["conversationId"]) == ("COMPLETED", "Done with it.", "c1")
 
 
+@pytest.mark.parametrize("failed", [False, True])
+async def test_the_reply_to_a_command_is_a_line_of_json(failed: bool) -> None:
+    table = Table(("server",), (("notes",),))
+    commands = ScriptedCommands(Reply("Servers\u202e", table, (("fix", "a"), ("fix", "b")), failed))
+    async with process("/mcp list", commands=commands, json=True) as running:
+        assert await running.code() == int(failed)
+        [line] = running.out.splitlines()
+        event = json.loads(line)
+        assert event["event"] == "reply"
+        assert event["data"]["text"] == "Servers\u202e"
+        assert event["data"]["rows"] == [{"server": "notes"}]
+        assert event["data"]["details"] == {"fix": "a\nb"}
+    async with process("/help", json=True) as running:
+        assert await running.code() == 0
+        assert json.loads(running.out)["data"]["text"].startswith("/help")
+
+
 async def test_json_grows_with_the_answer_and_not_with_its_square() -> None:
     text = "The weather is fine. " * 500
 

@@ -419,6 +419,13 @@ async def test_without_a_server_the_first_screen_says_how_to_add_one() -> None:
         await chat.terminal.shows("Servers  none that has tools yet. /mcp add adds one\n  /        lists the commands")
 
 
+async def test_while_servers_start_the_first_screen_names_them() -> None:
+    async with chatting(welcome=now(Welcome({}, starting=("knowledge", "notes", "weather")))) as chat:
+        await chat.terminal.shows("Servers  starting: knowledge, notes, weather\n  /")
+    async with chatting(welcome=now(Welcome({"notes": 3}, starting=("weather",)))) as chat:
+        await chat.terminal.shows("Servers  notes · 3 tools\n           starting: weather\n")
+
+
 async def test_a_continued_conversation_has_no_first_screen() -> None:
     welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
     async with chatting(welcome=welcome) as chat:
