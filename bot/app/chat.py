@@ -31,6 +31,7 @@ from bot.errors import CountersignError, InvalidOption
 from bot.i18n import _
 from bot.llm.models import ModelChoice
 from bot.logs import log_to_file
+from bot.platforms.console.abandoned import describe, find_abandoned
 from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import Streams, Terminal, open_headless, process_streams
 from bot.platforms.console.local_user import SCRIPT_PREFIX, LocalUser, fresh_conversation, login_name
@@ -189,7 +190,7 @@ class _Session:
             ) as runtime:
                 terminal.surface.on_open(partial(self._announce, runtime.engine))
                 read_pending = _pending_calls(runtime)
-                parts.opening.set_result(await self._opening(runtime, read_pending))
+                parts.opening.set_result(await self._opening(runtime, read_pending, terminal))
                 parts.commands.set_result(_with_approvals(runtime, read_pending))
                 self.approvers.administration = runtime.services.administration
                 parts.engine.set_result(runtime.engine)
@@ -271,15 +272,20 @@ class _Session:
     def _interactive(self) -> bool:
         return not self.person.is_script
 
-    async def _opening(self, runtime: Runtime, read_pending: ReadPendingCalls) -> StartState:
+    async def _opening(self, runtime: Runtime, read_pending: ReadPendingCalls, terminal: Terminal) -> StartState:
         """Return the named conversation, or the last one of a window unless it is open in another. Headless runs start
         a new one each.
         """
         turn_log, key_prefix, elsewhere = runtime.turn_log, self.person.key_prefix, ""
         saved = _SavedConversations(self.person, runtime.services.stores.reporting, turn_log)
         conversation = await self._named_conversation(saved)
+        abandoned = await find_abandoned(turn_log, key_prefix)
+        for view in abandoned:
+            if view.turn.conversation.thread != conversation:
+                terminal.surface.announce(describe(view))
         if not self._interactive:
-            return await saved.start(conversation)
+            threads = [view.turn.conversation.thread for view in abandoned]
+            return replace(await saved.start(conversation), left=threads, abandoned=abandoned)
         others = await asyncio.to_thread(self.use.others) if self.use is not None else ()
         open_elsewhere = {key for process in others for key in process.conversations}
         if not conversation and not self.options.fresh:

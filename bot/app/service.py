@@ -20,12 +20,14 @@ from bot.app.models import select_model
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
 from bot.chat.delivery import ChannelMessages
+from bot.domain.conversations import CONSOLE
 from bot.domain.locales import Locale, use_locale
 from bot.domain.metrics import MetricSink
 from bot.errors import SettingsError
 from bot.folders import shell_command
 from bot.llm.models import ModelChoice
 from bot.logs import log_to_stderr
+from bot.platforms.console.abandoned import AbandonedSurface
 from bot.ports import Listener, Surface
 from bot.settings import Settings
 from bot.storage.lock_file import FileUse
@@ -89,13 +91,17 @@ async def open_program(
         api = await web.open_surface()
         # Only a worker delivers to chats, so a process without surfaces runs no turns. Turns of the
         # HTTP API run where they are written, because clients follow them there.
-        surfaces = platforms.surfaces if "worker" in components else []
+        abandoned = AbandonedSurface()
+        surfaces = [*platforms.surfaces, abandoned] if "worker" in components else []
         surfaces += [api] if "web" in components else []
         runtime = await stack.enter_async_context(
             open_runtime(
                 settings, files, choice, surfaces, use=use, observe=metrics.observe, channels=platforms.channel_messages
             )
         )
+        if "worker" in components:
+            await abandoned.adopt(runtime.turn_log, f"{CONSOLE}:")
+            runtime.engine.poll()
         web.attach_surface(api, settings, runtime)
         platforms.attach(runtime, settings)
         no_surface = "" if platforms.surfaces or "web" in components else "; no chat platform is configured"

@@ -80,8 +80,7 @@ def _run(
     except Exception as error:  # last resort: users get one line, not a traceback
         if debug:
             raise
-        text = f"Something broke ({type(error).__name__}: {error}). Fix: run it with --debug to see where"
-        _print_once(next(iter(printed), text), printed)  # a variable explains more than the error of a library
+        print_error(f"Something broke ({type(error).__name__}: {error}). Fix: run it with --debug to see where")
         code = FAILED
     return code
 

@@ -71,6 +71,11 @@ class TurnViews(Protocol):
         the latest first.
         """
 
+    async def abandoned_turns(self, reach: str, limit: int) -> Sequence[str]:
+        """Return the ids of turns in conversations with the key prefix `reach` that have begun and whose process has
+        ended, the latest first.
+        """
+
 
 class TurnQueue(Protocol):
     """Messages that become turns."""

@@ -18,7 +18,16 @@ from sqlalchemy import bindparam
 
 from bot.domain.conversations import CONSOLE, ConversationKey
 from bot.domain.flows import Sources
-from bot.domain.turns import Claim, History, HistorySummary, MessageRefs, ToolStep, TurnRecord, truncate_results
+from bot.domain.turns import (
+    Claim,
+    History,
+    HistorySummary,
+    MessageRefs,
+    ToolStep,
+    TurnRecord,
+    TurnStatus,
+    truncate_results,
+)
 from bot.storage.codec import UNREADABLE, converter
 from bot.storage.database import OWNER_RETRY_SECONDS, Database, Upsert, now, transaction
 from bot.storage.tables import (
@@ -199,6 +208,16 @@ _unanswered = (
     .order_by(sa.func.max(turns.c.created_at).desc())
     .limit(bindparam("limit"))
 )
+_abandoned = (
+    sa.select(turns.c.id)
+    .where(
+        sa.func.substr(turns.c.conversation, 1, bindparam("length")) == bindparam("reach"),
+        turns.c.status == TurnStatus.RUNNING,
+        sa.or_(turns.c.owner.is_(None), turns.c.lease_until < now()),
+    )
+    .order_by(turns.c.created_at.desc())
+    .limit(bindparam("limit"))
+)
 
 
 class SqlTurnHistory:
@@ -279,6 +298,14 @@ class SqlTurnHistory:
         """
         values = {"reach": reach, "length": len(reach), "limit": limit}
         return [ConversationKey.parse(key) for key in connection.execute(_unanswered, values).scalars()]
+
+    @transaction
+    def abandoned_turns(self, connection: sa.Connection, reach: str, limit: int) -> Sequence[str]:
+        """Return the ids of turns in conversations with the key prefix `reach` that have begun and whose process has
+        ended, the latest first.
+        """
+        values = {"reach": reach, "length": len(reach), "limit": limit}
+        return connection.execute(_abandoned, values).scalars().all()
 
 
 def _read_turns(connection: sa.Connection, revisions: Mapping[str, int]) -> dict[str, TurnRecord]:

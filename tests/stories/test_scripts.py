@@ -15,7 +15,7 @@ from bot.platforms.console.lines import cells
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Rule, Say, Status
 from tests.fakes.programs import python
 from tests.fakes.terminal import PATIENCE
-from tests.stories.installation import CHAT, Installation, ScriptedServer, a_tool, scripted
+from tests.stories.installation import CHAT, Installation, Outcome, ScriptedServer, a_tool, scripted
 from tests.turn_events import checked, joined
 
 READ, WRITE = Call("desk__look", {"at": "shelf"}), Call("desk__file", {"paper": "A4"})
@@ -283,3 +283,70 @@ async def test_an_interrupt_stops_the_question_with_exit_code_130(tmp_path: Path
     assert program.returncode == 130
     assert (begun + rest).decode().strip() == "It all began"
     assert "Stopped." in errors.decode()
+
+
+IN_STANDARD_INPUT = "bot.platforms.console.standard_input"
+READS = answering({"Summarize.": Say("Short."), "hi": Say("Hello.")})
+
+
+def test_standard_input_goes_with_the_question_as_its_file(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    with FakeLanguageModel("openai", rule=READS) as model:
+        place = Installation(tmp_path, {}, model=model)
+        with subtests.test("a text"):
+            said = place.chat("-m", "Summarize.", typed="line one\nline two: Ærø\n")
+            assert (said.code, said.out) == (0, "Short.\n")
+            assert "line two: Ærø" in json.dumps(model.requests[-1].messages, ensure_ascii=False)
+            assert "stdin.txt" in json.dumps(model.requests[-1].messages)
+        asked = len(model.requests)
+        with subtests.test("nothing"):
+            assert place.chat("-m", "hi").err == ""
+            assert "stdin" not in json.dumps(model.requests[-1].messages)
+        for name, typed, cause in (
+            ("too large", "x" * (200 * 1024 + 1), "larger than 200 KB"),
+            ("no text", "\0\1\2", "neither text in UTF-8 nor an image or a PDF"),
+        ):
+            with subtests.test(name):
+                said = _fed(place, typed)
+                assert (said.code, said.out) == (1, "")
+                assert cause in said.err
+        assert len(model.requests) == asked + 1
+
+
+def _fed(place: Installation, typed: str) -> Outcome:
+    """Ask with a file at standard input, which may be larger than a pipe."""
+    file = place.folder / "given"
+    file.write_text(typed)
+    script = place.folder / "fed.sh"
+    script.write_text(f'exec "{python()}" -m bot chat -m "Summarize." < "{file}"\n')
+    done = subprocess.run(
+        ("sh", str(script)), cwd=place.folder, env=place.environment, capture_output=True, check=False
+    )
+    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+async def test_a_pipe_to_which_nobody_writes_holds_no_question(tmp_path: Path) -> None:
+    with FakeLanguageModel("openai", rule=READS) as model:
+        place = Installation(tmp_path, {}, model=model)
+        place.environment["TESTS_SHORTER_WAITS"] = json.dumps({f"{IN_STANDARD_INPUT}.FIRST_SECONDS": 0.2})
+        async with place.begun("-m", "hi") as program:
+            assert program.stdout is not None
+            assert program.stderr is not None
+            async with asyncio.timeout(PATIENCE):
+                assert await program.stdout.readline() == b"Hello.\n"
+                assert b"so the question goes without it" in await program.stderr.readline()
+
+
+def test_a_pasted_log_or_a_binary_is_no_list_of_questions(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    with FakeLanguageModel("openai", rule=READS) as model:
+        place = Installation(tmp_path, {}, model=model)
+        for name, typed, cause in (
+            ("a log", "hi\n" * 21, "More than 20 lines came at once"),
+            ("a binary", "hi\n\0\0\n", "not text in UTF-8"),
+        ):
+            with subtests.test(name):
+                said = place.chat(typed=typed)
+                assert (said.code, said.out) == (2, "")
+                assert cause in said.err
+                assert 'countersign chat -m "What is this?" < FILE' in said.err
+        assert model.requests == []
+        assert place.chat(typed="hi\n" * 20).out.split() == ["Hello."] * 20

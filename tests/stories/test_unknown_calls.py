@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from bot.rendering.timeline import SECOND_TRY
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.platforms.console.terminal import echoed
 from tests.stories.counted_calls import COUNT_IT, UNSURE, CountingPlace, counting
-from tests.stories.installation import PROJECT, Installation
+from tests.stories.installation import PROJECT, Installation, becomes
+from tests.stories.program import a_bot
 from tests.stories.test_approvals import card
 from tests.turn_events import checked
 
@@ -90,6 +92,43 @@ def test_a_script_is_told_which_command_to_use_and_can_use_it(tmp_path: Path) ->
         assert [(each.code, each.out) for each in checked] == [(0, "I looked: it is there.\n"), (1, "")]
         assert checked[1].err == "That call has been checked already.\n"
     assert place.counted == 2
+
+
+MAY_HAVE_RUN = "In conversation c1 the program ended during a call, and it may have run: test.count. /open c1"
+
+
+def test_a_script_goes_on_with_the_turn_of_one_that_was_killed_and_says_what_may_have_run(tmp_path: Path) -> None:
+    with FakeLanguageModel("openai", rule=counting) as model:
+        place = CountingPlace(tmp_path, model)
+        place.die_in_the_call("c1")
+        listed = place.chat("--list")
+        assert MAY_HAVE_RUN in listed.err
+        (line,) = [line for line in listed.out.splitlines() if "c1" in line]
+        assert "done" in line
+        assert "running" not in line
+        other = place.chat("-m", "hello")
+    assert (other.code, other.out, other.err) == (0, "You said: hello.\n", "")
+    assert place.counted == 1
+
+
+def _is_idle(place: CountingPlace) -> bool:
+    return "running" not in place.chat("--list").out
+
+
+async def test_a_window_and_a_worker_go_on_with_the_turn_of_a_killed_script(tmp_path: Path) -> None:
+    with FakeLanguageModel("openai", rule=counting) as model:
+        for name in ("window", "worker"):
+            place = CountingPlace(tmp_path / name, model)
+            place.die_in_the_call("c1")
+            if name == "window":
+                async with place.terminal("--new") as terminal:
+                    await terminal.shows("it may have run: test.count", "I do not know.")
+            else:
+                async with a_bot(place) as bot:
+                    await bot.logs("it may have run: test.count. /open c1")
+                    await becomes(functools.partial(_is_idle, place), "the turn has ended")
+                    assert await bot.leaves() == 0
+            assert place.chat("-m", "hello").err == "", "it is told once"
 
 
 def test_a_call_whose_server_dies_in_it_says_why_and_a_program_reads_the_state(tmp_path: Path) -> None:

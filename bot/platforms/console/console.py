@@ -6,13 +6,12 @@ prompt_toolkit is imported for the screen only, rich when the screen first rende
 from __future__ import annotations
 
 import asyncio
-import codecs
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from io import UnsupportedOperation
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
@@ -27,6 +26,7 @@ from bot.platforms.console.headless import ElicitationPrompt, HeadlessChat, Inpu
 from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.plain_output import JsonLines, PlainStream
+from bot.platforms.console.standard_input import input_lines, read_input
 from bot.platforms.console.turn_tracker import StartState, TurnTracker
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import single_line
@@ -39,8 +39,6 @@ log = logging.getLogger(__name__)
 
 LARGEST = 20 * 1024 * 1024
 """Bytes of a file that is saved."""
-CHUNK = 65_536
-"""Bytes that are read of standard input at once."""
 _NAME_LENGTH = 120
 SLOT = "reply"
 COMPLETE = "complete"
@@ -172,7 +170,9 @@ class ConsoleSurface:
         return self._user.member if here and author.principal == self._user.author.principal else Member(author)
 
     async def fetch(self, attachment: Attachment) -> bytes:
-        """Raise NotFound: a terminal has no attachments."""
+        """Return what came with a question of this process. Raises NotFound for anything else."""
+        if (data := self._tracker.uploads.get(attachment.id)) is not None:
+            return data
         raise NotFound(gettext_lazy("The terminal has no upload {name}.", name=repr(attachment.name)))
 
     def announce(self, text: str) -> None:
@@ -216,49 +216,6 @@ class ConsoleSurface:
 
 def _question(view: TurnView) -> str:
     return single_line(view.turn.question.text, 80)
-
-
-# -------------------- input lines
-
-
-async def input_lines(stream: TextIO) -> AsyncIterator[str]:
-    """Yield the lines of a stream without line ends, as they arrive. Invalid UTF-8 becomes U+FFFD."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    pending = ""
-    async for chunk in _chunks(stream):
-        *lines, pending = (pending + decoder.decode(chunk)).split("\n")
-        for line in lines:
-            yield line
-    if last := pending + decoder.decode(b"", final=True):
-        yield last
-
-
-async def _chunks(stream: TextIO) -> AsyncIterator[bytes]:
-    try:
-        descriptor = stream.fileno()
-    except (UnsupportedOperation, AttributeError):
-        yield stream.read().encode()
-        return
-    while True:
-        await _readable(descriptor)
-        chunk = os.read(descriptor, CHUNK)
-        if not chunk:
-            return
-        yield chunk
-
-
-async def _readable(descriptor: int) -> None:
-    """Wait until a read does not block. A regular file never blocks, and event loops cannot watch it."""
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    try:
-        loop.add_reader(descriptor, ready.set)
-    except PermissionError:
-        return
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(descriptor)
 
 
 # -------------------- modes
@@ -316,9 +273,9 @@ def open_headless(
     signed_by: SignedBy = unnamed_approvers,
     files: Path | None = None,
 ) -> Terminal:
-    """Return the terminal for the question of `-m`; without one for a pipe, in which every line of standard input is a
-    message or the answer to an elicitation. Answers go to standard output, the rest to standard error; `json` for
-    events instead, in which `signed_by` names the approvers of calls.
+    """Return the terminal for the question of `-m`, with standard input as its file; without a question for a pipe:
+    every line of it is a message or the answer to an elicitation. Answers go to standard output, the rest to standard
+    error; `json` for events instead, in which `signed_by` names the approvers of calls.
     """
     theme = ConsoleTheme.for_stream(streams.stderr, streams.environ)
     drawing: Drawing = (
@@ -335,6 +292,7 @@ def open_headless(
         approver=AutoApprover(approve, user, drawing.notice),
         responder=ElicitationPrompt(user, drawing.notice, lines if question is None else None),
         output=Output(streams.stdout, streams.stderr, json),
+        read_file=partial(read_input, streams.stdin, drawing.notice) if question is not None else None,
     )
     return Terminal(listener, ConsoleSurface(user, tracker, drawing, files))
 

@@ -10,15 +10,15 @@ import asyncio
 import json
 import os
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
 from bot.domain.commands import Form, Invocation, Reply, reply_json
-from bot.domain.conversations import ConversationKey
+from bot.domain.conversations import Attachment, ConversationKey
 from bot.domain.elicitations import (
     CANCELLED,
     DECLINED,
@@ -30,7 +30,7 @@ from bot.domain.elicitations import (
 )
 from bot.domain.lenient_json import DuplicateName, unique_names
 from bot.domain.tools import ArgumentError
-from bot.domain.turns import Receipt
+from bot.domain.turns import Receipt, TurnStatus, TurnView
 from bot.errors import CountersignError, InvalidOption, NotFound, QueueFull
 from bot.folders import in_shell
 from bot.i18n import _
@@ -64,6 +64,7 @@ from bot.rendering.text_safety import show_invisible, single_line
 
 ANSWER, DECLINE = "answer", "decline"
 STOP_SECONDS = 5.0
+ABANDONED_SECONDS = 10.0
 _NAMES = 8
 
 
@@ -252,6 +253,7 @@ class HeadlessChat:
         approver: AutoApprover,
         responder: ElicitationPrompt,
         output: Output,
+        read_file: Callable[[], Awaitable[tuple[Attachment, bytes] | None]] | None = None,
     ) -> None:
         self._lines = lines
         self._user = user
@@ -260,6 +262,7 @@ class HeadlessChat:
         self._approver = approver
         self._responder = responder
         self._output = output
+        self._read_file = read_file
         self._engine: Awaitable[EngineApi]
         self._commands: Awaitable[Commands]
         self._turn = ""
@@ -289,6 +292,8 @@ class HeadlessChat:
         self._tracker.begin(start)
         for view in start.open:
             self._tracker.track_earlier(view)
+        if start.abandoned:
+            await self._finish(start.abandoned)
         codes: list[int] = []
         while not self._is_waiting and (line := await self._lines.next()) is not None:
             code = await self._line(line)
@@ -296,6 +301,15 @@ class HeadlessChat:
                 break
             codes.append(code)
         return worst_exit_code(codes)
+
+    async def _finish(self, abandoned: Sequence[TurnView]) -> None:
+        """Wait a while for turns of ended processes. Another process goes on with them after this one."""
+        engine = await await_ready(self._engine)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ABANDONED_SECONDS):
+                for view in abandoned:
+                    while (await engine.view(view.turn.id)).turn.status in (TurnStatus.QUEUED, TurnStatus.RUNNING):  # noqa: ASYNC110 - another process may end it
+                        await asyncio.sleep(ABANDONED_SECONDS / 100)
 
     async def _until_interrupted(self, work: Awaitable[int]) -> int:
         """Return the exit code of the work: 130 after an interrupt, that of an error, 1 after a closed output."""
@@ -385,6 +399,11 @@ class HeadlessChat:
                 case Say(text):
                     agents = engine.agents(self._conversation)
                     message = self._questions.read(text, self._tracker.conversation, agents)
+                    if self._read_file is not None and (file := await self._read_file()) is not None:
+                        # Unique, because another process may hold the file of an earlier question.
+                        attachment = replace(file[0], id=message.keys[0])
+                        self._tracker.uploads[attachment.id] = file[1]
+                        message = replace(message, attachments=(attachment,))
                     return await self._ask(engine, engine.receive(message))
                 case LocalCommand.CHECK:
                     return await self._ask(engine, turn_tracker.check(engine, self._user, self._conversation))

@@ -110,6 +110,8 @@ class TurnTracker:
         """Conversations of this terminal: the open one is the last."""
         self.on_open: Callable[[Sequence[str]], None] = lambda _conversations: None
         """Called with `conversations` when they change, before anything is asked there."""
+        self.uploads: dict[str, bytes] = {}
+        """Files of questions of this process, by the id of their attachment."""
         self.saved: SavedConversations | None = None
         """Conversations to choose from; set at the start."""
         self.draw: Callable[[TurnView], None] = lambda _view: None
@@ -317,6 +319,8 @@ class StartState:
     """The last conversation, if it is open in another process and this one is therefore new."""
     waiting: Sequence[Turn] = ()
     """Turns of other conversations, once for each of their calls that waits for this user's approval."""
+    abandoned: Sequence[TurnView] = ()
+    """Turns of ended processes that go on here."""
     saved: SavedConversations | None = None
     """The conversations that can be opened instead."""
 
