@@ -66,7 +66,7 @@ from bot.chat.forms import (
     is_elicitation_form,
     read_submission,
 )
-from bot.chat.message_handler import UNREAD, format_lines, unknown_agent_message
+from bot.chat.message_handler import format_lines, unknown_agent_message
 from bot.chat.message_model import Message
 from bot.domain.agents import Addressed, UnknownName
 from bot.domain.approvals import WHOLE, Decision, DecisionType, Portion
@@ -74,6 +74,7 @@ from bot.domain.commands import FormSubmission, Invocation
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.locales import UNKNOWN, Locale, use_locale
 from bot.domain.turns import Receipt, StepStatus, ToolStep
+from bot.engine.prompt.messages import UNREAD
 from bot.errors import CountersignError, NotFound, QueueFull
 from bot.i18n import _, gettext_lazy
 from bot.ports import EngineApi

@@ -34,7 +34,7 @@ from bot.domain.commands import WHOLE_TEXT
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage, Member
 from bot.domain.locales import UNKNOWN, Locale, use_locale
 from bot.domain.turns import EditEffect, Turn
-from bot.engine.prompt.messages import clean_name
+from bot.engine.prompt.messages import LEFT_OUT, UNREAD, clean_name
 from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
 from bot.i18n import _, gettext_lazy
 from bot.ports import Commands
@@ -45,8 +45,6 @@ LONGEST_LINE = 3_000
 LONGEST_FORWARDED = 8_000
 LONGEST_CONTEXT = 12_000
 """In characters, of all lines together."""
-LEFT_OUT = "(earlier messages of this thread are left out)"
-UNREAD = "(what was said here before could not be read)"
 _UNNAMED = "Somebody"
 log = logging.getLogger(__name__)
 REMEMBERED = 5000

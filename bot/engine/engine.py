@@ -50,8 +50,8 @@ from bot.ports.models import TextEmbedder
 from bot.ports.platform import PostedText, ThreadReader
 
 APPROVAL_SECONDS = 1800.0
-THREAD_SECONDS = 15.0
-"""Time limit of reading a conversation from its platform."""
+THREAD_SECONDS, WHOLE_THREAD_SECONDS = 15.0, 120.0
+"""Time limits of reading back a conversation: for its history, and all of it, with pauses for rate limits."""
 CONTINUE_QUESTION = "Go on where you were stopped. Do not repeat what you have written."
 UNCLEAR_ENDS = frozenset({StepStatus.UNKNOWN})
 REPEATABLE_ENDS = frozenset(status for status in StepStatus if status.ended and status is not StepStatus.DONE)
@@ -160,6 +160,7 @@ class Engine:
             approval_seconds,
             self._delivery.deliver,
             self._fetch,
+            partial(self._read_thread, posted={}, seconds=WHOLE_THREAD_SECONDS),
             PromptDependencies(
                 turn_log,
                 pause,
@@ -371,7 +372,7 @@ class Engine:
         return await surface.fetch(attachment)
 
     async def _read_thread(
-        self, conversation: ConversationKey, posted: Mapping[str, MessageRefs]
+        self, conversation: ConversationKey, posted: Mapping[str, MessageRefs], seconds: float = THREAD_SECONDS
     ) -> Sequence[PostedText]:
         """Return the messages of a conversation from its platform, empty without one. Raises DeliveryFailed and
         TimeoutError.
@@ -379,7 +380,7 @@ class Engine:
         surface: object = surface_for(self._surfaces, conversation)
         if not isinstance(surface, ThreadReader):
             return ()
-        async with asyncio.timeout(THREAD_SECONDS):
+        async with asyncio.timeout(seconds):
             return await surface.read_thread(conversation, posted)
 
     def _wake_turn(self, turn_id: str) -> None:

@@ -17,6 +17,7 @@ from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.flows import Sources
 from bot.domain.messages import Message, MessageRole, TextPart, ToolCall
 from bot.domain.policies import TaintMode
+from bot.domain.profiles import Profile
 from bot.domain.tools import INVALID_ARGUMENTS, CheckedCall, ToolSearch, ToolSet, parse_check_question, tools_for_check
 from bot.domain.turns import (
     CallOrigin,
@@ -31,6 +32,7 @@ from bot.domain.turns import (
     TurnView,
 )
 from bot.engine.builtin_tools.read_result import ReadResult, RejectionReason
+from bot.engine.builtin_tools.read_thread import ReadThread
 from bot.engine.builtin_tools.search_tools import SearchTools
 from bot.engine.builtin_tools.tool_index import ToolIndexes
 from bot.engine.elicitation import PendingElicitations
@@ -41,8 +43,10 @@ from bot.engine.prompt.builder import SOMETHING_MISSING, PromptBuilder, PromptDe
 from bot.engine.prompt.messages import is_prompt
 from bot.engine.tool_execution import ToolExecutor, TurnToolbox
 from bot.engine.usage import UsageMeter
+from bot.errors import DeliveryFailed
 from bot.i18n import _, gettext_lazy, ngettext
 from bot.ports import LanguageModels, Toolbox, TurnExecution
+from bot.ports.platform import PostedText
 
 MOST_CORRECTIONS = 2
 NO_PROMPT = gettext_lazy("The prompt could not be used, so nothing was asked. The call above says why.")
@@ -90,6 +94,7 @@ class TurnDependencies:
     approval_seconds: float | None
     deliver: Callable[[TurnView], None]
     fetch: Callable[[ConversationKey, Attachment], Awaitable[bytes]]
+    read_thread: Callable[[ConversationKey], Awaitable[Sequence[PostedText]]]
     prompts: PromptDependencies
     find_member: Callable[[Author, ConversationKey], Awaitable[Member | None]]
     resolve_approvers: Callable[[ToolStep, Rules], Awaitable[ToolStep]]
@@ -242,7 +247,28 @@ class TurnRunner:
     def _toolbox(self) -> TurnToolbox:
         search = SearchTools(self._enabled_tools, self._dependencies.tool_indexes)
         read_result = ReadResult(self._claim.conversation, self._log, self._rejection_reason)
-        return TurnToolbox(self._dependencies.toolbox, (search, read_result))
+        return TurnToolbox(self._dependencies.toolbox, (search, read_result, self._thread))
+
+    @cached_property
+    def _thread(self) -> ReadThread:
+        return ReadThread(self._read_thread, self._sum_up)
+
+    async def _read_thread(self) -> Sequence[PostedText]:
+        turn = self._record.turn
+        if await self._dependencies.find_member(turn.author, turn.conversation) is None:
+            raise DeliveryFailed(gettext_lazy("The rights of the person who asked could not be checked."))
+        return await self._dependencies.read_thread(turn.conversation)
+
+    async def _sum_up(self, lines: Sequence[str]) -> tuple[str, int]:
+        profile = self._profile
+        model = await self._dependencies.models.get(profile.model)
+        return await self._prompts.sum_up(lines, profile, model, self._record.next_n)
+
+    @property
+    def _profile(self) -> Profile:
+        """The profile, with the model that the question asks for."""
+        profile = self._rules.profile
+        return replace(profile, model=self._record.turn.question.model or profile.model)
 
     async def _rejection_reason(self) -> RejectionReason:
         return (await self._visibility()).rejection_reason
@@ -378,7 +404,7 @@ class TurnRunner:
 
     async def _ask_model(self) -> None:
         self._note_activity(_("Looking at the tools"))
-        profile = replace(self._rules.profile, model=self._record.turn.question.model or self._rules.profile.model)
+        profile = self._profile
         offered = await self._offer()
         model = await self._dependencies.models.get(profile.model)
         refused = self._dependencies.prompts.refused
@@ -440,7 +466,7 @@ class TurnRunner:
         if completion.note and completion.model not in {reply.model for reply in self._record.replies}:
             notes.append(completion.note)
         earlier = {note for reply in self._record.replies for note in reply.notes}
-        notes += (note for note in self._prompts.notes if note not in earlier)
+        notes += (note for note in (*self._prompts.notes, *self._thread_notes) if note not in earlier)
         if gave_up:
             notes.append(str(GAVE_UP))
         if out_of_rounds:
@@ -457,6 +483,14 @@ class TurnRunner:
             case _:
                 pass
         return tuple(dict.fromkeys(notes))
+
+    @property
+    def _thread_notes(self) -> Sequence[str]:
+        n = self._thread.count
+        if not n:
+            return ()
+        text = ngettext("{n} message of this conversation was read.", "{n} messages of this conversation were read.", n)
+        return (text,)
 
     # ------------------------------------------------------------------ views
 

@@ -15,7 +15,7 @@ from bot.platforms.discord.app import open_discord
 from bot.platforms.discord.rest import conversation
 from bot.ports import Listener, Surface
 from bot.storage.turn_log import SqlTurnLog
-from tests.fakes.discord import Channel, Fails, FakeDiscord, Message, Permission, User
+from tests.fakes.discord import Channel, Fails, FakeDiscord, Message, Permission, TooMany, User
 from tests.fakes.discord.components import BUTTON
 from tests.platforms.fake_engine import SharedLeases
 from tests.stories.team import PATIENCE, File, Talk, Team
@@ -198,6 +198,9 @@ class DiscordTeam(Team):
 
     def keep_to_limits(self) -> None:
         self.discord.pace.strict = True
+
+    def limit_next_reads(self) -> None:
+        self.discord.fail("GET /channels/{channel}/messages", TooMany(0.1))
 
     def refuse_next(self) -> None:
         self.discord.fail("POST /channels/{channel}/messages", Fails(50013))

@@ -20,7 +20,7 @@ from bot.platforms.slack.web_api import WebApi, conversation
 from bot.platforms.slack.workspaces import SlackWorkspace, SlackWorkspaces
 from bot.ports import Listener, Surface
 from bot.storage.turn_log import SqlTurnLog
-from tests.fakes.slack import Channel, Fails, FakeSlack, Message, User
+from tests.fakes.slack import Channel, Fails, FakeSlack, Message, TooMany, User
 from tests.fakes.slack.deliveries import Delivery
 from tests.stories.team import PATIENCE, File, Talk, Team
 
@@ -186,6 +186,9 @@ class SlackTeam(Team):
 
     def keep_to_limits(self) -> None:
         self.slack.pace.strict = True
+
+    def limit_next_reads(self) -> None:
+        self.slack.fail("conversations.replies", TooMany(1))
 
     def refuse_next(self) -> None:
         self.slack.fail("chat.postMessage", Fails("restricted_action"))

@@ -352,6 +352,9 @@ class Team(ABC):
     def keep_to_limits(self) -> None:
         """Let the platform limit the rate of calls from now on."""
 
+    def limit_next_reads(self) -> None:  # noqa: B027 - not every platform limits them
+        """Let the platform limit the next reading of messages for a moment."""
+
     @abstractmethod
     def refuse_next(self) -> None:
         """The next message that the bot posts is refused, as one that it may not post."""

@@ -45,7 +45,7 @@ from bot.domain.turns import HistorySummary, StepStatus, ToolRef, ToolStep, Turn
 from bot.engine.policy.evaluation import PolicyRequest, evaluate
 from bot.engine.policy.ordinary_arguments import leaf_texts
 from bot.engine.policy.rules import Rules
-from bot.engine.prompt.messages import ANSWERED, Address, is_read_result_call, parse_address
+from bot.engine.prompt.messages import ANSWERED, READ_THREAD, Address, is_read_result_call, parse_address
 from bot.i18n import _, format_list, gettext_lazy
 from bot.ports import TurnHistory
 
@@ -131,7 +131,7 @@ def _of_call(seq: int, step: ToolStep, known: Known) -> Source | None:
         address, step = target, target_step
     tool = step.tool
     if tool is None or tool.is_builtin:
-        return None
+        return OtherSource.THREAD if step.call.name == READ_THREAD else None
     return ToolSource(tool.server, tool.name, tool.server_id, tool.definition, tool.place)
 
 

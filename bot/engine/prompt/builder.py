@@ -34,21 +34,35 @@ from bot.domain.completions import (
 )
 from bot.domain.conversations import Attachment, Author
 from bot.domain.flows import Sources
-from bot.domain.messages import ImageAudience, StoredFile, system
+from bot.domain.messages import ImageAudience, StoredFile, system, user
 from bot.domain.profiles import Profile
 from bot.domain.tools import Tool, ToolSearch, ToolSet
-from bot.domain.turns import Claim, ModelRetry, TurnRecord
+from bot.domain.turns import Claim, HistorySummary, ModelRetry, TurnRecord
 from bot.domain.usage import UsageKind
 from bot.engine.builtin_tools.read_result import TOOL as READ_RESULT_TOOL
+from bot.engine.builtin_tools.read_thread import TOOL as READ_THREAD_TOOL
 from bot.engine.builtin_tools.resources import resource_definitions
 from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS, search_definitions
 from bot.engine.builtin_tools.tool_index import MOST_HITS
 from bot.engine.policy.information_flow import ResultVisibility, sources_of_prompt
 from bot.engine.prompt.attachments import LARGEST, MOST_IMAGE_BYTES, Attached, FileKind, read_attachments
-from bot.engine.prompt.history import HistoryBudget, HistoryPrompt, ReadThread, max_length
+from bot.engine.prompt.history import (
+    LIMITS,
+    PART_TOKENS,
+    HistoryBudget,
+    HistoryPrompt,
+    HistoryTurn,
+    ReadThread,
+    SummaryText,
+    max_length,
+    split_by_size,
+    summarize,
+)
 from bot.engine.prompt.messages import (
     HEAD,
+    LEFT_OUT,
     SHORT_HEAD,
+    UNREAD,
     PromptContext,
     SystemPrompt,
     large_results,
@@ -133,23 +147,27 @@ def select_builtin_tools(
     *,
     searches: bool = False,
     has_excerpts: bool = False,
+    reads_thread: bool = False,
     names_tokens: float = TOOL_NAMES_TOKENS,
 ) -> tuple[Tool, ...]:
     """Return the built-in tools of a model request. `searches` is True if they replace `server_tools`, `has_excerpts`
-    if the request holds truncated results, `names_tokens` is the budget for the names of `server_tools`.
+    if the request holds truncated results, `reads_thread` if it lacks earlier messages of its thread. `names_tokens` is
+    the budget for the names of `server_tools`.
 
     A model that searches has the same tools in each round, because services cache prefixes: so recently used tools are
     not included, and `read_result` is from the first round.
     """
     search = search_definitions(server_tools, names_tokens) if searches else ()
-    return (*search, READ_RESULT_TOOL) if searches or has_excerpts else ()
+    read_result = (READ_RESULT_TOOL,) if searches or has_excerpts else ()
+    return (*search, *read_result, *((READ_THREAD_TOOL,) if reads_thread else ()))
 
 
-def add_builtin_tools(tools: tuple[Tool, ...], *, has_excerpts: bool) -> tuple[Tool, ...]:
+def add_builtin_tools(tools: tuple[Tool, ...], *, has_excerpts: bool, reads_thread: bool) -> tuple[Tool, ...]:
     """Return the tools of a request with the missing built-in ones at the end, so that the prefix stays the same. At
     MOST_TOOLS they replace the last tools.
     """
-    added = tuple(tool for tool in select_builtin_tools(tools, has_excerpts=has_excerpts) if tool not in tools)
+    wanted = select_builtin_tools(tools, has_excerpts=has_excerpts, reads_thread=reads_thread)
+    added = tuple(tool for tool in wanted if tool not in tools)
     return (*tools[: MOST_TOOLS - len(added)], *added) if added else tools
 
 
@@ -495,6 +513,29 @@ class PromptBuilder:
                 self._notes.append(str(NO_TOOLS))
             return completion
 
+    async def sum_up(self, lines: Sequence[str], profile: Profile, model: LanguageModel, n: int) -> tuple[str, int]:
+        """Return a summary of lines and the number of its parts, each of which is one request; an empty text if the
+        model writes none. Step `n` is charged.
+        """
+        estimates, name = self._dependencies.estimates, current_model_name(profile, model)
+        room = estimates.estimate(name, estimates.room(name, model.capabilities, LIMITS))
+        messages = [user(line) for line in lines]
+        parts = split_by_size(messages, min(room / 2, PART_TOKENS))
+
+        async def begin(size: float) -> RequestAttempt:
+            return await self._meter.begin(RequestInfo(n, UsageKind.SUMMARY, name, size))
+
+        text = ""
+        for number, part in enumerate(parts, start=1):
+            self._on_activity(_("Reading messages: part {number} of {count}", number=number, count=len(parts)))
+            turn = HistoryTurn(number, tuple(part), estimate_messages(part), "", "", ())
+            outcome = await summarize(model, HistorySummary(0, text), [turn], room, begin)
+            await self._meter.settle()
+            if not isinstance(outcome, SummaryText):
+                return "", 0
+            text = outcome.text
+        return text, len(parts)
+
     # ------------------------------------------------------------------ making a request that fits
 
     async def _fitting_request(
@@ -558,8 +599,9 @@ class PromptBuilder:
         self._sources = sources_of_prompt(record, self._history.sources, self._history.known)
         if last_round:
             messages = (*messages, system(LAST_ROUND))
-        if self._history.excerpts.given and tools:
-            tools = add_builtin_tools(tools, has_excerpts=True)
+        has_excerpts = self._history.excerpts.given and bool(tools)
+        reads_thread = capabilities.tools and not {LEFT_OUT, UNREAD}.isdisjoint(record.turn.question.context)
+        tools = add_builtin_tools(tools, has_excerpts=has_excerpts, reads_thread=reads_thread)
         choice = ToolChoice.NONE if last_round else ToolChoice.AUTO
         limits = reply_limits(ModelLimits(), capabilities)
         return ModelRequest(messages, tools, choice, limits, stable_messages=1 + len(context.history))

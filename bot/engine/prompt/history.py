@@ -104,6 +104,8 @@ _UNNAMED = "Somebody"
 _NO_MESSAGE = "(This question was no message here, or was deleted.)"
 LIMITS = ModelLimits(max_tokens=4_096, first_seconds=90.0, idle_seconds=30.0, total_seconds=150.0)
 """The user waits meanwhile. Local models read slowly, and reasoning models need more tokens than they write."""
+PART_TOKENS = 8_000
+"""Estimated tokens of messages that are summarized at once."""
 LONGEST_TOKENS = 2_000
 """Estimated tokens of a summary; longer ones are cut off."""
 _SHARE = 8
@@ -228,6 +230,19 @@ def count_fitting(turns: Sequence[HistoryTurn], room: float) -> int:
             break
         count += 1
     return count
+
+
+def split_by_size(messages: Sequence[Message], room: float) -> Sequence[Sequence[Message]]:
+    """Split messages into groups of at most `room` estimated tokens, or of one message."""
+    groups, remaining = list[list[Message]](), 0.0
+    for message in messages:
+        size = estimate_messages((message,))
+        if not groups or size > remaining:
+            groups.append([])
+            remaining = room
+        groups[-1].append(message)
+        remaining -= size
+    return groups
 
 
 def includes_result(record: TurnRecord, step: ToolStep, replay: ToolReplay) -> bool:

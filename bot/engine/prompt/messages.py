@@ -62,6 +62,10 @@ SHORT_HEAD = 200
 """Characters of an excerpt if nothing longer fits."""
 LONGEST_REASON = 1_000
 READ_RESULT = "countersign__read_result"
+READ_THREAD = "countersign__read_thread"
+LEFT_OUT = f"(earlier messages of this thread are left out: {READ_THREAD} reads them)"
+UNREAD = f"(what was said here before could not be read: {READ_THREAD} tries again)"
+"""Lines of the context in place of messages."""
 _ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,9})")
 Address = tuple[int, int]
 """Location of a result: the turn's number in the conversation, and the step."""

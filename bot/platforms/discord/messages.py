@@ -57,6 +57,8 @@ from bot.rendering.text_safety import single_line
 FACTS = PlatformFacts("discord", redelivers=False, reading_seconds=3.0)
 MOST_FILES = 10
 MOST_LINES = 100
+MOST_OF_THREAD = 1_000
+"""Messages of a conversation that is read as a whole, in pages of a hundred."""
 """Messages of one request; Discord's limit."""
 CAPTION = "-# "
 """Beginning of a small line, in Discord's Markdown."""
@@ -207,20 +209,25 @@ def _to_line(earlier: discord.Message, me: str, message: DiscordMessage) -> Thre
     return replace(line, text=prepend_title(message.channel.post_title(line.id), line.text))
 
 
-async def _history(rest: Rest, channel: str, *, before: discord.Object | None = None) -> list[discord.Message]:
+async def _history(
+    rest: Rest, channel: str, *, before: discord.Object | None = None, most: int = MOST_LINES
+) -> list[discord.Message]:
     """Return the latest messages of a channel, latest first. Raises DeliveryFailed."""
     client = await rest.client()
     with map_errors(gettext_lazy("read what was said before")):
-        history = client.get_partial_messageable(int(channel)).history(limit=MOST_LINES, before=before)
+        history = client.get_partial_messageable(int(channel)).history(limit=most, before=before)
         return [message async for message in history]
 
 
 async def read_conversation(
     rest: Rest, conversation: ConversationKey, posted: Mapping[str, MessageRefs]
 ) -> Sequence[PostedText]:
-    """Return the latest messages of a conversation; see `ThreadReader.read_thread`. Raises DeliveryFailed."""
+    """Return the latest messages of a conversation, of one without `posted` answers up to MOST_OF_THREAD; see
+    `ThreadReader.read_thread`. Raises DeliveryFailed.
+    """
+    most = MOST_LINES if posted else MOST_OF_THREAD
     me, channel = (await rest.identity()).user, channel_id_of(conversation)
-    lines = (to_thread_message(message, me, None) for message in reversed(await _history(rest, channel)))
+    lines = (to_thread_message(message, me, None) for message in reversed(await _history(rest, channel, most=most)))
     return conversation_texts(
         [replace(line, text=_without_captions(line.text)) if line.own else line for line in lines if line is not None],
         posted,

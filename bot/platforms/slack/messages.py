@@ -227,7 +227,7 @@ async def read_thread(
         if not may_read():
             raise DeliveryFailed("This user's share of conversations.replies is used up.")
 
-    lines: list[ThreadMessage] = []
+    lines: dict[str, ThreadMessage] = {}
     pages = api.pages(
         "conversations.replies",
         "messages",
@@ -240,13 +240,14 @@ async def read_thread(
         limit=PAGE,
     )
     async for page in pages:
-        lines += [
-            line
+        # The first message of the thread leads every page.
+        lines |= {
+            line.id: line
             for message in page
             if (line := _thread_message(message, identity, with_own=with_own))
             and (not before or _number(line.id) < _number(before))
-        ]
-    return tuple(lines)
+        }
+    return tuple(lines.values())
 
 
 async def read_conversation(
