@@ -10,9 +10,10 @@ import pytest
 
 from bot.chat import message_handler
 from bot.chat.actions import NOT_STORED
-from bot.chat.message_handler import EDITED, NOTHING_SAID, UNREAD
+from bot.chat.message_handler import EDITED, NOTHING_SAID
 from bot.chat.users import NOT_FOR_STRANGERS, AudiencePolicy
 from bot.domain.turns import TurnStatus
+from bot.engine.prompt.messages import UNREAD
 from bot.errors import DatabaseUnavailable, DatabaseUnwritable, QueueFull
 from tests.fakes import discord as discord_fake
 from tests.fakes import plain as plain_fake

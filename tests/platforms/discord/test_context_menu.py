@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.chat.interactions import ASKED
-from bot.chat.message_handler import UNREAD
+from bot.engine.prompt.messages import UNREAD
 from bot.platforms.discord.app_commands import ASK_ABOUT_THIS
 from tests.fakes.discord import Answer, Interaction, Permission
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from bot.chat.interactions import ASKED_DIRECTLY
-from bot.chat.message_handler import UNREAD
 from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.commands import Field, Form, Reply, ReplyAction
 from bot.domain.conversations import ConversationKey
+from bot.engine.prompt.messages import UNREAD
 from bot.platforms.discord.app_commands import ASK_ABOUT_THIS
 from tests.fakes.discord import Answer, Asked, Channel, FakeDiscord, Interaction, User
 from tests.platforms.discord.command_bot import CommandBot, command_bot

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.message_handler import LEFT_OUT, LONGEST_CONTEXT, MOST_LINES, format_lines, split_args
+from bot.chat.message_handler import LONGEST_CONTEXT, MOST_LINES, format_lines, split_args
+from bot.engine.prompt.messages import LEFT_OUT
 from bot.platforms.slack.blocks import defuse_mentions, escape
 from bot.platforms.slack.messages import MentionResolver, mentioned_people, strip_bot_mention, to_plain_text
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bot.chat.message_handler import UNREAD
 from bot.chat.users import NOT_FOR_GUESTS, NOT_FOR_STRANGERS, AudiencePolicy
 from bot.domain.conversations import ConversationKey
+from bot.engine.prompt.messages import UNREAD
 from bot.errors import DatabaseUnavailable
 from tests.fakes.slack import Fails, Slow, Team
 from tests.platforms.slack.connected_bot import connected_bot
