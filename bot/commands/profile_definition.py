@@ -21,7 +21,7 @@ from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.lenient_json import DuplicateName, parse_json
 from bot.domain.locales import close_time_zones, time_zone_name
 from bot.domain.policies import ANY, Rule, RuleError, is_pattern, parse_rule, rule_to_table
-from bot.domain.profiles import MOST_TOOL_ROUNDS, Profile
+from bot.domain.profiles import MOST_TOOL_ROUNDS, Profile, name_error
 from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict
 from bot.i18n import (
@@ -165,13 +165,22 @@ class ProfileService:
             raise ForbiddenRejection(_("This profile belongs to every workspace. Only the operator can change it."))
 
     async def save(self, profile: Profile, by: Author) -> Profile | Outdated:
-        """Save a new profile, or a changed one if its version is current. Raises NotFound."""
+        """Save a new profile, or a changed one if its version is current. Raises NotFound, Conflict for its name."""
         try:
             saved = await self._dependencies.profiles.save(profile, by)
         except Conflict as conflict:
+            if conflict.field:
+                raise
             return Outdated(str(conflict))
         await self._dependencies.administration.refresh()
         return saved
+
+    async def name_error(self, profile: Profile, conversation: ConversationKey) -> str:
+        """Return why the profile may not have its name; empty if it may."""
+        others = [other.name for other in await self.all(conversation) if other.id != profile.id]
+        bindings = await self._dependencies.profiles.bindings()
+        is_agent = any(binding.by_name and binding.profile == profile.id for binding in bindings)
+        return str(name_error(profile.name, others, is_agent=is_agent))
 
     async def delete(self, profile: Profile, by: Author) -> None:
         """Delete a profile and its bindings."""

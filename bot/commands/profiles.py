@@ -274,9 +274,8 @@ class Profiles:
         servers = await self._directory.all(context.conversation)
         draft, errors = parse_profile(profile, context.fields, servers)
         errors |= context.errors
-        other = await self._service.find_or_none(draft.name, context.conversation)
-        if other is not None and other.id != profile.id:
-            errors["name"] = _("There is a profile of that name.")
+        if wrong_name := await self._service.name_error(draft, context.conversation):
+            errors["name"] = wrong_name
         number = int(context.state[-1]) if context.state[-1:] in (("1",), ("2",), ("3",)) else 1
         step = next_step(number, errors)
         if step is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from bot.domain.characters import name_key
 
 PLACE_NAME = "default"
-"""Name of the profile that holds in a place, unless an agent there has that name."""
+"""Name of the profile that holds in a place. No agent has it."""
 _CLOSE = 0.72
 """Least similarity of a mistyped name, of 1."""
 _LONGEST = 200
@@ -124,7 +124,7 @@ class Agents:
 
     @property
     def _by_key(self) -> Mapping[str, AgentRef]:
-        return {name_key(PLACE_NAME): PLACE_AGENT} | {name_key(agent.name): agent for agent in self.here}
+        return {name_key(agent.name): agent for agent in self.here} | {PLACE_NAME: PLACE_AGENT}
 
 
 def _ends(text: str) -> Iterator[int]:

@@ -112,6 +112,29 @@ class FoldedText:
                 folded += len(fold(self._original[start : min(start + _PIECE, end)], blanks=self._blanks))
 
 
+# Letters that many fonts draw like Latin ones, each with that.
+_LIKE = (
+    "\u0430a\u0432b\u0435e\u043eo\u0440p\u0441c\u0443y\u0445x\u0456i\u0458j\u0455s\u0501d\u051bq\u051dw\u04bbh\u04cfl"
+    "\u043ak\u043cm\u043dh\u0442t\u0433r\u0475v\u0410A\u0412B\u0415E\u041aK\u041cM\u041dH\u041eO\u0420P\u0421C\u0422T"
+    "\u0423Y\u0425X\u0406I\u0408J\u0405S\u04c0I\u051aQ\u051cW\u04baH\u0474V"
+    "\u03b1a\u03bfo\u03bdv\u03c1p\u03b9i\u03bak\u03c5u\u03b3y\u03c7x\u0391A\u0392B\u0395E\u0396Z\u0397H\u0399I\u039aK"
+    "\u039cM\u039dN\u039fO\u03a1P\u03a4T\u03a5Y\u03a7X\u0585o\u0578n\u057du\u0570h\u0566q\u0581g\u0131i"
+)
+AS_LATIN = {ord(foreign): latin for foreign, latin in zip(_LIKE[::2], _LIKE[1::2], strict=True)}
+_AS_LETTER = str.maketrans("10|\u2010\u2011\u2012\u2013\u2212", "lol-----", "\u2800\U0001d159")
+
+
+def skeleton(name: str) -> str:
+    """Return the same text for all names that can be taken for one another."""
+    shown = INVISIBLE.sub("", unicodedata.normalize("NFKC", name))
+    return "".join(shown.translate(AS_LATIN).casefold().translate(_AS_LETTER).split())
+
+
+def look_alike(name: str, other: str) -> bool:
+    """Return True if users can take one name for the other. An I looks like a small L."""
+    return skeleton(name).replace("i", "l") == skeleton(other).replace("i", "l")
+
+
 def name_key(name: str) -> str:
     """Return the key under which names that users would confuse are equal."""
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from bot.domain.agents import PLACE_NAME
+from bot.domain.characters import look_alike, name_key
 from bot.domain.conversations import ConversationKey
 from bot.domain.locales import Locale
 from bot.domain.policies import Rule
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Tool
+from bot.i18n import gettext_lazy
 
 MOST_TOOL_ROUNDS = 200
+
+
+def name_error(name: str, others: Iterable[str], *, is_agent: bool) -> str:
+    """Return why a profile may not have a name beside those of `others`; empty if it may. `is_agent` is True for a
+    profile that is asked by its name.
+    """
+    if look_alike(name, PLACE_NAME) and (is_agent or name_key(name) != PLACE_NAME):
+        return gettext_lazy(
+            "“{name}” means the profile that answers without a name, so an agent cannot have it.", name=PLACE_NAME
+        )
+    twin = next((other for other in others if look_alike(name, other)), None)
+    if twin is None:
+        return ""
+    if name_key(twin) == name_key(name):
+        return gettext_lazy("There is a profile of that name.")
+    return gettext_lazy("It can be taken for the profile {name}, which is written differently.", name=twin)
 
 
 @dataclass(frozen=True, slots=True)

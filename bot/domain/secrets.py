@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from bot.domain.characters import FoldedText, fold
+from bot.domain.characters import AS_LATIN, FoldedText, fold
 from bot.domain.conversations import Author, ConversationKey
 from bot.i18n import _, gettext_lazy, ngettext
 
@@ -241,8 +241,7 @@ _RUN_TOGETHER = re.compile(
     r"(credit|debit|bank)card(number|no)|cardnumber|(card|social)securitynumber"
 )
 _SHORT = re.compile(r"(^| )(pin|otp|totp|cvv|cvc|ssn|pwd|2fa|mfa)( |$)")
-# Letters of other scripts that look like those of the words above.
-_LIKE_LATIN = str.maketrans("аеорсѕіԁκкпԝухյοανρτт", "aeopcsidkknwyxjoavptt")
+_LIKE_LATIN = AS_LATIN | str.maketrans("пτյ", "ntj")
 
 TOKEN = gettext_lazy("looks like a token")
 PRIVATE_KEY = gettext_lazy("looks like a private key")
@@ -302,7 +301,7 @@ def asks_for_secret(words: str) -> bool:
     letters = "".join(
         character for character in decomposed if unicodedata.category(character) not in ("Mn", "Me", "Cf", "Cc")
     )
-    spaced = " ".join(re.split(r"[\W_]+", letters.casefold().translate(_LIKE_LATIN))).strip()
+    spaced = " ".join(re.split(r"[\W_]+", letters.translate(_LIKE_LATIN).casefold())).strip()
     return is_secret_name(spaced) or bool(_SHORT.search(spaced) or _RUN_TOGETHER.search(spaced.replace(" ", "")))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import regex
 
-from bot.domain.characters import FLAG, is_drawn
+from bot.domain.characters import AS_LATIN, FLAG, is_drawn, skeleton
 from bot.domain.secrets import MASK
 from bot.i18n import _, format_list, gettext_lazy, ngettext, script_name
 from bot.rendering.text_safety import REPLACEMENT, show_invisible, single_line
@@ -110,20 +110,10 @@ _FILE_NAME = re.compile(
 """Names with an ending that is no top-level domain."""
 _WORD = re.compile(r"[^\W\d_]+")
 _DOTS = re.compile("[.\u3002\uff0e\uff61]")
-# Letters that many fonts draw like Latin ones, each with that.
-_LIKE = (
-    "\u0430a\u0432b\u0435e\u043eo\u0440p\u0441c\u0443y\u0445x\u0456i\u0458j\u0455s\u0501d\u051bq\u051dw\u04bbh\u04cfl"
-    "\u043ak\u043cm\u043dh\u0442t\u0433r\u0475v\u0410A\u0412B\u0415E\u041aK\u041cM\u041dH\u041eO\u0420P\u0421C\u0422T"
-    "\u0423Y\u0425X\u0406I\u0408J\u0405S\u04c0I\u051aQ\u051cW\u04baH\u0474V"
-    "\u03b1a\u03bfo\u03bdv\u03c1p\u03b9i\u03bak\u03c5u\u03b3y\u03c7x\u0391A\u0392B\u0395E\u0396Z\u0397H\u0399I\u039aK"
-    "\u039cM\u039dN\u039fO\u03a1P\u03a4T\u03a5Y\u03a7X\u0585o\u0578n\u057du\u0570h\u0566q\u0581g\u0131i"
-)
-_AS_LATIN = {ord(foreign): latin for foreign, latin in zip(_LIKE[::2], _LIKE[1::2], strict=True)}
 _WITH_LATIN_LOOKALIKES = frozenset(
     ("Cherokee", "Lisu", "Coptic", "Canadian_Aboriginal", "Deseret", "Osage", "Tifinagh", "Vai")
 )
 """Scripts with many letters like Latin ones, which are never mixed with them in one word."""
-_AS_LETTER = str.maketrans("10|", "lol")
 
 
 def spelled_out(text: str) -> str:
@@ -149,7 +139,7 @@ def lookalikes_of(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return for each name the others that it can be taken for."""
     alike: dict[str, list[str]] = {}
     for name in names:
-        alike.setdefault(_skeleton(name), []).append(name)
+        alike.setdefault(skeleton(name), []).append(name)
     return {name: tuple(other for other in group if other != name) for group in alike.values() for name in group}
 
 
@@ -409,7 +399,7 @@ def _host_warning(host: str) -> str:
     address, reading = _quote_text(host), _quote_text(reads) if host.isascii() else ""
     if mixed := next((label for label in read if is_mixed(label)), ""):
         return _mixed_alphabets(address, reading, ", ".join(_alphabets(mixed)), leads)
-    if imitating := next((label for label in read if not label.isascii() and _as_latin(label).isascii()), ""):
+    if imitating := next((label for label in read if not label.isascii() and label.translate(AS_LATIN).isascii()), ""):
         return _latin_lookalike(address, reading, format_list(_alphabets(imitating)), leads)
     if not host.isascii() and "xn--" not in leads:
         return _("The address {address} is in unusual letters. It leads to {target}.", address=address, target=leads)
@@ -473,7 +463,7 @@ def _words(text: str, hosts: Iterable[str]) -> Iterator[str]:
 
 
 def _looks_latin(letter: str) -> bool:
-    return ord(letter) in _AS_LATIN or bool(scripts_of(letter) & _WITH_LATIN_LOOKALIKES)
+    return ord(letter) in AS_LATIN or bool(scripts_of(letter) & _WITH_LATIN_LOOKALIKES)
 
 
 def _read_label(label: str) -> str:
@@ -492,19 +482,6 @@ def _ascii_label(label: str) -> str:
         return label.encode("idna").decode("ascii")
     except UnicodeError:
         return "xn--" + label.lower().encode("punycode").decode("ascii")
-
-
-def _skeleton(name: str) -> str:
-    """Return the same text for all names that can be taken for one another."""
-    composed = unicodedata.normalize("NFKC", name)
-    visible = "".join(
-        character for character in composed if not _HIDDEN.match(character) and not _BLANK.match(character)
-    )
-    return "".join(_as_latin(visible).casefold().translate(_AS_LETTER).split())
-
-
-def _as_latin(text: str) -> str:
-    return text.translate(_AS_LATIN)
 
 
 def _twins_inside(names: Sequence[str]) -> Iterator[str]:

@@ -14,9 +14,10 @@ from sqlalchemy import bindparam
 from bot.domain.characters import name_key
 from bot.domain.conversations import Author
 from bot.domain.policies import Rule, parse_rule, rule_to_table
-from bot.domain.profiles import Binding, Profile
+from bot.domain.profiles import Binding, Profile, name_error
 from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict, NotFound
+from bot.i18n import gettext_lazy
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, converter, decode, encode_text, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config
@@ -42,8 +43,7 @@ _by_id = sa.select(profiles).where(profiles.c.id == bindparam("i"))
 _add = profiles.insert().values(version=1, updated_at=now())
 _change = profiles.update().where(profiles.c.id == bindparam("i")).values(version=profiles.c.version + 1)
 _delete = profiles.delete().where(profiles.c.id == bindparam("i"))
-_same_name = sa.select(profiles.c.id).where(
-    profiles.c.name_key == bindparam("key"),
+_other_names = sa.select(profiles.c.name).where(
     profiles.c.id != bindparam("i"),
     sa.or_(profiles.c.workspace.in_([bindparam("w"), EVERYWHERE]), bindparam("w", type_=sa.Text) == EVERYWHERE),
 )
@@ -62,6 +62,7 @@ _bind = Upsert(
 _agent_bindings = sa.select(agent_bindings).order_by(agent_bindings.c.scope, agent_bindings.c.set_at)
 _this_agent = sa.and_(agent_bindings.c.scope == bindparam("p"), agent_bindings.c.profile_id == bindparam("i"))
 _answers_to_name = sa.select(agent_bindings.c.scope).where(_this_agent)
+_is_agent = sa.select(agent_bindings.c.scope).where(agent_bindings.c.profile_id == bindparam("i"))
 _bind_by_name = agent_bindings.insert().values(
     scope=bindparam("p"), profile_id=bindparam("i"), set_by=bindparam("who"), set_at=now()
 )
@@ -155,13 +156,14 @@ class SqlProfileStore:
 
     @change_once
     def bind_by_name(self, connection: sa.Connection, place: str, profile_id: str, by: Author) -> bool:
-        """Let a profile answer to its name in a place. Return False if it does already. Raises NotFound."""
+        """Let a profile answer to its name in a place. Return False if it does already. Raises Conflict, NotFound."""
         lock_config(connection)
         row = connection.execute(_by_id, {"i": profile_id}).first()
         if row is None:
             raise NotFound("That profile does not exist.", "list the profiles")
         if connection.execute(_answers_to_name, {"p": place, "i": profile_id}).first() is not None:
             return False
+        _check_name(connection, self._read(row), is_agent=True)
         connection.execute(_bind_by_name, {"p": place, "i": profile_id, "who": by.principal})
         audit.record(connection, "bound agent", by.principal, subject=profile_id, profile=row.name, place=place)
         bump_config_version(connection)
@@ -189,10 +191,12 @@ class SqlProfileStore:
             return Profile(row.id, row.name, row.workspace, servers=frozenset(), version=row.version)
 
 
-def _check_name(connection: sa.Connection, profile: Profile) -> None:
-    others = {"key": name_key(profile.name), "i": profile.id, "w": profile.workspace}
-    if connection.execute(_same_name, others).first() is not None:
-        raise Conflict("A profile of this name already exists.", "choose another name", field="name")
+def _check_name(connection: sa.Connection, profile: Profile, *, is_agent: bool = False) -> None:
+    """Raise Conflict if the profile may not have its name, or not as an agent."""
+    names = connection.execute(_other_names, {"i": profile.id, "w": profile.workspace}).scalars()
+    is_agent = is_agent or connection.execute(_is_agent, {"i": profile.id}).first() is not None
+    if reason := name_error(profile.name, names, is_agent=is_agent):
+        raise Conflict(reason, gettext_lazy("choose another name"), field="name")
 
 
 def _columns(profile: Profile) -> dict[str, Any]:

@@ -974,6 +974,23 @@ async def test_profiles_hold_where_they_are_bound_until_they_are_deleted(harness
     assert await the_chain_is_whole(harness)
 
 
+async def test_a_profile_that_could_be_taken_for_another_is_not_stored_nor_bound_by_name(harness: Harness) -> None:
+    profiles = SqlProfileStore(harness.database)
+    clerk = await profiles.save(CLERK, ANA)
+    for other in (Profile("p2", "Cl\u0435rk"), Profile("p2", "cl\u200berk", "test:w"), Profile("p2", "defau1t")):
+        with pytest.raises(Conflict) as conflict:
+            await profiles.save(other, ANA)
+        assert conflict.value.field == "name"
+    await profiles.save(Profile("p2", "default"), ANA)
+    with pytest.raises(Conflict, match="means the profile that answers without a name"):
+        await profiles.bind_by_name(HOME, "p2", ANA)
+    assert await profiles.bind_by_name(HOME, "p1", ANA)
+    await profiles.delete("p2", ANA)
+    with pytest.raises(Conflict, match="means the profile that answers without a name"):
+        await profiles.save(dataclasses.replace(clerk, name="Default"), ANA)
+    assert [profile.name for profile in await profiles.profiles()] == [CLERK.name]
+
+
 async def test_several_profiles_answer_to_their_names_in_a_place(harness: Harness) -> None:
     profiles = SqlProfileStore(harness.database)
     for each in (CLERK, Profile("p2", "Guard")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.agents import PLACE_AGENT, Addressed, AgentRef, Agents, UnknownName
+from bot.domain.profiles import name_error
 
 SUPPORT, NIGHT, JAPANESE = AgentRef("p1", "support"), AgentRef("p2", "Night shift"), AgentRef("p3", "サポート")
 AGENTS = Agents((SUPPORT, NIGHT, JAPANESE), ("finance",))
@@ -72,8 +73,50 @@ def test_the_longest_name_counts() -> None:
     assert Agents((night, NIGHT)).read_address("as night how?") == Addressed(night, "how?")
 
 
-def test_an_agent_may_have_the_name_of_the_place() -> None:
-    agent = AgentRef("p5", "Default")
-    assert Agents((agent,)).find("default") == agent
+def test_the_name_of_the_place_means_the_profile_that_holds_there_also_beside_an_old_agent_of_that_name() -> None:
+    assert Agents((AgentRef("p5", "Default"),)).find("default") == PLACE_AGENT
     assert Agents().find("default") == PLACE_AGENT
     assert Agents().find("support") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_taken"),
+    [
+        *(
+            ("SUPPORT", True),
+            ("\uff33upport", True),
+            ("sup\u200bport", True),
+            ("support\u3164", True),
+            ("sup port", True),
+        ),
+        *(("supp\u043ert", True), ("\u0455uppo\u0433t", True), ("supp0rt", True), ("BIlIing", True), ("b1lling", True)),
+        *(
+            ("night\u2013shift", True),
+            ("NIGHT-SHIFT", True),
+            ("supports", False),
+            ("\u30c7\u30fc\u30bf", False),
+            ("bill", False),
+        ),
+    ],
+)
+def test_a_profile_cannot_have_a_name_that_looks_like_anothers(name: str, is_taken: bool) -> None:
+    assert bool(name_error(name, ("support", "billing", "night-shift"), is_agent=False)) == is_taken
+
+
+@pytest.mark.parametrize(
+    ("name", "as_profile", "as_agent"),
+    [
+        *(("default", True, False), ("Default", True, False), ("d\u0435fault", False, False)),
+        *(
+            ("def\u2060ault", False, False),
+            ("defau1t", False, False),
+            ("de fault", False, False),
+            ("defaults", True, True),
+        ),
+    ],
+)
+def test_no_agent_has_the_name_of_the_place_and_no_profile_one_like_it(
+    name: str, as_profile: bool, as_agent: bool
+) -> None:
+    assert (not name_error(name, (), is_agent=False)) == as_profile
+    assert (not name_error(name, (), is_agent=True)) == as_agent

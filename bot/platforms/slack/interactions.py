@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 
 from bot.chat.actions import (
@@ -102,6 +103,7 @@ class PlatformContext(ChatContext):
     people: UserDirectory
 
 
+_NO_BODY: Mapping[str, Any] = MappingProxyType({})
 Answer = Mapping[str, Any]
 """Response to a submission; an empty one closes the modal."""
 CLEAR: Answer = {"response_action": "clear"}
@@ -200,12 +202,12 @@ class SlackInteractions:
     def on_slash_command(self, body: Mapping[str, Any]) -> None:
         """Handle a slash command."""
         words, target = read_slash(body)
-        self._handler.on_command(words, SlackInteraction(self._platform, target, _trigger(body)))
+        self._handler.on_command(words, SlackInteraction(self._platform, target, body))
 
     def on_action(self, body: Mapping[str, Any]) -> None:
         """Handle a click on a button."""
         if (payload := read_press(body)) is not None:
-            interaction = SlackInteraction(self._platform, payload.target, _trigger(body), payload.view)
+            interaction = SlackInteraction(self._platform, payload.target, body, payload.view)
             if not payload.target.ref.channel:
                 interaction.tab = self._tabs
             self._handler.on_action(payload.action, interaction)
@@ -214,7 +216,7 @@ class SlackInteractions:
         """Return the response to a submitted modal."""
         view = object_in(body, "view")
         if view.get("callback_id") == ASK:
-            return self._on_question(view, user_of(body))
+            return self._on_question(view, body)
         if (submitted := read_submission(view)) is None:
             return {}
         submission, keep = submitted
@@ -222,9 +224,9 @@ class SlackInteractions:
         if target is None or target.ref.user != user_of(body):
             return _update(note_modal(TITLE, FORM_EXPIRED))
         if isinstance(submission, ConfirmationSubmitted):
-            self._handler.on_submission(submission, SlackInteraction(self._platform, target, _trigger(body)))
+            self._handler.on_submission(submission, SlackInteraction(self._platform, target, body))
             return CLEAR
-        interaction = SlackSubmission(self._platform, target, submission, str(view.get("id") or ""))
+        interaction = SlackSubmission(self._platform, target, body, submission)
         with use_locale(await self._handler.locale_of(interaction)):
             if not self._handler.on_submission(submission, interaction):
                 return _update(note_modal(TITLE, TOO_MANY_REQUESTS))
@@ -257,19 +259,19 @@ class SlackInteractions:
         target = ResponseTarget(ref, str(body.get("response_url") or ""))
         read = to_thread_message(message)
         quote = single_line(append_file_names(read.text, read.files) if read is not None else "", LONGEST_QUOTE)
-        interaction = SlackInteraction(self._platform, target, _trigger(body))
+        interaction = SlackInteraction(self._platform, target, body)
 
         async def ask() -> None:
             await interaction.open_view(_question_modal(target, str(message.get("user") or ""), quote))
 
         self._handler.start(ask(), interaction, "shortcut")
 
-    def _on_question(self, view: Mapping[str, Any], user: str) -> Answer:
+    def _on_question(self, view: Mapping[str, Any], body: Mapping[str, Any]) -> Answer:
         keep = json.loads(str(view.get("private_metadata") or "[]"))
         target = ResponseTarget.parse(keep[0]) if len(keep) == 3 else None
-        if target is not None and target.ref.user == user:
+        if target is not None and target.ref.user == user_of(body):
             question = SlackQuestion(self._platform, view, target.ref, (str(keep[1]), str(keep[2])))
-            self._handler.on_question(question, SlackInteraction(self._platform, target))
+            self._handler.on_question(question, SlackInteraction(self._platform, target, body))
         return {}
 
     async def _stop_all(self, interaction: SlackInteraction) -> None:
@@ -283,14 +285,17 @@ class SlackInteractions:
 
 
 class SlackInteraction:
-    """An interaction that was acknowledged already. `trigger` is its trigger id, `view` the modal that contains the
-    button, each if any.
+    """An interaction that was acknowledged already. `body` is Slack's request, empty for a message; `view` is the modal
+    that contains the button, if any.
     """
 
-    def __init__(self, platform: PlatformContext, target: ResponseTarget, trigger: str = "", view: str = "") -> None:
+    def __init__(
+        self, platform: PlatformContext, target: ResponseTarget, body: Mapping[str, Any] = _NO_BODY, view: str = ""
+    ) -> None:
         self._platform = platform
         self._target = target
-        self._trigger = trigger
+        self._team = str(object_in(body, "user").get("team_id") or body.get("team_id") or "")
+        self._trigger = str(body.get("trigger_id") or "")
         self._trigger_until = asyncio.get_running_loop().time() + TRIGGER_SECONDS
         self._view = view
         self.tab: HomeRefresher | None = None
@@ -326,7 +331,8 @@ class SlackInteraction:
         if about is not None and about.workspace_key != here.workspace_key:
             raise InteractionRejected(ELSEWHERE)
         direct = ref.direct and about in (None, here)
-        return Actor(await self._platform.people.member(self.user), about or here, direct=direct)
+        member = await self._platform.people.member(self.user, self._team)
+        return Actor(member, about or here, direct=direct)
 
     async def tell(self, text: str, about: ConversationKey | None = None) -> None:  # noqa: ARG002 - one workspace
         """Post an ephemeral message."""
@@ -414,10 +420,12 @@ class SlackInteraction:
 class SlackSubmission(SlackInteraction):
     """A submitted modal, which shows the result: a text, errors below the fields, the next form, or progress."""
 
-    def __init__(self, platform: PlatformContext, target: ResponseTarget, submission: Submission, view: str) -> None:
-        super().__init__(platform, target)
+    def __init__(
+        self, platform: PlatformContext, target: ResponseTarget, body: Mapping[str, Any], submission: Submission
+    ) -> None:
+        super().__init__(platform, target, body)
         self._submission = submission
-        self._modal = view
+        self._modal = str(object_in(body, "view").get("id") or "")
         self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._result: Answer = CLEAR
         self._result_view: View | None = None
@@ -557,10 +565,6 @@ def _differs(form: Form, values: Mapping[str, str]) -> bool:
 
 def _update(view: View) -> Answer:
     return {"response_action": "update", "view": view}
-
-
-def _trigger(body: Mapping[str, Any]) -> str:
-    return str(body.get("trigger_id") or "")
 
 
 def _question_modal(target: ResponseTarget, author: str, quote: str) -> View:

@@ -20,6 +20,7 @@ from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncAck, AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.context.async_context import AsyncBoltContext
+from slack_bolt.error import BoltError
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 from slack_sdk.signature import SignatureVerifier
@@ -192,6 +193,12 @@ class HttpResponse:
     body: str = ""
 
 
+_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, RecursionError, BoltError)
+"""Errors of Bolt and of the handlers for a body that is no request of Slack, or has fields of other types."""
+TRY_AGAIN = HttpResponse(503, {"Retry-After": "5"})
+BAD_REQUEST = HttpResponse(400, body="not a request of Slack: neither an event in JSON nor a form\n")
+
+
 class EventsEndpoint:
     """Takes the requests that arrive at `PATH`; `largest_body` is for the server to stop reading at."""
 
@@ -222,18 +229,26 @@ class EventsEndpoint:
         try:
             text = body.decode()
         except UnicodeDecodeError:
-            return HttpResponse(400)
+            return BAD_REQUEST
         lower_headers = {name.lower(): value for name, value in headers.items()}
         if not self._is_signed(lower_headers, text):
             return HttpResponse(401)
+        return await self._dispatch(lower_headers, text)
+
+    async def _dispatch(self, headers: Mapping[str, str], body: str) -> HttpResponse:
         if self._app is None:
-            return HttpResponse(503, {"Retry-After": "5"})
+            return TRY_AGAIN
         try:
-            request = AsyncBoltRequest(body=text, headers={name: [value] for name, value in lower_headers.items()})
+            request = AsyncBoltRequest(body=body, headers={name: [value] for name, value in headers.items()})
             response = await self._app.async_dispatch(request)
+        except _MALFORMED as error:
+            log.warning("request from Slack not understood: %s", type(error).__name__)
+            return BAD_REQUEST
         except Exception:
             log.exception("event from Slack not processed")
-            return HttpResponse(500)
+            return TRY_AGAIN
+        if response.status in (400, 404):  # Bolt has found no handler for it
+            return BAD_REQUEST
         return HttpResponse(
             response.status, {name: value[0] for name, value in response.headers.items()}, response.body
         )
@@ -679,6 +694,9 @@ class _Dispatcher:
         """Return an error status, so that Slack sends the event again."""
         if (receiver := context.get(_RECEIVER)) is not None:
             receiver.access.note_error(error)
+        if isinstance(error, _MALFORMED):
+            log.error("request from Slack not understood", exc_info=error)
+            return BoltResponse(status=400)
         if isinstance(error, CountersignError):
             log.warning("event from Slack not processed, Slack sends it again: %s", error)
         else:

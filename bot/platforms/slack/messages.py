@@ -140,6 +140,8 @@ class SlackMessage(PlatformMessage):
 
     ref: ChannelRef
     conversation: ConversationKey
+    team: str = ""
+    """Workspace of the author, if Slack names it."""
 
 
 def parse_event(body: Mapping[str, Any], identity: Identity) -> SlackMessage | None:
@@ -197,6 +199,7 @@ def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage 
         may_notify=direct or not mentions_bot or event.get("type") == "app_mention",
         ref=ChannelRef(channel, user, thread),
         conversation=conversation(identity.team, channel, thread),
+        team=str(event.get("user_team") or ""),
     )
 
 
@@ -390,7 +393,7 @@ class SlackMessagePlatform:
 
     async def find_author(self, message: SlackMessage, conversation: ConversationKey) -> Member | None:  # noqa: ARG002
         """Return the author without their groups, or None for a bot. Raises DeliveryFailed."""
-        person = await self._people.person(message.user)
+        person = (await self._people.person(message.user)).in_team(message.team)
         if person.bot:
             return None
         return Member(

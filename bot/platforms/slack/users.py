@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -47,6 +47,12 @@ class Person(PlatformUser):
     platform = PLATFORM
 
     guest: bool = False
+    teams: frozenset[str] = frozenset()
+    """Workspaces and organization of the user."""
+
+    def in_team(self, team: str) -> Person:
+        """Return the user, external if Slack names another workspace as theirs: an id alone may be of two users."""
+        return replace(self, external=True) if team and team not in self.teams else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +91,12 @@ class UserDirectory:
         """Return a user, cached for five minutes. Raises DeliveryFailed."""
         return await self._people.get(user, lambda: self._request_person(user))
 
-    async def member(self, user: str) -> Member:
-        """Return a user with current rights, and groups of at most GROUP_SECONDS. Raises DeliveryFailed."""
+    async def member(self, user: str, team: str = "") -> Member:
+        """Return a user of a workspace, if it is named, with current rights, and groups of at most GROUP_SECONDS.
+        Raises DeliveryFailed.
+        """
         person = await self._when_allowed(lambda: self._people.refresh(user, lambda: self._request_person(user)))
+        person = person.in_team(team)
         identity = await self._api.identity()
         if not await self._needs_groups():
             return _member(person, {}, identity)
@@ -227,26 +236,27 @@ def _member(person: Person, groups: Mapping[str, Group], identity: Identity) -> 
 
 
 def _read_person(user: str, account: Mapping[str, Any], identity: Identity) -> Person:
-    profile = object_in(account, "profile")
+    profile, teams = object_in(account, "profile"), _teams(account)
     names = (profile.get("display_name"), profile.get("real_name"), account.get("real_name"), account.get("name"), user)
     return Person(
         id=user,
         name=next((name for value in names if (name := single_line(str(value or ""), 80))), user),
         admin=any(account.get(flag) for flag in ("is_admin", "is_owner", "is_primary_owner")),
         guest=bool(account.get("is_restricted") or account.get("is_ultra_restricted")),
-        external=bool(account.get("is_stranger") or account.get("deleted")) or not _is_ours(account, identity),
+        external=bool(account.get("is_stranger") or account.get("deleted")) or identity.team not in teams,
+        teams=teams,
         bot=bool(account.get("is_bot")) or user in (identity.user, "USLACKBOT"),
         language=language_tag(account.get("locale")),
         time_zone=time_zone_name(account.get("tz")),
     )
 
 
-def _is_ours(account: Mapping[str, Any], identity: Identity) -> bool:
-    """Return True if the user belongs to this workspace, or to its Grid organization."""
-    if account.get("team_id") == identity.team:
-        return True
-    teams = object_in(account, "enterprise_user").get("teams")
-    return isinstance(teams, list) and identity.team in teams
+def _teams(account: Mapping[str, Any]) -> frozenset[str]:
+    """Return the workspaces of a user, and the Grid organization."""
+    enterprise = object_in(account, "enterprise_user")
+    teams = enterprise.get("teams")
+    more = teams if isinstance(teams, list) else ()
+    return frozenset(str(team) for team in (account.get("team_id"), enterprise.get("enterprise_id"), *more) if team)
 
 
 def _groups(answer: Mapping[str, Any]) -> Mapping[str, Group]:

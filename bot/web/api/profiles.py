@@ -137,11 +137,6 @@ class ProfileRoutes:
         servers = await self._services.directory.all(scope.conversation)
         fields = {"name": agent} if existing is None else {}
         draft, errors = parse_profile(profile, {**fields, **_fields(body)}, servers)
-        other = await profiles.find_or_none(draft.name, scope.conversation)
-        if other is not None and other.id != profile.id:
-            raise Problem(
-                409, "conflict", _("There is a profile of that name."), _("choose another"), {"name": _("It is taken.")}
-            )
         if errors:
             field_errors = {_FIELDS.get(name, name): error for name, error in errors.items()}
             raise Problem(

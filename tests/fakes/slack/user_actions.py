@@ -112,8 +112,8 @@ class UserActions:
         url = urls.issue(self._world, workspace.team.id, user.id, channel.id)
         payload: Json = {
             "token": self._world.app.verification_token,
-            "team_id": workspace.team.id,
-            "team_domain": workspace.team.domain,
+            "team_id": user.team.id,
+            "team_domain": user.team.domain,
             "channel_id": channel.id,
             "channel_name": "directmessage" if channel.kind == "im" else channel.name,
             "user_id": user.id,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from bot.chat.actions import UNEXPECTED_ERROR
+from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.approvals import NotAllowed
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
@@ -62,6 +65,29 @@ async def test_strangers_guests_and_bots_are_marked_as_such() -> None:
         assert members[stranger.id].external
         assert members[guest.id].guest
         assert not members[guest.id].platform_admin
+
+
+async def test_a_user_of_another_workspace_with_an_id_of_this_one_is_an_outsider() -> None:
+    async with connected_bot() as place:
+        twin = dataclasses.replace(place.priya, team=Team("T0OTHER001", "other"))
+        card = await drawn(place, waiting())
+        await place.slack.press(place.priya, card, "cs.deny")
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        await place.slack.submit(twin, {"reason": "no"})
+        await place.slack.press(twin, card, "cs.approve")
+        await place.slack.press(place.priya, card, "cs.approve")
+        await place.slack.until(lambda: len(place.engine.decisions) == 3)
+        assert [member.external for _, member in place.engine.decisions] == [True, True, False]
+        before = len(place.whispers(twin))
+        await place.slack.command(twin, "/mcp", "list", place.channel)
+        message = place.slack.say(place.priya, place.channel, "The pool is full.")
+        place.engine.received.clear()
+        await place.slack.shortcut(twin, "cs.ask", message)
+        await place.slack.until(lambda: len(place.slack.modals(twin)) == 1)
+        await place.slack.submit(twin, {"question": "why?"})
+        await place.slack.until(lambda: len(place.whispers(twin)) == before + 2)
+        assert place.whispers(twin)[before:] == [NOT_FOR_STRANGERS] * 2
+        assert (place.commands.requests, place.engine.received) == ([], [])
 
 
 async def test_view_all_shows_everything_and_can_be_approved_there() -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from aiohttp import web
 
 from bot.domain.health import ListenerStatus
 from bot.errors import DeliveryFailed, SettingsError
-from bot.platforms.slack.listener import LARGEST_BODY, EventsEndpoint, SlackListener
+from bot.platforms.slack.listener import BAD_REQUEST, LARGEST_BODY, EventsEndpoint, HttpResponse, SlackListener
 from tests.fakes.slack import Answers, Fails
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 
@@ -90,6 +93,51 @@ async def test_a_request_without_slacks_signature_is_refused_unread(
 ) -> None:
     async with connected_bot(listening=False) as place, over_http(place) as (_, hook):
         assert (await hook.respond(headers, body)).status == status
+
+
+def changed(value: Any, new: Any) -> Iterator[Any]:
+    """Yield the JSON value with each of its objects, lists and texts replaced by another one."""
+    yield new
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        for other in changed(inner, new):
+            copied = copy.copy(value)
+            copied[key] = other
+            yield copied
+
+
+async def test_a_signed_request_that_is_none_of_slack_is_refused_with_a_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with connected_bot(listening=False) as place, over_http(place) as (_, hook):
+        posts = place.slack.posts
+        assert posts is not None
+
+        async def answer(body: str, content_type: str = "application/x-www-form-urlencoded") -> HttpResponse:
+            return await hook.respond(posts.signed(body) | {"Content-Type": content_type}, body.encode())
+
+        bodies = ["", "null", "[]", "5", "{", "{}", '{"type": 5}', "x", "[" * 100_000, '{"type": "url_verification"']
+        bodies += [f"payload={form}" for form in ("", "null", "[]", "x", "%7B", "[" * 100_000)]
+        for body in bodies:
+            for content_type in ("application/json", "application/x-www-form-urlencoded"):
+                assert await answer(body, content_type) == BAD_REQUEST
+        root = place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
+        await place.settled()
+        await place.slack.shortcut(place.priya, "cs.ask", root)
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        await place.slack.submit(place.priya, {"question": "why?"})
+        payloads = [delivery.payload for delivery in place.slack.sent if isinstance(delivery.payload, dict)]
+        caplog.set_level(logging.CRITICAL)
+        kinds = {str(payload.get("type")): payload for payload in payloads}
+        assert {"event_callback", "message_action", "view_submission"} <= kinds.keys()
+        for kind, payload in kinds.items():
+            for new in (None, [], 5, [None]):
+                for other in changed(payload, new):
+                    text = json.dumps(other)
+                    is_event = kind == "event_callback"
+                    response = await (
+                        answer(text, "application/json") if is_event else answer(urlencode({"payload": text}))
+                    )
+                    assert response.status in (200, 400), (kind, text)
 
 
 async def test_before_the_listener_starts_slack_is_asked_to_retry() -> None:
