@@ -12,7 +12,7 @@ import difflib
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from fnmatch import fnmatchcase
 from ipaddress import ip_network
@@ -165,24 +165,46 @@ def _parse_features(value: Any) -> Any:
     return words
 
 
-def _parse_windows(value: Any) -> Any:
-    """Parse `PATTERN=TOKENS` with commas between: `ollama:*=32768, anthropic:*=200000`. A number alone has the pattern
-    `*`.
+def _by_model(parse: Callable[[str], Any]) -> BeforeValidator:
+    """Return a validator of `PATTERN=VALUE` with commas between: `ollama:*=32768, anthropic:*=200000`. A value alone
+    has the pattern `*`.
     """
-    if not isinstance(value, str):
-        return value
-    return tuple(_parse_window(entry.strip()) for entry in value.split(",") if entry.strip())
+
+    def parse_entry(entry: str) -> tuple[str, Any]:
+        pattern, equals, value = entry.rpartition("=")
+        is_named = bool(equals) is bool(pattern.strip())
+        return _normalize_pattern(pattern.strip() or "*"), parse(value.strip() if is_named else entry)
+
+    def parse_entries(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        return tuple(parse_entry(entry.strip()) for entry in value.split(",") if entry.strip())
+
+    return BeforeValidator(parse_entries)
 
 
-def _parse_window(entry: str) -> tuple[str, int]:
-    match = re.fullmatch(r"(?:(\S.*?)\s*=\s*)?([0-9][0-9_]{0,19})", entry)
-    if match is None:
-        raise ValueError(
-            "write a number of tokens, or models with one each, such as ollama:qwen3*=32768, openai:*=128000"
-        )
-    if not _SMALLEST_WINDOW <= int(match[2]) <= _LARGEST_WINDOW:
-        raise ValueError(f"{match[2]} is not between {_SMALLEST_WINDOW} and {_LARGEST_WINDOW} tokens, such as 128000")
-    return _normalize_pattern(match[1] or "*"), int(match[2])
+def _count_tokens(least: int, most: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[0-9][0-9_]{0,19}", text):
+            raise ValueError(
+                "write a number of tokens, or models with one each, such as ollama:qwen3*=32768, openai:*=128000"
+            )
+        if not least <= int(text) <= most:
+            raise ValueError(f"{text} is not between {least} and {most} tokens, such as 128000")
+        return int(text)
+
+    return parse
+
+
+def _one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        if text.lower() not in values:
+            raise ValueError(
+                f"write {', '.join(values)}, or models with one each, such as openai:*={next(iter(values))}"
+            )
+        return values[text.lower()]
+
+    return parse
 
 
 def _normalize_pattern(text: str) -> str:
@@ -287,7 +309,12 @@ DurationOrNever = Annotated[float | None, BeforeValidator(_parse_duration_or_nev
 ModelTimeout = Annotated[float, BeforeValidator(_parse_model_timeout)]
 Principals = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_principals)]
 Words = Annotated[frozenset[str], NoDecode, BeforeValidator(_split_list)]
-Windows = Annotated[tuple[tuple[str, int], ...], NoDecode, BeforeValidator(_parse_windows)]
+Windows = Annotated[tuple[tuple[str, int], ...], NoDecode, _by_model(_count_tokens(_SMALLEST_WINDOW, _LARGEST_WINDOW))]
+ReplyTokens = Annotated[tuple[tuple[str, int], ...], NoDecode, _by_model(_count_tokens(256, 1_000_000))]
+Efforts = Annotated[
+    tuple[tuple[str, str], ...], NoDecode, _by_model(_one_of({name: name for name in ("low", "medium", "high", "off")}))
+]
+Switches = Annotated[tuple[tuple[str, bool], ...], NoDecode, _by_model(_one_of({"on": True, "off": False}))]
 Snowflakes = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_snowflakes)]
 SlackIds = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_slack_ids)]
 SlackFeatures = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_features)]
@@ -409,6 +436,9 @@ class Settings(BaseSettings):
     policy_file: Path = _operator_file("policy.toml")
     system_prompt_file: Path = _operator_file("system_prompt.md")
     context_tokens: Windows = ()
+    model_max_tokens: ReplyTokens = ()
+    model_reasoning: Efforts = ()
+    model_images: Switches = ()
     model_first_timeout: ModelTimeout = 120.0
     model_idle_timeout: ModelTimeout = 60.0
     model_total_timeout: ModelTimeout = 300.0
@@ -458,9 +488,9 @@ class Settings(BaseSettings):
         except ValueError as error:
             raise SettingsError(f"{names[1]} cannot be used: {error}.", "correct it there or in .env") from None
 
-    def window_of(self, model: str) -> int | None:
-        """Return the context window of a model in tokens, from the first pattern of CONTEXT_TOKENS that matches."""
-        return next((tokens for pattern, tokens in self.context_tokens if fnmatchcase(model, pattern)), None)
+    def of_model(self, setting: str, model: str) -> Any:
+        """Return a setting's value for a model, from the first pattern that matches; None if none does."""
+        return next((value for pattern, value in getattr(self, setting) if fnmatchcase(model, pattern)), None)
 
     @model_validator(mode="before")
     @classmethod

@@ -149,7 +149,7 @@ def test_the_first_pattern_that_fits_says_how_large_a_models_window_is(
 ) -> None:
     monkeypatch.setenv("CONTEXT_TOKENS", written)
     settings = read_settings()
-    assert {name: settings.window_of(name) for name in windows} == windows
+    assert {name: settings.of_model("context_tokens", name) for name in windows} == windows
 
 
 @pytest.mark.parametrize(

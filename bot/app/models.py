@@ -16,6 +16,15 @@ _BEHIND_A_BLANK = re.compile(r"[\s;|]+([A-Za-z-]+)(?::|$)")
 """Another model name after a blank, `;` or `|`: a missing comma."""
 
 
+_BY_MODEL = {
+    "context_tokens": "context_tokens",
+    "max_tokens": "model_max_tokens",
+    "reasoning": "model_reasoning",
+    "images": "model_images",
+}
+"""Settings with patterns of models, by the field of a model's configuration."""
+
+
 def select_model(settings: Settings, wanted: str = "") -> ModelChoice:
     """Select the model by `--model`, BOT_MODEL or the API key that is set. A comma-separated list gives the model and
     its fallbacks. Raises SettingsError.
@@ -90,7 +99,11 @@ def hosted_choice(label: str, name: str, access: Access, settings: Settings) -> 
         "api_key": access.key,
         "base_url": access.address or provider.address,
         "variables": provider.variables,
-        "context_tokens": settings.window_of(f"{label}:{name}"),
+        **{
+            field: value
+            for field, setting in _BY_MODEL.items()
+            if (value := settings.of_model(setting, f"{label}:{name}")) is not None
+        },
         **provider.more,
     }
     return ModelChoice(f"{label}:{name}", provider.module(access), config)

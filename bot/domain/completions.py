@@ -44,7 +44,8 @@ class Capabilities:
     """Capabilities of a model. `files`: reads attached text files. `documents`: reads PDF. `image_bytes` is the size of
     the largest image in bytes, `context_tokens` that of the window in tokens. `searches`: searches for tools if there
     are too many to list. `model` is the configured name of the model; empty for an adapter that is not wrapped by the
-    service.
+    service. `output_tokens` is the usual room for a reply in tokens, `largest_output` the most that the service
+    accepts, 0 if unknown.
     """
 
     tools: bool = True
@@ -53,6 +54,8 @@ class Capabilities:
     files: bool = True
     documents: bool = False
     context_tokens: int = 128_000
+    output_tokens: int = 4_096
+    largest_output: int = 0
     searches: bool = True
     model: str = ""
 
@@ -118,7 +121,8 @@ class UsageReported:
 @dataclass(frozen=True, slots=True)
 class Completion:
     """The whole reply, last event of every stream. `model` is the configured name of the model that wrote it; empty in
-    an adapter's own events. `note` tells users why it is another model than configured.
+    an adapter's own events. `note` tells users why it is another model than configured. `cut_call`: the reply ended
+    within a call.
     """
 
     message: Message
@@ -126,6 +130,12 @@ class Completion:
     usage: Usage = Usage()
     model: str = ""
     note: str = ""
+    cut_call: bool = False
+
+    @property
+    def lacks_room(self) -> bool:
+        """True if the length limit left neither an answer nor a whole call."""
+        return self.stop is StopReason.LENGTH and (self.cut_call or not self.message.text.strip())
 
 
 ModelEvent = UsageReported | TextDelta | ReasoningDelta | ToolCallDelta | Completion

@@ -39,7 +39,7 @@ from bot.engine.elicitation import PendingElicitations
 from bot.engine.policy.authorization import CallAuthorizer, reject_while_checking
 from bot.engine.policy.information_flow import UNTAINTED, ResultVisibility, Taint, taint_sources
 from bot.engine.policy.rules import Rules
-from bot.engine.prompt.builder import SOMETHING_MISSING, PromptBuilder, PromptDependencies, select_tools
+from bot.engine.prompt.builder import LACKS_ROOM, SOMETHING_MISSING, PromptBuilder, PromptDependencies, select_tools
 from bot.engine.prompt.messages import is_prompt
 from bot.engine.tool_execution import ToolExecutor, TurnToolbox
 from bot.engine.usage import UsageMeter
@@ -474,6 +474,8 @@ class TurnRunner:
             text = ngettext("Stopped using tools after {n} round.", "Stopped using tools after {n} rounds.", rounds)
             notes.append(text)
         match completion.stop:
+            case StopReason.LENGTH if completion.lacks_room:
+                notes.append(str(LACKS_ROOM))
             case StopReason.LENGTH:
                 notes.append(_("The answer was cut off at the model's length limit."))
             case StopReason.REFUSED:

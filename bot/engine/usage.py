@@ -143,6 +143,11 @@ class Estimates:
             self._observations.popitem(last=False)
 
 
+def usual_limits(capabilities: Capabilities, limits: ModelLimits | None = None) -> ModelLimits:
+    """Return the limits of a reply of this model's usual length."""
+    return reply_limits(replace(limits or ModelLimits(), max_tokens=capabilities.output_tokens), capabilities)
+
+
 def reply_limits(limits: ModelLimits, capabilities: Capabilities) -> ModelLimits:
     """Return the limits of a reply that leaves half of the window to the request. Services reject requests that do not
     fit together with the longest reply.

@@ -20,7 +20,6 @@ from typing import Any
 import anthropic
 
 from bot.domain.completions import (
-    Capabilities,
     Completion,
     ModelRequest,
     ReasoningDelta,
@@ -43,15 +42,19 @@ from bot.llm.wire_format import (
     describe_image,
     distinct_ids,
     encode_arguments,
+    fields_of_calls,
     fit_to_read,
     get_count,
     get_field,
     get_list,
     parse_call,
     single_line,
+    storable,
     text,
     tokens,
+    unknown_fields,
     valid_name,
+    with_fields,
 )
 from bot.ports import LanguageModel
 
@@ -81,6 +84,9 @@ _KINDS = {
     "input_json_delta": "tool_use",
 }
 """Kind of the content block, by type of its delta."""
+_BUDGETS = {"low": 1_024, "medium": 4_096, "high": 16_384}
+"""Tokens of thinking for models without degrees of effort; the first is the least that the service accepts."""
+_CALL = ("type", "id", "name", "input", "text")
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _HOME = "https://api.anthropic.com"
 _IMAGE_BYTES = 5 * 2**20 * 3 // 4
@@ -101,18 +107,28 @@ Block = dict[str, Any]
 
 
 def request_body(
-    model: str, request: ModelRequest, _known: Collection[ErrorKind] = (), *, own_address: bool, by: str = ""
+    model: str,
+    request: ModelRequest,
+    known: Collection[ErrorKind] = (),
+    *,
+    own_address: bool,
+    by: str = "",
+    reasoning: str = "",
 ) -> dict[str, Any]:
-    """Return the request body. Thinking is included only if `by` wrote it."""
+    """Return the request body. `known` are the problems that the server has reported before. Thinking is included only
+    if `by` wrote it.
+    """
     request = fit_to_read(request)
+    marks = ErrorKind.CACHE_MARKS not in known
     body: dict[str, Any] = {"model": model, "max_tokens": request.limits.max_tokens, "stream": True}
+    body |= _effort(reasoning, known, request.limits.max_tokens)
     system = [_text_block(m.text) for m in takewhile(_is_system, request.messages) if m.text.strip()]
-    if system and own_address:  # the tools and the instructions are the same in every conversation
+    if system and marks:  # the tools and the instructions are the same in every conversation
         system[-1]["cache_control"] = _KEPT
     if system:
         body["system"] = system
     leading = sum(1 for _ in takewhile(_is_system, request.messages))
-    stable = request.stable_messages - leading if own_address else 0
+    stable = request.stable_messages - leading if marks else 0
     body["messages"] = _transcript(request.messages[leading:], stable, by)
     if request.tools:
         body["tools"] = [
@@ -125,9 +141,26 @@ def request_body(
         ]
         if request.tool_choice is ToolChoice.NONE:  # the tools stay listed: calls in the transcript refer to them
             body["tool_choice"] = {"type": "none"}
-    if own_address:  # the service keeps the transcript for the next request; compatible servers may not know this
+    if marks and own_address:  # the service keeps the transcript for the next request
         body["cache_control"] = _KEPT
+    elif (
+        marks and body["messages"] and body["messages"][-1]["role"] == "user"
+    ):  # compatible servers know marks of blocks alone
+        last = body["messages"][-1]["content"]
+        last[-1] = {**last[-1], "cache_control": _KEPT}
     return body
+
+
+def _effort(reasoning: str, known: Collection[ErrorKind], room: int) -> dict[str, Any]:
+    """Return the setting of the thinking: as newer models have it, then with a budget for older ones, then none."""
+    if not reasoning or ErrorKind.NO_EFFORT in known or ErrorKind.REASONING in known:
+        return {}
+    if reasoning == "off":
+        return {} if ErrorKind.EFFORT in known else {"thinking": {"type": "disabled"}}
+    if ErrorKind.EFFORT not in known:
+        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": reasoning}}
+    budget = min(_BUDGETS[reasoning], room // 2)
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _BUDGETS["low"] else {}
 
 
 def _is_system(message: Message) -> bool:
@@ -172,7 +205,7 @@ def _blocks(message: Message, ids: CallIds, by: str) -> list[Block]:
 
 
 def _assistant(message: Message, ids: CallIds, by: str) -> list[Block]:
-    thinking = _thinking(message, by)
+    thinking, fields = _thinking(message, by), fields_of_calls(message.provider_metadata.get(METADATA), by)
     blocks: list[Block] = []
     for n, part in enumerate(message.parts):
         blocks += [block for before, block in thinking if before == n]
@@ -180,7 +213,7 @@ def _assistant(message: Message, ids: CallIds, by: str) -> list[Block]:
             case ToolCall():
                 name = valid_name(part.name)
                 call = {"type": "tool_use", "id": ids.of_call(part.id), "name": name, "input": encode_arguments(part)}
-                blocks.append(call)
+                blocks.append(with_fields(call, next(fields)))
             case TextPart() if part.text.strip():
                 blocks.append(_text_block(part.text))
     while blocks and blocks[-1]["type"].endswith("thinking"):  # refused at the end of a message
@@ -258,6 +291,7 @@ class _Block:
     input: Any = None
     signature: str = ""
     data: str = ""
+    fields: dict[str, Any] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -329,9 +363,14 @@ class ReplyDraft:
                 parts.append(TextPart(block.text))
             elif block.kind == "tool_use" and stop is None:
                 parts.append(parse_call(next(ids), block.name, _arguments(block)))
-        metadata = {METADATA: {"by": self._by, "thinking": thinking}} if thinking else {}
+        unknown = storable([call.fields for call in calls]) if any(call.fields for call in calls) else []
+        own_metadata = {"thinking": thinking, "calls": unknown}
+        own_metadata = {name: kept for name, kept in own_metadata.items() if kept}
+        metadata = {METADATA: {"by": self._by, **own_metadata}} if own_metadata else {}
+        cut = stop is StopReason.LENGTH and any(block.kind == "tool_use" for block in self._blocks)
         stop = stop or (StopReason.TOOLS if calls else StopReason.ANSWERED)
-        return Completion(Message(MessageRole.ASSISTANT, tuple(parts), metadata), stop, self._usage())
+        message = Message(MessageRole.ASSISTANT, tuple(parts), metadata)
+        return Completion(message, stop, self._usage(), cut_call=cut)
 
     @property
     def _is_whole(self) -> bool:
@@ -365,6 +404,7 @@ class ReplyDraft:
         block = self._new(index, text(start, "type"))
         block.id, block.name, block.input = text(start, "id"), text(start, "name"), get_field(start, "input")
         block.data, block.signature = text(start, "data"), text(start, "signature")
+        block.fields = unknown_fields(start, *_CALL) if block.kind == "tool_use" else {}
         if begun := text(start, "text") or text(start, "thinking"):
             yield from _add(block, begun)
 
@@ -427,22 +467,27 @@ def _arguments(block: _Block) -> str:
 class Config(HostedConfig):
     """Settings of one model."""
 
-    images: bool = True
     variables: str = "ANTHROPIC"
 
 
 def create(config: Config) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
     service = config.service("Anthropic", _HOME)
-    capabilities = Capabilities(
-        images=config.images,
-        image_bytes=_IMAGE_BYTES,
-        documents=service.own_address,
-        context_tokens=config.context_tokens or _WINDOW,
+    wire_format = WireFormat(
+        partial(
+            request_body, config.model, own_address=service.own_address, by=service.writer, reasoning=config.reasoning
+        ),
+        partial(ReplyDraft, service.writer),
+        _PASSED_OVER,
     )
-    body = partial(request_body, config.model, own_address=service.own_address, by=service.writer)
-    wire_format = WireFormat(body, partial(ReplyDraft, service.writer), _PASSED_OVER)
-    return ListedModel(service, capabilities, _client(service), wire_format, ModelListPaths("/v1/models"))
+    return ListedModel(
+        service,
+        config.capabilities(service, _WINDOW, image_bytes=_IMAGE_BYTES),
+        _client(service),
+        wire_format,
+        ModelListPaths("/v1/models"),
+        learns_images=config.images is None,
+    )
 
 
 def _client(service: Service) -> VendorClient:

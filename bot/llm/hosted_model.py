@@ -43,7 +43,15 @@ from bot.domain.completions import (
 from bot.domain.messages import Message, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
 from bot.errors import ModelError, ModelUnavailable
-from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected, Service, classify
+from bot.llm.provider_service import (
+    ErrorKind,
+    ProviderError,
+    ProviderRejected,
+    Service,
+    accepted_tokens,
+    classify,
+    classify_for_images,
+)
 from bot.llm.wire_format import (
     encode_safe,
     has_documents,
@@ -76,8 +84,22 @@ _SHORT = 100_000
 """Characters that are written within a millisecond or so."""
 _A_TOOL = 2_000
 """Estimated characters of a tool definition."""
-_REMEMBERED = frozenset({ErrorKind.REASONING, ErrorKind.ROLES, ErrorKind.TOKEN_LIMIT})
+_REMEMBERED = frozenset(
+    {
+        ErrorKind.REASONING,
+        ErrorKind.ROLES,
+        ErrorKind.TOKEN_LIMIT,
+        ErrorKind.STREAM_OPTIONS,
+        ErrorKind.CACHE_MARKS,
+        ErrorKind.EFFORT,
+        ErrorKind.NO_EFFORT,
+    }
+)
 """Kinds of errors that change how later requests are written."""
+_FEWEST_TOKENS = 1_024
+"""Room for a reply that is not made smaller."""
+OUTPUT_AT_HOME, OUTPUT_ELSEWHERE = 16_384, 8_192
+"""Usual room for a reply in tokens, at the vendor's address and at others."""
 
 Event = Mapping[str, Any]
 Waited = TypeVar("Waited")
@@ -87,16 +109,31 @@ Delta = UsageReported | TextDelta | ReasoningDelta | ToolCallDelta
 @dataclass(frozen=True, slots=True)
 class HostedConfig:
     """Settings of one model. `base_url` None is the vendor's address. `context_tokens` is the size of the model's
-    window, None if not configured. `images` is True if the model accepts images. `variables` is the prefix of the
-    environment variables that hold the key and the address.
+    window, None if not configured. `max_tokens` is the length of a reply, `reasoning` its effort (low, medium, high or
+    off); None and empty leave both to the service. `images` None: sent until the service refuses them. `variables` is
+    the prefix of the environment variables that hold the key and the address.
     """
 
     model: str
     api_key: str = field(repr=False)
     base_url: str | None = None
     context_tokens: int | None = None
-    images: bool | None = True
+    max_tokens: int | None = None
+    reasoning: str = ""
+    images: bool | None = None
     variables: str = "OPENAI"
+
+    def capabilities(self, service: Service, window: int, **more: Any) -> Capabilities:
+        """Return the capabilities by the settings. `window` is the default."""
+        usual = OUTPUT_AT_HOME if service.own_address else OUTPUT_ELSEWHERE
+        return Capabilities(
+            images=self.images is not False,
+            documents=service.own_address,
+            context_tokens=self.context_tokens or window,
+            output_tokens=self.max_tokens or usual,
+            largest_output=self.max_tokens or 0,
+            **more,
+        )
 
     def service(self, vendor: str, home: str) -> Service:
         """Return the vendor's service at its `home`, or the compatible one at `base_url`. Raises SettingsError."""
@@ -125,8 +162,11 @@ class HostedModel:
         capabilities: Capabilities,
         client: VendorClient,
         wire_format: WireFormat,
+        *,
+        learns_images: bool = True,
     ) -> None:
         self._service = service
+        self._learns_images = learns_images
         self._capabilities = capabilities
         self._client = client
         self._wire_format = wire_format
@@ -179,17 +219,19 @@ class HostedModel:
         the simpler request was accepted, because the error may quote the prompt.
         """
         request = self._fitting(request)
-        rejected, tools = frozenset(self._rejected_features), self._capabilities.tools
+        rejected, learned = frozenset(self._rejected_features), self._capabilities
         while True:
             body = await self._encode_request(request, rejected)
             try:
                 answer = await self._client.post(body)
             except Exception as error:
                 provider_error = self._client.read_error(error)
-                kind = None if provider_error is None else classify(provider_error)
-                easier = None if kind is None else _easier(request, kind)
-                if kind is ErrorKind.NO_TOOLS:
-                    tools = False
+                if provider_error is None:
+                    raise
+                kind = (classify_for_images if has_images(request) else classify)(provider_error)
+                kind = ErrorKind.NO_EFFORT if kind is ErrorKind.EFFORT and kind in rejected else kind
+                easier = _easier(request, kind, provider_error)
+                learned = self._learn(learned, kind, easier)
                 if easier is None and kind in _REMEMBERED and kind not in rejected:
                     easier, rejected = request, rejected | {kind}
                 if easier is None:
@@ -197,9 +239,21 @@ class HostedModel:
                 request = easier
             else:
                 self._rejected_features |= rejected
-                if not tools:
-                    self._capabilities = replace(self._capabilities, tools=False)
+                if learned != self._capabilities:
+                    self._capabilities = learned
                 return answer
+
+    def _learn(self, known: Capabilities, kind: ErrorKind, easier: ModelRequest | None) -> Capabilities:
+        """Return the capabilities after a refusal."""
+        match kind:
+            case ErrorKind.NO_TOOLS:
+                return replace(known, tools=False)
+            case ErrorKind.NO_IMAGES if self._learns_images:
+                return replace(known, images=False)
+            case ErrorKind.OUTPUT_LIMIT if easier is not None:
+                tokens = easier.limits.max_tokens
+                return replace(known, output_tokens=tokens, largest_output=tokens)
+        return known
 
     def _fitting(self, request: ModelRequest) -> ModelRequest:
         if not self._capabilities.images:
@@ -242,12 +296,15 @@ def _is_short(request: ModelRequest) -> bool:
     return True
 
 
-def _easier(request: ModelRequest, kind: ErrorKind) -> ModelRequest | None:
+def _easier(request: ModelRequest, kind: ErrorKind, error: ProviderError) -> ModelRequest | None:
     """Return the request without the rejected feature, or None if nothing can be left out."""
     match kind:
         case ErrorKind.NO_TOOLS if request.tools:
             return without_tools(request)
-        case ErrorKind.ATTACHMENTS if has_images(request) or has_documents(request):
+        case ErrorKind.OUTPUT_LIMIT if request.limits.max_tokens > _FEWEST_TOKENS:
+            tokens = accepted_tokens(error, request.limits.max_tokens)
+            return replace(request, limits=replace(request.limits, max_tokens=max(tokens, _FEWEST_TOKENS)))
+        case ErrorKind.ATTACHMENTS | ErrorKind.NO_IMAGES if has_images(request) or has_documents(request):
             return without_files(without_images(request))
         case ErrorKind.REASONING:
             return without_reasoning(request)

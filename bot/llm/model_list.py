@@ -22,6 +22,8 @@ LOOK_UP_SECONDS = 10.0
 _WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length")
 """In this order: Anthropic; vLLM and SGLang; OpenRouter, Together, and Ollama's list of running models; Groq; Mistral.
 """
+_OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_tokens", "output_token_limit", "outputTokenLimit")
+"""OpenRouter and Groq; LiteLLM and others; Anthropic; Gemini."""
 _LARGEST_WINDOW = 100_000_000
 """Tokens. A larger reported window is ignored."""
 _NOT_FOUND = 404
@@ -50,8 +52,10 @@ class ListedModel(HostedModel):
         client: VendorClient,
         wire_format: WireFormat,
         paths: ModelListPaths,
+        *,
+        learns_images: bool = True,
     ) -> None:
-        super().__init__(service, capabilities, client, wire_format)
+        super().__init__(service, capabilities, client, wire_format, learns_images=learns_images)
         self._paths = paths
 
     @property
@@ -182,15 +186,23 @@ def _parse_entry(entry: Any) -> Availability:
     if entry.get("lifecycle") == "retired":
         return Retired()
     until = entry.get("retires_at") or entry.get("shutdown_date") or entry.get("expiration_date")
-    return Available(_window(entry), until[:10] if isinstance(until, str) else "")
+    output = _smallest(entry, _OUTPUTS)
+    return Available(_window(entry), until[:10] if isinstance(until, str) else "", output)
 
 
 def _window(entry: Mapping[str, Any]) -> int | None:
-    """Return the size of the window in tokens. OpenRouter also names the window of the host that it asks first."""
-    top = entry.get("top_provider")
-    sources = (entry, top) if isinstance(top, Mapping) else (entry,)
-    windows = [source.get(name) for source in sources for name in _WINDOWS]
+    """Return the size of the window in tokens."""
+    return _smallest(entry, _WINDOWS)
+
+
+def _smallest(entry: Mapping[str, Any], names: Sequence[str]) -> int | None:
+    """Return the smallest of these numbers of tokens. OpenRouter also names those of the host that it asks first, and
+    LiteLLM those of its own list.
+    """
+    inner = (entry.get("top_provider"), entry.get("model_info"), entry.get("limits"))
+    sources = (entry, *(source for source in inner if isinstance(source, Mapping)))
+    numbers = [source.get(name) for source in sources for name in names]
     sizes = [
-        size for size in windows if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _LARGEST_WINDOW
+        size for size in numbers if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _LARGEST_WINDOW
     ]
     return min(sizes) if sizes else None

@@ -34,6 +34,9 @@ MAX_LOOKUPS = 3
 SMALLEST_WINDOW = 1_000
 """Tokens. A smaller reported window is ignored."""
 
+USUAL_OUTPUT = 32_000
+"""Tokens of a reply where the service accepts longer ones."""
+
 REST_SECONDS = 30.0
 BARRED_SECONDS = 300.0
 """A wrong key or an empty account is a matter for people."""
@@ -43,11 +46,13 @@ BARRED_SECONDS = 300.0
 class Available:
     """The service has the model. `window` is in tokens, None if not reported.
 
-    `until` is the retirement date as the service writes it, empty if none is announced.
+    `until` is the retirement date as the service writes it, empty if none is announced. `output` is the longest reply
+    in tokens, None if not reported.
     """
 
     window: int | None = None
     until: str = ""
+    output: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +101,19 @@ class ListsModels(LanguageModel, Protocol):
 
 
 class DiscoveredWindow:
-    """A model with the context window that its service reports, called `label` in the log.
+    """A model with the context window and the longest reply that its service reports, called `label` in the log.
 
-    No request waits for the size: the service is asked when the first answer begins, and until it responds the default
-    size applies.
+    No request waits for the sizes: the service is asked when the first answer begins, and until it responds the default
+    sizes apply. A `configured` window stays.
     """
 
-    def __init__(self, model: ListsModels, label: str) -> None:
+    def __init__(self, model: ListsModels, label: str, configured: int = 0) -> None:
         self._model = model
         self._label = label
+        self._configured = configured
         self._window = 0
+        self._output = 0
+        self._discovered: tuple[Capabilities, Capabilities] | None = None
         self._lookups = 0
         self._lookup: asyncio.Task[None] | None = None
 
@@ -113,11 +121,24 @@ class DiscoveredWindow:
     def capabilities(self) -> Capabilities:
         """Capabilities of the model, with the discovered window."""
         capabilities = self._model.capabilities
-        return replace(capabilities, context_tokens=self._window) if self._window else capabilities
+        if not self._is_known:
+            return capabilities
+        if self._discovered is None or self._discovered[0] is not capabilities:
+            known = replace(
+                capabilities, context_tokens=self._configured or self._window or capabilities.context_tokens
+            )
+            if self._output and not capabilities.largest_output:
+                known = replace(known, output_tokens=min(self._output, USUAL_OUTPUT), largest_output=self._output)
+            self._discovered = capabilities, known
+        return self._discovered[1]
+
+    @property
+    def _is_known(self) -> bool:
+        return bool(self._window or self._output)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Yield the model's events. The window is looked up at most MAX_LOOKUPS times."""
-        if self._window or self._lookups == MAX_LOOKUPS:
+        """Yield the model's events. The sizes are looked up at most MAX_LOOKUPS times."""
+        if self._is_known or self._lookups == MAX_LOOKUPS:
             return self._model.stream(request)
         return self._stream_and_look_up(request)
 
@@ -138,7 +159,7 @@ class DiscoveredWindow:
             raise
 
     def _start_lookup(self) -> None:
-        if not self._window and self._lookups < MAX_LOOKUPS and (self._lookup is None or self._lookup.done()):
+        if not self._is_known and self._lookups < MAX_LOOKUPS and (self._lookup is None or self._lookup.done()):
             self._lookups += 1
             self._lookup = asyncio.create_task(self._look_up(), name=f"window of {self._label}")
 
@@ -159,9 +180,9 @@ class DiscoveredWindow:
             log.exception("the service of %s could not be asked for its window", self._label)
         else:
             match availability:
-                case Available(window=int(window)) if window >= SMALLEST_WINDOW:
-                    self._window = window
-                    log.info("%s has a window of %d tokens", self._label, window)
+                case Available(window=window, output=output) if (window or 0) >= SMALLEST_WINDOW or output:
+                    self._window, self._output = window or 0, output or 0
+                    log.info("%s has a window of %d tokens, replies of %d", self._label, window or 0, output or 0)
                 case Available():
                     pass
                 case _:
@@ -425,8 +446,9 @@ class Models:
         models: dict[str, LanguageModel] = {}
         for candidate in choice.all:
             model = await asyncio.to_thread(candidate.create)
-            if candidate.window is None and isinstance(model, ListsModels) and model.tells_window:
-                model = DiscoveredWindow(model, candidate.name)
+            configured = candidate.window is not None and candidate.config.get("max_tokens") is not None
+            if not configured and isinstance(model, ListsModels) and model.tells_window:
+                model = DiscoveredWindow(model, candidate.name, candidate.window or 0)
             models[candidate.name] = InstrumentedModel(model, candidate.name, self._observe, limits=self._limits)
         return FallbackModel(models) if choice.others else models[choice.name]
 

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from bot.domain.completions import (
-    Capabilities,
     Completion,
     ModelRequest,
     ReasoningDelta,
@@ -38,17 +37,21 @@ from bot.llm.wire_format import (
     describe_image,
     distinct_ids,
     encode_arguments,
+    fields_of_calls,
     fit_to_read,
     get_count,
     get_field,
     get_list,
     json_text,
+    merge_fields,
     parse_call,
     single_line,
     storable,
     text,
     tokens,
+    unknown_fields,
     valid_name,
+    with_fields,
 )
 from bot.ports import LanguageModel
 
@@ -77,6 +80,9 @@ _OLD_NAME, _, _DETAILS = THOUGHTS
 _GROWING = {"reasoning.text": "text", "reasoning.summary": "summary"}
 """Field that is streamed in fragments, by type of OpenRouter's reasoning details."""
 
+_KEPT = {"type": "ephemeral"}
+"""Cache mark, as Anthropic has it."""
+
 Written = dict[str, Any]
 
 
@@ -85,7 +91,13 @@ Written = dict[str, Any]
 
 
 def request_body(
-    model: str, request: ModelRequest, known: Collection[ErrorKind] = (), *, own_address: bool, by: str = ""
+    model: str,
+    request: ModelRequest,
+    known: Collection[ErrorKind] = (),
+    *,
+    own_address: bool,
+    by: str = "",
+    reasoning: str = "",
 ) -> dict[str, Any]:
     """Return the request body. `known` are the problems that the server has reported before.
 
@@ -95,18 +107,19 @@ def request_body(
     request = fit_to_read(request)
     ids = CallIds()
     question = max((n for n, message in enumerate(request.messages) if message.role is MessageRole.USER), default=-1)
-    messages = [
-        written
-        for n, message in enumerate(request.messages)
-        for written in _messages(message, ids, by if n > question else None)
-    ]
+    messages: list[Written] = []
+    for n, message in enumerate(request.messages, start=1):
+        messages += _messages(message, ids, by, thinks=n > question + 1)
+        if n in (request.stable_messages, 1, len(request.messages)) and _takes_marks(model, known, own_address):
+            _mark(messages[-1])
     # The vendor's models refuse the old name, compatible servers may not know the new one.
     new_name = own_address or ErrorKind.TOKEN_LIMIT in known
     body: dict[str, Any] = {
         "model": model,
         "messages": merge_adjacent_roles(messages) if ErrorKind.ROLES in known else messages,
         "stream": True,
-        "stream_options": {"include_usage": True},
+        **({} if ErrorKind.STREAM_OPTIONS in known else {"stream_options": {"include_usage": True}}),
+        **_effort(reasoning, known),
         "max_completion_tokens" if new_name else "max_tokens": request.limits.max_tokens,
     }
     if request.tools:
@@ -116,20 +129,43 @@ def request_body(
     return body
 
 
+def _effort(reasoning: str, known: Collection[ErrorKind]) -> dict[str, Any]:
+    """Return the setting of the reasoning: first the usual form, then one for models that always reason, then none."""
+    if not reasoning or ErrorKind.REASONING in known or ErrorKind.NO_EFFORT in known:
+        return {}
+    if ErrorKind.EFFORT in known:
+        return {"reasoning_effort": "minimal"} if reasoning == "off" else {}
+    return {"reasoning_effort": "none" if reasoning == "off" else reasoning}
+
+
+def _takes_marks(model: str, known: Collection[ErrorKind], own_address: bool) -> bool:
+    """Return True for Claude behind another service, such as OpenRouter: other models are cached without marks."""
+    return "claude" in model.lower() and not own_address and ErrorKind.CACHE_MARKS not in known
+
+
+def _mark(message: Written) -> None:
+    """Mark the end of a message for the service's cache."""
+    content = message["content"]
+    if isinstance(content, str) and content:
+        message["content"] = [{"type": "text", "text": content, "cache_control": _KEPT}]
+    elif isinstance(content, list):
+        message["content"] = [*content[:-1], {**content[-1], "cache_control": _KEPT}]
+
+
 def _tool(tool: Tool) -> dict[str, Any]:
     parameters = tool_arguments(tool, _KEYS)
     function = {"name": tool.name, "description": tool_description(tool), "parameters": parameters}
     return {"type": "function", "function": function}
 
 
-def _messages(message: Message, ids: CallIds, by: str | None) -> Iterator[dict[str, Any]]:
+def _messages(message: Message, ids: CallIds, by: str, *, thinks: bool) -> Iterator[dict[str, Any]]:
     match message.role:
         case MessageRole.SYSTEM:
             yield {"role": "system", "content": _text(message.parts)}
         case MessageRole.USER:
             yield {"role": "user", "content": _user_content(message)}
         case MessageRole.ASSISTANT:
-            yield {**_assistant(message, ids), **_thoughts(message, by)}
+            yield {**_assistant(message, ids, by), **(_thoughts(message, by) if thinks else {})}
         case MessageRole.TOOL:
             results = [part for part in message.parts if isinstance(part, ToolResult)]
             for part in results:
@@ -159,17 +195,18 @@ def _is_document(part: Part) -> bool:
     return isinstance(part, FilePart) and part.mime_type == "application/pdf"
 
 
-def _assistant(message: Message, ids: CallIds) -> dict[str, Any]:
+def _assistant(message: Message, ids: CallIds, by: str) -> dict[str, Any]:
     written: dict[str, Any] = {"role": "assistant", "content": message.text}
     if message.tool_calls:
         written["content"] = message.text or None
-        written["tool_calls"] = [_call(call, ids) for call in message.tool_calls]
+        fields = fields_of_calls(message.provider_metadata.get(METADATA), by)
+        written["tool_calls"] = [with_fields(_call(call, ids), next(fields)) for call in message.tool_calls]
     return written
 
 
-def _thoughts(message: Message, by: str | None) -> dict[str, Any]:
+def _thoughts(message: Message, by: str) -> dict[str, Any]:
     metadata: Any = message.provider_metadata.get(METADATA)
-    if by is None or not isinstance(metadata, Mapping) or metadata.get("by") != by:
+    if not isinstance(metadata, Mapping) or metadata.get("by") != by:
         return {}
     return {name: metadata[name] for name in THOUGHTS if name in metadata}
 
@@ -251,6 +288,7 @@ class _CallDraft:
     id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
+    fields: dict[str, Any] = field(default_factory=dict)
 
 
 class ReplyDraft:
@@ -339,8 +377,11 @@ class ReplyDraft:
         thoughts: dict[str, Any] = {name: "".join(pieces) for name, pieces in self._thoughts.items()}
         thoughts |= {_DETAILS: details} if (details := storable(self._details)) else {}
         # Services require only the reasoning before calls, and only until they have results.
+        if any(call.fields for call in calls) and (fields := storable([call.fields for call in calls])):
+            thoughts["calls"] = fields
         metadata = {METADATA: {"by": self._by, **thoughts}} if thoughts and read else {}
-        return Completion(Message(MessageRole.ASSISTANT, (*texts, *read), metadata), stop, self._usage)
+        message = Message(MessageRole.ASSISTANT, (*texts, *read), metadata)
+        return Completion(message, stop, self._usage, cut_call=bool(self._calls) and stop is StopReason.LENGTH)
 
     def end(self) -> None:
         """Take a reply as finished whose service does not say why the model stopped, if its text or calls are whole."""
@@ -360,6 +401,9 @@ class ReplyDraft:
         call = self._call_for(get_field(fragment, "index"), call_id, name)
         call.id = call.id or call_id
         call.name = call.name or name
+        inner = unknown_fields(function, "name", "arguments")
+        merge_fields(call.fields, unknown_fields(fragment, "index", "id", "type", "function"))
+        merge_fields(call.fields, {"function": inner} if inner else {})
         call.pieces.append(more := json_text(function, "arguments"))
         return more
 
@@ -421,11 +465,10 @@ def _usage(usage: object) -> Usage | None:
 
 @dataclass(frozen=True, slots=True)
 class Config(HostedConfig):
-    """Settings of one model. `images` None: decided by the address. `key_at` and `running_at` are additional paths of a
-    compatible server, see `ModelListPaths` in `bot.llm.model_list`.
+    """Settings of one model. `key_at` and `running_at` are additional paths of a compatible server, see
+    `ModelListPaths` in `bot.llm.model_list`.
     """
 
-    images: bool | None = None
     key_at: str = ""
     running_at: str = ""
 
@@ -433,17 +476,20 @@ class Config(HostedConfig):
 def create(config: Config) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
     service = config.service("OpenAI", OPENAI_HOME)
-    capabilities = Capabilities(
-        # Compatible servers rarely see images, and none is known to read documents.
-        images=service.own_address if config.images is None else config.images,
-        documents=service.own_address,
-        context_tokens=config.context_tokens or OPENAI_WINDOW,
-    )
-    body = partial(request_body, config.model, own_address=service.own_address, by=service.writer)
     return ListedModel(
         service,
-        capabilities,
+        config.capabilities(service, OPENAI_WINDOW),
         openai_client(service, "/chat/completions"),
-        WireFormat(body, partial(ReplyDraft, service.writer)),
+        WireFormat(
+            partial(
+                request_body,
+                config.model,
+                own_address=service.own_address,
+                by=service.writer,
+                reasoning=config.reasoning,
+            ),
+            partial(ReplyDraft, service.writer),
+        ),
         ModelListPaths("/models", config.key_at, config.running_at, windows=not service.own_address),
+        learns_images=config.images is None,
     )

@@ -15,7 +15,6 @@ from itertools import dropwhile, takewhile
 from typing import Any
 
 from bot.domain.completions import (
-    Capabilities,
     Completion,
     ModelRequest,
     ReasoningDelta,
@@ -39,6 +38,7 @@ from bot.llm.wire_format import (
     describe_image,
     distinct_ids,
     encode_arguments,
+    fields_of_calls,
     fit_to_read,
     get_count,
     get_field,
@@ -46,9 +46,12 @@ from bot.llm.wire_format import (
     json_text,
     parse_call,
     single_line,
+    storable,
     text,
     tokens,
+    unknown_fields,
     valid_name,
+    with_fields,
 )
 from bot.ports import LanguageModel
 
@@ -78,6 +81,7 @@ PASSED_OVER = frozenset(
 
 _STOPS = {"max_output_tokens": StopReason.LENGTH, "content_filter": StopReason.REFUSED}
 
+_CALL = ("type", "id", "call_id", "name", "arguments", "status")
 Item = dict[str, Any]
 
 
@@ -88,7 +92,13 @@ Item = dict[str, Any]
 
 
 def request_body(
-    model: str, request: ModelRequest, known: Collection[ErrorKind] = (), *, own_address: bool, by: str = ""
+    model: str,
+    request: ModelRequest,
+    known: Collection[ErrorKind] = (),
+    *,
+    own_address: bool,
+    by: str = "",
+    reasoning: str = "",
 ) -> dict[str, Any]:
     """Return the request body. `known` are the problems that the server has reported before.
 
@@ -106,13 +116,17 @@ def request_body(
     }
     if ErrorKind.REASONING not in known:
         body["include"] = ["reasoning.encrypted_content"]
+        if reasoning and ErrorKind.EFFORT not in known:
+            body["reasoning"] = {"effort": "none" if reasoning == "off" else reasoning}
+        elif reasoning == "off" and ErrorKind.NO_EFFORT not in known:
+            body["reasoning"] = {"effort": "minimal"}
     if instructions:
         body["instructions"] = instructions
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
         if request.tool_choice is ToolChoice.NONE:  # the tools stay listed: calls in the transcript refer to them
             body["tool_choice"] = "none"
-    if own_address:  # compatible servers may not know these
+    if own_address and ErrorKind.STREAM_OPTIONS not in known:  # compatible servers may not know these
         body["prompt_cache_key"] = _cache_key(instructions, request.tools)
         body["stream_options"] = {"include_obfuscation": False}
     if not body["input"]:
@@ -156,7 +170,7 @@ def _items(message: Message, by: str, ids: CallIds) -> Iterator[Item]:
 def _assistant(message: Message, by: str, ids: CallIds) -> Iterable[Item]:
     metadata: Any = message.provider_metadata.get(METADATA)
     metadata = metadata if isinstance(metadata, Mapping) and metadata.get("by") == by else {}
-    reasoning = _reasoning(metadata)
+    reasoning, fields = _reasoning(metadata), fields_of_calls(metadata, by)
     items: list[Item] = []
     for n, part in enumerate(message.parts):
         items += [item for before, item in reasoning if before == n]
@@ -164,7 +178,7 @@ def _assistant(message: Message, by: str, ids: CallIds) -> Iterable[Item]:
             case ToolCall():
                 arguments = json.dumps(encode_arguments(part), ensure_ascii=False, default=dict)
                 call = {"call_id": ids.of_call(part.id), "name": valid_name(part.name), "arguments": arguments}
-                items.append({"type": "function_call", **call})
+                items.append(with_fields({"type": "function_call", **call}, next(fields)))
             case TextPart() if part.text:
                 phase = {"phase": metadata["phase"]} if isinstance(metadata.get("phase"), str) else {}
                 items.append({"role": "assistant", "content": part.text, **phase})
@@ -317,8 +331,12 @@ class ReplyDraft:
         stop = stop or (StopReason.TOOLS if calls else StopReason.ANSWERED)
         own_metadata: dict[str, Any] = {"phase": phase} if phase else {}
         own_metadata |= {"reasoning": reasoning} if reasoning else {}
+        unknown = [unknown_fields(call.whole, *_CALL) for call in calls]
+        own_metadata |= {"calls": kept} if any(unknown) and (kept := storable(unknown)) else {}
         metadata = {METADATA: {"by": self._by, **own_metadata}} if own_metadata else {}
-        return Completion(Message(MessageRole.ASSISTANT, tuple(parts), metadata), stop, self._usage)
+        message = Message(MessageRole.ASSISTANT, tuple(parts), metadata)
+        cut = stop is StopReason.LENGTH and any(item.kind == "function_call" for item in self._items)
+        return Completion(message, stop, self._usage, cut_call=cut)
 
     def end(self) -> None:
         """Take a reply without its last event as finished if all its items are whole."""
@@ -444,23 +462,18 @@ def _usage(usage: object) -> Usage:
 class Config(HostedConfig):
     """Settings of one model."""
 
-    images: bool = True
-
 
 def create(config: Config) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
     service = config.service("OpenAI", OPENAI_HOME)
-    capabilities = Capabilities(
-        images=config.images,
-        documents=service.own_address,
-        context_tokens=config.context_tokens or OPENAI_WINDOW,
+    body = partial(
+        request_body, config.model, own_address=service.own_address, by=service.writer, reasoning=config.reasoning
     )
-    body = partial(request_body, config.model, own_address=service.own_address, by=service.writer)
-    wire_format = WireFormat(body, partial(ReplyDraft, service.writer), PASSED_OVER)
     return ListedModel(
         service,
-        capabilities,
+        config.capabilities(service, OPENAI_WINDOW),
         openai_client(service, "/responses"),
-        wire_format,
+        WireFormat(body, partial(ReplyDraft, service.writer), PASSED_OVER),
         ModelListPaths(windows=not service.own_address),
+        learns_images=config.images is None,
     )

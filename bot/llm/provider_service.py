@@ -52,6 +52,11 @@ class ProviderError:
     param: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def details(self) -> str:
+        """All that the service writes about the reason."""
+        return " ".join(filter(None, (self.message, self.param, self.code)))
+
     @classmethod
     def from_response(cls, status: int, body: object, headers: Mapping[str, str] | None = None) -> ProviderError:
         """Parse the error in a response body. Missing and invalid fields are empty."""
@@ -114,6 +119,13 @@ class ErrorKind(Enum):
     REASONING = auto()
     ROLES = auto()
     TOKEN_LIMIT = auto()
+    OUTPUT_LIMIT = auto()
+    NO_IMAGES = auto()
+    STREAM_OPTIONS = auto()
+    CACHE_MARKS = auto()
+    EFFORT = auto()
+    NO_EFFORT = auto()
+    """Neither form of EFFORT is accepted."""
     FAILED_CALL = auto()
     REQUEST = auto()
 
@@ -264,7 +276,7 @@ class Service:
                     gettext_lazy("{service} does not take this content ({status}).", service=self.name, status=status),
                     gettext_lazy("Put it in other words, or leave out what the service objects to."),
                 )
-            case ErrorKind.ATTACHMENTS:
+            case ErrorKind.ATTACHMENTS | ErrorKind.NO_IMAGES:
                 return ModelRejected(
                     gettext_lazy(
                         "{service} cannot read an attached image or document ({status}).",
@@ -516,15 +528,11 @@ _WORDS_ANYWHERE: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = (
     (
         ErrorKind.ATTACHMENTS,
         re.compile(
-            # Anthropic, then OpenAI
-            r"could not process (?:image|pdf)|image (?:exceeds|was specified using)|image dimensions exceed"
-            r"|pdf (?:specified )?(?:was not valid|is password.protected|pages may be provided)|many-image requests"
-            r"|(?:unsupported|invalid|corrupted) (?:image|file data|base64.{0,20}image)"
-            # vLLM, Ollama, llama.cpp, OpenRouter, DeepSeek
-            r"|at most 0 image|is not a multimodal model|missing data required for image"
-            r"|failed to (?:load|process) image|image input is not supported"
-            r"|(?:image|file|vision) inputs? (?:is|are) not supported|support image inputs?"
-            r"|unknown variant `(?:image_url|file)`|does not support (?:images?|vision|files?|pdfs?)\b",
+            r"could not process (?:image|pdf)|unable to process input image|image (?:exceeds|was specified using)"
+            r"|image dimensions exceed|pdf (?:specified )?(?:was not valid|is password.protected|pages may be provided)"
+            r"|many-image requests|(?:unsupported|invalid|corrupted) (?:image|file data|base64.{0,20}image)"
+            r"|failed to (?:load|process|decode|fetch) (?:the )?image|(?:file|pdf) inputs? (?:is|are) not supported"
+            r"|unknown variant `file`|does not support (?:files?|pdfs?)\b",
             re.IGNORECASE,
         ),
     ),
@@ -533,7 +541,51 @@ _WORDS_ANYWHERE: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = (
 )
 """Messages that are recognised with any status."""
 
+_IMAGE = r"(?:image|vision|visual|multi-?modal|modalit|mmproj|picture)"
+_NO = re.compile(
+    r"(?:\bnot?\b|n't|\bonly\b|un(?:supported|expected|known|recognized)|disabled|missing|without|must be|invalid"
+    r"|cannot|lack|at most 0)"
+).pattern
+_NO_IMAGES = re.compile(
+    rf"{_IMAGE}.{{0,80}}{_NO}|{_NO}.{{0,80}}{_IMAGE}|{_NO}.{{0,30}}content|content.{{0,60}}{_NO}.{{0,30}}(?:str|text)"
+    r"|content.{0,40}should be|only text|text.only|expect(?:s|ed) .{0,20}(?:str|text)|valid string|untagged enum",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A refusal of every image, in the answer to a request with images."""
+_ONE_IMAGE = re.compile(
+    r"exceed|dimension|too (?:large|many|small|big)|corrupt|decod|download|fetch|format|base64|media.?type|mime|pixel"
+    r"|\b(?:MB|bytes)\b|(?:at most|maximum|limit|up to)\D{0,20}[1-9]|(?:un|not )able to|could not|malformed"
+    r"|failed to (?!deser)",
+    re.IGNORECASE,
+)
+"""A refusal of these images: others may be accepted."""
+_OF_IMAGES = frozenset({ErrorKind.REQUEST, ErrorKind.MODEL, ErrorKind.OUT_OF_ORDER, ErrorKind.CACHE_MARKS})
+"""Kinds that a refusal of images may be taken for."""
+
 _WORDS: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = (
+    (
+        ErrorKind.OUTPUT_LIMIT,
+        re.compile(
+            r"max(?:_completion|_output)?_tokens\S*(?: or \S+)? (?:is )?too (?:large|high)"
+            r"|max(?:_completion|_output)?_tokens(?:: \d+ > \d+|\W.{0,50}(?:must be|less than|at most|range|between))"
+            r"|supports? (?:at most|up to|a maximum of) \d+ (?:completion|output) tokens"
+            r"|maximum (?:allowed )?number of output tokens|maximum tokens you requested exceeds",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        ErrorKind.STREAM_OPTIONS,
+        re.compile(r"stream_?options|include_usage|include_obfuscation|prompt_cache_key", re.IGNORECASE),
+    ),
+    (
+        ErrorKind.EFFORT,
+        re.compile(
+            r"reasoning[_.]?effort|output_config|\beffort\b|thinking\.(?:type|budget|adaptive|enabled|disabled)"
+            r"|budget_tokens|adaptive thinking|think value|enable_thinking"
+            r"|(?:not|n't) support (?:thinking|reasoning)\b|\bthinking\b.{0,20}(?:not supported|extra inputs)",
+            re.IGNORECASE,
+        ),
+    ),
     (
         ErrorKind.TOO_LONG,
         re.compile(
@@ -585,6 +637,13 @@ _WORDS: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = (
         re.compile(r"max_tokens\b.{0,60}(?:not supported|unsupported|max_completion_tokens)", re.IGNORECASE),
     ),
     (
+        ErrorKind.CACHE_MARKS,
+        re.compile(
+            r"cache_?(?:control|point)|prompt.?caching|content.{0,60}(?:must|should) be (?:a |of type )?(?:valid )?str",
+            re.IGNORECASE,
+        ),
+    ),
+    (
         ErrorKind.FAILED_CALL,
         re.compile(
             r"failed to call a function|(?:failed|unable|error|could not).{0,20}pars\w+.{0,30}(?:tool|function) call"
@@ -605,7 +664,7 @@ def classify(error: ProviderError) -> ErrorKind:
         return ErrorKind.MOVED
     if named in _PRECISE:
         return named
-    kind = _in_words(error.message, status)
+    kind = _in_words(error.details, status)
     denied = ErrorKind.KEY if status in _DENIED else None
     return (
         kind
@@ -614,6 +673,28 @@ def classify(error: ProviderError) -> ErrorKind:
         or _BY_STATUS.get(status)
         or (ErrorKind.REQUEST if status < 500 else ErrorKind.OUT_OF_ORDER)
     )
+
+
+def classify_for_images(error: ProviderError) -> ErrorKind:
+    """Return the kind of an error of a request with images: NO_IMAGES if the model sees none, ATTACHMENTS if these
+    images may be the reason.
+    """
+    kind = classify(error)
+    if kind not in _OF_IMAGES:
+        return kind
+    if _NO_IMAGES.search(error.details) and not _ONE_IMAGE.search(error.details):
+        return ErrorKind.NO_IMAGES
+    return ErrorKind.ATTACHMENTS if kind is ErrorKind.REQUEST else kind
+
+
+_NUMBERS = re.compile(r"(?<![\w.])\d{2,7}(?![\w.]*\w)")
+
+
+def accepted_tokens(error: ProviderError, asked: int) -> int:
+    """Return the longest reply that an error leaves room for, in tokens, less than `asked`."""
+    within = "context" in error.message.lower()
+    named = [int(number) // (2 if within else 1) for number in _NUMBERS.findall(error.message.replace(",", ""))]
+    return max((number for number in named if asked // 64 < number < asked), default=asked // 2)
 
 
 def _in_words(message: str, status: int) -> ErrorKind | None:

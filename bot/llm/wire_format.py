@@ -14,7 +14,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby, repeat
 from typing import Any
 
 from bot.domain.characters import fold, visible
@@ -314,6 +314,44 @@ def get_count(value: object, name: str) -> int:
     if isinstance(field, bool) or not isinstance(field, int | float) or not 0 <= field <= _MOST:
         return 0
     return int(field)
+
+
+def unknown_fields(value: object, *known: str) -> dict[str, Any]:
+    """Return the fields of a call that this module's protocol does not name."""
+    return (
+        {name: inner for name, inner in value.items() if name not in known and inner is not None}
+        if isinstance(value, dict)
+        else {}
+    )
+
+
+def merge_fields(fields: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Add the fields of a later piece: texts and lists grow, unless a piece repeats them whole."""
+    for name, value in more.items():
+        match fields.get(name), value:
+            case (dict() as before, dict()):
+                merge_fields(before, value)
+            case (before, _) if before == value:
+                pass
+            case (str() as before, str()) | (list() as before, list()):
+                fields[name] = before + value
+            case _:
+                fields[name] = value
+
+
+def fields_of_calls(metadata: object, by: str) -> Iterator[Mapping[str, Any]]:
+    """Return the unknown fields of a message's calls, in their order, if `by` wrote them; then empty ones for ever."""
+    kept = get_list(dict(metadata), "calls") if isinstance(metadata, Mapping) and metadata.get("by") == by else []
+    return chain((fields if isinstance(fields, Mapping) else {} for fields in kept), repeat({}))
+
+
+def with_fields(call: dict[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the call with its unknown fields. Those that this module writes win."""
+    merged = {**fields, **call}
+    for name, value in call.items():
+        if isinstance(value, dict) and isinstance(inner := fields.get(name), Mapping):
+            merged[name] = {**inner, **value}
+    return merged
 
 
 def storable(values: list[Any]) -> list[Any]:

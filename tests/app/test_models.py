@@ -122,7 +122,9 @@ def test_a_provider_speaks_the_protocol_that_its_service_has(
 
 
 async def test_several_models_stand_in_for_one_another_in_their_order() -> None:
-    settings = read_settings(openai_api_key=SECRET, bot_model="openai:large, ollama:small,openai:large , demo")
+    settings = read_settings(
+        openai_api_key=SECRET, bot_model="openai:large, ollama:small,openai:large , demo", model_images="ollama:*=off"
+    )
     choice = select_model(settings)
     assert choice.label == "openai:large, else ollama:small, else demo"
     models = Models(choice, lambda name: select_model(settings, name))

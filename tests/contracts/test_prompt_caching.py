@@ -44,7 +44,7 @@ class Served:
 
 
 def as_at_home(model: LanguageModel, provider: Provider) -> LanguageModel:
-    """Return the model as at its vendor's address. Anthropic's cache marks are not sent to other addresses."""
+    """Return the model as at its vendor's address. Anthropic's own cache marks are not sent to other addresses."""
     if provider.api == "anthropic":
         assert isinstance(model, HostedModel)
         model._wire_format = replace(model._wire_format, body=partial(request_body, MODEL, own_address=True))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from bot.domain.approvals import ApprovalPolicy, Decided, Decision, DecisionType
 from bot.domain.completions import Completion, StopReason, ToolChoice
 from bot.domain.conversations import ConversationKey
-from bot.domain.messages import ToolCall, assistant, enclose
+from bot.domain.messages import Message, ToolCall, assistant, enclose
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, ServerGuidance, ToolOutcome
 from bot.domain.turns import Claim, ModelRetry, StepStatus, ToolStep, TurnRecord, TurnStatus, TurnView
 from bot.engine.prompt.builder import SOMETHING_MISSING
@@ -305,6 +306,20 @@ async def test_a_model_that_stays_away_fails_the_turn_with_cause_and_fix(harness
         view = await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
     assert view.turn.status is TurnStatus.FAILED
     assert view.turn.failure == "The key was refused. Fix: set OPENAI_API_KEY"
+
+
+@pytest.mark.parametrize("cut", [assistant(""), assistant("I look.")], ids=["only reasoning", "within a call"])
+async def test_a_reply_without_room_is_asked_again_with_more_of_it(harness: EngineHarness, cut: Message) -> None:
+    harness.model.capabilities = replace(harness.model.capabilities, output_tokens=5_000, largest_output=30_000)
+    unfinished = Completion(cut, StopReason.LENGTH, cut_call=bool(cut.text))
+    harness.model.script = [unfinished, unfinished, say("Done."), *[unfinished] * 3]
+    engine = harness.engine()
+    async with running(engine):
+        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+        assert "Done." in str(view.steps)
+        assert [request.limits.max_tokens for request in harness.model.requests] == [5_000, 20_000, 30_000]
+        view = await harness.surface.ended((await engine.receive(message("again"))).turn_id)
+        assert "MODEL_MAX_TOKENS" in str(view)
 
 
 async def test_a_reply_cut_at_its_length_runs_no_calls(harness: EngineHarness) -> None:

@@ -27,6 +27,7 @@ from bot.domain.messages import (
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.llm import anthropic
 from bot.llm.anthropic import request_body
+from bot.llm.provider_service import ErrorKind
 from tests.fakes.llm import Bytes, Call, ErrorEvent, Raw, Say, Silence
 from tests.fakes.llm_anthropic import signature
 from tests.llm.conversation import ANTHROPIC, KEY, MODEL, OPENAI_CHAT, Provider, asking, complete, events, talking
@@ -48,7 +49,7 @@ def ended(reason: str | None, **usage: int) -> dict[str, Any]:
 
 
 def transcript(*messages: Message) -> list[dict[str, Any]]:
-    body = request_body(MODEL, ModelRequest(messages), own_address=False)
+    body = request_body(MODEL, ModelRequest(messages), [ErrorKind.CACHE_MARKS], own_address=False)
     return [{"role": m["role"], "content": m["content"]} for m in body["messages"]]
 
 
@@ -343,7 +344,10 @@ def test_where_the_messages_end_that_stay_there_is_a_mark_for_the_cache_of_the_v
     marked = {**text("Hello"), "cache_control": {"type": "ephemeral"}}
     at_home, elsewhere = (request_body(MODEL, request, own_address=own)["messages"] for own in (True, False))
     assert [message["content"] for message in at_home] == [[text("Hi")], [marked], [text("And now?")]]
-    assert [message["content"] for message in elsewhere] == [[text("Hi")], [text("Hello")], [text("And now?")]]
+    last = {**text("And now?"), "cache_control": {"type": "ephemeral"}}
+    assert [message["content"] for message in elsewhere] == [[text("Hi")], [marked], [last]]
+    refused = request_body(MODEL, request, [ErrorKind.CACHE_MARKS], own_address=False)
+    assert "cache_control" not in str(refused)
 
 
 @pytest.mark.parametrize("tag", ["</operator_note>", "<operator_note>", "<OPERATOR_NOTE >"])
@@ -411,7 +415,7 @@ async def test_images_reach_the_service_as_they_are() -> None:
     assert question["content"] == [
         text("Attached image cat.png"),
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}},
-        text("What is it?"),
+        {**text("What is it?"), "cache_control": {"type": "ephemeral"}},
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.llm.provider_service import ErrorKind, ProviderError, classify
+from bot.llm.provider_service import ErrorKind, ProviderError, classify, classify_for_images
 
 SAID = [
     # Too long: OpenAI, vLLM, llama.cpp, LiteLLM, OpenRouter, Mistral, Anthropic
@@ -97,8 +97,6 @@ SAID = [
     (ErrorKind.ATTACHMENTS, 400, {"message": "Could not process image"}),
     (ErrorKind.ATTACHMENTS, 400, {"code": "invalid_image_format", "message": "Odd."}),
     (ErrorKind.ATTACHMENTS, 400, {"message": "messages.0.content.1.pdf: The PDF specified was not valid."}),
-    (ErrorKind.ATTACHMENTS, 400, {"message": "m is not a multimodal model"}),
-    (ErrorKind.ATTACHMENTS, 500, {"message": "this model is missing data required for image input"}),
     # Key and model
     (ErrorKind.KEY, 401, {"code": "invalid_api_key", "message": "Incorrect API key provided"}),
     (ErrorKind.KEY, 401, {"type": "authentication_error", "message": "invalid x-api-key"}),
@@ -125,6 +123,31 @@ SAID = [
     (ErrorKind.REASONING, 400, {"message": "messages.1.content.0: Invalid `signature` in `thinking` block"}),
     (ErrorKind.REASONING, 400, {"message": "Item 'rs_1' of type 'reasoning' was provided without its required item."}),
     (ErrorKind.TOKEN_LIMIT, 400, {"message": "Unsupported parameter: 'max_tokens' is not supported with this model."}),
+    # Parts of a request that not every service knows
+    (ErrorKind.OUTPUT_LIMIT, 400, {"message": "max_tokens is too large: 9000. This model supports at most 4096"}),
+    (
+        ErrorKind.OUTPUT_LIMIT,
+        400,
+        {"message": "max_tokens: 16384 > 8192, which is the maximum allowed number of output"},
+    ),
+    (ErrorKind.OUTPUT_LIMIT, 400, {"message": "`max_completion_tokens` must be less than or equal to `8192`"}),
+    (ErrorKind.OUTPUT_LIMIT, 400, {"message": "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]"}),
+    (
+        ErrorKind.OUTPUT_LIMIT,
+        400,
+        {
+            "message": "'max_tokens' or 'max_completion_tokens' is too large: 16384. This model's maximum context"
+            " length is 8192 tokens and your request has 1000 input tokens"
+        },
+    ),
+    (ErrorKind.STREAM_OPTIONS, 422, {"detail": [{"loc": ["body", "stream_options"], "msg": "Extra inputs"}]}),
+    (ErrorKind.STREAM_OPTIONS, 400, {"message": "Unrecognized request argument supplied: stream_options"}),
+    (ErrorKind.CACHE_MARKS, 400, {"message": "cache_control: Extra inputs are not permitted"}),
+    (ErrorKind.EFFORT, 400, {"message": "Unsupported parameter: 'reasoning.effort' is not supported with this model."}),
+    (ErrorKind.EFFORT, 400, {"message": "Unrecognized request argument supplied: reasoning_effort"}),
+    (ErrorKind.EFFORT, 400, {"message": "Unsupported value.", "param": "reasoning_effort"}),
+    (ErrorKind.EFFORT, 400, {"message": "adaptive thinking is not supported on this model"}),
+    (ErrorKind.EFFORT, 400, {"message": '"qwen2.5:7b" does not support thinking'}),
     # The order of messages, as templates want it
     (ErrorKind.ROLES, 400, {"message": "Conversation roles must alternate user/assistant/user/assistant/..."}),
     (ErrorKind.ROLES, 400, {"message": "System message must be at the beginning."}),
@@ -155,6 +178,61 @@ SAID = [
 def test_known_errors_of_services_are_classified(problem: ErrorKind, status: int, error: dict[str, object]) -> None:
     assert classify(ProviderError.from_response(status, {"error": error})) is problem
     assert classify(ProviderError.from_response(status, error)) is problem
+
+
+UNSEEING = [
+    (400, "Invalid content type. image_url is only supported by certain models."),  # OpenAI
+    (400, "At most 0 image(s) may be provided in one prompt."),  # vLLM
+    (400, "m is not a multimodal model"),
+    (400, "Model does not support images. Please use a model that does."),  # LM Studio
+    (400, "Vision add-on is not loaded, but images were provided for processing"),
+    (400, "'content' field must be a string or an array of objects"),
+    (500, "this model is missing data required for image input"),  # Ollama
+    (400, "Image input modality is not enabled for models/small"),  # Gemini
+    (404, "No endpoints found that support image input"),  # OpenRouter
+    (400, "'messages.0' : for 'role:user' the following must be satisfied: messages[0].content must be a string"),
+    (422, "Failed to deserialize the JSON body: unknown variant `image_url`, expected `text` at line 1"),  # DeepSeek
+    (422, "messages[0]: invalid type: sequence, expected a string at line 1 column 9"),
+    (400, "Model mistral-small does not support image input"),
+    (422, "body.messages.0.content: Input should be a valid string"),
+    (
+        500,
+        "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
+    ),  # llama.cpp
+    (400, "unsupported content[].type"),
+    (422, "data did not match any variant of untagged enum MessageContent"),  # TGI
+    (400, "litellm.BadRequestError: VertexAI - model doesn't support vision"),  # LiteLLM
+    (400, "This model doesn't support the image field. Remove image and try again."),  # Bedrock
+    (400, "Image inputs are not supported by this model."),  # xAI
+    (400, "This is a text-only model."),
+    (400, "Only text content is supported"),
+    (400, "multimodal is disabled on this server"),
+]
+FAULTY = [
+    (400, "Could not process image"),
+    (400, "image exceeds 5 MB maximum: 9 bytes > 8 bytes"),
+    (400, "You uploaded an unsupported image. Please make sure your image has of one the following formats"),
+    (400, "At most 4 images may be provided in one request"),
+    (400, "Invalid base64 image_url."),
+    (400, "Error while downloading the image."),
+    (400, "Bad Request"),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "message"),
+    [
+        *((ErrorKind.NO_IMAGES, *refusal) for refusal in UNSEEING),
+        *((ErrorKind.ATTACHMENTS, *refusal) for refusal in FAULTY),
+        (ErrorKind.BUSY, 429, "Rate limit reached for images"),
+        (ErrorKind.KEY, 401, "No access to vision models"),
+        (ErrorKind.FILTERED, 400, "Your request was rejected by the content policy: flagged as unsafe image"),
+    ],
+)
+def test_of_a_request_with_images_it_is_known_whether_the_model_sees_any(
+    kind: ErrorKind, status: int, message: str
+) -> None:
+    assert classify_for_images(ProviderError(status, message)) is kind
 
 
 @pytest.mark.parametrize("body", [None, 7, [], {}, {"error": None}, {"error": 7}, {"error": {"message": [7]}}])

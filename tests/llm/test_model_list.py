@@ -83,13 +83,13 @@ async def standing(models: Models, name: str, made: Made, api: Api = "openai") -
         (Models("ollama", {}), "qwen3", chat("ollama"), "openai", NotListed(())),
         (Models("vllm", {"small": 8_096}), "large", chat("openai"), "openai", NotListed(("small",))),
         (Models("vllm", {"small": 8_096}), "small", responses, "responses", Available(8_096)),
-        (Models("anthropic", {"house": 200_000}), "house", messages, "anthropic", Available(200_000)),
+        (Models("anthropic", {"house": 200_000}), "house", messages, "anthropic", Available(200_000, "", 64_000)),
         (
             Models("anthropic", {"house": 200_000}, retires={"house": "2027-02-01T00:00:00Z"}),
             "house",
             messages,
             "anthropic",
-            Available(200_000, "2027-02-01"),
+            Available(200_000, "2027-02-01", 64_000),
         ),
         (Models("anthropic", {"house": 1}, retires={"house": ""}), "house", messages, "anthropic", Retired()),
     ],
@@ -174,7 +174,7 @@ async def test_an_unreachable_service_is_reported() -> None:
     [
         (Models("openai", {"ft:small:org::a1": 1}), "ft:small:org::a1", Available()),
         (Models("openai", {"small": 1}, retires={"small": "2027-02-01"}), "small", Available(until="2027-02-01")),
-        (Models("anthropic", {"house": 400_000}), "house", Available(400_000)),
+        (Models("anthropic", {"house": 400_000}), "house", Available(400_000, "", 64_000)),
     ],
 )
 async def test_the_vendor_is_asked_about_the_one_model(models: Models, name: str, availability: Availability) -> None:

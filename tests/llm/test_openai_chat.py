@@ -327,21 +327,6 @@ async def test_images_are_sent_as_data_and_those_of_tools_behind_their_results()
     assert shown == question["content"][1]
 
 
-async def test_a_compatible_server_gets_the_names_of_images_unless_it_is_said_to_see_them() -> None:
-    image = ImagePart(PNG, "image/png", "cat.png")
-    transcript = (
-        Message(MessageRole.USER, (TextPart("This?"), image)),
-        assistant("", ToolCall("c", "look")),
-        tool_results(ToolResult("c", (image,))),
-    )
-    async with talking(OPENAI_CHAT, Say("A cat?")) as (model, service):
-        assert not model.capabilities.images
-        await complete(model, asking(*transcript))
-    question, _, result = service.requests[0].messages
-    assert question["content"] == "This?\n[image: cat.png]"
-    assert within(result["content"], "look") == "[image: cat.png]"
-
-
 def test_the_vendor_takes_documents_from_people_and_their_names_from_tools() -> None:
     document = FilePart(b"%PDF", "application/pdf", "plan.pdf")
     transcript = (
@@ -472,14 +457,6 @@ async def test_a_server_without_keys_is_asked_without_a_key() -> None:
         model = openai_chat.create(openai_chat.Config(MODEL, "", base_url=service.base_url))
         assert (await complete(model)).message.text == "Hi."
         await model.close()
-
-
-def test_only_the_vendor_is_known_to_see_images() -> None:
-    def sees(address: str | None) -> bool:
-        return openai_chat.create(openai_chat.Config(MODEL, KEY, address)).capabilities.images
-
-    assert sees(None)
-    assert not sees("http://localhost:11434/v1")
 
 
 def test_a_configuration_does_not_show_its_key() -> None:

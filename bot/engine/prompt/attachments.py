@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from bot.domain.completions import Capabilities, ModelLimits
+from bot.domain.completions import Capabilities
 from bot.domain.conversations import Attachment
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextPart, detect_image_type, enclose, user
 from bot.engine.prompt.messages import single_line
-from bot.engine.usage import reply_limits
+from bot.engine.usage import usual_limits
 from bot.errors import CountersignError
 from bot.i18n import _, format_list, gettext_lazy
 
@@ -199,8 +199,7 @@ def _to_messages(
 ) -> Attached:
     room = {
         FileKind.IMAGE: MOST_IMAGE_BYTES,
-        FileKind.TEXT: (capabilities.context_tokens - reply_limits(ModelLimits(), capabilities).max_tokens)
-        * _BYTES_PER_TOKEN,
+        FileKind.TEXT: (capabilities.context_tokens - usual_limits(capabilities).max_tokens) * _BYTES_PER_TOKEN,
         FileKind.DOCUMENT: MOST_DOCUMENT_BYTES,
     }
     messages: list[Message] = []

@@ -47,7 +47,6 @@ from bot.engine.builtin_tools.tool_index import MOST_HITS
 from bot.engine.policy.information_flow import ResultVisibility, sources_of_prompt
 from bot.engine.prompt.attachments import LARGEST, MOST_IMAGE_BYTES, Attached, FileKind, read_attachments
 from bot.engine.prompt.history import (
-    LIMITS,
     PART_TOKENS,
     HistoryBudget,
     HistoryPrompt,
@@ -79,6 +78,7 @@ from bot.engine.usage import (
     estimate_tools,
     is_text,
     reply_limits,
+    usual_limits,
 )
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, NotFound, SmallerWindow
 from bot.i18n import _, gettext_lazy
@@ -104,11 +104,17 @@ SHARE_OF_WINDOW = 0.05
 A_SEARCH = 1_000
 """Estimated tokens of the search tools and one result: below that, a search saves nothing."""
 NO_TOOLS = gettext_lazy("This model does not support tools, so it answers without them.")
+NO_IMAGES = gettext_lazy("This model cannot see images, so it answers without them.")
+LACKS_ROOM = gettext_lazy(
+    "The model had no room left for its answer. The operator can raise MODEL_MAX_TOKENS or lower MODEL_REASONING."
+)
 SOMETHING_MISSING = gettext_lazy(
     "A server is missing now, and its tools with it. Fix: ask an administrator; /mcp list names it."
 )
 """Note for users who are not admins."""
 _MAX_MODEL_CHANGES = 3
+_MAX_ENLARGEMENTS, _ENLARGEMENT = 2, 4
+"""Times that a reply without room for an answer is asked again, each with a multiple of the room."""
 """Changes to models of other capabilities in one request, so that a loop over unavailable models ends."""
 _MAX_REMEMBERED = 1000
 Offer = Callable[[str, Capabilities], ToolSet]
@@ -401,6 +407,12 @@ _SHORTER_LEVELS = (_DetailLevel(0.2, 1, older=True, newest=False), _DetailLevel(
 """Levels to try, in order, if a request is too long."""
 
 
+def _larger_room(tokens: int, capabilities: Capabilities) -> int:
+    """Return the tokens for another try at a reply that was cut off."""
+    larger = min(tokens * _ENLARGEMENT, capabilities.largest_output or tokens * _ENLARGEMENT)
+    return reply_limits(ModelLimits(max_tokens=larger), capabilities).max_tokens
+
+
 class PromptBuilder:
     """Prompts of one turn. `meter` counts the requests, `disclosure` returns the visibility of earlier results.
     `on_text` and `on_activity` get the text and activity to display.
@@ -441,6 +453,8 @@ class PromptBuilder:
         self._missing_tool_notes: Sequence[str] = ()
         self._sources: Sources = ()
         self._activity = str(_THINKING)
+        self._room = 0
+        """Tokens for a reply that has to be longer than usual; 0 otherwise."""
         self._tools_size: tuple[tuple[Tool, ...], float] | None = None
 
     @property
@@ -467,7 +481,8 @@ class PromptBuilder:
         self, record: TurnRecord, profile: Profile, offer: Offer, model: LanguageModel, *, last_round: bool
     ) -> Completion:
         """Return the model's next completion. Raises ModelError, LostLease and Stopped."""
-        model_changes = 0
+        model_changes = enlargements = 0
+        self._room = 0
         while True:
             # Each attempt selects the tools again: another model with fewer capabilities may answer.
             capabilities_before = model.capabilities
@@ -509,8 +524,12 @@ class PromptBuilder:
             if is_text(request):
                 counted = completion.model or profile.model
                 self._dependencies.estimates.record_count(counted, size, completion.usage.input_tokens)
-            if capabilities_before.tools and not model.capabilities.tools and request.tools and not completion.note:
-                self._notes.append(str(NO_TOOLS))
+            room = _larger_room(request.limits.max_tokens, model.capabilities)
+            if completion.lacks_room and room > request.limits.max_tokens and enlargements < _MAX_ENLARGEMENTS:
+                self._room, enlargements = room, enlargements + 1
+                self._on_text("")
+                continue
+            self._note_losses(capabilities_before, model.capabilities, request, completion)
             return completion
 
     async def sum_up(self, lines: Sequence[str], profile: Profile, model: LanguageModel, n: int) -> tuple[str, int]:
@@ -518,7 +537,7 @@ class PromptBuilder:
         model writes none. Step `n` is charged.
         """
         estimates, name = self._dependencies.estimates, current_model_name(profile, model)
-        room = estimates.estimate(name, estimates.room(name, model.capabilities, LIMITS))
+        room = estimates.estimate(name, estimates.room(name, model.capabilities, usual_limits(model.capabilities)))
         messages = [user(line) for line in lines]
         parts = split_by_size(messages, min(room / 2, PART_TOKENS))
 
@@ -535,6 +554,15 @@ class PromptBuilder:
                 return "", 0
             text = outcome.text
         return text, len(parts)
+
+    def _note_losses(
+        self, before: Capabilities, now: Capabilities, request: ModelRequest, completion: Completion
+    ) -> None:
+        """Tell users what the service has refused in this request."""
+        if before.images and not now.images and not is_text(request):
+            self._notes.append(str(NO_IMAGES))
+        if before.tools and not now.tools and request.tools and not completion.note:
+            self._notes.append(str(NO_TOOLS))
 
     # ------------------------------------------------------------------ making a request that fits
 
@@ -573,7 +601,7 @@ class PromptBuilder:
         shared = self._dependencies.instructions.is_shared(record.turn.conversation)
         await history.load(record.turn, self._disclosure, readable=capabilities.tools, shared=shared)
         tools = self._size_of(tools_given.tools) if capabilities.tools else 0.0
-        free = estimates.room(name, capabilities, ModelLimits())
+        free = estimates.room(name, capabilities, usual_limits(capabilities))
         free -= estimates.tokens(name, tools + history.summary_tokens(capabilities))
         room = min(self._dependencies.memory.tokens, round(free * self._share))
         await history.fit(name, model, max(0, room), n)
@@ -603,7 +631,7 @@ class PromptBuilder:
         reads_thread = capabilities.tools and not {LEFT_OUT, UNREAD}.isdisjoint(record.turn.question.context)
         tools = add_builtin_tools(tools, has_excerpts=has_excerpts, reads_thread=reads_thread)
         choice = ToolChoice.NONE if last_round else ToolChoice.AUTO
-        limits = reply_limits(ModelLimits(), capabilities)
+        limits = reply_limits(ModelLimits(max_tokens=self._room or capabilities.output_tokens), capabilities)
         return ModelRequest(messages, tools, choice, limits, stable_messages=1 + len(context.history))
 
     def _size(self, request: ModelRequest) -> float:

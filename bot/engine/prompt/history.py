@@ -73,8 +73,8 @@ from bot.engine.usage import (
     UsageMeter,
     estimate_messages,
     estimate_text,
-    reply_limits,
     truncate_to_tokens,
+    usual_limits,
 )
 from bot.errors import ContextTooLong, DeliveryFailed, ModelError, ModelRejected, SmallerWindow
 from bot.i18n import gettext_lazy
@@ -102,7 +102,7 @@ _ENDED = {
 _STOPPED = "stopped while running"
 _UNNAMED = "Somebody"
 _NO_MESSAGE = "(This question was no message here, or was deleted.)"
-LIMITS = ModelLimits(max_tokens=4_096, first_seconds=90.0, idle_seconds=30.0, total_seconds=150.0)
+LIMITS = ModelLimits(first_seconds=90.0, idle_seconds=30.0, total_seconds=150.0)
 """The user waits meanwhile. Local models read slowly, and reasoning models need more tokens than they write."""
 PART_TOKENS = 8_000
 """Estimated tokens of messages that are summarized at once."""
@@ -383,7 +383,7 @@ async def summarize(
     request_text = user(
         enclose(_SOURCE, _conversation(truncate_to_tokens(summary.text, longest) if summary else "", oldest, remaining))
     )
-    request = ModelRequest((task, request_text), limits=reply_limits(LIMITS, capabilities))
+    request = ModelRequest((task, request_text), limits=usual_limits(capabilities, LIMITS))
     attempt = await begin(estimate_messages(request.messages))
     try:
         async with aclosing(model.stream(request)) as events:
@@ -578,7 +578,7 @@ class HistoryPrompt:
         oldest = self._full_turns[: len(self._full_turns) - count]
         self._full_turns = self._full_turns[len(oldest) :]
         self._on_activity(str(_SUMMARIZING))
-        window = estimates.room(name, model.capabilities, LIMITS)
+        window = estimates.room(name, model.capabilities, usual_limits(model.capabilities))
 
         async def begin(size: float) -> RequestAttempt:
             return await self._meter.begin(RequestInfo(n, UsageKind.SUMMARY, name, size))
