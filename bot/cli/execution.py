@@ -147,14 +147,12 @@ def _folder_lines(folders: Folders) -> Iterator[str]:
     from bot.mcp.config.file import ConfigEntry, server_config  # noqa: PLC0415
     from bot.mcp.errors import InvalidDefinition  # noqa: PLC0415
 
-    for name, value in dotenv_values(stream=_read(folders.env_file), interpolate=False).items():
-        effect = variable_effect(name)
-        yield spell_hidden(f"{folders.env_file}: {name}={value}{f' ({effect})' if effect else ''}")
-    for line in map(str.strip, _read(folders.config / "allowed_commands.txt")):
-        if line and not line.startswith("#"):
-            yield spell_hidden(f"{folders.config / 'allowed_commands.txt'}: {line}")
+    for name, value in dotenv_values(stream=StringIO(_read(folders.env_file)), interpolate=False).items():
+        yield spell_hidden(f"{folders.env_file}: {name}={value} {variable_effect(name)}".rstrip())
+    programs = (line.strip() for line in _read(folders.config / "allowed_commands.txt").splitlines())
+    yield from (spell_hidden(f"allowed: {line}") for line in programs if line and not line.startswith("#"))
     try:
-        document = json.loads(_read(folders.config / "mcp_servers.json").read())
+        document = json.loads(_read(folders.config / "mcp_servers.json"))
     except (ValueError, RecursionError):
         return  # nothing of it can start
     for _at, section in find_sections(document) if isinstance(document, dict) else ():
@@ -166,12 +164,11 @@ def _folder_lines(folders: Folders) -> Iterator[str]:
             yield from (f"{spell_hidden(name)}: {fact}: {text}" for fact, text in facts)
 
 
-def _read(path: Path) -> StringIO:
-    """Return the text of a file; empty if it is missing. Raises SettingsError."""
-    try:
-        return StringIO(path.read_text(encoding="utf-8-sig", errors="replace") if path.is_file() else "")
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}.", "check its permissions") from error
+def _read(path: Path) -> str:
+    """Return the text of a file; empty if it cannot be read, and then not used either."""
+    with suppress(OSError):
+        return path.read_text(encoding="utf-8-sig", errors="replace") if path.is_file() else ""
+    return ""
 
 
 def remember(folders: Folders) -> None:

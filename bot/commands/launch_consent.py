@@ -54,27 +54,28 @@ def consent_facts(
 
     `values` are those of stored secrets by slot. Raises CommandRejected if it is too long to be shown.
     """
-    named = {
-        slot: values.get(slot, str(gettext_lazy("missing: it is still to be entered")))
-        if reference.source is SecretSource.STORED
-        else str(reference)
+    missing = str(gettext_lazy("missing: it is still to be entered"))
+    secrets = [
+        (slot, values.get(slot, missing) if reference.source is SecretSource.STORED else str(reference))
         for slot, reference in sorted(references.items())
-    }
+    ]
     match config.transport:
         case HttpTransport(url=url, headers=plain):
             facts: list[tuple[str, str]] = [(gettext_lazy("address"), url)]
-            kind, effects = gettext_lazy("header"), False
+            kind = gettext_lazy("header")
         case StdioTransport(command, args, plain, cwd) as process:
             facts = [(gettext_lazy("program"), command), (gettext_lazy("command"), command_line(config))]
             if not (in_chat or all(map(_PLAIN_WORD.fullmatch, args))):
                 facts += ((gettext_lazy("argument {number}", number=n), word) for n, word in enumerate(args, 1))
             facts += [(gettext_lazy("folder"), cwd)] if cwd else []
             facts += [*_missing_program(process), *version_warning(config)]
-            kind, effects = gettext_lazy("variable"), True
-    for slot, text in (*plain.items(), *named.items()):
-        name = slot.partition(":")[2] or slot
-        facts.append((kind if slot in plain or ":" in slot else gettext_lazy("sign-in"), f"{name}={text}"))
-        if effects and (effect := variable_effect(name)):
+            kind = gettext_lazy("variable")
+    named = [(kind, name, text) for name, text in plain.items()]
+    named += [(kind, slot.partition(":")[2], text) for slot, text in secrets if ":" in slot]
+    named += [(gettext_lazy("sign-in"), slot, text) for slot, text in secrets if ":" not in slot]
+    for label, name, text in named:
+        facts.append((label, f"{name}={text}"))
+        if facts[0][0] == "program" and (effect := variable_effect(name)):
             facts.append((gettext_lazy("warning"), _("{variable} {effect}", variable=name, effect=effect)))
     shown = tuple((name, spell_hidden(text)) for name, text in facts)
     most = _LONGEST_INTRO if in_chat else LONGEST_CONSENT
@@ -104,11 +105,7 @@ def start_warning(config: ServerConfig, references: Mapping[str, SecretReference
 
 def consent_digest(config: ServerConfig) -> str:
     """Return a short digest of what is started, which may have changed by the time of the answer."""
-    match config.transport:
-        case StdioTransport(env=env, cwd=cwd):
-            return digest([command_line(config), cwd or "", *map(list, sorted(env.items()))])[:_DIGEST_LENGTH]
-        case HttpTransport(url=url):
-            return digest([url])[:_DIGEST_LENGTH]
+    return digest(repr(config.transport))[:_DIGEST_LENGTH]
 
 
 def version_warning(config: ServerConfig) -> Facts:

@@ -6,33 +6,32 @@ import re
 
 from bot.i18n import gettext_lazy
 
-_LOADS = r"""
-    (LD|DYLD)_.* | GCONV_PATH | PYTHON.* | (NODE|DENO|BUN)_(OPTIONS|PATH|REPL.*) | ELECTRON_RUN_AS_NODE | (BASH_)?ENV
-    | BASH_FUNC_.* | PERL(5.*|LIB) | RUBY(OPT|LIB|SHELL) | LUA_(INIT|PATH|CPATH).* | PHPRC | PHP_INI_SCAN_DIR
-    | R_(PROFILE|LIBS|ENVIRON).* | (JAVA_TOOL|JDK_JAVA|_JAVA|JAVA|CATALINA|MAVEN|GRADLE)_OPT(S|IONS) | CLASSPATH
-    | GOFLAGS | (GTK|QT)_.*(MODULES|PATH) | (DOTNET_STARTUP|COR|CORECLR|DOTNET)_.*(HOOKS|PROFILER.*|DEPS)
-    | OPENSSL_(CONF|MODULES|ENGINES) | PROMPT_COMMAND | PS[04] | ZDOTDIR
-"""
-_STARTS = r"""
-    PATH | PATHEXT | SHELL | COMSPEC | PAGER | EDITOR | VISUAL | BROWSER | IFS | .*_(PAGER|EDITOR|ASKPASS)
-    | GIT_(?!(AUTHOR|COMMITTER)_).* | (CC|CXX|LD|AR|RUSTC|MAKE)(FLAGS|_WRAPPER)? | (DOCKER|PODMAN|KUBE).*
-"""
-_FETCHES = r"""
-    (NPM|PNPM|YARN|BUN|COREPACK|PIP|PIPX|UV|POETRY|PDM|CONDA|GEM|BUNDLE|CARGO|COMPOSER|NUGET)_.*
-    | .*_(INDEX|REGISTRY|MIRROR)(_URL)? | GO(PROXY|SUMDB|NOSUMDB|NOSUMCHECK|PRIVATE|INSECURE) | HF_ENDPOINT
-"""
-_CONNECTS = r"""
-    .*_PROXY | SSL_CERT_(FILE|DIR) | SSLKEYLOGFILE | NODE_(EXTRA_CA_CERTS|TLS_REJECT_UNAUTHORIZED)
-    | (REQUESTS|CURL)_CA_BUNDLE | .*_CA_(FILE|CERTS?|BUNDLE) | HOSTALIASES | RES_OPTIONS | LOCALDOMAIN
-"""
 _EFFECTS = tuple(
     (re.compile(pattern, re.IGNORECASE | re.VERBOSE), effect)
     for pattern, effect in (
-        (_LOADS, gettext_lazy("loads code into programs, or changes how they run it")),
-        (_STARTS, gettext_lazy("decides which programs are started, or where")),
-        (_FETCHES, gettext_lazy("decides where packages come from, or what their installation runs")),
+        (
+            r"""(LD|DYLD)_.* | GCONV_PATH | PYTHON.* | (NODE|DENO|BUN)_(OPTIONS|PATH|REPL.*) | ELECTRON_RUN_AS_NODE
+            | (BASH_)?ENV | BASH_FUNC_.* | PERL(5.*|LIB) | RUBY(OPT|LIB|SHELL) | LUA_(INIT|PATH|CPATH).* | PHPRC
+            | PHP_INI_SCAN_DIR | GOFLAGS | R_(PROFILE|LIBS|ENVIRON).* | (JAVA_TOOL|JDK_JAVA|_JAVA)_OPTIONS | (JAVA|CATALINA|MAVEN|GRADLE)_OPTS
+            | CLASSPATH | (GTK|QT)_.*(MODULES|PATH) | (DOTNET|COR|CORECLR|OPENSSL)_.* | PROMPT_COMMAND | PS[04]""",
+            gettext_lazy("loads code into programs, or changes how they run it"),
+        ),
+        (
+            r"""PATH | PATHEXT | SHELL | COMSPEC | PAGER | EDITOR | VISUAL | BROWSER | IFS | ZDOTDIR
+            | .*_(PAGER|EDITOR|ASKPASS) | GIT_(?!(AUTHOR|COMMITTER)_).* | (CC|CXX|LD|RUSTC|MAKE)(FLAGS)? | (DOCKER|KUBE).*""",
+            gettext_lazy("decides which programs are started, or where"),
+        ),
+        (
+            r"""(NPM|PNPM|YARN|BUN|COREPACK|PIP|PIPX|UV|POETRY|PDM|CONDA|GEM|BUNDLE|CARGO|COMPOSER|NUGET)_.*
+            | HF_ENDPOINT | .*_(INDEX|REGISTRY|MIRROR)(_URL)? | GO(PROXY|SUMDB|NOSUMDB|NOSUMCHECK|PRIVATE|INSECURE)""",
+            gettext_lazy("decides where packages come from, or what their installation runs"),
+        ),
         (r"HOME | USERPROFILE | (LOCAL)?APPDATA | XDG_.*", gettext_lazy("decides where programs find their settings")),
-        (_CONNECTS, gettext_lazy("decides where connections go, or whom they trust")),
+        (
+            r"""(.*_|NO)PROXY | SSL_CERT_(FILE|DIR) | SSLKEYLOGFILE | NODE_(EXTRA_CA_CERTS|TLS_REJECT_UNAUTHORIZED)
+            | (REQUESTS|CURL)_CA_BUNDLE | .*_CA_(FILE|CERTS?|BUNDLE) | HOSTALIASES | RES_OPTIONS | LOCALDOMAIN""",
+            gettext_lazy("decides where connections go, or whom they trust"),
+        ),
     )
 )
 _CREDENTIAL = re.compile(r".*_(TOKEN|PASSWORD|USER(NAME)?)", re.IGNORECASE)

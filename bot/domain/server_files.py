@@ -83,9 +83,8 @@ class ServerEntry(dict[str, Any]):
                 self._take({"command" if name == "path" else name: item for name, item in value.items()})
             elif own not in self:
                 self._seen[own] = key
-                self[own] = _own_value(own, value, units)
-                if key == "enabled" and isinstance(value, bool):
-                    self[own] = not value
+                is_switch = key == "enabled" and isinstance(value, bool)
+                self[own] = not value if is_switch else _own_value(own, value, units)
 
 
 def transport_kind(word: str) -> str:
@@ -110,10 +109,9 @@ def unknown_keys_text(keys: Iterable[str], known: Iterable[str]) -> str:
     if not unknown:
         return ""
     names = ", ".join(f"'{spell_hidden(key)[:40]}'" for key in unknown[:_MOST_NAMED])
-    near = [match for key in unknown for match in difflib.get_close_matches(key[:40], known, n=1)]
-    if near:
-        return gettext_lazy("unknown: {keys}. Did you mean '{key}'?", keys=names, key=near[0])
-    return gettext_lazy("unknown: {keys}.", keys=names)
+    near = next((match for key in unknown for match in difflib.get_close_matches(key[:40], known, n=1)), "")
+    did_you_mean = gettext_lazy("unknown: {keys}. Did you mean '{key}'?", keys=names, key=near)
+    return did_you_mean if near else gettext_lazy("unknown: {keys}.", keys=names)
 
 
 def _value_at(document: Any, path: JsonPath) -> Any:

@@ -146,9 +146,9 @@ def test_the_files_of_a_folder_are_shown_before_they_count(terminal: Terminal, t
         "desk: variable: NODE_OPTIONS=-r /tmp/x",
         "desk: warning: NODE_OPTIONS loads code",
         'wiki: server: {"serverUrl": "${WIKI}"}',
-        "allowed_commands.txt: bash",
+        "allowed: bash",
         ".env: OPENAI_BASE_URL=https://evil.example",
-        ".env: HTTPS_PROXY=http://evil.example\\u{a}2 (decides where connections go",
+        ".env: HTTPS_PROXY=http://evil.example\\u{a}2 decides where connections go",
     ):
         assert line in terminal.text
 
