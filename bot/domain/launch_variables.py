@@ -12,13 +12,13 @@ _EFFECTS = tuple(
         (
             r"""(LD|DYLD)_.* | GCONV_PATH | PYTHON.* | (NODE|DENO|BUN)_(OPTIONS|PATH|REPL.*) | ELECTRON_RUN_AS_NODE
             | (BASH_)?ENV | BASH_FUNC_.* | PERL(5.*|LIB) | RUBY(OPT|LIB|SHELL) | LUA_(INIT|PATH|CPATH).* | PHPRC
-            | PHP_INI_SCAN_DIR | GOFLAGS | R_(PROFILE|LIBS|ENVIRON).* | (JAVA_TOOL|JDK_JAVA|_JAVA)_OPTIONS | (JAVA|CATALINA|MAVEN|GRADLE)_OPTS
-            | CLASSPATH | (GTK|QT)_.*(MODULES|PATH) | (DOTNET|COR|CORECLR|OPENSSL)_.* | PROMPT_COMMAND | PS[04]""",
+            | PHP_INI_SCAN_DIR | GOFLAGS | R_(PROFILE|LIBS|ENVIRON).* | (JAVA_TOOL|JDK_JAVA|_JAVA)_OPTIONS
+            | (JAVA|MAVEN|GRADLE)_OPTS | CLASSPATH | (GTK|QT)_.*(MODULES|PATH) | (DOTNET|COR|CORECLR|OPENSSL)_.* | PROMPT_COMMAND | PS[04]""",
             gettext_lazy("loads code into programs, or changes how they run it"),
         ),
         (
             r"""PATH | PATHEXT | SHELL | COMSPEC | PAGER | EDITOR | VISUAL | BROWSER | IFS | ZDOTDIR
-            | .*_(PAGER|EDITOR|ASKPASS) | GIT_(?!(AUTHOR|COMMITTER)_).* | (CC|CXX|LD|RUSTC|MAKE)(FLAGS)? | (DOCKER|KUBE).*""",
+            | .*_(PAGER|EDITOR|ASKPASS) | GIT_(?!(AUTHOR|COMMITTER)_).* | (CC|CXX|LD|MAKE)(FLAGS)? | (DOCKER|KUBE).*""",
             gettext_lazy("decides which programs are started, or where"),
         ),
         (
