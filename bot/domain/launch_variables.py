@@ -13,7 +13,8 @@ _EFFECTS = tuple(
             r"""(LD|DYLD)_.* | GCONV_PATH | PYTHON.* | (NODE|DENO|BUN)_(OPTIONS|PATH|REPL.*) | ELECTRON_RUN_AS_NODE
             | (BASH_)?ENV | BASH_FUNC_.* | PERL(5.*|LIB) | RUBY(OPT|LIB|SHELL) | LUA_(INIT|PATH|CPATH).* | PHPRC
             | PHP_INI_SCAN_DIR | GOFLAGS | R_(PROFILE|LIBS|ENVIRON).* | (JAVA_TOOL|JDK_JAVA|_JAVA)_OPTIONS
-            | (JAVA|MAVEN|GRADLE)_OPTS | CLASSPATH | (GTK|QT)_.*(MODULES|PATH) | (DOTNET|COR|CORECLR|OPENSSL)_.* | PROMPT_COMMAND | PS[04]""",
+            | (JAVA|MAVEN|GRADLE)_OPTS | CLASSPATH | (GTK|QT)_.*(MODULES|PATH) | (DOTNET|COR|CORECLR|OPENSSL)_.*
+            | PROMPT_COMMAND | PS[04]""",
             gettext_lazy("loads code into programs, or changes how they run it"),
         ),
         (
