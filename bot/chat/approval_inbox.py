@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from time import time
 from typing import TypeVar
+from uuid import uuid4
 
 from bot.chat.actions import (
     Action,
@@ -25,6 +26,7 @@ from bot.chat.actions import (
     rejection_message,
 )
 from bot.chat.card_messages import DIRECT_CONVERSATION, OPEN_CARD, confirmation_message, open_call_buttons, pending_call
+from bot.chat.delivery import ChannelMessages, NoticeOwner
 from bot.chat.message_model import (
     Block,
     Button,
@@ -56,7 +58,7 @@ from bot.domain.commands import (
     Verb,
 )
 from bot.domain.conversations import ConversationKey, Member
-from bot.domain.turns import StepStatus, ToolStep, Turn
+from bot.domain.turns import Notice, StepStatus, ToolStep, Turn
 from bot.engine.policy.rules import RuleBook, is_expected_approver
 from bot.errors import CountersignError
 from bot.i18n import _, gettext_lazy, ngettext, pgettext
@@ -145,6 +147,19 @@ def pending_call_blocks(call: PendingCall, now: float) -> Iterator[Block]:
     yield from pending_call(call.step, card, now, call.turn.question.agent_name)
     yield Footer(_place(call))
     yield open_call_buttons(call.step, card)
+
+
+async def post_call_notice(messages: ChannelMessages, notice: Notice, channel: ConversationKey) -> bool:
+    """Post a notice about a pending call in a direct conversation, with the call and its buttons. Return False for any
+    other notice. Raises DeliveryFailed.
+    """
+    if notice.call is None:
+        return False
+    blocks = pending_call_blocks(PendingCall(*notice.call, notice.card_url), time())
+    shown = (_in_inbox(block, 1) if isinstance(block, Buttons) else block for block in blocks)
+    owner = NoticeOwner(f"notice:{uuid4().hex}", channel, time())
+    await messages.show(owner, Message("notice", (Paragraph((Text(notice.text),)), *shown)), "")
+    return True
 
 
 def waiting_title(count: int, *, all_counted: bool) -> str:

@@ -46,6 +46,7 @@ from bot.domain.policies import (
     as_pattern,
     describe_rule,
     format_duration,
+    format_escalation,
     is_for_server,
     is_for_tool,
     is_pattern,
@@ -87,6 +88,7 @@ _OPTIONS = {
     "arguments": "argument",
     "annotations": "annotation",
     "approvers": "approver",
+    "escalate": "approver",
     "four_eyes": "four-eyes",
     "on_timeout": "on-timeout",
 }
@@ -142,7 +144,8 @@ def options_of(rule: Rule, slug: str) -> tuple[str, ...]:
     words += _option_words("profile", [rule.profile] if rule.profile else [])
     words += _option_words("asker", sorted(rule.askers))
     terms = rule.requirements
-    words += _option_words("approver", sorted(terms.approvers[0]) if terms.approvers else [])
+    later = [format_escalation(terms.escalate)] if terms.escalate is not None else []
+    words += _option_words("approver", [*sorted(terms.approvers[0] if terms.approvers else ()), *later])
     words += ["--four-eyes"] if terms.four_eyes else []
     words += ["--quorum", str(terms.quorum)] if terms.quorum > 1 else []
     words += ["--expires", format_duration(terms.expires)] if terms.expires is not None else []
@@ -156,6 +159,8 @@ def _given_keys(arguments: Arguments, conversation: ConversationKey) -> Mapping[
     terms: dict[str, Any] = {key: True for option, key in _FLAGS.items() if arguments.has(option)}
     terms |= {key: list(arguments.get_all(option)) for option, key in _LISTS.items() if arguments.has(option)}
     terms |= {key: arguments.get(option) for option, key in _TEXTS.items() if arguments.has(option)}
+    if "approvers" in terms and (later := [who for who in terms["approvers"] if who[:1].isdigit()]):
+        terms |= {"approvers": [who for who in terms["approvers"] if who not in later], "escalate": ",".join(later)}
     if arguments.has("quorum"):
         text = arguments.get("quorum")
         terms["quorum"] = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0

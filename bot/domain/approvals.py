@@ -92,6 +92,14 @@ _REASONS_OF_CALL = (SelfApproval.DESTRUCTIVE, SelfApproval.UNTRUSTED, SelfApprov
 
 
 @dataclass(frozen=True, slots=True)
+class Escalation:
+    """Approvers `to` that may approve as well once the card was posted `after` seconds ago."""
+
+    after: float
+    to: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalRequirements:
     """Requirements of an approval.
 
@@ -110,6 +118,13 @@ class ApprovalRequirements:
     remind: bool = False
     deliver: frozenset[str] = frozenset()
     self_approval: SelfApproval = SelfApproval.UNKNOWN
+    escalate: Escalation | None = None
+
+    def after(self, seconds: float) -> ApprovalRequirements:
+        """Return the requirements of a call whose card was posted so long ago."""
+        if self.escalate is None or seconds < self.escalate.after:
+            return self
+        return replace(self, approvers=tuple(entries | self.escalate.to for entries in self.approvers))
 
     @property
     def asker_may_approve(self) -> bool:
@@ -144,6 +159,7 @@ class ApprovalRequirements:
             remind=self.remind or other.remind,
             deliver=self.deliver | other.deliver,
             self_approval=self.restrict(other.self_approval).self_approval,
+            escalate=_joint_escalation(self, other),
         )
 
 
@@ -156,6 +172,15 @@ def strictest(several: Iterable[ApprovalRequirements]) -> ApprovalRequirements:
     for requirements in several:
         combined = combined.combine(requirements)
     return combined
+
+
+def _joint_escalation(first: ApprovalRequirements, second: ApprovalRequirements) -> Escalation | None:
+    """Return the escalation that both permit. Requirements without approvers permit every one."""
+    if not first.approvers or not second.approvers:
+        return second.escalate if not first.approvers else first.escalate
+    if first.escalate is None or second.escalate is None:
+        return None
+    return Escalation(max(first.escalate.after, second.escalate.after), first.escalate.to & second.escalate.to)
 
 
 def _stricter(first: ApprovalRequirements, second: ApprovalRequirements) -> OnTimeout | None:
@@ -301,7 +326,9 @@ class Approval:
     approver_names: tuple[str, ...] = ()
     """Names of the users that have approved this revision, in order."""
     remind_in: float | None = None
-    """Seconds from the posting of the card to a reminder of the approvers; None without a reminder."""
+    """Seconds from the posting of the card to the next notice to the approvers; None without one."""
+    waited: float = field(default=0.0, compare=False)
+    """Seconds since the card was posted, when this was read."""
     granted: Scope | None = None
     """Scope granted with the approval; None without a grant."""
     secrets: tuple[StoredSecret, ...] = ()

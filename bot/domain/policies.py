@@ -26,6 +26,7 @@ from bot.domain.approvals import (
     THREAD,
     ApprovalPolicy,
     ApprovalRequirements,
+    Escalation,
     OnTimeout,
 )
 from bot.domain.conversations import HTTP
@@ -62,6 +63,7 @@ KEYS = (
     "on_timeout",
     "remind",
     "deliver",
+    "escalate",
 )
 LONGEST_TEXT = 300
 MOST_ENTRIES = 50
@@ -361,6 +363,7 @@ def rule_to_table(rule: Rule) -> dict[str, Any]:
         "on_timeout": requirements.on_timeout.value if requirements.on_timeout else "",
         "remind": requirements.remind,
         "deliver": sorted(requirements.deliver),
+        "escalate": format_escalation(requirements.escalate),
     }
     return {key: value for key, value in table.items() if value}
 
@@ -409,6 +412,11 @@ def format_duration(seconds: float) -> str:
     return f"{int(seconds)}s"
 
 
+def format_escalation(escalation: Escalation | None) -> str:
+    """Return an escalation in the syntax of rules: `30m:slack-group:S1`; empty for None."""
+    return f"{format_duration(escalation.after)}:{','.join(sorted(escalation.to))}" if escalation else ""
+
+
 def _requirement_texts(requirements: ApprovalRequirements) -> list[str]:
     parts = [
         _("approved by {approvers}", approvers=format_alternatives(sorted(approvers)))
@@ -424,6 +432,9 @@ def _requirement_texts(requirements: ApprovalRequirements) -> list[str]:
         parts.append(_("waits on after that"))
     if requirements.remind:
         parts.append(_("with a reminder"))
+    if requirements.escalate is not None:
+        late, after = format_alternatives(sorted(requirements.escalate.to)), requirements.escalate.after
+        parts.append(_("after {duration} also by {approvers}", duration=format_duration(after), approvers=late))
     if requirements.deliver:
         places = [_destination_text(destination) for destination in sorted(requirements.deliver)]
         parts.append(_("asked in {places}", places=format_list(places)))
@@ -534,7 +545,10 @@ def _terms(table: Mapping[str, Any]) -> ApprovalRequirements:
         on_timeout=_on_timeout(table),
         remind=_switch(table, "remind"),
         deliver=_deliver(table),
+        escalate=_escalate(table),
     )
+    if requirements.escalate is not None and not approvers:
+        raise RuleError("escalate", gettext_lazy("needs `approvers` that are asked first"))
     if requirements.four_eyes and approvers == {ASKER}:
         raise RuleError("four_eyes", gettext_lazy("no one could approve: the only approver is the asker"))
     people = all(approver == ASKER or is_person(approver) for approver in approvers)
@@ -576,15 +590,32 @@ def _quorum(table: Mapping[str, Any]) -> int:
 def _expires(table: Mapping[str, Any]) -> float | None:
     if "expires" not in table:
         return None
-    value = table["expires"]
-    read = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
-    seconds = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
-    seconds = float(read[1]) * _UNITS[read[2]] if read else seconds
+    seconds = _seconds(table["expires"])
     if not SHORTEST_EXPIRY <= seconds <= LONGEST_EXPIRY:
         raise RuleError(
             "expires", gettext_lazy("must be a time from 1m to 30d, such as 30m, 2h or a number of seconds")
         )
     return seconds
+
+
+def _seconds(value: object) -> float:
+    """Return a duration such as `30m`, or a number of seconds; 0 for anything else."""
+    read = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    seconds = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+    return float(read[1]) * _UNITS[read[2]] if read else seconds
+
+
+def _escalate(table: Mapping[str, Any]) -> Escalation | None:
+    value = table.get("escalate")
+    if value is None:
+        return None
+    after, _colon, names = str(value).partition(":")
+    seconds, to = _seconds(after), frozenset(name.strip() for name in names.split(","))
+    if not SHORTEST_EXPIRY <= seconds <= LONGEST_EXPIRY or not all(map(PRINCIPAL.fullmatch, to)):
+        raise RuleError(
+            "escalate", gettext_lazy("must be a time from 1m to 30d and approvers, such as 30m:slack-group:S1")
+        )
+    return Escalation(seconds, to)
 
 
 def _on_timeout(table: Mapping[str, Any]) -> OnTimeout | None:

@@ -553,10 +553,13 @@ class NoticeTarget:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Text to post outside a turn. `card_url` is a link to the card that it is about, empty without one."""
+    """Text to post outside a turn. `card_url` is a link to the card that it is about, empty without one. `call` is the
+    pending call that it is about, which its reader can decide there.
+    """
 
     text: str
     card_url: str = ""
+    call: tuple[Turn, ToolStep] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ from bot.engine.policy.rules import RuleBook, Rules
 from bot.engine.possible_approvers import MAX_NOTIFIED_APPROVERS, named_people
 from bot.engine.view_delivery import MemberLookup, key_prefixes, surface_for
 from bot.errors import DatabaseUnavailable, DeliveryFailed
-from bot.i18n import DEFAULT_LANGUAGE, _, gettext_lazy, use_language
+from bot.i18n import DEFAULT_LANGUAGE, _, format_alternatives, gettext_lazy, use_language
 from bot.ports import ApprovalLog, Surface, Toolbox
 from bot.ports.platform import (
     ApproverDirectory,
@@ -330,7 +330,7 @@ class ApprovalService:
         pending = step.approval
         if pending is None:
             return NotAllowed(_("This call does not await approval."))
-        terms = await self._requirements(turn, step, pending)
+        terms = (await self._requirements(turn, step, pending)).after(pending.waited)
         approvers = self._rules.rules_of_turn(turn).approvers
         check = partial(
             check_approver,
@@ -512,7 +512,9 @@ class ApproverNotices:
         approval = step.approval
         for approver in approval.possible_approvers.with_notice(ApprovalNotice.PRIVATE):
             target = NoticeTarget(str(turn.conversation), approver.principal.partition(":")[2], private=True)
-            await self._send(surface, target, lambda: Notice(_request_text(step, approval), url), approval)
+            await self._send(
+                surface, target, lambda: Notice(_request_text(step, approval), url, (turn, step)), approval
+            )
 
     async def _card_url(self, surface: object, turn: Turn, approval_id: str) -> str:
         if not isinstance(surface, ApproverDirectory):
@@ -528,20 +530,37 @@ class ApproverNotices:
         surface = surface_for(self._surfaces, turn.conversation)
         if surface is None or step.approval is None:
             return
-        approvers = self._rules(turn).approvers
-        terms = step.approval.requirements
-        by_default = frozenset({ASKER}) if terms.asker_may_approve else approvers.approvers
-        users = _approving_users(terms.approvers or (by_default,), step.approval)
-        place = str(turn.conversation)
+        approval, asker = step.approval, step.approval.requested_for
+        terms = approval.requirements.after(approval.remind_in or 0.0)
+        by_default = frozenset({ASKER}) if terms.asker_may_approve else self._rules(turn).approvers.approvers
+        sets = terms.approvers or (by_default,)
+        members = await self._members_of(surface, sets, turn.conversation)
+        users = _approving_users((*sets, members), approval)
+        place, url = str(turn.conversation), await self._card_url(surface, turn, approval.id)
         targets = [NoticeTarget(place, user.partition(":")[2], private=True) for user in users[:MAX_NOTIFIED_APPROVERS]]
-        asker = step.approval.requested_for
+        names = format_alternatives([name for each in approval.possible_approvers.all if (name := each.name)])
 
         def notice() -> Notice:
-            return Notice(_reminder_text(step, asker, approvers.format_requirements(terms)))
+            return Notice(_reminder_text(step, asker, names), url, (turn, step))
 
-        # Approvers without user ids are groups: remind all users in the card's channels.
+        # Approvers without user ids are groups of unknown members: remind all users in the card's channels.
         for target in targets or _card_channels(step.approval, turn.conversation):
             await self._send(surface, target, notice, step.approval)
+
+    async def _members_of(
+        self, surface: object, sets: Iterable[frozenset[str]], conversation: ConversationKey
+    ) -> frozenset[str]:
+        """Return the members of the groups in these sets, as far as the platform knows them and can notify them all."""
+        groups = [entry for entries in sets for entry in entries if entry.startswith(f"{conversation.platform}-")]
+        if not isinstance(surface, ApproverDirectory):
+            return frozenset()
+        try:
+            async with asyncio.timeout(NOTICE_SECONDS):
+                found = [await surface.find_approver(group, conversation) for group in groups]
+        except (DeliveryFailed, TimeoutError):
+            return frozenset()
+        members = frozenset().union(*((entry.members or ()) for entry in found if entry is not None))
+        return members if len(members) <= MAX_NOTIFIED_APPROVERS else frozenset()
 
     async def _send(
         self, surface: Surface, target: NoticeTarget, compose: Callable[[], Notice], approval: Approval
@@ -577,20 +596,10 @@ def _card_channels(approval: Approval, conversation: ConversationKey) -> list[No
 
 def _request_text(step: ToolStep, approval: Approval) -> str:
     call_name = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
-    return _(
-        "{asker} asks for approval of {call} ({id}).",
-        asker=approval.requested_for.name,
-        call=call_name,
-        id=approval.id[:8],
-    )
+    return _("{asker} asks for approval of {call}.", asker=approval.requested_for.name, call=call_name)
 
 
 def _reminder_text(step: ToolStep, asker: Author, needed: str) -> str:
     call_name = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
-    suffix = f" ({step.approval.id[:8]})" if step.approval else ""
-    return _(
-        "{call}, which {asker} asked for, still awaits approval. It needs {approvers}.",
-        call=f"{call_name}{suffix}",
-        asker=asker.name,
-        approvers=needed,
-    )
+    waits = _("{call}, which {asker} asked for, still awaits approval.", call=call_name, asker=asker.name)
+    return " ".join(filter(None, (waits, needed and _("It needs {approvers}.", approvers=needed))))

@@ -21,8 +21,8 @@ LONGEST_ERROR = 2_000
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
     """Call that waits for an approval, without its arguments: the fields that determine its approvers. `editors` are
-    the principals that have edited the arguments. `asked_at` is in epoch seconds. `agent` is the one that was asked,
-    None for the profile of the place.
+    the principals that have edited the arguments. `asked_at` is in epoch seconds, `waited` are the seconds since the
+    card was posted. `agent` is the one that was asked, None for the profile of the place.
     """
 
     approval_id: str
@@ -32,6 +32,7 @@ class PendingApproval:
     editors: frozenset[str] = frozenset()
     asked_at: float = 0.0
     agent: AgentRef | None = None
+    waited: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

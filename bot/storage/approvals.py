@@ -172,6 +172,11 @@ _claim_reminder = (
     .values(reminded_at=now())
     .returning(approvals.c.id)
 )
+_remind_again = (
+    approvals.update()
+    .where(approvals.c.id == bindparam("a"))
+    .values(remind_in=bindparam("later"), reminded_at=sa.null())
+)
 _due_notices = (
     sa.select(approvals.c.id, turns.c.conversation)
     .join(steps, approval_of_step)
@@ -361,7 +366,12 @@ class SqlApprovalLog:
         """Claim the calls that are due for a reminder, in conversations with one of the prefixes `reaches`.
         Each call is claimed by one process only.
         """
-        return _claim_due(connection, _due_reminders, _claim_reminder, reaches, limit)
+        claimed = _claim_due(connection, _due_reminders, _claim_reminder, reaches, limit)
+        for _turn, step in claimed:
+            later = step.approval.requirements.escalate if step.approval is not None else None
+            if step.approval is not None and later is not None and (step.approval.remind_in or 0.0) < later.after:
+                connection.execute(_remind_again, {"a": step.approval.id, "later": later.after})
+        return claimed
 
     @transaction
     def take_private_notices(

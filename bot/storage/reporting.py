@@ -143,6 +143,7 @@ _all_awaiting = (
         approvals.c.requested_for_name,
         approvals.c.requirements,
         approvals.c.editors,
+        sa.func.coalesce(now() - approvals.c.posted_at, 0.0).label("waited"),
         steps.c.created_at,
         _live.c.conversation,
         _live.c.agent_id,
@@ -493,6 +494,7 @@ def _pending_approval(row: Any) -> PendingApproval | None:
         frozenset(row.editors or ()),
         asked_at=row.created_at,
         agent=AgentRef(row.agent_id, "") if row.agent_id else None,
+        waited=row.waited,
     )
 
 

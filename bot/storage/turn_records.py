@@ -37,7 +37,7 @@ from bot.domain.turns import (
 from bot.errors import NotFound
 from bot.storage import elicitation_rows
 from bot.storage.codec import Body, converter, decode, encode, json_text
-from bot.storage.database import Upsert, storable
+from bot.storage.database import Upsert, now, storable
 from bot.storage.tables import approval_of_step, approvals, deliveries, files, grants, steps, turns
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ step_columns = (
         )
     ),
     *(column.label(f"approval_{column.name}") for column in approvals.c),
+    sa.func.coalesce(now() - approvals.c.posted_at, 0.0).label("approval_waited"),
     *(
         sa.select(what).where(grants.c.approval_id == approvals.c.id).limit(1).scalar_subquery().label(name)
         for name, what in (
@@ -167,6 +168,7 @@ def _read_approval(row: Any, platform: str) -> Approval:
         ),
         approver_names=tuple(row.approval_approver_names or ()),
         remind_in=row.approval_remind_in,
+        waited=row.approval_waited or 0.0,
         granted=parse_scope(row.granted_scope or "", row.granted_seconds),
         secrets=converter.structure(row.approval_revised_secrets, _Secrets) if revised else proposed_secrets,
         proposed_secrets=proposed_secrets if revised else (),

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bot.commands.policies import options_of
-from bot.domain.approvals import Approval, ApprovalPolicy, ApprovalRequirements, OnTimeout
+from bot.domain.approvals import Approval, ApprovalPolicy, ApprovalRequirements, Escalation, OnTimeout
 from bot.domain.commands import Reply
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall
@@ -43,7 +43,8 @@ async def test_every_condition_and_every_term_can_be_said_and_said_again_by_the_
     line = (
         "mcp policy set notes add* ask --except add_all --argument to.name=ben* --annotation open-world=no "
         "--in kitchen --in test:w:hall --profile desk --asker members --asker test:ana "
-        "--approver test-group:g --approver test:ana --four-eyes --quorum 2 --expires 2h --on-timeout keep --remind "
+        "--approver test-group:g --approver test:ana "
+        "--approver 30m:test:ben,test-group:h --four-eyes --quorum 2 --expires 2h --on-timeout keep --remind "
         "--deliver kitchen --deliver approvers"
     )
     reply = await held.ask(line)
@@ -66,6 +67,7 @@ async def test_every_condition_and_every_term_can_be_said_and_said_again_by_the_
             on_timeout=OnTimeout.KEEP,
             remind=True,
             deliver=frozenset({"test:w:kitchen", "approvers"}),
+            escalate=Escalation(1800.0, frozenset({"test:ben", "test-group:h"})),
         ),
         workspace="test:w",
     )
@@ -85,6 +87,15 @@ async def test_every_condition_and_every_term_can_be_said_and_said_again_by_the_
         ("notes add ask --annotation nice=yes", "`--annotation` cannot be used: must be true or false of one of"),
         ("notes add ask --asker everyone", "`--asker` cannot be used: must be PLATFORM:ID, members or guests."),
         ("notes add ask --approver test:ana --quorum 2", "`--quorum` cannot be used: no one could approve"),
+        ("notes add ask --approver test:ana --approver 30m:ben", "`--approver` cannot be used: must be a time from 1m"),
+        (
+            "notes add ask --approver 5s:test:ben --approver test:ana",
+            "`--approver` cannot be used: must be a time",
+        ),
+        (
+            "notes add ask --approver 30m:test:ben",
+            "`--approver` cannot be used: needs `approvers`",
+        ),
         ("notes add ask --quorum many", "`--quorum` cannot be used: must be a number of people, 1 to 20."),
         ("notes add ask --expires soon", "`--expires` cannot be used: must be a time from 1m to 30d"),
         ("notes add deny --four-eyes", "ALWAYS_DENY asks no approver"),

@@ -19,12 +19,14 @@ from bot.domain.approvals import (
     Decided,
     Decision,
     DecisionType,
+    Escalation,
     MoreApprovalsNeeded,
     NotAllowed,
     OnTimeout,
     SelfApproval,
     StaleRevision,
 )
+from bot.domain.audit import AuditQuery
 from bot.domain.conversations import Author, Member
 from bot.domain.policies import Rule
 from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolRef, ToolStep, TurnView
@@ -32,6 +34,7 @@ from bot.engine.engine import Engine
 from bot.engine.policy.approvers import Approvers, check_approver
 from bot.engine.policy.rules import Policies, RuleBook
 from bot.errors import DeliveryFailed
+from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, HALL, RecordingSurface, answers_ok, ask_for, call, message, running, say, tool, until
 from tests.rules import plain
@@ -287,7 +290,69 @@ async def test_approvers_are_reminded_once_at_half_time(
         await looked_often(harness)
     assert [audience.person for audience, _ in surface.told] == people
     assert all(audience.private is bool(audience.person) for audience, _ in surface.told)
-    assert surface.told[0][1].startswith(f"mail.send ({approval.id[:8]}), which Ana asked for, still awaits approval")
+    assert surface.told[0][1].startswith("mail.send, which Ana asked for, still awaits approval")
+    assert "test:" not in surface.told[0][1]
+
+
+async def test_after_its_time_a_second_group_may_approve_too_and_the_first_still_may(harness: EngineHarness) -> None:
+    harness.surface = surface = Telling()
+    kim = Member(KIM, frozenset({OPS}))
+    escalating = terms(
+        "test:zoe", escalate=Escalation(900.0, frozenset({OPS, "test:ben"})), remind=True, expires=3600.0
+    )
+    engine = prepared(harness, escalating)
+    async with running(engine):
+        turn, approval = await asked(harness, engine)
+        await until_posted(harness, approval)
+        harness.clock[0] += 899
+        assert isinstance(await engine.approvals.decide(by(approval, KIM), kim), NotAllowed)
+        harness.clock[0] += 2
+        await until(lambda: len(surface.told) == 2)
+        assert [audience.person for audience, _ in surface.told] == ["ben", "zoe"]
+        assert isinstance(await engine.approvals.open_call(approval.id, 1, Member(ZOE)), ToolStep)
+        assert isinstance(await engine.approvals.decide(by(approval, KIM), kim), Decided)
+        await surface.ended(turn)
+        await looked_often(harness)
+    assert len(surface.told) == 2
+    (decided,), _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=("decided",)), 100, 0)
+    assert decided.facts["evidence"] == OPS
+
+
+async def test_a_reminder_before_the_escalation_goes_to_the_first_approvers_alone(harness: EngineHarness) -> None:
+    harness.surface = surface = Telling()
+    engine = prepared(
+        harness, terms("test:zoe", escalate=Escalation(900.0, frozenset({"test:ben"})), remind=True, expires=1200.0)
+    )
+    async with running(engine):
+        _, approval = await asked(harness, engine)
+        await until_posted(harness, approval)
+        harness.clock[0] += 601
+        await until(lambda: bool(surface.told))
+        harness.clock[0] += 300
+        await until(lambda: len(surface.told) == 3)
+        await looked_often(harness)
+    assert [audience.person for audience, _ in surface.told] == ["zoe", "ben", "zoe"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "late"),
+    [
+        (terms("test:zoe", escalate=Escalation(60.0, frozenset({"a:1", "a:2"}))), terms(), {"a:1", "a:2"}),
+        (terms("test:zoe", escalate=Escalation(60.0, frozenset({"a:1"}))), terms("test:ben"), set()),
+        (
+            terms("test:zoe", escalate=Escalation(60.0, frozenset({"a:1", "a:2"}))),
+            terms("test:ben", escalate=Escalation(90.0, frozenset({"a:2"}))),
+            {"a:2"},
+        ),
+    ],
+)
+def test_several_rules_escalate_only_as_all_of_them_permit(
+    first: ApprovalRequirements, second: ApprovalRequirements, late: set[str]
+) -> None:
+    for both in (first.combine(second), second.combine(first)):
+        assert both.after(89.0).approvers == both.approvers or not second.approvers
+        for before, after in zip(both.approvers, both.after(90.0).approvers, strict=True):
+            assert after - before == late
 
 
 async def test_an_unreachable_approver_does_not_keep_others_from_being_reminded(harness: EngineHarness) -> None:

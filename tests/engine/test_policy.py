@@ -13,6 +13,7 @@ from bot.domain.approvals import (
     ApprovalPolicy,
     ApprovalRequirements,
     DecisionType,
+    Escalation,
     NotAllowed,
     OnTimeout,
 )
@@ -110,6 +111,7 @@ def test_a_rule_says_everything_that_a_rule_can_say() -> None:
         on_timeout = "keep"
         remind = true
         deliver = ["slack:T1:C8", "approvers"]
+        escalate = "30m:slack-group:S2"
     """)
     assert policies.rules == (
         Rule(
@@ -130,6 +132,7 @@ def test_a_rule_says_everything_that_a_rule_can_say() -> None:
                 on_timeout=OnTimeout.KEEP,
                 remind=True,
                 deliver=frozenset({"slack:T1:C8", "approvers"}),
+                escalate=Escalation(1800.0, frozenset({"slack-group:S2"})),
             ),
             id="policy.toml:2",
         ),

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approvals import APPROVERS, ApprovalNotice, ApprovalPolicy, ApprovalRequirements
+from bot.chat.approval_inbox import NOTHING_WAITS
+from bot.domain.approvals import APPROVERS, ApprovalNotice, ApprovalPolicy, ApprovalRequirements, Escalation
 from bot.domain.policies import Rule
 from tests.fakes.parts import ask_for, call, say, tool
 from tests.stories.team import Talk, Team
@@ -110,6 +111,32 @@ async def test_approvers_are_told_in_private_with_a_link_or_not_at_all(team: Tea
     direct = [team.words(message) for message in team.messages_in(team.direct(ada))]
     assert len(direct) == (notice is ApprovalNotice.PRIVATE)
     assert all("https://" in text or "Open the card" in text for text in direct)
+
+
+async def test_an_approver_who_is_away_is_reminded_in_private_and_decides_there_and_so_does_a_second_group(
+    team: Team,
+) -> None:
+    team.tell_members()
+    ada, lee = team.person("Ada"), team.person("Lee")
+    leads = Escalation(0.2, frozenset({team.group("leads", lee)}))
+    payments(team, team.principal(ada), escalate=leads)
+    async with team.at_work():
+        talk = team.ask("pay Ben")
+        card = await team.card(talk)
+        await team.until(lambda: all(team.messages_in(team.direct(person)) for person in (ada, lee)))
+        (reminder,) = team.messages_in(team.direct(lee))
+        (first,) = team.messages_in(team.direct(ada))
+        for shown in (reads(team, reminder), reads(team, first)):
+            assert "bank.send, which" in shown
+            assert "still awaits approval" in shown
+            assert "Ben" in shown or not team.buttons(reminder), "a platform without buttons has the link alone"
+            assert "Open the card" in shown or "https://" in shown
+            assert team.principal(ada) not in shown
+        await team.press(lee, reminder if team.buttons(reminder) else card, "Approve")
+        await team.reads(talk, "Sent.")
+        if team.buttons(reminder):
+            await team.until(lambda: NOTHING_WAITS in reads(team, team.messages_in(team.direct(lee))[-1]))
+    assert team.toolbox.names == [SEND]
 
 
 async def test_a_card_goes_directly_to_each_member_of_a_group(team: Team) -> None:

@@ -255,6 +255,8 @@ class CallAuthorizer:
 
     def _request(self, call: ToolCall, tool: Tool, author: Author, terms: ApprovalRequirements) -> Approval:
         seconds = self.approval_seconds if terms.expires is None else terms.expires
+        notices = [seconds / 2] if terms.remind and seconds is not None else []
+        notices += [terms.escalate.after] if terms.escalate is not None else []
         return Approval(
             id=secrets.token_urlsafe(APPROVAL_ID_BYTES),
             revision=1,
@@ -262,7 +264,7 @@ class CallAuthorizer:
             requested_for=author,
             expires_in=None if terms.on_timeout is OnTimeout.KEEP else seconds,
             requirements=terms,
-            remind_in=seconds / 2 if terms.remind and seconds is not None else None,
+            remind_in=min(notices, default=None),
             secrets=self._stored_secrets(tool, call),
         )
 

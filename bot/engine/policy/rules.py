@@ -279,7 +279,10 @@ class RuleBook:
             *self._admin_rules,
             *(rule for profile in profiles for rule in profile.policies),
         )
-        approvers = (entries for rule in rules for entries in rule.requirements.approvers)
+        terms = [rule.requirements for rule in rules]
+        approvers = (
+            entries for each in terms for entries in (*each.approvers, each.escalate.to if each.escalate else ())
+        )
         return frozenset().union(
             *approvers, *(rule.askers for rule in rules), *(profile.approvers for profile in profiles)
         )
@@ -385,7 +388,7 @@ def _without_disabled_tool(guidance: ServerGuidance, names: set[str]) -> ServerG
 def can_approve(rules: RuleBook, member: Member, call: PendingApproval) -> bool:
     """Return True if this member may approve this call under its stored requirements."""
     here = rules.rules(call.conversation, call.agent)
-    terms = here.restrict(call.requirements)
+    terms = here.restrict(call.requirements).after(call.waited)
     result = check_approver(
         here.approvers, terms, member, DecisionType.APPROVE, asker=call.asked_by, editors=call.editors
     )

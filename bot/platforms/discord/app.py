@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from time import time
 
+from bot.chat.approval_inbox import post_call_notice
 from bot.chat.card_messages import NO_MEMBER, card_slots, remote_approvals
 from bot.chat.context import Lookups
 from bot.chat.delivery import ChannelMessages, ChannelSender, MessageSender, RemoteMessage, TurnDelivery
@@ -197,7 +198,9 @@ class DiscordSurface:
         if where.platform != PLATFORM:
             raise DeliveryFailed(gettext_lazy("That conversation is not in Discord."), permanent=True)
         if audience.person:
-            await notify_directly(self._rest, audience.person, notice)
+            channel = replace(where, channel=await direct_channel(self._rest, audience.person), thread="")
+            if not await post_call_notice(self._channel_messages, notice, channel):
+                await notify_directly(self._rest, audience.person, notice)
         else:
             await post_notice(self._rest, channel_id_of(where), notice.text)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from time import time
 from weakref import WeakKeyDictionary, WeakSet
 
+from bot.chat.approval_inbox import post_call_notice
 from bot.chat.card_messages import NO_MEMBER, OPEN_CARD, card_slots, remote_approvals
 from bot.chat.context import Lookups
 from bot.chat.delivery import ChannelMessages, ChannelSender, MessageOwner, RemoteMessage, TurnDelivery
@@ -265,7 +266,8 @@ class SlackSurface:
         thread = where.thread or None
         if audience.person and audience.private:
             channel = await direct_channel(self._api, audience.person)
-            await self._api.post("chat.postMessage", channel=channel, text=text, **quiet)
+            if not await post_call_notice(self._channel_messages, notice, replace(where, channel=channel, thread="")):
+                await self._api.post("chat.postMessage", channel=channel, text=text, **quiet)
         elif audience.person:
             await self._api.post(
                 "chat.postEphemeral", channel=where.channel, user=audience.person, thread_ts=thread, text=text

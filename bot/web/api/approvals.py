@@ -223,6 +223,7 @@ class _ApprovalHandler:
             approval.requirements,
             approval.editors,
             agent=turn.question.agent,
+            waited=approval.waited,
         )
         if not caller.covers_workspace(turn.conversation.workspace_key) or not (
             caller.may(ApiRole.APPROVER) or self._concerns(caller, pending)

@@ -36,7 +36,7 @@ class PolicyBody(RequestModel):
     rule: dict[str, Any] = Field(
         default_factory=dict,
         description="Conditions and terms, by the keys of the policy file: `except`, `arguments`, `annotations`, `in`, "
-        "`asker`, `approvers`, `four_eyes`, `quorum`, `expires`, `on_timeout`, `remind`, `deliver`.",
+        "`asker`, `approvers`, `four_eyes`, `quorum`, `expires`, `on_timeout`, `remind`, `deliver`, `escalate`.",
     )
 
 
