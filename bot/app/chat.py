@@ -59,6 +59,8 @@ OFFERED_CONVERSATIONS = 50
 """Number of conversations that the prompt completes behind `/open`."""
 KNOWN_SECONDS = 86_400.0
 """Age of a server's stored tools up to which a chat starts the server only when one of them is used."""
+WRITES_SECONDS, REFUSALS = 1.0, 15
+"""Interval of the check that the database takes writes, and the refused ones in a row that end a script."""
 TERMINATED = 128 + signal.SIGTERM
 
 
@@ -195,11 +197,16 @@ class _Session:
                 self.approvers.administration = runtime.services.administration
                 parts.engine.set_result(runtime.engine)
                 greeting = asyncio.create_task(self._greet(runtime, parts.welcome), name="welcome")
+                writing = asyncio.create_task(self._watch_writes(runtime, terminal), name="disk")
+                writing.add_done_callback(lambda _: leaving.set())
                 try:
                     await runtime.run_until(leaving)
+                    if writing.done():
+                        await writing  # raises its error
                 finally:
                     greeting.cancel()
-                    await asyncio.wait({greeting})
+                    writing.cancel()
+                    await asyncio.wait({greeting, writing})
         except CountersignError as error:
             if parts.engine.done():
                 raise
@@ -208,6 +215,20 @@ class _Session:
         finally:
             for future in parts.all:
                 future.cancel()
+
+    async def _watch_writes(self, runtime: Runtime, terminal: Terminal) -> None:
+        """Say when the database takes no writes. Raises CountersignError in a script if that lasts."""
+        refused = 0
+        while True:
+            await asyncio.sleep(WRITES_SECONDS)
+            refused = 0 if runtime.services.takes_writes() else refused + 1
+            if refused == 1 or (refused >= REFUSALS and not self._interactive):
+                health = await runtime.services.health.check()
+                cause = _("The database cannot be written: {reason}.", reason=health.unwritable)
+                if refused > 1 and health.unwritable:
+                    raise CountersignError(cause, health.fix)
+                if health.unwritable:
+                    terminal.surface.announce(str(CountersignError(cause, health.fix)))
 
     def _announce(self, engine: Engine, conversations: Sequence[ConversationKey]) -> None:
         """Publish the conversations of this terminal to the other processes and the engine."""

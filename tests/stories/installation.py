@@ -119,14 +119,16 @@ class Installation:
             return Outcome(code, out.read(), err.read())
 
     @asynccontextmanager
-    async def begun(self, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """`countersign chat` without a terminal while it runs; its streams are pipes. It is killed in the end."""
+    async def begun(self, *arguments: str, idle: bool = False) -> AsyncIterator[asyncio.subprocess.Process]:
+        """`countersign chat` without a terminal while it runs; its streams are pipes. `-m` has no input, or with
+        `idle` a pipe to which nobody writes. It is killed in the end.
+        """
         pipe = asyncio.subprocess.PIPE
         program = await asyncio.create_subprocess_exec(
             *(await asyncio.to_thread(python), "-m", *CHAT, *arguments),
             cwd=self.folder,
             env=self.environment,
-            stdin=pipe,
+            stdin=asyncio.subprocess.DEVNULL if "-m" in arguments and not idle else pipe,
             stdout=pipe,
             stderr=pipe,
         )

@@ -55,13 +55,18 @@ class Bot:
 
     def limits_files(self, size: int = resource.RLIM_INFINITY) -> None:
         """Let it write no file beyond this many bytes: to the program that is a disk without space."""
-        _, hard = resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (size, hard))
+        limit_files(self._process.pid, size)
 
     async def dies(self) -> None:
         """Kill it where it stands."""
         self._process.kill()
         await self._process.wait()
+
+
+def limit_files(pid: int, size: int = resource.RLIM_INFINITY) -> None:
+    """Let a program write no file beyond this many bytes: to the program that is a disk without space."""
+    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
 @asynccontextmanager

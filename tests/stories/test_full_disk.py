@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,11 @@ import psycopg
 import pytest
 
 from bot.chat.actions import NOT_STORED
-from tests.fakes.llm import FakeLanguageModel
+from tests.fakes.llm import FakeLanguageModel, Gate, Hold, Say
 from tests.postgres import Server
 from tests.stories.counted_calls import COUNT_IT, CountingPlace, counting
-from tests.stories.installation import becomes
-from tests.stories.program import PATIENCE
+from tests.stories.installation import Installation, becomes
+from tests.stories.program import PATIENCE, limit_files
 from tests.stories.slack_program import a_company
 from tests.stories.test_http_api import TOKEN, a_web
 
@@ -165,3 +166,33 @@ async def test_checkpoints_of_the_audit_that_cannot_be_written_degrade_the_proce
         assert ready.json()["auditCheckpoints"] == "failing"
         assert "full" not in ready.text
         assert await bot.leaves() == 0
+
+
+def _pids(place: Installation) -> list[int]:
+    """Return the ids of the processes that use the database."""
+    files = (place.data / "countersign.db.processes").iterdir()
+    return [int(file.name.partition("-")[0]) for file in files]
+
+
+async def test_a_full_disk_is_told_on_a_screen_and_ends_a_script(tmp_path: Path) -> None:
+    gates = [Gate(), Gate()]
+    replies = iter([Hold(Say("Well."), gate) for gate in gates])
+    with FakeLanguageModel("openai", rule=lambda _request: next(replies)) as model:
+        place = Installation(tmp_path, {}, model=model)
+        async with place.terminal() as terminal:
+            await terminal.asks("hello")
+            await asyncio.wrap_future(gates[0].reached)
+            limit_files(terminal.pid, SMALL)
+            gates[0].open()
+            await terminal.shows("The database cannot be written: its disk")
+            limit_files(terminal.pid)
+        place.environment["TESTS_SHORTER_WAITS"] = json.dumps({"bot.app.chat.WRITES_SECONDS": 0.1})
+        async with place.begun("-m", "hello") as script:
+            await asyncio.wrap_future(gates[1].reached)
+            (pid,) = _pids(place)
+            limit_files(pid, SMALL)
+            gates[1].open()
+            async with asyncio.timeout(PATIENCE):
+                _out, err = await script.communicate()
+        assert script.returncode == 1
+        assert err.decode().splitlines()[-1].startswith("countersign: The database cannot be written: its disk")

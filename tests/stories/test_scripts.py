@@ -328,7 +328,7 @@ async def test_a_pipe_to_which_nobody_writes_holds_no_question(tmp_path: Path) -
     with FakeLanguageModel("openai", rule=READS) as model:
         place = Installation(tmp_path, {}, model=model)
         place.environment["TESTS_SHORTER_WAITS"] = json.dumps({f"{IN_STANDARD_INPUT}.FIRST_SECONDS": 0.2})
-        async with place.begun("-m", "hi") as program:
+        async with place.begun("-m", "hi", idle=True) as program:
             assert program.stdout is not None
             assert program.stderr is not None
             async with asyncio.timeout(PATIENCE):
