@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from datetime import UTC, date, datetime, tzinfo
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 # The library fails to load for a TZ such as "Asia". It is asked about named zones only, so it need not see TZ.
@@ -136,10 +137,10 @@ def format_number(number: float) -> str:
     return numbers.format_decimal(number, locale=_locale())
 
 
-def format_date(moment: float | date) -> str:
-    """Format a day: `31 Aug 2026`."""
+def format_date(moment: float | date, style: Literal["medium", "full"] = "medium") -> str:
+    """Format a day: `31 Aug 2026`, with the weekday if it is `full`."""
     day = moment if isinstance(moment, date) else datetime.fromtimestamp(moment, current_time_zone()).date()
-    return dates.format_date(day, "medium", locale=_locale())
+    return dates.format_date(day, style, locale=_locale())
 
 
 def format_time(moment: float) -> str:

@@ -469,7 +469,7 @@ FOUND: list[Dialogue] = [
     [("que puedes hacer?", ABILITIES)],
     [("good job!", THANKS)],
     [("book a flight to Tokyo", NO_TOOL)],
-    [("what time is it", NO_TOOL)],
+    [("what time is it", "I only know the day")],
     [("do you store my messages?", documents("do you store my messages?"))],
     [("I want to add a server", documents("I want to add a server"))],
     [("who can see my notes?", documents("who can see my notes?"))],
@@ -510,12 +510,45 @@ CHECKS: list[Dialogue] = [
 ]
 """A call that may or may not have run leads to a read of its server, never to a second write."""
 
+DAY = "Today is Wednesday, 4 March 2026."
+MORE_SERVERS = (
+    tool("clock__get_current_time", "Current time", "Get the current time.", {}, reads=True),
+    *(tool(f"{name}__list_notes", "List notes", "All my notes.", {}, reads=True) for name in ("notion", "obsidian")),
+    *(tool(f"{name}__show_my_notes", "Show my notes", "Show my notes.", {}, reads=True) for name in ("apple", "keep")),
+    *(tool(f"s{n}__add_note", "Note", "Please note it.", {"text": TEXT, "title": TEXT}, "title") for n in range(20)),
+    *(tool(f"w{n}__rain", "Rain", "Umbrella weather.", {"city": TEXT}, "city", reads=True) for n in range(9)),
+)
+BESIDE_OTHERS: list[Dialogue] = [
+    [("Do I need an umbrella in Sapporo tomorrow?", forecast("Sapporo"))],
+    [("Please note: the office closes early on Friday", add("the office closes early on Friday"))],
+    [("Show my notes", listed())],
+    [("Delete note 1", delete(1))],
+    [("What time is it?", one("clock__get_current_time"))],
+    [("Show my Apple notes", one("apple__show_my_notes"))],
+]
+"""Sentences of README with forty other tools, and one that names another server."""
+ASIDES: list[Dialogue] = [
+    [("Show my notes", listed()), *((text, OK) for text in ("Cancel that", "never mind", "drop it", "Stop that."))],
+    [("Show my notes", listed()), ("Undo that", "cannot take back"), ("revert it, please", "cannot take back")],
+    [(text, DAY) for text in ("What day is it today?", "what's the date?", "What time is it?", "今日は何曜日？")],
+    [
+        ("Do I need an umbrella in Sapporo tomorrow?", forecast("Sapporo")),
+        *((text, NO_TOOL) for text in ("roll a die", "Flip a coin", "roll dice")),
+    ],
+    [
+        ("Delete note 404", then(delete(404), "brought no result")),
+        *((text, "Priya turned this call down.") for text in ("Why was my call denied?",)),
+        ("Why was it rejected?", "No call failed"),
+    ],
+]
+
 TABLE: list[tuple[Dialogue, tuple[Tool, ...]]] = [
     *(
         (dialogue, DEFAULT)
-        for part in (SMALL_TALK, JAPANESE, WEATHER_WISHES, NOTE_WISHES, QUESTIONS, FOUND, CHECKS)
+        for part in (SMALL_TALK, JAPANESE, WEATHER_WISHES, NOTE_WISHES, QUESTIONS, FOUND, CHECKS, ASIDES)
         for dialogue in part
     ),
+    *((dialogue, (*DEFAULT, *MORE_SERVERS)) for dialogue in BESIDE_OTHERS),
     *((dialogue, OTHERS) for dialogue in UNKNOWN_SERVERS),
 ]
 
@@ -560,6 +593,8 @@ def _result(call: ToolCall, library: Library) -> ToolResult:
         words = call.arguments.get("words")
         notes = book.search(words) if words else tuple(reversed(book.notes))
         text, data = notes_text(notes, "notes", left_out=0), notes_answer(notes, len(notes)).model_dump(mode="json")
+    elif call.arguments.get("id") == 404:
+        return ToolResult(call.id, (TextPart("Priya turned this call down. It was not run."),), is_error=True)
     return ToolResult(call.id, (TextPart(text),), structured=data)
 
 

@@ -31,7 +31,7 @@ from bot.domain.completions import (
 )
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextPart, ToolCall, ToolResult
 from bot.domain.tools import CheckedCall, Tool, parse_check_question
-from bot.i18n import _, gettext_lazy, ngettext
+from bot.i18n import _, format_date, gettext_lazy, ngettext
 from bot.llm.demo.language import HOW_TO, PHRASES, VERBS, plain_name, terms
 from bot.llm.demo.planning import Call, Parameter, Plan, Planner, Shown, Step, parameters, sought_text
 from bot.llm.wire_format import single_line
@@ -39,6 +39,7 @@ from bot.llm.wire_format import single_line
 _CALL_ID = re.compile(r"demo_(\d{1,9})")
 _DATE = re.compile(r"^Today is [A-Z][a-z]+, ([0-9]{4}-[0-9]{2}-[0-9]{2}) \(", re.MULTILINE)
 _PIECE = re.compile(r"\s*\S{1,16}|\s+")
+_CLOCK = re.compile(r"(?i)(?<![a-z])(?:time|date|day|clock|today|now)(?![a-z])")
 _MOST_ROUNDS = 3
 _MOST_ANSWERS = 3
 """Number of latest answers to which a follow-up may refer."""
@@ -73,6 +74,10 @@ _ANSWERS = {
     "about": (_NOT_AN_AI, True),
     "ok": (gettext_lazy("All right."), False),
     "yes": (_YES, False),
+    "day": (gettext_lazy("Today is {day}."), False),
+    "time": (gettext_lazy("I only know the day, not the time. Today is {day}."), False),
+    "undo": (gettext_lazy("I cannot take back what has been done. Say what to change instead."), False),
+    "why": (gettext_lazy("No call failed or was denied just before."), False),
     "thanks": (gettext_lazy("You are welcome."), False),
     "bye": (gettext_lazy("Goodbye!"), False),
     "well": (gettext_lazy("I am well, thank you. {hello}", hello=_HELLO), True),
@@ -157,6 +162,9 @@ class _Turn:
         self._earlier = [message.provider_metadata.get("demo") for message in reversed(earlier)]
         rounds = [message.tool_calls for message in turn if message.tool_calls]
         self._calls = [call for calls in rounds for call in calls]
+        self._failed = next(
+            (str(last["failed"]) for last in self._earlier[:1] if isinstance(last, Mapping) and "failed" in last), ""
+        )
         results = (part for message in turn for part in message.parts if isinstance(part, ToolResult))
         self._results = {result.call_id: result for result in results}
         ids = [_CALL_ID.fullmatch(call.id) for message in messages for call in message.tool_calls]
@@ -166,7 +174,7 @@ class _Turn:
 
     def reply(self) -> Message:  # noqa: PLR0911 - one for each kind of reply
         """Return the message that calls tools or answers."""
-        opening, needs_help = _small_talk(self._question)
+        opening, needs_help = _small_talk(self._question, self._today)
         plan = self._plan(opening)
         if new := self._next_calls(plan) if plan.is_clear and self._may_call else []:
             calls = (ToolCall(f"demo_{n}", tool.name, call) for n, (tool, call) in enumerate(new, self._next_id))
@@ -177,6 +185,8 @@ class _Turn:
             return self._help(_NO_TOOLS_ALLOWED)
         if incomplete := [step for step in plan.steps if step.missing]:
             return self._answer(_ask_for_missing(incomplete[0]), incomplete[0], asks=True)
+        if opening == _ANSWERS["why"][0] and self._failed:
+            return self._answer(_truncate(self._failed))
         if opening:
             return self._help(opening) if needs_help else self._answer(opening)
         if plan.rivals or self._checked:
@@ -185,8 +195,12 @@ class _Turn:
 
     def _plan(self, opening: str) -> Plan:
         is_yes = opening == _YES
-        if len(self._question) > _LONGEST_QUESTION or (opening and not is_yes):
+        is_clock = bool(opening) and format_date(self._today, "full") in opening
+        if len(self._question) > _LONGEST_QUESTION or (opening and not (is_yes or is_clock)):
             return Plan()
+        if opening and not is_yes:  # the day or the time
+            clocks = [tool for tool in self._tools.values() if _CLOCK.search(f"{tool.original_name} {tool.title}")]
+            return Planner(clocks, self._today).plan(self._question)
         previous, asks, shown = self._remembered()
         planner = Planner(list(self._tools.values()), self._today, shown)
         plan = planner.check(self._checked) if self._checked else planner.plan(self._question)
@@ -273,6 +287,7 @@ class _Turn:
             return Message(MessageRole.ASSISTANT, (TextPart(text),))
         shown = _shown_values(result) if result else {}
         metadata = {"tool": step.tool.name, "arguments": dict(step.arguments), "asks": asks, "shown": shown}
+        metadata |= {"failed": result.text.strip()} if result and result.is_error else {}
         return Message(MessageRole.ASSISTANT, (TextPart(text),), {"demo": metadata})
 
 
@@ -286,12 +301,13 @@ def _usage(request: ModelRequest, message: Message) -> Usage:
 # -------------------- texts
 
 
-def _small_talk(text: str) -> tuple[str, bool]:
+def _small_talk(text: str, today: date) -> tuple[str, bool]:
     """Return the answer to a greeting, thanks, `never mind` or a question about the demo, and True if the help follows
     to it. The answer is empty for any other text.
     """
     fitting = (answer for talk, answer in _SMALL_TALK if len(text) < 200 and talk.search(text))
-    return _ANSWERS.get(next(fitting, ""), ("", False))
+    answer, needs_help = _ANSWERS.get(next(fitting, ""), ("", False))
+    return str(answer).replace("{day}", format_date(today, "full")), needs_help
 
 
 def _help_text(opening: str, tools: Sequence[Tool], today: date) -> str:

@@ -3,7 +3,7 @@
 A tool is as good as the words that it shares with the request: those of its name count most, then its title, its
 description and its parameters; words that many of the offered tools share count little. The verb decides between tools
 about the same thing. Arguments are found in the remaining words, by the kind of each parameter, and checked against the
-schema; a missing one is looked up or asked for, never invented. No tool or server is known by name.
+schema; a missing one is looked up or asked for, never invented. No tool is known by name.
 """
 
 from __future__ import annotations
@@ -292,6 +292,7 @@ _CLOSE = 0.8
 _MOST_WISHES = 4
 _MOST_WORDS = 40
 """Words that are searched for typing errors."""
+_BUNDLED = frozenset(PHRASES["bundled"].split())
 _DOCUMENTS = stems("document guide knowledge help")
 
 
@@ -371,7 +372,17 @@ class Planner:
         self._known = frozenset({*VERBS, *RELATED, *(word.base for word in words(texts))})
 
     def plan(self, request: str) -> Plan:
-        """Return the plan for a request of one or several wishes."""
+        """Return the plan for a request of one or several wishes. The servers that come with the program keep what they
+        alone could do, unless the request has words of another server.
+        """
+        bundled = [other for other in self._candidates if other.server in _BUNDLED]
+        if 0 < len(bundled) < len(self._candidates):
+            plan = Planner([other.tool for other in bundled], self._today, self._shown).plan(request)
+            nouns = set(terms(language.Request(language.rewrite(request)).head, content=True)) - VERBS.keys()
+            own = frozenset().union(*(other.claimed for other in bundled))
+            others = frozenset().union(*(other.claimed for other in self._candidates if other not in bundled))
+            if plan.is_clear and nouns & own and not nouns & (others - own):
+                return plan
         for boldly in (True, False):
             wishes = language.split_wishes(request, boldly=boldly)
             plans = [self._plan_wish(wish) for wish in wishes] if 1 < len(wishes) <= _MOST_WISHES else []
