@@ -159,8 +159,9 @@ def _given_keys(arguments: Arguments, conversation: ConversationKey) -> Mapping[
     terms: dict[str, Any] = {key: True for option, key in _FLAGS.items() if arguments.has(option)}
     terms |= {key: list(arguments.get_all(option)) for option, key in _LISTS.items() if arguments.has(option)}
     terms |= {key: arguments.get(option) for option, key in _TEXTS.items() if arguments.has(option)}
-    if "approvers" in terms and (later := [who for who in terms["approvers"] if who[:1].isdigit()]):
-        terms |= {"approvers": [who for who in terms["approvers"] if who not in later], "escalate": ",".join(later)}
+    if later := [who for who in terms.get("approvers", ()) if who[:1].isdigit()]:
+        first = [who for who in terms.pop("approvers") if who not in later]
+        terms |= {"escalate": ",".join(later), **({"approvers": first} if first else {})}
     if arguments.has("quorum"):
         text = arguments.get("quorum")
         terms["quorum"] = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0

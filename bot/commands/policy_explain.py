@@ -169,7 +169,9 @@ class PolicyExplain:
             facts.append(
                 (
                     gettext_lazy("approved by"),
-                    self._dependencies.administration.signed_by(approval.requirements, conversation),
+                    approval.possible_approvers.named(
+                        self._dependencies.administration.signed_by(approval.requirements, conversation)
+                    ),
                 )
             )
             facts += _self_approval(approval.requirements)

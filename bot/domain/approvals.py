@@ -6,6 +6,7 @@ stored approval holds the resolved places and users (`bot.engine.policy.authoriz
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -288,6 +289,11 @@ class PossibleApprovers:
     def all(self) -> tuple[Approver, ...]:
         """Approvers of all sets, each once."""
         return tuple({approver.principal: approver for approvers in self.sets for approver in approvers}.values())
+
+    def named(self, text: str) -> str:
+        """Return the text with names in place of these approvers' principals."""
+        names = {approver.principal: approver.name for approver in self.all if approver.name}
+        return re.sub(r"[a-z][a-z-]*:[\w:-]+", lambda found: names.get(found[0], found[0]), text)
 
     def with_notice(self, notice: ApprovalNotice) -> tuple[Approver, ...]:
         """Return the approvers with this notice."""

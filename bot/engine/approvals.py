@@ -343,7 +343,8 @@ class ApprovalService:
         )
         evidence = check()
         if isinstance(evidence, NotAllowed):
-            return _in_english_too(lambda: _reason(check()))
+            rejection = _in_english_too(lambda: _reason(check()))
+            return replace(rejection, reason=pending.possible_approvers.named(rejection.reason))
         return replace(evidence, must_view=bool(lookalikes(step.call.arguments, pending.secrets)))
 
     async def _similar_calls(

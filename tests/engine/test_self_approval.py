@@ -654,7 +654,7 @@ async def test_a_call_that_its_asker_may_approve_disturbs_no_approver(harness: E
         await until(lambda: bool(surface.notices))
     ((person, text),) = surface.notices
     assert person == "ana"
-    assert text.endswith("still awaits approval. It needs the user who asked, or test:ben.")
+    assert text.endswith("still awaits approval. It needs Ana.")
 
 
 async def test_approvers_who_were_mentioned_before_an_edit_are_not_notified_again(harness: EngineHarness) -> None:

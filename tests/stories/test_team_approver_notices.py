@@ -132,6 +132,9 @@ async def test_an_approver_who_is_away_is_reminded_in_private_and_decides_there_
             assert "Ben" in shown or not team.buttons(reminder), "a platform without buttons has the link alone"
             assert "Open the card" in shown or "https://" in shown
             assert team.principal(ada) not in shown
+        await team.press(team.priya, card, "Approve")
+        await team.hears(team.priya, "You may not approve this. It needs")
+        assert not any(team.principal(ada) in told for told in team.told(team.priya))
         await team.press(lee, reminder if team.buttons(reminder) else card, "Approve")
         await team.reads(talk, "Sent.")
         if team.buttons(reminder):
