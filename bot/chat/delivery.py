@@ -447,7 +447,11 @@ class TurnDelivery(Generic[N]):
         """Show the activity of a running turn. If nothing shows it, mark the question until there is a message."""
         turn = view.turn
         is_marked = ACKNOWLEDGED in posted and posted[ACKNOWLEDGED] != REMOVED
-        if turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks):
+        if turn.status is TurnStatus.QUEUED and not turn.begun:
+            if self._acknowledgement is not None and ACKNOWLEDGED not in posted:
+                yield PostedMessage(ACKNOWLEDGED, ACKNOWLEDGED)
+                await self._acknowledgement.acknowledge(turn)
+        elif turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks):
             is_shown = is_activity_shown(view, posted)
             if self._activity is not None:
                 with use_locale(turn.question.locale):
@@ -473,7 +477,7 @@ class TurnDelivery(Generic[N]):
             mark, ref = split_mark(posted.get(message.name, ""))
             replaced = ""
             if mark == REMOVED or not ref:
-                mark, ref, replaced = unfinished_mark(view, message.name), "", ref
+                mark, ref, replaced = unfinished_mark(view, message.name, posted), "", ref
             growing = await self._grow(view, message, ref, posted, is_last=number == len(messages))
             ref = growing or await self._sender.show(turn, message, ref, search=search, taken=taken, replaced=replaced)
             taken.add(ref)

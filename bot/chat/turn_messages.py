@@ -4,6 +4,10 @@ The same view with the same refs always gives the same messages. Text stays in i
 that a longer answer edits only its last message. Delete a posted message that is not in the result, for example after a
 restarted, shorter reply.
 
+Each message disturbs people, so there are few. A message that waits in the queue gets none. Beside a card there is no
+message about the work: its last card has the activity and the button that stops the turn, and the calls before it are
+told with the answer. Where a platform allows it, only the first message of an answer notifies.
+
 Platforms notify when a message is posted, not when it is edited. So an answer begins a message of its own if earlier
 messages of its turn are posted already: `answer-N` is the first message of section N, `reply-N` has the text that came
 after it was posted, and `final-N` the last reply after further calls. In the first seconds (`TurnView.early`) nothing
@@ -49,8 +53,10 @@ from bot.rendering.timeline import (
     Note,
     ReplyText,
     StopTurnAction,
+    TimelineEntry,
     TimelineSection,
     ToolOutput,
+    activity_text,
     available_actions,
     busy_text,
     drop_repeats,
@@ -108,7 +114,7 @@ class AnswerFile:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One message of an answer: running text in `body`, and the buttons and the notice at its end. `alert` begins the
-    text of its notification while there is no text of the answer.
+    text of its notification while there is no text of the answer. A `silent` one needs no notification.
     """
 
     name: str
@@ -116,6 +122,7 @@ class Answer:
     ending: tuple[Block, ...] = ()
     file: AnswerFile | None = None
     alert: str = ""
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,20 +158,80 @@ def turn_messages(
     seconds). `address` returns the URL of a posted remote card. `refs` are those of the turn, as they are stored. If
     `streams` is True, the first words are shown at once.
     """
-    sequence = timeline(view)
-    last = max(number for number, entry in enumerate(sequence) if isinstance(entry, TimelineSection))
+    if view.turn.status is TurnStatus.QUEUED and not view.turn.begun:
+        return
+    sequence = shown_timeline(view, refs)
+    last = last_section(sequence)
     for number, entry in enumerate(sequence):
+        progress = _progress(view) if number == len(sequence) - 1 else ()
         match entry:
             case ApprovalEntry():
-                yield from approval_messages(entry, view, now, calls_a_card=calls_a_card, address=address)
+                cards = approval_messages(entry, view, now, calls_a_card=calls_a_card, address=address)
+                yield from _with_progress(cards, progress)
             case ElicitationEntry():
-                yield from elicitation_messages(entry, view, now)
+                yield from _with_progress(elicitation_messages(entry, view, now), progress)
             case TimelineSection():
                 for segment in answer_segments(entry, view, refs, ends=number == last):
                     if _is_due(segment, view, refs, streams=streams):
-                        ending = _ending(entry, view) if segment.is_last and number == last else ()
+                        ends = segment.is_last and number == last and (view.turn.status.ended or bool(progress))
+                        ending = _ending(entry, view) if ends else ()
                         is_complete = view.turn.status.ended or number != last or not segment.is_last
                         yield from _answers(segment, view, limits, ending, is_complete=is_complete)
+
+
+def shown_timeline(view: TurnView, refs: MessageRefs) -> tuple[TimelineEntry, ...]:
+    """Return the timeline as it is posted. Entries of a section whose words are on a card, if it has any, follow in the
+    next section. While the turn goes on, a card stands for such a section.
+    """
+    sequence, is_ended = timeline(view), view.turn.status.ended
+    shown: list[TimelineEntry] = []
+    carried: tuple[Entry, ...] = ()
+    number = 0
+    for n, entry in enumerate(sequence):
+        if not isinstance(entry, TimelineSection):
+            shown.append(entry)
+            continue
+        following, number = next(iter(sequence[n + 1 :]), None), entry.number
+        whole = replace(entry, entries=(*carried, *entry.entries))
+        is_beside_card = following is not None or (n > 0 and not is_ended)
+        if is_beside_card and _is_told_by_card(entry, following, refs):
+            carried = whole.entries
+        else:
+            shown.append(whole)
+            carried = ()
+    return (*shown, TimelineSection(number, carried)) if carried and is_ended else tuple(shown)
+
+
+def _is_told_by_card(section: TimelineSection, following: TimelineEntry | None, refs: MessageRefs) -> bool:
+    """Return True if a section has no words, or none but the reason on the card that follows."""
+    words = [entry for entry in section.entries if isinstance(entry, (*_ANSWERS, Failure))]
+    if not words:
+        return True
+    is_posted = any(_mark(refs, f"{kind}-{section.number}") == WITH_TEXT for kind in ("answer", "reply"))
+    if is_posted or len(words) > 1 or not isinstance(following, ApprovalEntry):
+        return False
+    return isinstance(words[0], ReplyText) and single_line(words[0].text, len(words[0].text) + 1) == following.reason
+
+
+def last_section(sequence: Sequence[TimelineEntry]) -> int:
+    """Return the position of the last section; -1 if there is none."""
+    return max((number for number, entry in enumerate(sequence) if isinstance(entry, TimelineSection)), default=-1)
+
+
+def _with_progress(cards: Iterator[Message], progress: tuple[Block, ...]) -> Iterator[Message]:
+    *others, last = cards
+    yield from others
+    yield replace(last, blocks=(*last.blocks, *progress))
+
+
+def _progress(view: TurnView) -> tuple[Block, ...]:
+    """Return the activity of a turn and its stop button, for the last card; nothing in the first seconds of work."""
+    stop = Buttons((Button(_("Stop"), StopTurnAction(view.turn.id)),))
+    if view.awaiting or view.asks:
+        return (stop,)
+    if view.turn.status is not TurnStatus.RUNNING or view.early:
+        return ()
+    return Caption((busy_text(activity_text(view)),)), stop
 
 
 def answer_segments(
@@ -212,17 +279,19 @@ def _is_due(segment: AnswerSegment, view: TurnView, refs: MessageRefs, *, stream
 
 def is_activity_shown(view: TurnView, refs: MessageRefs) -> bool:
     """Return True if a posted message shows the activity of the turn."""
-    *_, section = (entry for entry in timeline(view) if isinstance(entry, TimelineSection))
-    *_, segment = answer_segments(section, view, refs, ends=True)
+    last = next(reversed(shown_timeline(view, refs)), None)
+    if not isinstance(last, TimelineSection):
+        return last is not None and not view.early
+    *_, segment = answer_segments(last, view, refs, ends=True)
     return not refs.get(segment.name, REMOVED).startswith(REMOVED)
 
 
-def unfinished_mark(view: TurnView, name: str) -> str:
+def unfinished_mark(view: TurnView, name: str, refs: MessageRefs) -> str:
     """Return the mark for the ref of a message of this name that is posted now; empty for a message that has none."""
     kind, _, number = name.partition("-")
     if view.turn.status.ended or kind not in ("answer", "reply") or not number.isdecimal():
         return ""
-    sections = (entry for entry in timeline(view) if isinstance(entry, TimelineSection))
+    sections = (entry for entry in shown_timeline(view, refs) if isinstance(entry, TimelineSection))
     section = next((entry for entry in sections if entry.number == int(number)), None)
     has_text = section is not None and any(isinstance(entry, _ANSWERS) for entry in section.entries)
     return WITH_TEXT if has_text else WITHOUT_TEXT
@@ -329,14 +398,16 @@ def _answers(
                 _body(page, view, is_complete=is_complete, words_first=words_first),
                 ending if page is pages[-1] else (),
                 alert=alert,
+                silent=page.number > 0 or not (is_complete or any(isinstance(e, _ANSWERS) for e in page.entries)),
             )
         return
     for page in pages[: limits.most_messages - 1]:
-        yield Answer(page.name, _body(page, view, is_complete=is_complete, words_first=words_first), alert=alert)
+        body = _body(page, view, is_complete=is_complete, words_first=words_first)
+        yield Answer(page.name, body, alert=alert, silent=page.number > 0)
     text = _full_text(segment.entries)
     if is_complete:
         in_file, missing = (Caption((notice,)) for notice in _file_notices(text))
-        yield Answer(f"{pages[0].name}-file", (in_file,), ending, AnswerFile(FILE_NAME, text, (missing,)))
+        yield Answer(f"{pages[0].name}-file", (in_file,), ending, AnswerFile(FILE_NAME, text, (missing,)), silent=True)
         return
     writing = ngettext(
         "Still writing: {n} character so far, which becomes a file",
@@ -344,7 +415,7 @@ def _answers(
         len(text),
     )
     notice = Caption((busy_text(writing),))
-    yield Answer(pages[limits.most_messages - 1].name, (notice,), ending, alert=alert)
+    yield Answer(pages[limits.most_messages - 1].name, (notice,), ending, alert=alert, silent=True)
 
 
 def _file_notices(text: str) -> tuple[str, str]:
@@ -415,8 +486,6 @@ def _ending(section: TimelineSection, view: TurnView) -> tuple[Block, ...]:
     """Return the buttons and the notice at the end of a turn."""
     turn = view.turn
     offers = tuple(Button(offer_label(offer, view), offer) for offer in available_actions(view)[:MOST_OFFERS])
-    if turn.status is TurnStatus.QUEUED and not turn.begun:
-        return (Buttons((*offers, Button(_("Withdraw"), StopTurnAction(turn.id)))),)
     if not turn.status.ended:
         return (Buttons((Button(_("Stop"), StopTurnAction(turn.id)),)),)
     is_answered = turn.status is TurnStatus.DONE and any(isinstance(entry, ReplyText) for entry in section.entries)

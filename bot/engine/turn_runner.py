@@ -428,7 +428,7 @@ class TurnRunner:
             message,
             completion.stop,
             completion.usage,
-            self._notes(completion, gave_up=gave_up, out_of_rounds=out_of_rounds),
+            self._notes(completion, offered, gave_up=gave_up, out_of_rounds=out_of_rounds),
             completion.model,
             self._meter.entry,
             sources,
@@ -459,14 +459,19 @@ class TurnRunner:
         ]
         return await self._resolve_approvers(steps, authorizer.rules)
 
-    def _notes(self, completion: Completion, *, gave_up: bool, out_of_rounds: bool) -> tuple[str, ...]:
+    def _notes(
+        self, completion: Completion, offered: ToolSet, *, gave_up: bool, out_of_rounds: bool
+    ) -> tuple[str, ...]:
         notes: list[str] = []
-        if not self._record.replies:
+        if not self._record.replies and not (offered.unavailable and offered.tools):
             notes += self._prompts.missing_tool_notes
         if completion.note and completion.model not in {reply.model for reply in self._record.replies}:
             notes.append(completion.note)
         earlier = {note for reply in self._record.replies for note in reply.notes}
         notes += (note for note in (*self._prompts.notes, *self._thread_notes) if note not in earlier)
+        wanted = {step.call.name.partition("__")[0] for step in self._record.calls} & offered.unavailable
+        away = (_("Server {server} was not available.", server=name) for name in sorted(wanted))
+        notes += (note for note in away if note not in self._prompts.earlier_notes | earlier)
         if gave_up:
             notes.append(str(GAVE_UP))
         if out_of_rounds:

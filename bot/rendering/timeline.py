@@ -421,6 +421,8 @@ class ElicitationEntry:
     elicitations: tuple[Elicitation, ...]
 
 
+TimelineEntry = TimelineSection | ApprovalEntry | ElicitationEntry
+
 _END = {
     StepStatus.AWAITING: StepStatus.CANCELLED,
     StepStatus.READY: StepStatus.CANCELLED,
@@ -430,7 +432,7 @@ _END = {
 """Statuses of unfinished calls after the end of their turn."""
 
 
-def timeline(view: TurnView) -> tuple[TimelineSection | ApprovalEntry | ElicitationEntry, ...]:
+def timeline(view: TurnView) -> tuple[TimelineEntry, ...]:
     """Return the whole turn in order. A section comes first, even if empty. Elicitations follow the entry of their
     call.
     """
@@ -469,7 +471,7 @@ class _Reader:
     """
 
     def __init__(self) -> None:
-        self._parts: list[TimelineSection | ApprovalEntry | ElicitationEntry] = []
+        self._parts: list[TimelineEntry] = []
         self._entries: list[Entry] = []
         self._asked: list[ToolStep] = []
         self._inquired: list[ElicitationEntry] = []
@@ -492,7 +494,7 @@ class _Reader:
                     self._close()
                 self._entries.append(entry)
 
-    def finish(self) -> tuple[TimelineSection | ApprovalEntry | ElicitationEntry, ...]:
+    def finish(self) -> tuple[TimelineEntry, ...]:
         self._close()
         return tuple(self._parts) or (TimelineSection(0),)
 

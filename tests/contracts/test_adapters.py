@@ -105,7 +105,7 @@ async def test_a_quick_answer_is_posted_once_and_never_edited(workspace: Workspa
 async def test_a_card_is_posted_at_once(workspace: Workspace) -> None:
     view = workspace.ask(replace(asking(), early=True))
     await workspace.deliver(view)
-    (_, card) = workspace.posted(view.turn.conversation)
+    (card,) = workspace.posted(view.turn.conversation)
     assert "jira" in card.content
 
 
@@ -198,7 +198,7 @@ async def test_a_view_that_is_delivered_twice_needs_no_second_call(workspace: Wo
     before = len(workspace.fake.calls)
     await workspace.deliver(view)
     assert len(workspace.fake.calls) == before
-    assert len(workspace.posted(view.turn.conversation)) == 2
+    assert len(workspace.posted(view.turn.conversation)) == 1
 
 
 async def test_an_unposted_card_looks_the_same_whenever_it_is_delivered(workspace: Workspace) -> None:
@@ -224,7 +224,7 @@ async def test_messages_without_refs_are_found_by_another_process(workspace: Wor
     await workspace.deliver(view)
     workspace.take_over(after=seconds, refs=False)
     await workspace.deliver(view)
-    assert len(workspace.posted(view.turn.conversation)) == 2
+    assert len(workspace.posted(view.turn.conversation)) == 1
 
 
 @pytest.mark.parametrize("seconds", [5, 3000])
@@ -336,10 +336,10 @@ async def test_a_card_becomes_its_outcome_in_the_same_message(workspace: Workspa
     before = workspace.posted(view.turn.conversation)
     await workspace.deliver(later(view, denied()))
     after = workspace.posted(view.turn.conversation)
-    assert ids(after) == ids(before)
+    assert ids(after)[:1] == ids(before)
     assert "approve:" in before[-1].content
-    assert not any(f"{kind}:3a7f3c2e9b" in after[-1].content for kind in ("approve", "deny", "edit", "view"))
-    assert "use INC" in after[-1].content
+    assert not any(f"{kind}:3a7f3c2e9b" in after[0].content for kind in ("approve", "deny", "edit", "view"))
+    assert "use INC" in after[0].content
     assert not workspace.fake.calls.refused()
 
 
@@ -418,13 +418,15 @@ async def test_calls_of_one_reply_are_approved_each_in_its_place(workspace: Work
     assert "approve:3a7f3c2e9b" in card.content
     assert "4a7f3c2e9b" not in card.content
     posted = workspace.posted(view.turn.conversation)
-    assert ["approve:4a7f3c2e9b" in message.content for message in posted] == [False, False, True]
+    assert ["approve:4a7f3c2e9b" in message.content for message in posted] == [False, True], (
+        "a line about the other card, and a card"
+    )
     assert not any("approve:3a7f3c2e9b" in message.content for message in posted)
     before = len(workspace.fake.calls)
     await workspace.deliver(view)
     assert len(workspace.fake.calls) == before
     await workspace.deliver(decided(view, **SAM))
-    posted = [*workspace.posted(approvals), *workspace.posted(view.turn.conversation)[1:3]]
+    posted = [*workspace.posted(approvals), *workspace.posted(view.turn.conversation)[:2]]
     assert all("Approved by " in message.content for message in posted)
     assert len(posted) == 3
 

@@ -154,7 +154,7 @@ FEATURES = (
         tests=("test_an_oversize_answer_is_complete_and_a_shorter_one_leaves_nothing_of_it",),
     ),
     Feature("Tables", discord="aligned text, because Discord has no tables", terminal="aligned text"),
-    Feature("Stop, withdraw, check, run again", tests=("test_stop_stops_and_says_so_if_there_was_nothing_to_stop",)),
+    Feature("Stop, check, run again", tests=("test_stop_stops_and_says_so_if_there_was_nothing_to_stop",)),
     Feature(
         "A stopped answer keeps its text and names the user who stopped it, and *Continue* goes on from there",
         terminal="yes; type “continue”",

@@ -20,6 +20,9 @@ from tests.fakes.discord.components import BUTTON
 from tests.platforms.fake_engine import SharedLeases
 from tests.stories.team import PATIENCE, File, Talk, Team
 
+SUPPRESS_NOTIFICATIONS = 1 << 12
+"""Among the flags of a message."""
+
 
 @dataclass(kw_only=True)
 class DiscordTeam(Team):
@@ -182,6 +185,17 @@ class DiscordTeam(Team):
 
     def sent(self) -> str:
         return "\n".join(str(call.body) for call in self.discord.calls)
+
+    notifies_always = False
+
+    def posts(self) -> int:
+        return len(self._posts())
+
+    def loud_posts(self) -> int:
+        return sum(not call.body.get("flags", 0) & SUPPRESS_NOTIFICATIONS for call in self._posts())
+
+    def _posts(self) -> list[Any]:
+        return self.discord.calls.of("POST /channels/{channel}/messages")
 
     def refused(self) -> list[Any]:
         return self.discord.calls.refused()

@@ -158,6 +158,9 @@ class PlainTeam(Team):
     def sent(self) -> str:
         return "\n".join(str(call.body) for call in self.plain.calls)
 
+    def posts(self) -> int:
+        return len(self.plain.calls.of(POST))
+
     def refused(self) -> list[Any]:
         return self.plain.calls.refused()
 

@@ -169,6 +169,9 @@ class SlackTeam(Team):
     def sent(self) -> str:
         return "\n".join(str(call.args) for call in self.slack.calls)
 
+    def posts(self) -> int:
+        return len(self.slack.calls.of("chat.postMessage", "chat.startStream", "chat.postEphemeral"))
+
     def refused(self) -> list[Any]:
         return self.slack.calls.refused()
 

@@ -332,6 +332,17 @@ class Team(ABC):
     def sent(self) -> str:
         """Everything that the bot has ever sent to the platform."""
 
+    notifies_always = True
+    """True if the platform notifies of every post."""
+
+    @abstractmethod
+    def posts(self) -> int:
+        """Number of messages that the bot has ever posted."""
+
+    def loud_posts(self) -> int:
+        """Number of those that notify."""
+        return self.posts()
+
     @abstractmethod
     def refused(self) -> list[Any]:
         """The bot's requests that the platform has rejected."""

@@ -77,8 +77,6 @@ async def test_files_opinions_the_shortcut_and_the_queue(
         company.ask(WAIT, asked.ts)
         await asyncio.wrap_future(clerk.gate.reached)
         company.ask("and then?", asked.ts)
-        queued = await company.draws(asked.ts, "Waiting behind 1 earlier message")
-        assert company.buttons(queued) == ["Withdraw"]
         clerk.gate.open()
         await company.draws(asked.ts, "You said: and then?.")
         assert not slack.calls.refused()

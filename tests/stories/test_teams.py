@@ -171,28 +171,6 @@ async def test_ten_questions_at_once_stay_below_the_limits_of_the_platform(team:
     assert team.refused() == []
 
 
-async def test_a_question_that_waits_says_so_and_can_be_withdrawn(team: Team) -> None:
-    goes_on = asyncio.Event()
-
-    async def slowly(_request: ModelRequest) -> Completion:
-        await goes_on.wait()
-        return say("The pool.")
-
-    team.model.script = [slowly]
-    async with team.at_work():
-        talk = team.ask("why?")
-        await team.until(lambda: team.model.requests)
-        team.go_on(talk, "since when?")
-        waiting = await team.reads(talk, "Waiting behind 1 earlier message")
-        assert team.buttons(waiting) == ["Withdraw"]
-        await team.press(team.priya, waiting, "Withdraw")
-        await team.until(lambda: "Waiting behind" not in team.shown(talk))
-        goes_on.set()
-        await team.reads(talk, "The pool.")
-    assert len(team.model.requests) == 1
-    assert team.refused() == []
-
-
 async def test_feedback_on_an_answer_is_stored(team: Team) -> None:
     team.model.script = [say("The pool.")]
     async with team.at_work():

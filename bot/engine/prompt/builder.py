@@ -464,6 +464,11 @@ class PromptBuilder:
         return (*self._history.notes, *self._notes, *attached)
 
     @property
+    def earlier_notes(self) -> frozenset[str]:
+        """Notes of the earlier turns of the conversation."""
+        return self._history.earlier_notes
+
+    @property
     def sources(self) -> Sources:
         """Sources of all text in the last request."""
         return self._sources

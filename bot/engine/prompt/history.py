@@ -506,6 +506,12 @@ class HistoryPrompt:
         """Notes for users about omitted history."""
         return self._notes
 
+    @property
+    def earlier_notes(self) -> frozenset[str]:
+        """Notes of the earlier turns of the conversation."""
+        turns = self._stored.turns if self._stored is not None else ()
+        return frozenset(note for turn in turns for reply in turn.replies for note in reply.notes)
+
     async def load(
         self, turn: Turn, disclosure: Callable[[], Awaitable[ResultVisibility]], *, readable: bool, shared: bool
     ) -> None:
@@ -653,7 +659,6 @@ class HistoryPrompt:
 
     def _note_omission(self, stored: History) -> None:
         """Note the omission, once a conversation."""
-        earlier_notes = {note for turn in stored.turns for reply in turn.replies for note in reply.notes}
         left_out_before = stored.summary is not None and not stored.summary.text
-        if not left_out_before and str(HISTORY_OMITTED) not in earlier_notes.union(self._notes):
+        if not left_out_before and str(HISTORY_OMITTED) not in self.earlier_notes.union(self._notes):
             self._notes.append(str(HISTORY_OMITTED))

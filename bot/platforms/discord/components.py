@@ -68,7 +68,7 @@ class OutgoingMessage:
     message is posted. `unattached` replaces the content if the upload is rejected; without it the message is omitted
     then. Messages are listed in their order in Discord. If `asks` is True, the message has buttons that a user needs:
     it must not be posted without its layout. `place` is its channel, empty for the conversation's. `notifies` are the
-    principals of the users and roles that are notified by the post.
+    principals of the users and roles that are notified by the post. A `silent` post notifies nobody.
     """
 
     name: str
@@ -79,6 +79,7 @@ class OutgoingMessage:
     unattached: str = ""
     place: str = ""
     notifies: frozenset[str] = frozenset()
+    silent: bool = False
     components: tuple[Component, ...] = field(default=(), init=False)
     """The items as JSON."""
 

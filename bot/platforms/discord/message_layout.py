@@ -126,10 +126,10 @@ def answer_message(answer: Answer) -> OutgoingMessage:
     buttons = [row for block in answer.ending for row in _button_rows(block)]
     content, file = content_text((*answer.body, *answer.ending)), answer.file
     if file is None:
-        return OutgoingMessage(answer.name, content, tuple(buttons))
+        return OutgoingMessage(answer.name, content, tuple(buttons), silent=answer.silent)
     unattached = content_text((*file.blocks, *answer.ending))
     upload = FileUpload(file.name, file.text.encode("utf-8", "replace"))
-    return OutgoingMessage(answer.name, content, tuple(buttons), upload, unattached=unattached)
+    return OutgoingMessage(answer.name, content, tuple(buttons), upload, unattached=unattached, silent=answer.silent)
 
 
 def content_text(blocks: Iterable[Block]) -> str:

@@ -171,7 +171,11 @@ class DiscordMessages:
             options["file"] = message.file.to_file()
         async with self._rest.request(gettext_lazy("post a message")) as client:
             return await client.get_partial_messageable(int(channel)).send(
-                message.content or None, nonce=nonce, suppress_embeds=not message.laid_out, **options
+                message.content or None,
+                nonce=nonce,
+                suppress_embeds=not message.laid_out,
+                silent=message.silent,
+                **options,
             )
 
     async def _change(
@@ -223,8 +227,9 @@ def _is_it(posted: discord.Message, outgoing: OutgoingMessage, owner: MessageOwn
     """
     ids = _ids_of(posted)
     if outgoing.laid_out:
-        return bool(ids & custom_ids(outgoing.components))
-    return (outgoing.file is None and encode(StopTurnAction(owner.id)) in ids) or _shows(posted, outgoing)
+        return not posted.content and bool(ids & custom_ids(outgoing.components))
+    is_working = bool(posted.content) and encode(StopTurnAction(owner.id)) in ids
+    return (outgoing.file is None and is_working) or _shows(posted, outgoing)
 
 
 def _ids_of(posted: discord.Message) -> frozenset[str]:

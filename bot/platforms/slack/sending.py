@@ -23,7 +23,7 @@ from time import monotonic
 from typing import Any
 
 from bot.chat.delivery import MessageOwner, require_ref
-from bot.chat.turn_messages import NO_REFS, AnswerPage, answer_pages, answer_segments
+from bot.chat.turn_messages import NO_REFS, AnswerPage, answer_pages, answer_segments, last_section, shown_timeline
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import MessageRefs, StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.errors import DeliveryFailed
@@ -41,7 +41,7 @@ from bot.platforms.slack.web_api import (
 from bot.rendering.approval_card import call_title
 from bot.rendering.markdown import sanitize, sanitize_partial, text_weight
 from bot.rendering.text_safety import ELLIPSIS, single_line
-from bot.rendering.timeline import CallLine, ReplyText, StatusIcon, TimelineSection, last_state, timeline
+from bot.rendering.timeline import CallLine, ReplyText, StatusIcon, TimelineSection, last_state
 
 log = logging.getLogger(__name__)
 
@@ -292,8 +292,8 @@ WAITS_FOR_AN_ANSWER = gettext_lazy("Waiting for an answer")
 
 def streams(view: TurnView, refs: MessageRefs = NO_REFS) -> tuple[Stream, ...]:
     """Return every answer message of a turn, in order. `refs` are those of the turn, as they are stored."""
-    sequence = timeline(view)
-    last = max(number for number, entry in enumerate(sequence) if isinstance(entry, TimelineSection))
+    sequence = shown_timeline(view, refs)
+    last = last_section(sequence)
     steps = {step.n: last_state(step, view) for step in view.steps if isinstance(step, ToolStep)}
     going_on = view.turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks)
     return tuple(

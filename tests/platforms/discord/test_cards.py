@@ -72,7 +72,7 @@ description: Since the deploy at 14:05 one request in thirty to the checkout fai
 *Reason given by the model: “Shall I file it? Priya asked for it.”*
 -# Asked by <@1001> · expires <t:1800001800:R> · `3a7f3c2e`"""
     )
-    assert labels(slot.components) == ["Approve: Create issue", *OTHERS]
+    assert labels(slot.components) == ["Approve: Create issue", *OTHERS, "Stop"]
     assert slot.asks
     assert colour(slot) == ORANGE
 
@@ -89,7 +89,7 @@ def test_calls_that_were_asked_for_together_share_a_card_and_are_decided_one_by_
     assert said(slot).startswith("**3 calls need an approval**\n### Create issue")
     assert labels(slot.components) == [
         *["Approve: Create issue", *OTHERS] * 2,
-        *["Approve: Delete issue", "Deny…", "Edit…", "View all"],
+        *["Approve: Delete issue", "Deny…", "Edit…", "View all", "Stop"],
     ]
     assert colour(slot) == RED
     assert said(slot).count("Asked by") == 1
@@ -118,8 +118,10 @@ def test_calls_that_were_asked_for_together_share_a_card_and_are_decided_one_by_
 def test_a_decided_card_shows_its_outcome_below_the_question_without_buttons(name: str, line: str, edge: int) -> None:
     unknown = a_view(a_filing(StepStatus.UNKNOWN, "Cut off.", **sample_views.SAM), status=TurnStatus.DONE)
     slot = only(unknown if name == "unknown" else sample_views.SETTLED[name])
-    assert said(slot) == line.format("Create issue “Checkout 502s after the 14:05 deploy” (jira)")
-    assert labels(slot.components) == []
+    assert said(slot).partition("\n-# ◌ ")[0] == line.format(
+        "Create issue “Checkout 502s after the 14:05 deploy” (jira)"
+    )
+    assert labels(slot.components) == (["Stop"] if name in ("approved", "denied", "expired") else [])
     assert colour(slot) == edge
     assert not slot.asks
 
@@ -162,7 +164,7 @@ def test_more_calls_than_a_card_holds_get_several() -> None:
     steps = [waiting({"n": n}, n=n) for n in range(1, CALLS_A_CARD + 3)]
     first, second = cards(a_view(*steps))
     assert (first.name, second.name) == ("card-1", "card-1-1")
-    assert len(labels(second.components)) == 2 * len(["Approve", *OTHERS]) + len(["Approve all 2"])
+    assert len(labels(second.components)) == 2 * len(["Approve", *OTHERS]) + len(["Approve all 2", "Stop"])
 
 
 def test_all_calls_of_a_card_can_be_approved_at_once_where_none_may_destroy_anything() -> None:
@@ -213,12 +215,14 @@ def test_a_card_of_any_call_stays_within_the_limits_of_discord(
         tool = ToolRef("s" * 80, "t" * 80, title=title, destructive=destructive)
         approval = replace(an_approval(n), decided_by=person, decided_at=NOW, reason=person, revised_by=person)
         steps.append(a_call(n, tool, status, person, arguments=arguments, approval=approval))
-    for slot in cards(a_view(a_reply(0, reason), *steps, status=TurnStatus.WAITING)):
+    waits = any(status is StepStatus.AWAITING for *_call, status, _destructive in calls)
+    *others, last = cards(a_view(a_reply(0, reason), *steps, status=TurnStatus.WAITING))
+    for slot in (*others, last):
         shown = said(slot)
         writing, destroying = (shown.count(f"**Risk** {RISKS[risk]}") for risk in ("writes", "destructive"))
         together = writing > 1 and not destroying  # "Approve all"
         # Destructive calls have no grant button.
-        assert len(labels(slot.components)) == 5 * writing + 4 * destroying + together
+        assert len(labels(slot.components)) == 5 * writing + 4 * destroying + together + (waits and slot is last)
 
 
 def test_calls_that_were_changed_a_lot_show_their_arguments_too() -> None:

@@ -80,7 +80,7 @@ def test_a_card_has_server_user_question_and_expiry() -> None:
 
 def test_its_buttons_name_the_question_and_no_more() -> None:
     slot = only(sample_views.INQUIRED)
-    assert labels(slot.components) == ["Answer…", "Decline"]
+    assert labels(slot.components) == ["Answer…", "Decline", "Stop"]
     assert decode(pressed(slot.components, "Answer…")) == RunCommandInNewReply((ANSWER, "e7f3c2e9b0d14a"))
     assert decode(pressed(slot.components, "Decline")) == RunCommandInNewReply((DECLINE, "e7f3c2e9b0d14a"))
 
@@ -89,7 +89,7 @@ def test_the_card_of_a_page_names_its_domain_and_not_the_way_there() -> None:
     slot = only(sample_views.SENT_AWAY)
     assert "**The page is on** `pay.example.com`" in read_out(slot)
     assert "/c/7f3a" not in str(slot.components)
-    assert labels(slot.components) == ["Show the link…", "Decline"]
+    assert labels(slot.components) == ["Show the link…", "Decline", "Stop"]
     assert decode(pressed(slot.components, "Show the link…")) == RunCommandInNewReply((VISIT, "e7f3c2e9b0d14a"))
 
 
@@ -125,7 +125,7 @@ def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
 )
 def test_afterwards_the_card_has_its_end_no_mention_and_no_buttons(name: str, lines: str, edge: int) -> None:
     slot = only(sample_views.HEARD[name])
-    assert (read_out(slot), colour(slot)) == (lines, edge)
+    assert (read_out(slot).partition("\n-# ◌ ")[0], colour(slot)) == (lines, edge)
     assert (slot.asks, slot.notifies) == (False, frozenset())
     assert slot.name == only(sample_views.INQUIRED).name
 

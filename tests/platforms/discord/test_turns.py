@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bot.chat.actions import FeedbackValue, SendFeedback
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import ToolCall
-from bot.domain.turns import BlockingTurn, Step, StepStatus, TurnInput, TurnStatus, TurnView
+from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus, TurnView
 from bot.platforms.discord.components import OutgoingMessage, decode
 from bot.platforms.discord.message_layout import ANSWER_LIMITS, turn_messages
 from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
@@ -110,18 +110,8 @@ def test_a_reply_that_is_being_written_is_drawn_as_far_as_it_is() -> None:
     assert only(a_view(streaming="**Half** a sent\n```py\nx = ")) == "**Half** a sent\n\n```py\nx = \n```\n[Stop]"
 
 
-def test_a_queued_message_names_the_turn_before_it_and_offers_to_stop_it() -> None:
-    assert only(sample_views.QUEUED) == (
-        "-# ◌ Waiting behind an approval and 1 earlier message\n[Stop what is ahead] [Withdraw]"
-    )
-    (slot,) = drawn(sample_views.QUEUED).values()
-    assert decode(pressed(slot.components, "Stop what is ahead")) == StopTurnAction("earlier")
-    assert decode(pressed(slot.components, "Withdraw")) == StopTurnAction(sample_views.QUEUED.turn.id)
-
-
-def test_behind_a_turn_at_work_there_is_only_waiting() -> None:
-    view = a_view(status=TurnStatus.QUEUED, ahead=1, blocker=BlockingTurn("earlier"))
-    assert only(view) == "-# ◌ Waiting behind 1 earlier message\n[Withdraw]"
+def test_a_queued_message_is_no_message() -> None:
+    assert drawn(sample_views.QUEUED) == {}
 
 
 def test_a_failure_says_why_and_under_which_reference() -> None:
@@ -164,9 +154,8 @@ def test_a_card_stands_between_the_texts_before_and_after_it() -> None:
         status=TurnStatus.DONE,
     )
     slots = drawn(view)
-    assert list(slots) == ["answer-0", "card-3", "answer-1"]
-    assert not slots["answer-0"].components
-    assert slots["answer-1"].content.startswith("Filed.")
+    assert list(slots) == ["card-3", "answer-1"], "the text before it was on the card, as the reason"
+    assert "Filed." in slots["answer-1"].content
 
 
 def test_the_result_of_a_call_by_hand_is_drawn_as_it_stands() -> None:

@@ -50,7 +50,8 @@ def test_a_card_has_call_place_reason_asker_and_expiry() -> None:
     description: {str(ISSUE["description"])[:200].rstrip()}… (399 characters)
 _Reason given by the model: “Shall I file it? Priya asked for it.”_
 Asked by Priya · expires <at 08:30 UTC> · `3a7f3c2e`
-[Approve: Create issue](primary) [Allow in this thread] [Deny…] [Edit…] [View all] [⋯]"""
+[Approve: Create issue](primary) [Allow in this thread] [Deny…] [Edit…] [View all] [⋯]
+[Stop]"""
     )
 
 
@@ -143,7 +144,8 @@ def test_many_calls_get_several_cards() -> None:
 def test_the_same_message_becomes_its_outcome_without_buttons(name: str, lines: str) -> None:
     made = card(sample_views.SETTLED[name])
     assert made.name == card(sample_views.ASKED).name
-    assert outline(made.blocks) == lines
+    assert outline(made.blocks).partition("\n  . ◌ ")[0] == lines
+    assert labels(made.blocks) == (["Stop"] if name in ("approved", "denied", "expired") else [])
 
 
 def test_a_timed_out_call_can_be_requested_again_once_its_turn_is_over() -> None:
@@ -174,13 +176,13 @@ def test_a_hundred_arguments_do_not_push_the_buttons_away() -> None:
     }))  # fmt: skip
     text = outline(card(a_view(step, status=TurnStatus.WAITING)).blocks)
     assert "more arguments: View all" in text
-    assert text.endswith("[View all] [⋯]")
+    assert text.endswith("[View all] [⋯]\n[Stop]")
 
 
 def test_a_button_says_approve_for_any_title_of_a_tool() -> None:
     tool = replace(sample_views.CREATE, title="Deny")
     view = a_view(a_call(3, tool, StepStatus.AWAITING, approval=an_approval()), status=TurnStatus.WAITING)
-    assert labels(card(view).blocks) == ["Approve: Deny", "Allow in this thread", "Deny…", "Edit…", "View all"]
+    assert labels(card(view).blocks) == ["Approve: Deny", "Allow in this thread", "Deny…", "Edit…", "View all", "Stop"]
 
 
 def test_an_asker_with_an_id_that_is_none_of_slacks_is_text() -> None:

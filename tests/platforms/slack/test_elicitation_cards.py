@@ -67,7 +67,8 @@ def test_a_card_has_server_user_question_and_expiry() -> None:
 > The 14:05 to Leeds has seats left.
 > How many, and in which class?
 For @U0PRIYA alone · the answer is private · expires <at 08:30 UTC>
-[Answer…](primary) [Decline]"""
+[Answer…](primary) [Decline]
+[Stop]"""
     )
     assert slot.asks
     assert slot.text.startswith("Answer needed: travel asks for an answer")
@@ -83,7 +84,7 @@ def test_the_card_of_a_page_names_its_domain_and_not_the_way_there() -> None:
     slot = only(sample_views.SENT_AWAY)
     assert "*The page is on* `pay.example.com`" in outline(slot.blocks)
     assert "/c/7f3a" not in str(slot.blocks) + slot.text
-    assert labels(slot.blocks) == ["Show the link…", "Decline"]
+    assert labels(slot.blocks) == ["Show the link…", "Decline", "Stop"]
     assert decode(*pressed(slot.blocks, "Show the link…")) == RunCommandInNewReply((VISIT, "e7f3c2e9b0d14a"))
 
 
@@ -119,7 +120,7 @@ def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
 )
 def test_afterwards_the_card_says_how_it_ended_and_has_no_buttons(name: str, lines: str) -> None:
     slot = only(sample_views.HEARD[name])
-    assert outline(slot.blocks) == lines
+    assert outline(slot.blocks).partition("\n  . ◌ ")[0] == lines
     assert not slot.asks
     assert slot.name == only(sample_views.INQUIRED).name
     for answer in ("second", "seats"):

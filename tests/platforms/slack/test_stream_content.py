@@ -41,7 +41,8 @@ def test_a_stream_has_the_text_so_far_and_a_task_for_each_call() -> None:
 
 
 def test_a_stream_stops_before_an_approval_is_waited_for_and_no_task_is_left_spinning() -> None:
-    (stream,) = streams(sample_views.ASKED)
+    assert streams(sample_views.ASKED) == (), "the card tells it"
+    (stream,) = streams(sample_views.ASKED, {"answer-0": "+C1:1.0"})
     assert not stream.open
     assert [(task.title, task.status) for task in stream.tasks] == [
         ("Asked for an approval: Create issue", TaskStatus.COMPLETE)
@@ -51,8 +52,7 @@ def test_a_stream_stops_before_an_approval_is_waited_for_and_no_task_is_left_spi
 def test_after_the_approval_a_new_message_is_streamed() -> None:
     view = a_view(a_reply(0, "Shall I?"), a_filing(StepStatus.DONE, "ok", **sample_views.SAM), streaming="Filed")
     assert [(stream.name, stream.text, stream.open) for stream in streams(view)] == [
-        ("answer-0", "Shall I?", False),
-        ("answer-1", "Filed", True),
+        ("answer-1", "Shall I?\n\nFiled", True),
     ]
 
 
