@@ -16,7 +16,7 @@ from itertools import chain
 
 from bot.commands.command import A_SERVER, SERVER, CommandContext, CommandRejected, ForbiddenRejection, VerbHandler
 from bot.commands.dependencies import Administration, CommandDependencies
-from bot.commands.server_definition import ParsedDefinition, command_line, parse_definition
+from bot.commands.server_definition import ParsedDefinition, parse_definition
 from bot.commands.server_directory import ServerDirectory, VisibleServer, capabilities, name_in_use
 from bot.commands.server_fields import is_slug, slug_of
 from bot.commands.server_listing import endpoint_facts
@@ -40,7 +40,6 @@ from bot.domain.servers import (
     ServerRecord,
     ServerStatus,
     StdioTransport,
-    TemplateLaunch,
     Transport,
 )
 from bot.domain.tools import Tool
@@ -533,7 +532,7 @@ class ServerValidator:
 
     def exact_definition(self, record: ServerRecord) -> tuple[tuple[str, str], ...]:
         """Return the exact address or command line, with separated words."""
-        return exact_definition(expand_template(record.config, self._dependencies.templates()))
+        return known_facts(*endpoint_facts(expand_template(record.config, self._dependencies.templates())))
 
     def _parse(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
         filled = fill_template(record, server_request.fields, server_request.argv, self._dependencies.templates())
@@ -546,14 +545,3 @@ class ServerValidator:
 
 def _is_typed_program(transport: Transport) -> bool:
     return isinstance(transport, StdioTransport) and transport.launch is None
-
-
-def exact_definition(config: ServerConfig) -> tuple[tuple[str, str], ...]:
-    """Return the exact address or command line, with separated words."""
-    match config.transport:
-        case StdioTransport(launch=TemplateLaunch(template)):
-            return (gettext_lazy("launch template"), template), (gettext_lazy("command"), command_line(config))
-        case StdioTransport():
-            return ((gettext_lazy("command"), command_line(config)),)
-        case HttpTransport():
-            return tuple(endpoint_facts(config))

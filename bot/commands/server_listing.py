@@ -42,7 +42,6 @@ from bot.domain.servers import (
     SessionSnapshot,
     StdioTransport,
     SyncStatus,
-    TemplateLaunch,
 )
 from bot.domain.tools import Tool, ToolKind
 from bot.i18n import _, format_enumeration, format_number, gettext_lazy, ngettext
@@ -553,14 +552,9 @@ def transport_word(config: ServerConfig) -> str:
 def endpoint_facts(config: ServerConfig) -> list[tuple[str, str]]:
     """Return the address or command line of a server, for admins."""
     match config.transport:
-        case StdioTransport(cwd=cwd, launch=TemplateLaunch(template)):
-            return [
-                (gettext_lazy("launch template"), template),
-                (gettext_lazy("command"), command_line(config)),
-                (gettext_lazy("folder"), cwd or ""),
-            ]
-        case StdioTransport(command, args, _, cwd):
-            return [(gettext_lazy("command"), " ".join((command, *args))), (gettext_lazy("folder"), cwd or "")]
+        case StdioTransport(cwd=cwd, launch=launch):
+            template = [(gettext_lazy("launch template"), launch.template)] if launch else []
+            return [*template, (gettext_lazy("command"), command_line(config)), (gettext_lazy("folder"), cwd or "")]
         case HttpTransport(url):
             return [(gettext_lazy("address"), url)]
 
