@@ -379,7 +379,7 @@ def endpoint_fingerprint(config: ServerConfig) -> str:
     """
     match config.transport:
         case HttpTransport(url):
-            return digest(["http", *_redact_url(_without_credentials(url))])
+            return _address(url)
         case StdioTransport(command, args, _, cwd):
             return _program(command, tuple(args), cwd or "")
 
@@ -392,6 +392,11 @@ def definition_fingerprint(config: ServerConfig) -> str:
         case HttpTransport(headers=values) | StdioTransport(env=values):
             names = sorted(values)
     return digest([endpoint_fingerprint(config), *names, config.protocol, str(config.use_instructions)])
+
+
+@functools.lru_cache(64)
+def _address(url: str) -> str:
+    return digest(["http", *_redact_url(_without_credentials(url))])
 
 
 @functools.lru_cache(64)  # Needed by each tool, and a long argument takes milliseconds to scan.

@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 _MOST_PAGES = 100
 _MOST = 5_000
 """Maximum number of items of each kind but resources."""
+_HELD_SECONDS = 0.01
+"""Longest time that a loop over items holds the event loop."""
 _PAGE = 50
 """Items of a page, if a server makes small ones."""
 _LARGEST = 4 * 1024 * 1024
@@ -107,7 +109,7 @@ class CapabilityFetcher:
         collected: dict[str, Tool] = {}
         listed, whole = await _all_pages(page)
         foreign = self.names_beside(self.config) - {entry.name for entry in listed}
-        for entry in listed:
+        async for entry in _yielding(listed):
             if self._holds_secret(entry):
                 left_out.append(
                     _LEAKING
@@ -228,7 +230,7 @@ class CapabilityFetcher:
     async def _items(self, page: Callable[[str | None], Awaitable[_Page[_Item]]], most: int = _MOST) -> list[_Item]:
         """Return the items of all pages without those that contain a secret."""
         items, _is_whole = await _all_pages(page, most)
-        return [item for item in items if not self._holds_secret(item)]
+        return [item async for item in _yielding(items) if not self._holds_secret(item)]
 
     def _holds_secret(self, item: BaseModel) -> bool:
         """Return True if any text of the item contains a strong secret of the server."""
@@ -327,6 +329,16 @@ class ListingSchedule:
             self._start_timer()
 
 
+async def _yielding(items: Iterable[_Item]) -> AsyncIterator[_Item]:
+    """Yield items, and let the event loop go on in between: thousands of them take seconds."""
+    since = time.monotonic()
+    for item in items:
+        yield item
+        if time.monotonic() - since > _HELD_SECONDS:
+            await asyncio.sleep(0)
+            since = time.monotonic()
+
+
 async def _all_pages(
     page: Callable[[str | None], Awaitable[_Page[_Item]]], most: int = _MOST
 ) -> tuple[list[_Item], bool]:
@@ -339,7 +351,7 @@ async def _all_pages(
     cursor: str | None = None
     for _ in range(max(_MOST_PAGES, most // _PAGE)):
         items, cursor = await page(cursor)
-        for item in items:
+        async for item in _yielding(items):
             characters_left -= len(json.dumps(item.model_dump(), default=str))
             if characters_left < 0 or len(collected) >= most:
                 return collected, False

@@ -104,14 +104,16 @@ def pool(proxy: Proxy | None = None, scheme: str = "https") -> httpx2.AsyncHTTPT
     """Return a new pool for one server. Raises SettingsError if the certificates cannot be read."""
     verify: ssl.SSLContext | bool = False
     if scheme == "https":
-        check_certificates()
         verify = _trust(os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", ""))
     return httpx2.AsyncHTTPTransport(verify=verify, limits=_LIMITS, proxy=httpx2.Proxy(proxy.url) if proxy else None)
 
 
 @lru_cache(maxsize=4)
 def _trust(_file: str, _folder: str) -> ssl.SSLContext:
-    """Return the TLS context, loaded once for all servers because that takes 40 ms and most of a megabyte."""
+    """Return the TLS context, loaded once for all servers because that takes 40 ms and most of a megabyte.
+    Raises SettingsError if they cannot be read.
+    """
+    check_certificates()
     return httpx2.create_ssl_context()
 
 
