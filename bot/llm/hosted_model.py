@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from codecs import BOM_UTF8
 from collections.abc import (
     AsyncGenerator,
@@ -52,6 +53,7 @@ from bot.llm.provider_service import (
     classify,
     classify_for_images,
 )
+from bot.llm.text_markup import VisibleText, read_markup, thinks_first
 from bot.llm.wire_format import (
     encode_safe,
     has_documents,
@@ -101,6 +103,11 @@ _FEWEST_TOKENS = 1_024
 OUTPUT_AT_HOME, OUTPUT_ELSEWHERE = 16_384, 8_192
 """Usual room for a reply in tokens, at the vendor's address and at others."""
 
+_UNPARSED = (
+    "%s writes its tool calls as text, because its service does not parse them. Fix: start vLLM with"
+    " --enable-auto-tool-choice --tool-call-parser NAME, SGLang with --tool-call-parser NAME, llama.cpp with --jinja"
+)
+log = logging.getLogger(__name__)
 Event = Mapping[str, Any]
 Waited = TypeVar("Waited")
 Delta = UsageReported | TextDelta | ReasoningDelta | ToolCallDelta
@@ -171,6 +178,7 @@ class HostedModel:
         self._client = client
         self._wire_format = wire_format
         self._rejected_features: set[ErrorKind] = set()
+        self._thinks_first = self._warned = False
         self._written_tools: tuple[Tool, ...] = ()
 
     @property
@@ -182,20 +190,32 @@ class HostedModel:
         """See the port. The connection is closed when the iterator is, also when it is cancelled."""
         draft = self._wire_format.draft()
         timeouts = StreamTimeouts(self._service, request.limits)
+        visible = VisibleText(request.tools, thinks_first=self._thinks_first)
         continued = request
         for _ in range(_MOST_PAUSES):
             completion = None
             async with aclosing(self._read(continued, draft, timeouts)) as events:
                 async for event in events:
-                    if isinstance(event, Completion):
-                        completion = event
-                    else:
-                        yield event
+                    match event:
+                        case Completion():
+                            completion = event
+                        case TextDelta(more):
+                            for delta in visible.feed(more):
+                                yield delta
+                        case _:
+                            yield event
             partial = draft.resume()
             if partial is None:
                 break
             continued = replace(request, messages=(*request.messages, partial))
         if completion is not None:
+            self._thinks_first = self._thinks_first or thinks_first(completion)
+            completion, as_text = read_markup(completion, request.tools)
+            if as_text and not self._warned:
+                self._warned = True
+                log.warning(_UNPARSED, self._service.writer)
+            for delta in visible.show(completion.message.text):
+                yield delta
             yield completion
 
     def _read(

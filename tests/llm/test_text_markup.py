@@ -1,0 +1,194 @@
+"""Markup that a service leaves in a model's text: thoughts, and tool calls that it does not parse."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from bot.domain.completions import Completion, StopReason, TextDelta
+from bot.domain.tools import Tool
+from bot.llm.text_markup import without_thoughts
+from tests.fakes.llm import Call, Say
+from tests.llm.conversation import EACH_PROVIDER, OPENAI_CHAT, Provider, asking, complete, events, talking
+
+LOOK = Tool(
+    "weather__look",
+    "weather",
+    "look",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "days": {"type": "integer"},
+            "unit": {"type": ["string", "null"]},
+            "more": {"type": "object", "properties": {"x": {"type": "string"}}},
+        },
+        "required": ["city"],
+    },
+)
+NOW = Tool("clock__now", "clock", "now", input_schema={})
+TOOLS = (LOOK, NOW)
+OSLO = {"city": "Oslo", "days": 2}
+JSON = json.dumps(OSLO)
+NAMED = '{"name": "weather__look", "arguments": ' + JSON + "}"
+
+THOUGHTS = [
+    ("<think>Hm.</think>Rain.", "Rain."),
+    ("<think>\nHm.\n</think>\n\nRain.", "Rain."),
+    ("<thinking>Hm.</thinking> Rain.", "Rain."),
+    ("Hm, so.\n</think>\n\nRain.", "Rain."),
+    ("<think>Hm.", ""),
+    ("<think></think>Rain.\n<think>Sure?</think>Sun.", "Rain.\nSun."),
+    ("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Rain.<|return|>", "Rain."),
+    ("Write `<think>` and `</think>` around it.", "Write `<think>` and `</think>` around it."),
+    ("1 < 2 and <b>bold</b>", "1 < 2 and <b>bold</b>"),
+]
+CALLS: list[tuple[str, list[tuple[str, dict[str, Any]]]]] = [
+    (f"<tool_call>\n{NAMED}\n</tool_call>", [("weather__look", OSLO)]),
+    (f"<think>Hm.</think><tool_call>{NAMED}</tool_call>", [("weather__look", OSLO)]),
+    (
+        f'<tool_call>{NAMED}</tool_call>\n<tool_call>{{"name": "clock__now"}}</tool_call>',
+        [("weather__look", OSLO), ("clock__now", {})],
+    ),
+    (
+        (
+            "<tool_call>\n<function=weather__look>\n<parameter=city>\nOslo\n</parameter>\n"
+            "<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>"
+        ),
+        [("weather__look", OSLO)],
+    ),
+    (f"<function=weather__look>{JSON}</function>", [("weather__look", OSLO)]),
+    (
+        (
+            '<function_calls><invoke name="weather__look"><parameter name="city">Oslo</parameter>'
+            '<parameter name="days">2</parameter></invoke></function_calls>'
+        ),
+        [("weather__look", OSLO)],
+    ),
+    (
+        (
+            "<tool_call>weather__look\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n<arg_key>days</arg_key>\n"
+            "<arg_value>2</arg_value>\n</tool_call>"
+        ),
+        [("weather__look", OSLO)],
+    ),
+    (f"[TOOL_CALLS] [{NAMED}]", [("weather__look", OSLO)]),
+    (f"[TOOL_CALLS]weather__look{JSON}", [("weather__look", OSLO)]),
+    (
+        f"[TOOL_CALLS]weather__look[ARGS]{JSON}[TOOL_CALLS]clock__now[ARGS]{{}}",
+        [("weather__look", OSLO), ("clock__now", {})],
+    ),
+    (NAMED.replace("arguments", "parameters"), [("weather__look", OSLO)]),
+    (f"<|python_tag|>{NAMED}<|eom_id|>", [("weather__look", OSLO)]),
+    ('{"type": "function", "function": ' + NAMED + "}", [("weather__look", OSLO)]),
+    (f"```json\n{NAMED}\n```", [("weather__look", OSLO)]),
+    (
+        f"<|channel|>commentary to=functions.weather__look <|constrain|>json<|message|>{JSON}<|call|>",
+        [("weather__look", OSLO)],
+    ),
+    (
+        (
+            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.weather__look"
+            f"<|message|>{JSON}"
+        ),
+        [("weather__look", OSLO)],
+    ),
+    (f"weather__look<|channel|>commentary<|message|>{JSON}", [("weather__look", OSLO)]),
+    (f"commentary to=functions.weather__look json{JSON}", [("weather__look", OSLO)]),
+    (
+        (
+            "<\uff5ctool\u2581calls\u2581begin\uff5c><\uff5ctool\u2581call\u2581begin\uff5c>function<\uff5ctool\u2581sep\uff5c>"
+            f"weather__look\n```json\n{JSON}\n```<\uff5ctool\u2581call\u2581end\uff5c><\uff5ctool\u2581calls\u2581end\uff5c>"
+        ),
+        [("weather__look", OSLO)],
+    ),
+    (
+        (
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather__look:0<|tool_call_argument_begin|>"
+            f"{JSON}<|tool_call_end|><|tool_calls_section_end|>"
+        ),
+        [("weather__look", OSLO)],
+    ),
+]
+NO_CALLS = [
+    f"I would write <tool_call>{NAMED}</tool_call>.",
+    f"{NAMED} is how it looks.",
+    '{"name": "Ana", "arguments": {}}',
+    '{"name": "weather__look", "arguments": {}, "price": 3}',
+    '<tool_call>{"name": "mail__send", "arguments": {}}</tool_call>',
+    '<tool_call>{"name": "weather__look", "arguments": {"city": "a", "city": "b"}}</tool_call>',
+    "clock__now",
+    '{"city": "Oslo"}',
+    "[1, 2]",
+    "<tool_call></tool_call>",
+]
+
+
+@pytest.mark.parametrize(("text", "answer"), THOUGHTS)
+@pytest.mark.parametrize("pieces", [1, 7, 999])
+async def test_thoughts_in_the_text_are_neither_shown_nor_kept(text: str, answer: str, pieces: int) -> None:
+    async with talking(OPENAI_CHAT, *[Say(text, pieces=pieces)] * 2) as (model, _):
+        for turn in range(2):
+            *deltas, last = await events(model)
+            shown = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+            assert isinstance(last, Completion)
+            assert last.message.text == answer
+            if turn or not text.startswith("Hm"):  # that it thinks first is known from the first reply
+                assert shown == answer
+    assert without_thoughts(answer) == answer
+
+
+@pytest.mark.parametrize(("text", "calls"), CALLS)
+@pytest.mark.parametrize("pieces", [1, 999])
+async def test_a_call_that_comes_as_text_is_a_call_and_never_shown(
+    text: str, calls: list[tuple[str, dict[str, Any]]], pieces: int
+) -> None:
+    async with talking(OPENAI_CHAT, Say(text, pieces=pieces)) as (model, _):
+        *deltas, last = await events(model, asking(tools=TOOLS))
+    assert isinstance(last, Completion)
+    assert deltas == []
+    assert [(call.name, call.arguments) for call in last.message.tool_calls] == calls
+    assert (last.message.text, last.stop) == ("", StopReason.TOOLS)
+
+
+@pytest.mark.parametrize("text", NO_CALLS)
+@pytest.mark.parametrize("pieces", [1, 999])
+async def test_a_text_that_is_more_or_other_than_calls_of_offered_tools_is_an_answer(text: str, pieces: int) -> None:
+    async with talking(OPENAI_CHAT, Say(text, pieces=pieces)) as (model, _):
+        *deltas, last = await events(model, asking(tools=TOOLS))
+    assert isinstance(last, Completion)
+    assert (last.message.text, last.stop) == (text, StopReason.ANSWERED)
+    assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == text
+
+
+async def test_without_tools_a_call_is_a_text() -> None:
+    async with talking(OPENAI_CHAT, Say(NAMED)) as (model, _):
+        assert (await complete(model)).message.text == NAMED
+
+
+async def test_the_operator_is_told_once_how_to_have_calls_parsed(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    async with talking(OPENAI_CHAT, Say(NAMED), Say(NAMED)) as (model, _):
+        for _ in range(2):
+            await complete(model, asking(tools=TOOLS))
+    assert caplog.text.count("--tool-call-parser") == 2
+    assert len(caplog.records) == 1
+
+
+@EACH_PROVIDER
+@pytest.mark.parametrize("name", ["weather__look<|channel|>commentary", "functions.weather__look", "weather__look:0"])
+async def test_remains_of_markup_in_a_name_are_cut_off(provider: Provider, name: str) -> None:
+    async with talking(provider, Say(calls=(Call(name, OSLO),))) as (model, _):
+        (call,) = (await complete(model, asking(tools=TOOLS))).message.tool_calls
+    assert call.name == "weather__look"
+
+
+@EACH_PROVIDER
+async def test_null_for_an_optional_argument_is_left_out_where_it_is_not_allowed(provider: Provider) -> None:
+    given = {"city": None, "days": None, "unit": None, "more": {"x": None}, "other": None}
+    async with talking(provider, Say(calls=(Call("weather__look", given),))) as (model, _):
+        (call,) = (await complete(model, asking(tools=TOOLS))).message.tool_calls
+    assert call.arguments == {"city": None, "unit": None, "more": {}, "other": None}
