@@ -408,6 +408,7 @@ class Settings(BaseSettings):
     mcp_sync_interval: Duration = 300.0
     mcp_session_idle_timeout: DurationOrNever = 1800.0
     mcp_healthcheck_interval: DurationOrNever = 60.0
+    ready_needs_servers: bool = False
     mcp_reconnection_enabled: bool = True
     mcp_reconnection_max_attempts: Annotated[int, Field(ge=0, le=1_000)] = 5
     mcp_reconnection_initial_delay_ms: Annotated[int, Field(gt=0, le=86_400_000)] = 5_000

@@ -31,6 +31,7 @@ DATABASE_SECONDS = 2.0
 FRESH_SECONDS = 1.0
 """Shortest time in seconds between two database checks."""
 _IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
+_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 _PROC = Path("/proc")
 _BOOT_ID = _PROC / "sys/kernel/random/boot_id"
 _START = 19
@@ -107,10 +108,12 @@ class HealthCheck:
         check_writable: Callable[[], Awaitable[object]],
         servers: Callable[[], Iterable[ServerSnapshot]],
         *,
+        needs_servers: bool = False,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._check_writable = check_writable
         self._servers = servers
+        self._needs_servers = needs_servers
         self._clock = clock
         self._listeners: dict[str, Listener] = {}
         self._checkpoints_fail: Callable[[], bool] = lambda: False
@@ -145,6 +148,7 @@ class HealthCheck:
             fix=database.fix,
             checkpoints_fail=self._checkpoints_fail(),
             files_are_older=self._files_are_older(),
+            lacks_servers=self._needs_servers and _all_fail(self._servers()),
         )
 
     async def _database_health(self) -> _DatabaseHealth:
@@ -164,6 +168,12 @@ class HealthCheck:
             log.debug("database check failed: %s", error or "no answer")
             return _DatabaseHealth(answers=False)
         return _DatabaseHealth(answers=True)
+
+
+def _all_fail(states: Iterable[ServerSnapshot]) -> bool:
+    """Return True if every enabled server has errors, and there is one."""
+    enabled = [state.status for state in states if state.status not in _OFF]
+    return bool(enabled) and all(status in _IN_TROUBLE for status in enabled)
 
 
 def _count_servers(states: Iterable[ServerSnapshot]) -> ServersHealth:

@@ -254,7 +254,7 @@ async def open_services(
         default_profile=settings.mcp_servers_enabled.default_profile,
         disguises=disguises,
     )
-    health = HealthCheck(database.check_writable, toolbox.servers)
+    health = HealthCheck(database.check_writable, toolbox.servers, needs_servers=settings.ready_needs_servers)
     faults = FaultReporter(stores.faults, name_of_this_process())
     limiter = UsageLimiter(files.limits, stores.usage, files.prices.currency, on_checked=faults.report_limit)
 

@@ -173,6 +173,14 @@ def checks_in_place(
         )
         yield Check(gettext_lazy("profile"), CheckStatus.WELL, text)
     judged = [administration.judge(tool, {}, member, conversation) for tool in enabled]
+    if denied := [
+        tool.name
+        for tool, rule in zip(enabled, judged, strict=True)
+        if rule.stored.policy is ApprovalPolicy.ALWAYS_DENY
+    ]:
+        text = _("Rules forbid {tools} here.", tools=format_enumeration(denied[:5]))
+        fix = _("see which: /mcp policy explain {server} {tool}", server=config.name, tool=denied[0])
+        yield Check(gettext_lazy("rules"), CheckStatus.DOUBTFUL, text, fix)
     asking = [result.requirements for result in judged if result.stored.policy is ApprovalPolicy.ASK_USER]
     if asking:
         text = ngettext(

@@ -130,7 +130,8 @@ class ServerDirectory:
         self, wanted: str, servers: Sequence[VisibleServer], conversation: ConversationKey
     ) -> str:
         hint = did_you_mean(wanted, (server.name for server in servers))
-        if not is_slug(wanted) or looks_like_token(wanted):
+        # The seeds' ids have underscores.
+        if not is_slug(wanted.replace("_", "-")) or looks_like_token(wanted):
             return sentences(_("There is no server of that name."), hint, _("`/mcp list` lists them."))
         if conversation.platform == CONSOLE:
             elsewhere = [record.config for record in await self._dependencies.server_store.records()]

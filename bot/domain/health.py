@@ -55,13 +55,20 @@ class Health:
     fix: str = ""
     checkpoints_fail: bool = False
     files_are_older: bool = False
+    lacks_servers: bool = False
+    """True while every enabled MCP server has errors, if the program is to be ready with servers only."""
 
     @property
     def condition(self) -> HealthStatus:
         """Overall status. Without servers the program is READY. A failed server only degrades it, because the bot can
         still answer.
         """
-        if not self.database or self.unwritable or ListenerStatus.CONNECTING in self.platforms.values():
+        if (
+            not self.database
+            or self.unwritable
+            or self.lacks_servers
+            or ListenerStatus.CONNECTING in self.platforms.values()
+        ):
             return HealthStatus.UNREADY
         degraded = self.servers.errors or self.checkpoints_fail or self.files_are_older
         return HealthStatus.DEGRADED if degraded else HealthStatus.READY

@@ -111,19 +111,25 @@ async def send_call(
                 server=tool.server,
                 seconds=f"{round(time_left.waited, 1):g}",
             )
+            reason = gettext_lazy("Error calling MCP server: {problem}", problem=reason)
             return CallOutcomeUnknown(reason) if attempt.sent else CallNotSent(reason)
         except BROKEN as error:
             log.debug("MCP server %s, tool %s: %s", tool.server, tool.original_name, redact(str(error)))
-            attempt.code = error.code if isinstance(error, MCPError) else None
+            if isinstance(error, MCPError) and not sdk.is_http_error_stand_in(error):
+                attempt.code = error.code
+                log.info("MCP server %s, tool %s: error %d", tool.server, tool.original_name, error.code)
             if isinstance(error, MCPError) and not modern:
                 active_call.answered = not sdk.is_stream_end(error)
                 if (visits := _required_visits(error, tool, call, redact)) is not None:
                     return visits
-            match _outcome_of_error(error, attempt, tool, client.protocol_version, redact):
-                case CallNotSent() | RequestNotSent() | RetryLater() | NoResponse() | CallOutcomeUnknown() as verdict:
-                    return replace(verdict, reason=redact(verdict.reason))
-                case text:
-                    return CallReturned(failed_result(call.id, redact(text)))
+            verdict = _outcome_of_error(error, attempt, tool, client.protocol_version, redact)
+            if isinstance(verdict, str):
+                code = None if attempt.code is None else {"code": attempt.code}
+                return CallReturned(replace(failed_result(call.id, redact(verdict)), structured=code))
+            problem = redact(verdict.reason)
+            if not isinstance(verdict, CallNotSent | RetryLater):
+                problem = gettext_lazy("Error calling MCP server: {problem}", problem=problem)
+            return replace(verdict, reason=problem)
         active_call.answered = True
     convert = partial(_outcome, answer, tool, call, redact, limits.output)
     is_large = isinstance(answer, types.CallToolResult) and _is_large(answer.structured_content)

@@ -827,6 +827,13 @@ def _check_sync(tracker: ServerStatusTracker, *, is_on: bool) -> Check:
 
 def _check_calls(connection: Connection) -> Check:
     """Check the duration of recent calls against the timeout."""
+    if connection.failures:
+        failed = [
+            _("{tool}, {span} ago: {problem}", tool=tool, span=_span(max(time.time() - at, 0.0)), problem=str(reason))
+            for at, tool, reason in connection.failures
+        ]
+        text = _("the last that failed: {calls}", calls="; ".join(failed))
+        return Check(_CALLS, CheckStatus.DOUBTFUL, text, _("check the arguments and the server's log"))
     times = sorted(connection.durations)
     if not times:
         return Check(_CALLS, CheckStatus.WELL, _("none answered since this process started"))

@@ -49,3 +49,12 @@ async def test_tools_that_ask_are_counted_by_the_rights_of_the_asker() -> None:
     assert (await rows(held))["approvals"][3] == "0 of 3 tools that ask may be approved by the user who asked."
     held.reviewed = True
     assert (await rows(held))["approvals"][3] == "2 of 3 tools that ask may be approved by the user who asked."
+
+
+async def test_rules_that_forbid_tools_are_reported() -> None:
+    held = await with_jira()
+    assert "rules" not in await rows(held)
+    await held.ask("mcp policy set jira create_issue deny")
+    _, mark, _, text, fix = (await rows(held))["rules"]
+    assert (mark, text) == ("!", "Rules forbid jira__create_issue here.")
+    assert "/mcp policy explain jira" in fix

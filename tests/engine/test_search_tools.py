@@ -18,7 +18,7 @@ from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ServerGuidance, Tool, ToolSearch, ToolSet
 from bot.domain.turns import StepStatus, ToolReplay, ToolStep, TurnStatus, TurnView
-from bot.engine.builtin_tools.search_tools import CALL_TOOL, SEARCH_TOOLS, SearchTools
+from bot.engine.builtin_tools.search_tools import CALL_TOOL, SEARCH_TOOLS, SearchTools, search_definitions
 from bot.engine.builtin_tools.tool_index import ToolIndexes
 from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.authorization import away_text, barred_reason, withheld_reason
@@ -288,6 +288,14 @@ def test_a_model_that_searches_sees_the_names_of_all_tools_by_server_in_an_order
 @pytest.mark.parametrize(("tokens", "servers"), [(0, []), (12, ["a"]), (40, ["a", "c"]), (2_500, ["a", "b", "c"])])
 def test_names_are_listed_for_as_many_servers_as_the_budget_has_room_for(tokens: int, servers: list[str]) -> None:
     assert [line.partition(": ")[0] for line in listed(MANY, tokens).splitlines()] == servers
+
+
+def test_every_server_is_named_however_many_there_are() -> None:
+    servers = [f"a-server-with-a-name-{n:02}" for n in range(35)]
+    many = tuple(tool(f"{server}__tool_{n}") for server in servers for n in range(9))
+    search, _ = search_definitions(many, 0)
+    assert all(server in json.dumps([search.description, search.input_schema]) for server in servers)
+    assert len(search.description) <= 1_024
 
 
 def test_a_small_window_lists_fewer_names() -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from bot.domain.messages import ToolCall
-from bot.domain.tools import Tool
+from bot.domain.tools import CallReturned, Tool
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
+from tests.fakes.mcp.endpoint import FakeEndpoint, error
 from tests.mcp.toolboxes import (
     ANA,
     call,
@@ -26,6 +27,7 @@ from tests.mcp.toolboxes import (
     remote,
     started,
     text,
+    tools_of,
     unknown,
     unsent,
     until,
@@ -212,3 +214,17 @@ async def test_a_call_to_a_server_that_is_not_configured_is_not_sent() -> None:
         assert "MCP server nowhere not found" in unsent(
             await box.call(Tool("n__t", "nowhere", "t"), ToolCall("c", "n__t"), CallContext(ANA, "k"))
         )
+
+
+async def test_the_code_of_an_error_is_in_the_log_and_in_the_result(caplog: pytest.LogCaptureFixture) -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["tools/call"] = lambda message: error(message, -32603, "Internal error", "Location not found")
+        async with started(remote("s", endpoint.url)) as box:
+            await until(lambda: tools_of(box))
+            with caplog.at_level("INFO"):
+                outcome = await call(named(box, "t"), box)
+    assert error_text(outcome) == "Error calling MCP server: Internal error - Location not found"
+    assert isinstance(outcome, CallReturned)
+    assert outcome.result.structured == {"code": -32603}
+    assert "MCP server s, tool t: error -32603" in caplog.text

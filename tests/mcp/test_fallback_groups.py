@@ -106,7 +106,11 @@ async def test_a_server_that_answers_calls_with_http_errors_is_stood_in_for(kind
             assert used[:2] == ["first", "second"]
             assert sent <= 5
             checks = [check async for check in box.diagnose("file:first")]
-            assert any(f"{status}" in check.detail for check in checks if check.finding is not CheckStatus.WELL)
+            calls = next(check for check in checks if check.name == "calls")
+            assert calls.finding is CheckStatus.DOUBTFUL
+            assert f"find, 0 s ago: Error calling MCP server: MCP server request failed: {status}" in calls.detail or (
+                "the tool reported an error" in calls.detail
+            )
             endpoint.on["tools/call"] = lambda message: result(message, {"content": []})
             now[0] += 600.0
             assert box.servers()[0].status is ServerStatus.CONNECTED

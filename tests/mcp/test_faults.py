@@ -139,6 +139,7 @@ def _said(outcome: ToolOutcome) -> str:
         case CallReturned(result):
             return result.text
         case CallNotSent(reason) | CallOutcomeUnknown(reason):
-            return reason
+            assert reason.startswith("Error calling MCP server: ")
+            return reason.removeprefix("Error calling MCP server: ")
         case asks_back:
             return repr(asks_back)

@@ -35,6 +35,7 @@ FAST = ConnectionTiming(
     tripping=PATIENT,
 )
 LIMIT = 60.0
+FAILED = "Error calling MCP server: "
 
 
 def real(name: str = "s", *options: str, env: dict[str, str] | None = None, **fields: Any) -> ServerConfig:
@@ -122,13 +123,14 @@ def error_text(outcome: ToolOutcome) -> str:
 def unsent(outcome: ToolOutcome) -> str:
     """Return the reason why a call was not sent."""
     assert isinstance(outcome, CallNotSent), outcome
-    return outcome.reason
+    return outcome.reason.removeprefix(FAILED)
 
 
 def unknown(outcome: ToolOutcome) -> str:
     """Return the reason why the outcome of a call is unknown."""
     assert isinstance(outcome, CallOutcomeUnknown), outcome
-    return outcome.reason
+    assert outcome.reason.startswith(FAILED)
+    return outcome.reason.removeprefix(FAILED)
 
 
 def alive(pid: int) -> bool:

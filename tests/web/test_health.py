@@ -61,8 +61,10 @@ class FakeRuntime:
             for number, status in enumerate(self.states)
         ]
 
+    needs_servers: bool = False
+
     def check(self, **platforms: Place) -> HealthCheck:
-        check = HealthCheck(self.ask, self.servers, clock=lambda: self.time)
+        check = HealthCheck(self.ask, self.servers, needs_servers=self.needs_servers, clock=lambda: self.time)
         for name, place in platforms.items():
             check.watch(name, place)
         return check
@@ -97,6 +99,27 @@ async def test_servers_are_counted_and_named_nowhere() -> None:
     assert answer.json()["status"] == "degraded"
     assert answer.json()["servers"] == {"total": 4, "connected": 1, "errors": 2}
     assert "internal" not in answer.text
+
+
+FAILED, OFF = ServerStatus.FAILED, ServerStatus.DISABLED
+
+
+@pytest.mark.parametrize(
+    ("states", "needs", "code"),
+    [
+        ([FAILED, ServerStatus.AUTH_REQUIRED, OFF, ServerStatus.DISCONNECTED], True, 503),
+        ([FAILED, OFF], False, 200),
+        ([FAILED, ServerStatus.IDLE], True, 200),
+        ([OFF], True, 200),
+        ([], True, 200),
+    ],
+)
+async def test_it_is_unready_without_a_working_server_if_it_needs_one(
+    states: list[ServerStatus], needs: bool, code: int
+) -> None:
+    answer = await asked(FakeRuntime(states, needs_servers=needs).check())
+    assert answer.status_code == code
+    assert (answer.json()["status"] == "unready") is (code == 503)
 
 
 async def test_a_database_that_is_away_makes_it_unready_and_is_named_nowhere() -> None:

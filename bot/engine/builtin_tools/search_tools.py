@@ -86,6 +86,7 @@ def resolve_called_tool(call: ToolCall) -> str:
 
 
 def _search_tool(tools: tuple[Tool, ...], names_tokens: float) -> Tool:
+    servers, others = _server_list(tools)
     return Tool(
         name=SEARCH_TOOLS,
         server=OWN_SERVER,
@@ -95,14 +96,16 @@ def _search_tool(tools: tuple[Tool, ...], names_tokens: float) -> Tool:
             " something cannot be done, and again in other words if nothing fits. Search in English, whatever the"
             f" language of the conversation. Gives the {MOST_HITS} that fit best, with their arguments; {CALL_TOOL}"
             ' calls one. If you know the name of a tool, give it in "names" instead, where the names are listed.'
-            f" There are {len(tools)} tools, of these servers: {_server_list(tools)}."
+            f" There are {len(tools)} tools, of these servers: {servers}."
         ),
         input_schema={
             "type": "object",
             "properties": {
                 "query": {
                     "type": "string",
-                    "description": "What the tool should do, in a few English words, such as: send email attachment.",
+                    "description": (
+                        f"What the tool should do, in a few English words, such as: send email attachment.{others}"
+                    ),
                 },
                 "names": {
                     "type": "array",
@@ -144,7 +147,8 @@ def _name_list(tools: Iterable[Tool], tokens: float) -> str:
     return f" A name is SERVER__TOOL, of this list.{rest}\n{names}"
 
 
-def _server_list(tools: Iterable[Tool]) -> str:
+def _server_list(tools: Iterable[Tool]) -> tuple[str, str]:
+    """Return the servers for the tool's description, and the others for that of the query, which has no limit."""
     counts = _count_by_server(tools)
     named: list[str] = []
     remaining = _LONGEST_LIST
@@ -152,9 +156,10 @@ def _server_list(tools: Iterable[Tool]) -> str:
         entry = f"{server} ({counts[server]})"
         remaining -= len(entry) + 2
         if remaining < 0:
-            return f"{', '.join(named)} and {len(counts) - len(named)} more"
+            others = sorted(counts)[len(named) :]
+            return f"{', '.join(named)} and {len(others)} more", f" The other servers: {', '.join(others)}."
         named.append(entry)
-    return ", ".join(named)
+    return ", ".join(named), ""
 
 
 def _count_by_server(tools: Iterable[Tool]) -> Mapping[str, int]:

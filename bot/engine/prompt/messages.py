@@ -12,6 +12,7 @@ gave it; the sources of the turn name the server (`policy.information_flow`).
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -66,6 +67,12 @@ READ_THREAD = "countersign__read_thread"
 LEFT_OUT = f"(earlier messages of this thread are left out: {READ_THREAD} reads them)"
 UNREAD = f"(what was said here before could not be read: {READ_THREAD} tries again)"
 """Lines of the context in place of messages."""
+_NO_HIT = re.compile(
+    r"(?:there (?:are|is|were) )?(?:nothing|none|no (?:[\w-]+ ){0,3}?"
+    r"(?:results?|match(?:es)?|hits?|documents?|entries|notes?|pages?))\b[^.\n]{0,100}\.?\s*",
+    re.IGNORECASE,
+)
+"""A sentence by which a search says that it has found nothing."""
 _ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,9})")
 Address = tuple[int, int]
 """Location of a result: the turn's number in the conversation, and the step."""
@@ -240,7 +247,7 @@ def _context_messages(record: TurnRecord, offered: ToolSet, context: PromptConte
         if offered.absent
         else []
     )
-    calls = [step for step in record.calls if step.origin is CallOrigin.CONTEXT and step.status is StepStatus.DONE]
+    calls = _context_hits(record)
     results = [
         _information(
             f"Found by {step.call.name} for this question", step.call.name, _result(record, step, context).text
@@ -250,6 +257,22 @@ def _context_messages(record: TurnRecord, offered: ToolSet, context: PromptConte
     ]
     instructions = _response_instructions(calls, offered, [])
     return [*others, *absent, *results, *([system("\n\n".join(instructions))] if instructions else [])]
+
+
+def _context_hits(record: TurnRecord) -> list[ToolStep]:
+    """Return the calls of context tools that have found something."""
+    calls = (step for step in record.calls if step.origin is CallOrigin.CONTEXT and step.status is StepStatus.DONE)
+    return [step for step in calls if step.result is None or _has_hit(step.result.text_or_json)]
+
+
+def _has_hit(text: str) -> bool:
+    """Return False for the result of a search without a hit: nothing, empty lists, or one sentence that says so."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return bool(text.strip()) and not _NO_HIT.fullmatch(text)
+    lists = [item for item in value.values() if isinstance(item, list)] if isinstance(value, dict) else []
+    return any(lists) if lists else bool(value)
 
 
 def others_said(lines: Sequence[str]) -> Message:
@@ -293,7 +316,7 @@ def _attached_calls(record: TurnRecord) -> list[ToolStep]:
 
 def _rounds(record: TurnRecord, offered: ToolSet, context: PromptContext) -> list[Message]:
     used: list[str] = []
-    _response_instructions((step for step in record.calls if step.origin is CallOrigin.CONTEXT), offered, used)
+    _response_instructions(_context_hits(record), offered, used)
     messages: list[Message] = []
     for reply in record.replies:
         messages.append(reply.message)

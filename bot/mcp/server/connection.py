@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -76,6 +77,7 @@ _COMPLETION_SECONDS = 1.5
 _FORCED_SECONDS = 8.0
 """The library needs up to six seconds to end a process that ignores a closed input and SIGTERM."""
 _REMEMBERED_CALLS = 200
+_REMEMBERED_FAILURES = 3
 _FIRST_RETRY_PAUSE = 0.1
 """Seconds before the first of `connect_retries`; each further pause is twice as long."""
 
@@ -104,10 +106,11 @@ class Connection:
         calls = CallBreaker(shared.timing, shared.clock)
         server_log, stray_lines = ServerLog(shared.clock), StrayLineCounter(config.name, shared.clock)
         self.durations: deque[float] = deque(maxlen=_REMEMBERED_CALLS)
+        self.failures: deque[tuple[float, str, str]] = deque(maxlen=_REMEMBERED_FAILURES)
         if parent is not None:
             breaker, calls = SessionBreaker(parent.tracker.breaker), parent.tracker.calls
             server_log, stray_lines = parent.tracker.server_log, parent.tracker.stray_lines
-            self.durations = parent.durations
+            self.durations, self.failures = parent.durations, parent.failures
         self.tracker: ServerStatusTracker = ServerStatusTracker(
             config,
             synced,
@@ -268,9 +271,21 @@ class Connection:
             if tool.kind is ToolKind.LIST_RESOURCES:
                 return await self._list_resources(tool, call)
             outcome = await self._call(tool, call, context)
+            self._record_failed_call(tool, outcome)
             if isinstance(outcome, CallOutcomeUnknown):
                 self._activity.mark_unresponsive()
             return outcome
+
+    def _record_failed_call(self, tool: Tool, outcome: ToolOutcome) -> None:
+        """Record time, tool and reason of a failed call. The words of a tool's own error may be a user's."""
+        match outcome:
+            case CallOutcomeUnknown(reason) | CallNotSent(reason):
+                self.failures.append((time.time(), tool.original_name, reason))
+            case CallReturned(result) if result.is_error:
+                reason = gettext_lazy("the tool reported an error: check its arguments, and try it at the server")
+                self.failures.append((time.time(), tool.original_name, reason))
+            case _:
+                pass
 
     async def _call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         deadline = Deadline(context.deadline)

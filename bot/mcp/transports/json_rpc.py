@@ -166,7 +166,7 @@ class _Outgoing(OutgoingStream):
         match response_or_error:
             case _Answer(error=ErrorData(code=code, message=message, data=data)):
                 attempt.code = code
-                log.debug("MCP server %s: error %d", self._config.name, code)
+                log.info("MCP server %s: error %d", self._config.name, code)
                 return _tool_result(error_text(MCPError(code, message, data)), failed=True)
             case _Answer(result=result) if response.is_success:
                 return _tool_result(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
