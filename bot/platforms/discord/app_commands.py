@@ -36,6 +36,10 @@ ENTRIES = 25
 """Of a level, options of a subcommand, choices of an option (Discord, "Application Commands")."""
 LONGEST = 100
 """Characters of a description, and of a choice."""
+LONGEST_SUMMARY, LONGEST_HINT, LISTED = 60, 40, 4
+"""Characters of a subcommand's and of an option's description, and choices of an option (others are completed). So a
+command stays below Discord's 8,000 characters in every language.
+"""
 LONGEST_ENTRY = 32
 """Characters of the entry of a context menu."""
 ASK_ABOUT_THIS = gettext_lazy("Ask about this")
@@ -97,7 +101,7 @@ def options(verb: Verb) -> tuple[Parameter, ...]:
 def hint(parameter: Parameter) -> str:
     """Return the description of an option."""
     if parameter.repeated and parameter.shape is ParameterKind.OPTION:
-        return gettext_lazy("{hint}; several with blanks between", hint=parameter.hint)
+        return gettext_lazy("(several) {hint}", hint=parameter.hint)
     return parameter.hint
 
 
@@ -105,7 +109,7 @@ def choices(parameter: Parameter) -> tuple[str, ...]:
     """Return the choices of an option, from its usage line; empty if there are none or too many."""
     shown = tuple(choice for choice in parameter.metavar.split("|") if choice in parameter.choices)
     listed = shown or parameter.choices
-    return listed if len(listed) <= ENTRIES and all(0 < len(choice) <= LONGEST for choice in listed) else ()
+    return listed if len(listed) <= LISTED and all(0 < len(choice) <= LONGEST for choice in listed) else ()
 
 
 def words(command: str, verb: Verb, given: Mapping[str, str | bool]) -> tuple[str, ...]:
@@ -349,9 +353,9 @@ def _subcommand(
         ]
     )
     if parameters:
-        app_commands.describe(**{name: localized(hint(parameter), LONGEST) for name, parameter in parameters.items()})(
-            callback
-        )
+        app_commands.describe(
+            **{name: localized(hint(parameter), LONGEST_HINT) for name, parameter in parameters.items()}
+        )(callback)
         app_commands.rename(**{name: parameter.name for name, parameter in parameters.items()})(callback)
     choices_by_name = {
         name: [app_commands.Choice(name=choice, value=choice) for choice in choices(parameter)]
@@ -364,7 +368,7 @@ def _subcommand(
         if not choices_by_name[name] and (parameter.completes is not CompletionSource.NOTHING or parameter.choices)
     }
     app_commands.autocomplete(**completed)(callback)
-    return app_commands.Command(name=word, description=localized(verb.summary, LONGEST), callback=callback)
+    return app_commands.Command(name=word, description=localized(verb.summary, LONGEST_SUMMARY), callback=callback)
 
 
 def _signature_parameter(name: str, parameter: Parameter) -> inspect.Parameter:

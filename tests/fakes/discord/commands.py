@@ -71,7 +71,7 @@ def _check(where: str, command: Json) -> None:
             if command.get(name):
                 what = "Context menu commands cannot have one."
                 raise invalid(f"{where}.{name}", "APPLICATION_COMMAND_CONTEXT_MENU", what)
-    if (size := sum(len(piece) for piece in _texts(command))) > MOST_CHARACTERS:
+    if (size := sum(len(piece) for piece in counted_texts(command))) > MOST_CHARACTERS:
         message = f"Command exceeds maximum size ({size} > {MOST_CHARACTERS})"
         raise invalid(where, "APPLICATION_COMMAND_TOO_LARGE", message)
 
@@ -190,14 +190,14 @@ def _translations(where: str, given: Json, lengths: Mapping[str, int]) -> None:
             text(place, translated, locale, most, least=1)
 
 
-def _texts(given: Json) -> Iterator[str]:
+def counted_texts(given: Json) -> Iterator[str]:
     """Yield the texts that count against 8,000 characters: names, descriptions and values, the longest translation."""
     for name in ("name", "description"):
         translated: Iterable[str] = (given.get(f"{name}_localizations") or {}).values()
         yield max([given.get(name) or "", *translated], key=len)
     yield from (each["value"] for each in given.get("choices") or [] if isinstance(each["value"], str))
     for each in [*(given.get("options") or []), *(given.get("choices") or [])]:
-        yield from _texts(each)
+        yield from counted_texts(each)
 
 
 def registered(command: Json, command_id: str, application: str, guild: str, version: str) -> Json:
