@@ -91,7 +91,8 @@ class Backfill(Generic[M]):
         for conversation in conversations:
             try:
                 since = await self._last_turn(conversation, began)
-                for message in await self._missed.messages_since(conversation, since):
+                messages = await self._missed.messages_since(conversation, since)
+                for message in await self._unseen(conversation, began, messages):
                     await self._handler.handle_late(message)
             except CountersignError as error:
                 log.warning("missed messages of %s not loaded: %s", conversation, error)
@@ -106,6 +107,18 @@ class Backfill(Generic[M]):
         if self._active_conversations is None:
             return ()
         return await self._active_conversations(f"{self._prefix}:", HOURS * 3600, MOST_CONVERSATIONS)
+
+    async def _unseen(self, conversation: ConversationKey, began: datetime, messages: Sequence[M]) -> Sequence[M]:
+        """Return the messages after the last one that was a question before the session. If it is not among them,
+        return the messages since its turn, and older ones that address the bot: they are stored once.
+        """
+        turns = [view.turn for view in await self._engine.recent_turns(conversation, RECENT_TURNS)]
+        turns = [turn for turn in turns if turn.created_at < began.timestamp()]
+        asked = {turn.question.message_id for turn in turns} - {""}
+        if known := [n for n, message in enumerate(messages) if message.id in asked]:
+            return messages[known[-1] + 1 :]
+        at = max((turn.created_at for turn in turns), default=0.0)
+        return [message for message in messages if message.addresses_bot or message.sent_at >= at]
 
     async def _last_turn(self, conversation: ConversationKey, began: datetime) -> datetime:
         """Return when the last turn before the session was, at most HOURS ago."""

@@ -64,6 +64,8 @@ LATEST_QUESTION_SECONDS = 86_400.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 PATIENCE_SECONDS = 900.0
 """Seconds that storing a message is retried on a platform that does not deliver it again."""
+DELETION_PAUSES = (0.0, 1.0, 5.0)
+"""Seconds before each look for the turn of a deleted message."""
 AT_ONCE = 50
 """Unstored messages of one user in memory."""
 OF_ALL_AT_ONCE = 10_000
@@ -473,6 +475,24 @@ class MessageHandler(Generic[M]):
         if not parse_command(text, self._commands, location.conversation):
             await self._follow(message, location)
             await self._ask(message, location, author, text)
+
+    async def handle_deletion(self, message_id: str, keys: Sequence[str]) -> None:
+        """Handle a message that was deleted on its platform. If the platform redelivers, raise CountersignError if the
+        deletion has to come again.
+        """
+        self._done.add(message_id)
+        if not (self._facts.redelivers and await self._engine.delete_question(keys)):
+            self._background_tasks.start(self._delete(keys), f"{self._facts.name}: deletion of {message_id}")
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        """Delete a question, which this process or another one may be about to store."""
+        for pause in DELETION_PAUSES:
+            await asyncio.sleep(pause)
+            try:
+                if await self._engine.delete_question(keys):
+                    return
+            except CountersignError as error:
+                log.warning("deleted message from %s not handled, retrying: %s", self._facts.name, error)
 
     async def close(self) -> None:
         """Finish storing the received messages, within a time limit."""

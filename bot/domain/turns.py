@@ -119,6 +119,11 @@ class CallOrigin(StrEnum):
     ATTACHED = "attached"
 
 
+DELETED_TEXT = "…"
+DELETION = "the deletion of the question"
+"""Completes "Stopped by"."""
+
+
 @dataclass(frozen=True, slots=True)
 class TurnInput:
     """Input of a turn."""
@@ -149,6 +154,8 @@ class TurnInput:
     """Agent that the edited text names; None if it names none."""
     may_have_run: bool = False
     """The call of `again`, or the one that it repeats, had an unknown outcome."""
+    deleted: bool = False
+    """True if the user's message was deleted on its platform. Its text is DELETED_TEXT."""
 
     @property
     def agent_name(self) -> str:

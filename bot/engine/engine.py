@@ -274,6 +274,14 @@ class Engine:
             self._delivery.wake()
         return edited
 
+    async def delete_question(self, keys: Sequence[str]) -> bool:
+        """Stop the turn of a deleted message, and remove the message from later prompts. See `EngineApi`."""
+        turn_id = await self._queue.delete_question(keys)
+        if turn_id is not None:
+            self._worker.cancel(turn_id)
+            self._delivery.wake()
+        return turn_id is not None
+
     async def ask_again(self, turn_id: str, by: Author) -> Receipt:
         """Ask the edited text of a turn's message, and stop that turn. Repeated requests return the same turn. Raises
         NotFound if the message is another user's or has not been edited.

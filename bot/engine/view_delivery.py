@@ -505,6 +505,8 @@ class ViewDelivery:
         return view
 
     async def _post(self, surface: Surface, turn: TurnDelivery, view: TurnView, refs: dict[str, str]) -> None:
+        if view.turn.question.deleted and not refs:
+            return  # nothing is posted that would need an end
         loop = asyncio.get_running_loop()
         view = replace(view, read=partial(self._log.get_file, view.turn.id))
         async with (

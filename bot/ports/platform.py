@@ -198,6 +198,11 @@ class EngineApi(Protocol):
         None if no turn is known.
         """
 
+    async def delete_question(self, keys: Sequence[str]) -> bool:
+        """Stop the turn of a deleted message with one of these keys, and remove the message from later prompts. Return
+        False if no turn is known.
+        """
+
     async def ask_again(self, turn_id: str, by: Author) -> Receipt:
         """Ask the edited text of a turn's message, and stop that turn. Repeated requests return the same turn. Raises
         NotFound.

@@ -99,6 +99,9 @@ class TurnQueue(Protocol):
     ) -> EditedQuestion | None:
         """See `EngineApi.edit_question`. A turn that ended some time ago, or of another user, is not changed."""
 
+    async def delete_question(self, keys: Sequence[str]) -> str | None:
+        """See `EngineApi.delete_question`. Return the turn's id, or None if no turn is known."""
+
     async def move_keys(self, turn_id: str, to: str) -> None:
         """Let the keys of a turn's message belong to another turn, so that a further edit of the message finds it."""
 

@@ -164,7 +164,7 @@ def _bare_input(body: str) -> Body:
         question = decode(TurnInput, json.loads(body))
     except UNREADABLE:
         return encode(TurnInput(""))
-    return encode(TurnInput("", message_id=question.message_id, model=question.model))
+    return encode(TurnInput("", message_id=question.message_id, model=question.model, deleted=question.deleted))
 
 
 def _bare_step(kind: str, body: str) -> Body:

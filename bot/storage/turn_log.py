@@ -21,6 +21,8 @@ from sqlalchemy.exc import IntegrityError
 from bot.domain.agents import PLACE_AGENT, AgentRef
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.turns import (
+    DELETED_TEXT,
+    DELETION,
     NO_LIMIT,
     NO_TURN_LIMITS,
     Claim,
@@ -41,7 +43,7 @@ from bot.storage.database import Database, StorableText, Upsert, notify_all, not
 from bot.storage.deliveries import SqlDeliveryQueue
 from bot.storage.elicitations import SqlElicitations
 from bot.storage.execution import SqlTurnExecution
-from bot.storage.history import HistoryCache, SqlTurnHistory
+from bot.storage.history import HistoryCache, SqlTurnHistory, delete_summaries
 from bot.storage.retention import SqlRetention
 from bot.storage.tables import LIVE, conversations, deliveries, is_live, message_keys, turns
 from bot.storage.turn_records import RecordCache, read_file
@@ -146,6 +148,11 @@ _save_addressee = (
     .where(conversations.c.key == bindparam("k"), conversations.c.addressed_at <= bindparam("at", type_=sa.Double()))
     .values(followed=bindparam("is_bot"), addressed_at=bindparam("at"))
 )
+_delete_title = (
+    conversations.update()
+    .where(conversations.c.key == sa.select(turns.c.conversation).where(turns.c.id == bindparam("t")).scalar_subquery())
+    .values(title="")
+)
 _ask_to_stop = turns.update().where(turns.c.id == bindparam("t")).values(stop_by=bindparam("by"))
 
 
@@ -232,6 +239,31 @@ class SqlTurnQueue:
         return EditedQuestion(turn_id, ConversationKey.parse(row.conversation), effect)
 
     @transaction
+    def delete_question(self, connection: sa.Connection, keys: Sequence[str]) -> str | None:
+        """Delete the text of a turn's input, stop the turn, and delete what else has the text: the conversation's title
+        and summary. Return the turn's id, or None if no turn has one of the keys.
+        """
+        turn_id = connection.execute(_seen, {"keys": list(keys)}).scalar()
+        if turn_id is None:
+            return None
+        # Conversations first, as everywhere.
+        connection.execute(_delete_title, {"t": turn_id})
+        if lock_turn(connection, turn_id) is None:
+            return None
+        row = connection.execute(_question, {"t": turn_id}).one()
+        question = decode(TurnInput, row.input)
+        if not question.deleted:
+            new = dataclasses.replace(
+                question, text=DELETED_TEXT, deleted=True, attachments=(), context=(), attached=(), edited_text=""
+            )
+            connection.execute(_save_input, {"t": turn_id, "new": encode(new), "new_agent": _id(new.agent)})
+            delete_summaries(connection, [row.conversation])
+            mark_view_stale(connection, turn_id)
+            platform, _, user = row.principal.partition(":")
+            _stop(connection, turn_id, Author(platform, user, DELETION))
+        return str(turn_id)
+
+    @transaction
     def move_keys(self, connection: sa.Connection, turn_id: str, to: str) -> None:
         """Let the keys of a turn's message belong to another turn."""
         connection.execute(_move_keys, {"t": turn_id, "to": to})
@@ -251,17 +283,7 @@ class SqlTurnQueue:
     @transaction
     def stop(self, connection: sa.Connection, turn_id: str, by: Author) -> bool:
         """End a turn without an owner, or ask its owner to end it. Return False if the turn is missing or has ended."""
-        row = lock_turn(connection, turn_id)
-        if row is None or row.status not in LIVE:
-            return False
-        if row.stop_by is not None:
-            return True
-        connection.execute(_ask_to_stop, {"t": turn_id, "by": by.name})
-        if row.status != TurnStatus.RUNNING:
-            end_turn(connection, turn_id, TurnStatus.CANCELLED, f"Stopped by {by.name}.")
-        audit.record(connection, "stopped", by.principal, turn_id=turn_id)
-        notify_stop(connection, turn_id)
-        return True
+        return _stop(connection, turn_id, by)
 
     @transaction
     def _enqueue(self, connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
@@ -461,3 +483,18 @@ class SqlTurnLog(
     def get_file(self, connection: sa.Connection, turn_id: str, file_id: str) -> bytes:
         """Return the bytes of a file returned by a tool. Raises NotFound."""
         return read_file(connection, turn_id, file_id)
+
+
+def _stop(connection: sa.Connection, turn_id: str, by: Author) -> bool:
+    """End a turn without an owner, or ask its owner to end it. Return False if the turn is missing or has ended."""
+    row = lock_turn(connection, turn_id)
+    if row is None or row.status not in LIVE:
+        return False
+    if row.stop_by is not None:
+        return True
+    connection.execute(_ask_to_stop, {"t": turn_id, "by": by.name})
+    if row.status != TurnStatus.RUNNING:
+        end_turn(connection, turn_id, TurnStatus.CANCELLED, f"Stopped by {by.name}.")
+    audit.record(connection, "stopped", by.principal, turn_id=turn_id)
+    notify_stop(connection, turn_id)
+    return True

@@ -174,3 +174,28 @@ async def test_a_conversation_that_cannot_be_read_does_not_end_the_backfill() ->
     platform.missed_mentions = [written(6, "and in here?", mentions_bot=True)]
     await backfilled(platform, engine)
     assert [message.text for message in engine.received] == ["and in here?"]
+
+
+async def test_nothing_older_than_the_last_question_is_answered() -> None:
+    engine, platform = FakeEngine(), Platform()
+    moment = BEGAN - timedelta(minutes=5)
+    remark: dict[str, Any] = {"may_be_in_thread": True, "user": "ana"}
+    engine.clock = moment.timestamp
+    platform.missed = [written(3, "why?", mentions_bot=True, sent_at=moment.timestamp())]
+    await backfilled(platform, engine)
+    received = [message.message_id for message in engine.received]
+    platform.missed = [
+        written(1, "it is down", sent_at=moment.timestamp() - 50, **remark),
+        written(2, "really?", sent_at=moment.timestamp() - 1, **remark),
+        written(3, "why?", mentions_bot=True, sent_at=moment.timestamp()),
+        written(4, "and since when?", sent_at=moment.timestamp() + 1, **remark),
+    ]
+    for _ in range(2):
+        await backfilled(platform, engine)
+        assert [message.message_id for message in engine.received] == [*received, "m4"]
+    # The question was in no thread: its time is that of its turn.
+    platform.missed = [written(5, "before", sent_at=moment.timestamp() - 1, **remark)]
+    platform.missed += [written(6, "after", sent_at=moment.timestamp() + 2, **remark)]
+    await backfilled(platform, engine)
+    assert [message.text for message in engine.received][-1] == "after"
+    assert len(engine.received) == 3

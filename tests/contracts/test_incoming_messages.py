@@ -192,6 +192,29 @@ async def test_deletions_and_other_bots_are_ignored(workspace: Workspace) -> Non
     assert workspace.questions == ["hello"]
 
 
+@pytest.mark.parametrize("workspace", ["slack", "discord"], indirect=True)
+async def test_a_question_that_is_deleted_ends_its_turn_alone(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_handler, "DELETION_PAUSES", (0.0, 0.05, 0.5, 5.0))
+    fake, engine = workspace.fake, workspace.engine
+    dm = fake.dm(workspace.priya)
+    first, second = (workspace.write(workspace.priya, text, dm) for text in ("one", "two"))
+    await fake.until(lambda: len(engine.received) == 2)
+    fake.delete(second)
+    await fake.until(lambda: engine.deleted)
+    assert engine.deleted == ["t2"]
+    # Deleted while it is handled.
+    engine.opened.clear()
+    third = workspace.write(workspace.priya, "three", dm)
+    await fake.until(lambda: engine.arrived == 3)
+    fake.delete(third)
+    engine.opened.set()
+    await fake.until(lambda: "t3" in engine.deleted)
+    assert first.ts if workspace.platform == "slack" else first.id
+    assert set(engine.deleted) == {"t2", "t3"}
+
+
 async def test_the_context_has_the_messages_of_the_thread_with_their_authors(workspace: Workspace) -> None:
     sam = workspace.administrator()
     thread = workspace.open_thread()

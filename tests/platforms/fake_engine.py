@@ -129,6 +129,8 @@ class FakeEngine(CallScript):
         self.views: list[TurnView] = []
         self.edited: list[tuple[str, str]] = []
         """Ids of turns with an edited message, and the new text."""
+        self.deleted: list[str] = []
+        """Ids of turns whose messages were deleted."""
         self.addressees: dict[ConversationKey, tuple[float, bool]] = {}
         """Time of the last addressed message, and True if it addresses the bot."""
         self.opened = asyncio.Event()
@@ -156,7 +158,7 @@ class FakeEngine(CallScript):
             message.conversation,
             len(self.received),
             message.author,
-            TurnInput(message.text),
+            TurnInput(message.text, message_id=message.message_id),
             TurnStatus.DONE,
             self.clock(),
         )
@@ -182,6 +184,10 @@ class FakeEngine(CallScript):
             self.edited.append((view.turn.id, text))
         return EditedQuestion(view.turn.id, view.turn.conversation, effect)
 
+    async def delete_question(self, keys: Sequence[str]) -> bool:
+        self.deleted += [self._keys[key] for key in keys if key in self._keys]
+        return any(key in self._keys for key in keys)
+
     async def ask_again(self, turn_id: str, by: Author) -> Receipt:
         return self._repeat("edited", turn_id, 0, by)
 
@@ -191,7 +197,8 @@ class FakeEngine(CallScript):
         return is_bot and last <= at and any(by in ("", view.turn.author.id) for view in turns)
 
     async def save_addressee(self, conversation: ConversationKey, *, is_bot: bool, at: float) -> None:
-        if at >= self.addressees.get(conversation, (0.0, True))[0]:
+        known = any(view.turn.conversation == conversation for view in self.views)
+        if known and at >= self.addressees.get(conversation, (0.0, True))[0]:
             self.addressees[conversation] = at, is_bot
 
     def stored_views(self) -> Iterable[TurnView]:

@@ -520,6 +520,7 @@ class HistoryPrompt:
         """
         if self._stored is None:
             past = await self._past(turn)
+            past = replace(past, turns=tuple(record for record in past.turns if not record.turn.question.deleted))
             bare = [record for record in past.turns if record.turn.content_deleted]
             stored = replace(past, turns=tuple(record for record in past.turns if not record.turn.content_deleted))
             self._disclosure = await disclosure() if self._results(stored.turns) else None

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import random
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import time
@@ -85,6 +85,9 @@ class GatewayHandler(Protocol):
 
     async def on_edit(self, message: discord.Message) -> None:
         """Handle a message that may have been edited: Discord also reports the preview of a link."""
+
+    async def on_deletion(self, message_ids: Collection[int]) -> None:
+        """Handle messages that were deleted."""
 
     async def on_action(self, interaction: discord.Interaction[Any], custom_id: str) -> None:
         """Handle a click on one of the bot's buttons."""
@@ -303,6 +306,12 @@ class _Client(discord.Client):
         # The other event comes only for messages in the library's cache.
         with in_context(request=str(payload.message_id)):
             await self._handler.on_edit(payload.message)
+
+    async def on_raw_message_delete(self, payload: discord.RawMessageDeleteEvent) -> None:
+        await self._handler.on_deletion([payload.message_id])
+
+    async def on_raw_bulk_message_delete(self, payload: discord.RawBulkMessageDeleteEvent) -> None:
+        await self._handler.on_deletion(payload.message_ids)
 
     async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
         # Not by discord.py's items and modals: a button carries its action, from any process, also one that an edit has

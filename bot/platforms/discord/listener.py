@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Container, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Container, Sequence
 from datetime import datetime
 from time import time
 from typing import Any
@@ -48,6 +48,7 @@ from bot.platforms.discord.rest import (
     fetch_channel,
     from_channel,
     map_errors,
+    message_key,
 )
 from bot.platforms.discord.users import UserDirectory
 from bot.ports import Commands, EngineApi, Leases, Quotas
@@ -364,6 +365,11 @@ class _GatewayEvents:
         """Handle an edited message. Only its author can edit it."""
         if message.edited_at is not None and (parsed := await self._parse(message)) is not None:
             await self._messages.handle_edit(parsed)
+
+    async def on_deletion(self, message_ids: Collection[int]) -> None:
+        """Handle deleted messages."""
+        for message_id in map(str, message_ids):
+            await self._messages.handle_deletion(message_id, (message_key(message_id),))
 
     async def _parse(self, message: discord.Message) -> DiscordMessage | None:
         if message.guild is not None and not self._platform.people.serves(str(message.guild.id)):

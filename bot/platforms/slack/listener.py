@@ -42,6 +42,7 @@ from bot.platforms.slack.messages import (
     SlackMessagePlatform,
     SlackMissedMessages,
     mentioned_people,
+    parse_deletion,
     parse_edit,
     parse_event,
 )
@@ -729,7 +730,9 @@ class _Handlers:
             return
         with in_context(request=str(body.get("event_id") or "")):
             message = parse_event(body, self._identity)
-            if (edited := parse_edit(body, self._identity)) is not None:
+            if (deleted := parse_deletion(body, self._identity)) is not None:
+                await self.messages.handle_deletion(*deleted)
+            elif (edited := parse_edit(body, self._identity)) is not None:
                 await self.messages.handle_edit(edited)
             elif message is not None:
                 await self.messages.handle(message)

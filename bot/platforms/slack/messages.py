@@ -166,6 +166,17 @@ def parse_edit(body: Mapping[str, Any], identity: Identity) -> SlackMessage | No
     return None if parsed is None else replace(parsed, may_notify=True)
 
 
+def parse_deletion(body: Mapping[str, Any], identity: Identity) -> tuple[str, tuple[str, ...]] | None:
+    """Return the id and the keys of a deleted message; None for other events. One with replies becomes a tombstone."""
+    event, message = object_in(body, "event"), object_in(object_in(body, "event"), "message")
+    deleted, channel = str(event.get("deleted_ts") or ""), str(event.get("channel") or "")
+    if message.get("subtype") == "tombstone":
+        deleted = str(message.get("ts") or "")
+    if event.get("subtype") not in ("message_deleted", "message_changed") or not (deleted and channel):
+        return None
+    return f"{channel}:{deleted}", message_keys(identity.team, channel, deleted, "")
+
+
 def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage | None:
     """Parse an event of type `message` or `app_mention`. Return None if it is no user's message."""
     if event.get("type") not in ("message", "app_mention"):

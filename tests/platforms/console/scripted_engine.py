@@ -230,6 +230,9 @@ class ScriptedEngine(CallScript):
     ) -> EditedQuestion | None:
         raise NotImplementedError
 
+    async def delete_question(self, keys: Sequence[str]) -> bool:
+        raise NotImplementedError
+
     async def ask_again(self, turn_id: str, by: Author) -> Receipt:
         raise NotImplementedError
 

@@ -251,6 +251,23 @@ async def test_messages_of_a_downtime_are_read_afterwards() -> None:
             assert place.commands.requests == []
 
 
+async def test_remarks_before_the_first_question_of_a_thread_are_not_answered_after_a_downtime() -> None:
+    async with connected_bot() as place:
+        discord = place.discord
+        thread = discord.thread(place.priya, place.channel, "outage")
+        for text in ("it is down", "really?", "I see 502s"):
+            discord.say(place.priya, thread, text)
+        discord.say(place.priya, thread, f"{discord.bot.mention} who deployed?")
+        await place.received(1)
+        await place.stop()
+        discord.say(place.priya, thread, "and when?")
+        place.engaged += [each.conversation for each in place.engine.received]
+        async with place.running():
+            await place.received(2)
+            await place.quiet(thread)
+            assert place.texts == ["who deployed?", "and when?"]
+
+
 async def test_a_session_that_cannot_be_resumed_is_followed_by_reading_up() -> None:
     async with connected_bot() as place:
         discord = place.discord

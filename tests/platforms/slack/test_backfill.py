@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 from bot.chat.context import Lookups
 from bot.domain.conversations import ConversationKey
+from bot.domain.health import ListenerStatus
 from tests.fakes.slack import Message
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 
@@ -104,3 +105,22 @@ async def test_a_second_process_reads_up_after_the_first() -> None:
             slack.say(place.priya, slack.dm(place.priya), "and now?")
             await slack.until(lambda: "and now?" in texts(place))
         assert texts(place) == ["and now?", "how many?"]
+
+
+async def test_remarks_before_the_first_question_of_a_thread_are_not_answered_after_a_downtime() -> None:
+    async with after_a_downtime() as (place, _asked):
+        slack, priya = place.slack, place.priya
+        root = slack.say(priya, place.channel, "it is down")
+        for text in ("really?", "I see 502s"):
+            slack.say(priya, place.channel, text, thread_ts=root.ts)
+        async with receiving(place), asyncio.timeout(60):
+            while await place.listener.listening() is not ListenerStatus.CONNECTED:
+                await asyncio.sleep(0.01)
+            slack.say(priya, place.channel, f"{slack.bot.mention} who deployed?", thread_ts=root.ts)
+            await slack.until(lambda: "who deployed?" in texts(place))
+            await place.settled()
+        slack.clock.advance(5)
+        slack.say(priya, place.channel, "and when?", thread_ts=root.ts)
+        async with receiving(place):
+            await slack.until(lambda: "and when?" in texts(place))
+        assert texts(place) == ["and when?", "who deployed?"]
