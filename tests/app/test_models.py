@@ -194,7 +194,7 @@ def test_a_window_is_for_the_model_however_its_provider_is_written(pattern: str)
 
 
 async def test_the_window_is_that_of_the_model_asked_next() -> None:
-    settings = read_settings(context_tokens="ollama:first=8000,9000")
+    settings = read_settings(context_tokens="ollama:first=8000,9000", model_max_tokens="700")
     with FakeLanguageModel("openai", Status(503), Say("Hello.")) as service, pytest.MonkeyPatch.context() as patch:
         patch.setenv("OLLAMA_BASE_URL", service.base_url)
         models = Models(select_model(settings, "ollama:first, ollama:second"), pytest.fail)
