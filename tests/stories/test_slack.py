@@ -116,7 +116,7 @@ async def test_the_two_events_of_a_mention_are_one_question_in_whichever_order_t
     assert team.refused() == []
 
 
-async def test_an_approval_turn_takes_three_posts_and_at_most_three_edits(team: SlackTeam) -> None:
+async def test_an_approval_turn_takes_two_posts_and_at_most_three_edits(team: SlackTeam) -> None:
     team.early_seconds, team.pause = 60.0, asyncio.sleep
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="502s"), text="I file it."), say("Filed. " * 50)]
@@ -126,7 +126,7 @@ async def test_an_approval_turn_takes_three_posts_and_at_most_three_edits(team: 
         await team.reads(talk, FINAL)
         await asyncio.sleep(1.5)
     posts, edits = (len(team.slack.calls.of(method)) for method in ("chat.postMessage", "chat.update"))
-    assert posts == 3
+    assert posts == 2
     assert edits <= 3
     assert "✓ jira.create_issue" in team.shown(talk)
     assert team.refused() == []
