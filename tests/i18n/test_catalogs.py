@@ -118,6 +118,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/chat/listener_leases.py": frozenset({"receiving from {}", "shard {} of {}"}),
     "bot/chat/message_handler.py": frozenset(
         {
+            *(" from {}", "shown below the message"),
             "(earlier messages of this thread are left out)",
             "(forwarded a message)",
             "(mentioned you in a reply, without words: see what it replies to)",
@@ -175,7 +176,16 @@ NO_TEXTS: dict[str, frozenset[str]] = {
         {"/mcp review", "/mcp review approve {} --definition {}", "/mcp review approve {} {}", "{} --definition {}"}
     ),
     "bot/domain/commands.py": frozenset({"[-- PROGRAM ARGUMENT…]"}),
-    "bot/llm/hosted_model.py": frozenset({"Waited", "too deep", "too large", "what came in is larger than any reply"}),
+    "bot/llm/hosted_model.py": frozenset(
+        {
+            *("Waited", "too deep", "too large", "what came in is larger than any reply"),
+            (
+                "%s writes its tool calls as text, because its service does not parse them. Fix: start vLLM with "
+                "--enable-auto-tool-choice --tool-call-parser NAME, SGLang with --tool-call-parser NAME, llama.cpp "
+                "with --jinja"
+            ),
+        }
+    ),
     "bot/llm/models.py": frozenset({"window of {}"}),
     "bot/llm/provider_service.py": frozenset({"{} at {}"}),
     "bot/platforms/console/cards.py": frozenset({"Enter", "{} · /mcp grants list"}),
@@ -189,6 +199,21 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/platforms/discord/interactions.py": frozenset({"discord: language"}),
     "bot/platforms/discord/listener.py": frozenset({"discord: backfill", "discord: commands"}),
     "bot/platforms/discord/markdown.py": frozenset({"{} UTC"}),
+    "bot/platforms/discord/message_content.py": frozenset(
+        {
+            *("- {}: {} votes", "[a message that cannot be read]", "[an embed without text]", "[button: {}]"),
+            *("[file: {}]", "[image: {}]", "[sticker: {}]", "without a name"),
+        }
+    ),
+    "bot/platforms/discord/parsing.py": frozenset(
+        {
+            (
+                "poll embeds components message_snapshots sticker_items reactions call application interaction thread "
+                "mentions interaction_metadata referenced_message message_reference attachments member threads emojis "
+                "stickers members"
+            )
+        }
+    ),
     "bot/platforms/discord/messages.py": frozenset({"discord: command"}),
     "bot/platforms/discord/responders.py": frozenset({"discord: acknowledgement"}),
     "bot/platforms/discord/rest.py": frozenset({"to {}: {}"}),
@@ -197,6 +222,12 @@ NO_TEXTS: dict[str, frozenset[str]] = {
         {
             "not a request of Slack: neither an event in JSON nor a form\n",
             *("slack: connect", "slack: workspace", "slack: workspaces"),
+        }
+    ),
+    "bot/platforms/slack/message_content.py": frozenset(
+        {
+            *("[a part that cannot be read: {}]", "[an attachment without text]", "[button: {}]"),
+            *("[file: {}]", "[image: {}]"),
         }
     ),
     "bot/platforms/slack/messages.py": frozenset({"This user's share of conversations.replies is used up."}),
@@ -282,7 +313,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     ),
     "bot/mcp/doctor.py": frozenset({"Bearer", "application/json, text/event-stream"}),
     "bot/mcp/failures.py": frozenset({"Error calling MCP server: "}),
-    "bot/mcp/oauth/client.py": frozenset({"Basic {}", "Countersign"}),
+    "bot/mcp/oauth/client.py": frozenset({"Basic {}", "Bearer", "Countersign"}),
     "bot/mcp/oauth/sign_ins.py": frozenset({"application/json, text/event-stream"}),
     "bot/mcp/oauth/tokens.py": frozenset({"Bearer {}"}),
     "bot/mcp/registry.py": frozenset({"server {}"}),
