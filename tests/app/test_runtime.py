@@ -100,7 +100,10 @@ async def test_a_policy_under_a_misspelt_name_and_an_unknown_key_are_warned_of(
     assert warnings == [
         "policy.toml has policies for 'ntoes', which is no enabled server of servers.json",
         "policy.toml:4 is about 'nite*', which is no enabled server",
-        "servers.json, line 1: server 'notes' has an unknown key 'comand', it is ignored.",
+        (
+            "servers.json, line 1: a key of server 'notes' is ignored, because it is unknown: 'comand'. "
+            "Did you mean 'command'?"
+        ),
     ]
 
 

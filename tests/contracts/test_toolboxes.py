@@ -315,7 +315,7 @@ async def test_a_failure_is_a_result_that_the_model_reads(peers: Peers) -> None:
 async def test_arguments_that_do_not_fit_are_told_and_never_sent(peers: Peers) -> None:
     peer = await peers.serve(t=said("ok"))
     async with connected(peer) as box:
-        assert "n: 'five' is not of type 'integer'" in error_text(await call(named(box, "t"), box, n="five"))
+        assert 'n: "five" is not of type "integer"' in error_text(await call(named(box, "t"), box, n="five"))
         assert peer.heard("tools/call") == []
 
 

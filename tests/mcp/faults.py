@@ -147,7 +147,7 @@ TOOLS = [
         "outschema",
         process(says(structuredContent={"n": "x"}), [listed("badly", outputSchema=NUMBER), listed("well")]),
         CallReturned,
-        "{\"n\": \"x\"}\n(This does not fit what the tool says it returns: n: 'x' is not of type 'integer'.)",
+        '{"n": "x"}\n(This does not fit what the tool says it returns: n: "x" is not of type "integer".)',
     ),
     Fault(
         "outschema_notype", process(tools=[listed("badly", outputSchema={"n": 1}), listed("well")]), CallReturned, DONE

@@ -102,7 +102,7 @@ async def test_wrong_arguments_are_told_to_the_model_and_never_sent(
 ) -> None:
     over_http[1].unlink(missing_ok=True)
     said = error_text(await call(named(box, "count"), box, label=5))
-    assert "label: 5 is not of type 'string'" in said
+    assert 'label: 5 is not of type "string"' in said
     text(await call(named(box, "count"), box, label="five"))
     assert over_http[1].read_text() == "five\n"
 

@@ -109,7 +109,7 @@ def test_a_result_that_does_not_fit_its_tools_schema_is_kept_and_said_to_be_so()
     odd = result(words("one"), structured={"n": "top-secret"}, tool=COUNTING)
     assert odd.structured == {"n": "***"}
     assert odd.parts[0] == TextPart("one")
-    assert "does not fit what the tool says it returns: n: '***' is not of type 'integer'" in odd.text
+    assert 'does not fit what the tool says it returns: n: "***" is not of type "integer"' in odd.text
     assert not odd.is_error
     for fits in ({"n": 1}, {"n": 1, "m": 2}):
         assert "does not fit" not in result(structured=fits, tool=COUNTING).text

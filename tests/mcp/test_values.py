@@ -105,7 +105,7 @@ def test_the_rules_are_those_of_the_draft_that_the_schema_names() -> None:
     properties = {"city": {"$ref": "#/definitions/any", "type": "string"}}
     schema = {"type": "object", "properties": properties, "definitions": {"any": {}}}
     assert validate({**schema, "$schema": DRAFT_7}, {"city": 5}) == ()
-    assert validate(schema, {"city": 5}) == ("city: 5 is not of type 'string'",)
+    assert validate(schema, {"city": 5}) == ('city: 5 is not of type "string"',)
 
 
 def test_a_number_beyond_all_bounds_is_left_to_the_server() -> None:
