@@ -210,7 +210,7 @@ async def test_a_server_is_kept_with_every_field(harness: Harness, servers: SqlS
             session_idle_timeout=60.5,
             use_instructions=True,
         ),
-        Authentication(AuthenticationKind.BASIC, "X-Auth", "client-7", "read write"),
+        Authentication(AuthenticationKind.BASIC, "X-Auth", "client-7", "read write", issuer="https://sso.example"),
         {"env:TOKEN": SecretReference(SecretSource.ENVIRONMENT, "TOKEN"), "auth": STORED},
         ServerEnablement.DISCONNECTED,
     )

@@ -70,7 +70,7 @@ async def what_is_seen(company: Company) -> str:
     seen = company.said(asked.ts)
     await slack.press(priya, card, "Approve: Create issue")
     refused = await company.hears(priya, "You may not approve this. It needs")
-    assert alike(refused.text) == alike("You may not approve this. It needs @Sam.")
+    assert alike(refused.text) == alike("You may not approve this. It needs Sam.")
     await slack.press(sam, card, "Edit…")
     await slack.until(lambda: slack.modals(sam))
     await slack.submit(sam, {"priority": "Highest"})

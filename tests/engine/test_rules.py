@@ -193,7 +193,7 @@ async def test_a_profiles_approvers_sign_instead_of_the_others(harness: EngineHa
         assert approval is not None
         refused = await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         reason = "An approver must approve this, as the profile of this place says."
-        assert refused == NotAllowed(f"You may not approve this. {reason} It needs test:ben.")
+        assert refused == NotAllowed(f"You may not approve this. {reason} It needs ben.")
         await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, BEN), member(BEN))
         view = await harness.surface.ended(receipt.turn_id)
     assert ended(view)[0].status is StepStatus.DONE

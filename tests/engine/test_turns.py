@@ -115,7 +115,7 @@ async def test_only_an_approver_may_approve_but_the_author_may_decline(harness: 
         step = awaiting(view)[0]
         refused = await engine.approvals.decide(decision(step), member(BEN))
         assert refused.reason == (  # type: ignore[union-attr]
-            "You may not approve this. An approver must approve this, because it may delete data. It needs test:ana."
+            "You may not approve this. An approver must approve this, because it may delete data. It needs ana."
         )
         assert await engine.approvals.decide(decision(step, DecisionType.DENY), member(BEN)) == Decided(
             DecisionType.DENY

@@ -76,6 +76,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/domain/toml_errors.py": frozenset(
         {"(at end of document)", "(at line {}, the last)", "Expected newline", "Invalid value", "Unclosed array"}
     ),
+    "bot/domain/turns.py": frozenset({"the deletion of the question"}),
     "bot/domain/tools.py": frozenset(
         {
             (
@@ -118,7 +119,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/chat/listener_leases.py": frozenset({"receiving from {}", "shard {} of {}"}),
     "bot/chat/message_handler.py": frozenset(
         {
-            *(" from {}", "shown below the message"),
+            *(" from {}", "shown below the message", "{}: deletion of {}"),
             "(earlier messages of this thread are left out)",
             "(forwarded a message)",
             "(mentioned you in a reply, without words: see what it replies to)",

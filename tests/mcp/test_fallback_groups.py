@@ -108,7 +108,7 @@ async def test_a_server_that_answers_calls_with_http_errors_is_stood_in_for(kind
             checks = [check async for check in box.diagnose("file:first")]
             calls = next(check for check in checks if check.name == "calls")
             assert calls.finding is CheckStatus.DOUBTFUL
-            assert f"find, 0 s ago: Error calling MCP server: MCP server request failed: {status}" in calls.detail or (
+            assert f"s ago: Error calling MCP server: MCP server request failed: {status}" in calls.detail or (
                 "the tool reported an error" in calls.detail
             )
             endpoint.on["tools/call"] = lambda message: result(message, {"content": []})

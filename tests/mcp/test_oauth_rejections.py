@@ -124,7 +124,7 @@ async def test_a_server_cannot_send_the_bot_where_admins_may_not(tmp_path: Path)
             with pytest.raises(ServerTrouble) as raised:
                 await here.sign_ins.begin("u1", ANA, HALL)
         assert "in a private network, which admins may not use" in raised.value.cause
-        assert f"add 127.0.0.1:{urlsplit(oauth.issuer).port} to MCP_ALLOWED_HOSTS" in raised.value.fix
+        assert f"127.0.0.1:{urlsplit(oauth.issuer).port} in MCP_ALLOWED_HOSTS" in raised.value.fix
         assert oauth.asked == []
 
 

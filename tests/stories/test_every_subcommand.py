@@ -116,7 +116,16 @@ PROFILING = (
     Fill("Model"),
     Fill("Servers", holds="*", open=True),
     Fill("Servers"),
-    *keep("Tools", "Policies", "Approvers", "Suggested prompts", "What it does", "Language", "Time zone"),
+    *keep(
+        "Tools",
+        "Policies",
+        "Approvers",
+        "Suggested prompts",
+        "What it does",
+        "Rounds of tools",
+        "Language",
+        "Time zone",
+    ),
 )
 HIDDEN = (Fill("Secret", SECOND, hidden=True),)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -36,9 +38,10 @@ while True:
 
 
 def test_a_killed_run_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
-    deaf, files = tmp_path / "deaf.py", tmp_path / "files"
+    deaf = tmp_path / "deaf.py"
     deaf.write_text(DEAF)
-    files.mkdir()
+    # The path of a socket has at most 107 characters.
+    files = Path(tempfile.mkdtemp(prefix="k"))
     environment = {**os.environ, "TMPDIR": str(files), "PYTEST_XDIST_TESTRUNUID": "killed"}
     with subprocess.Popen(
         (sys.executable, "-c", RUN, str(deaf)), cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -52,6 +55,7 @@ def test_a_killed_run_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     while any(_is_alive(pid) for pid in pids) or any(files.glob("csgn-*")):
         assert time.monotonic() < deadline, (pids, list(files.iterdir()))
         time.sleep(0.05)
+    shutil.rmtree(files)
 
 
 def _is_alive(pid: int) -> bool:

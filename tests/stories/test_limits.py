@@ -44,7 +44,7 @@ def test_after_ten_rounds_the_model_answers_without_tools_and_a_silent_tool_is_g
     assert f"Stopped using tools after {ROUNDS} rounds." in said.err
 
     read, write = model.requests[-1].results
-    gave_up = f"Server office did not answer within {TIMEOUT} s."
+    gave_up = f"Error calling MCP server: Server office did not answer within {TIMEOUT} s."
     assert read == f"Error: {gave_up}"
     assert write.startswith(f"Error: {gave_up} It may or may not have happened.")
     assert f"✗ office.read  failed  {gave_up}" in said.err

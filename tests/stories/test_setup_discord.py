@@ -59,7 +59,7 @@ async def test_a_person_sets_up_discord(server: Server) -> None:
         await terminal.shows(f"https://discord.com/developers/applications/{discord.app.id}/bot", "What now?")
         await discord.go_down()
         await answers(terminal, "What now?")
-        await terminal.shows("Discord did not answer", "Press Enter to try again")
+        await terminal.shows("Discord does not answer", "Press Enter to try again")
         await discord.come_back()
         discord.app.message_content = True
         await answers(terminal, "Press Enter to try again")

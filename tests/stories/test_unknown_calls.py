@@ -140,7 +140,7 @@ def test_a_call_whose_server_dies_in_it_says_why_and_a_program_reads_the_state(t
         said = place.chat("-m", "go", "--approve", "all")
         events = place.chat("-m", "go", "--approve", "all", "--json").events
     line = next(line for line in said.err.splitlines() if line.startswith("  ? test.die"))
-    assert f"{UNSURE}  The connection to server test" in line
+    assert f"{UNSURE}  Error calling MCP server: The connection to server test" in line
     assert line.count("happened") == 1
     *_, ended = (checked(event)["data"] for event in events if event["event"] == "tool_call_update")
     assert (ended["status"], ended["server"], ended["name"]) == ("UNKNOWN", "test", "die")

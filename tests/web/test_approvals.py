@@ -340,7 +340,7 @@ async def test_a_caller_who_may_not_approve_reads_who_may(folder: Path) -> None:
         approval = await wanted(api, approver)
         status, body = await decided(api, approval, approver, approved=True)
         assert (status, body["error"]["code"]) == (403, "not_allowed")
-        assert "api-role:approver" in body["error"]["message"]
+        assert "It needs approver, neither the asker nor an editor." in body["error"]["message"]
         (own,) = (await api.get("/api/responses/approvals", token=approver)).json()["approvals"]
         assert own["approvalRequestId"] == approval["approvalRequestId"]
 

@@ -50,7 +50,7 @@ async def test_a_command_in_a_thread_is_about_that_thread() -> None:
 async def test_options_and_flags_become_the_words_of_a_command_line() -> None:
     async with command_bot([Reply("Added.")]) as place:
         given = {"name": "jira", "url": "https://jira.example/mcp", "auth": "header", "header": "A=env:A B=env:B"}
-        flags = {"no-verify": True, "trusted": False}
+        flags = {"no-verify": True, "trusted": "no"}
         await place.discord.command(place.priya, "mcp add", place.channel, {**given, **flags})
         assert place.invoked.words == (
             "add",
@@ -58,6 +58,7 @@ async def test_options_and_flags_become_the_words_of_a_command_line() -> None:
             "--auth=header",
             "--header=A=env:A",
             "--header=B=env:B",
+            "--trusted=no",
             "--no-verify",
             "jira",
         )

@@ -43,7 +43,7 @@ async def test_the_card_links_to_where_it_was_asked_for_and_that_to_the_card() -
         approvals = place.discord.channel("approvals")
         await place.draw(waiting(place, named(place, approvals)))
         (card,) = place.posted(approvals)
-        _, line = place.posted()
+        (line,) = place.posted()
         assert f"Asked in <#{place.channel.id}>" in drawn(card)
         address = f"https://discord.com/channels/{place.discord.guild.id}/{approvals.id}/{card.id}"
         assert f"in <#{approvals.id}> ([card](<{address}>))" in drawn(line)

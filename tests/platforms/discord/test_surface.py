@@ -65,12 +65,13 @@ async def test_no_user_is_notified_and_no_link_unfolds_also_after_edits() -> Non
     async with connected_bot(listening=False) as place:
         hook = f"@everyone {place.priya.mention} {place.discord.role('ops').mention} https://example.com/?secret=1"
         code = f"`{hook}`"
-        for view in (running(), running(code), done(f"{code} {hook}"), asking()):
+        for view in (running(), running(code), done(f"{code} {hook}")):
             await draw(place, placed(place, view))
+        assert place.posted()[0].flags & Flag.SUPPRESS_EMBEDS
+        await draw(place, placed(place, asking()))
         for message in place.posted():
             assert not place.discord.called(message)
             assert not place.discord.fetched(message)
-        assert place.posted()[0].flags & Flag.SUPPRESS_EMBEDS
 
 
 async def test_two_files_of_one_name_are_two_also_after_a_crash() -> None:
@@ -110,13 +111,12 @@ async def test_a_message_that_is_too_old_to_be_edited_is_answered_by_a_new_one()
     async with connected_bot(listening=False) as place:
         surface = later(place)
         await draw(place, placed(place, asking()), surface)
-        (_, card) = place.posted()
+        (card,) = place.posted()
         place.discord.clock.advance(3 * 3600)
         place.discord.fail(PATCH, Fails(30046), 20)
         refs = await draw(place, placed(place, denied()), surface)
-        *_, anew = place.posted()
+        anew = next(message for message in place.posted() if refs["card-3"] == f"{place.channel.id}:{message.id}")
         assert anew.reply_to is card
-        assert refs["card-3"] == f"{place.channel.id}:{anew.id}"
         assert not place.discord.called(anew)
         before = len(place.discord.calls)
         await draw(place, placed(place, denied()), surface)
@@ -129,7 +129,7 @@ async def test_in_a_thread_that_was_archived_the_message_is_edited_all_the_same(
         await draw(place, placed(place, asking(), thread))
         place.discord.archive(thread)
         await draw(place, placed(place, denied(), thread))
-        assert "use INC" in place.discord.what_user_sees(place.priya, thread)[-1].words
+        assert any("use INC" in message.words for message in place.discord.what_user_sees(place.priya, thread))
         assert [call.outcome for call in place.discord.calls.refused()] == ["50083"]
 
 

@@ -45,7 +45,7 @@ async def test_the_card_links_to_the_thread_and_the_thread_to_the_card() -> None
         thread = root(place)
         await place.draw(waiting(place, named(place, approvals), thread=thread))
         (card,) = place.slack.posted(approvals)
-        _, line = place.bot_posts()
+        (line,) = place.bot_posts()
         url = (await place.api.identity()).url.rstrip("/")
         assert f"{url}/archives/{place.channel.id}/p{thread.replace('.', '')}" in str(card.blocks)
         assert f"{url}/archives/{approvals.id}/p{card.ts.replace('.', '')}" in str(line.blocks)
