@@ -220,28 +220,27 @@ async def test_nothing_is_asked_of_a_private_address_that_an_admin_has_defined()
 
 
 @pytest.mark.parametrize("early", [False, True])
-@pytest.mark.parametrize("session", ["s1", ""])
-async def test_an_answer_in_the_stream_of_no_request_reaches_its_call(session: str, *, early: bool) -> None:
-    async with FakeSideStream(early=early and bool(session)) as server:
-        server.speak_legacy("t", session=session)
+async def test_an_answer_in_the_stream_of_no_request_reaches_its_call(*, early: bool) -> None:
+    async with FakeSideStream(early=early) as server:
+        server.speak_legacy("t", session="s1")
         server.on["tools/call"] = lambda m: result(m, {"content": [{"type": "text", "text": m["params"]["name"]}]})
         async with started(ServerConfig("s", HttpTransport(server.url))) as box:
             await until(lambda: tools_of(box))
-            await until(lambda: server.opened or not session)
+            await until(lambda: server.opened)
             for _ in range(2):
                 calls = await asyncio.gather(*(call(named(box, "t"), box) for _ in range(5)))
                 assert [text(outcome) for outcome in calls] == ["t"] * 5
             assert server.opened == 1
             server.cut()
             server.on["tools/call"] = lambda m: error(m, -32603, "No disk")
-            await until(lambda: server.opened == 2 or not session)
+            await until(lambda: server.opened == 2)
             assert error_text(await call(named(box, "t"), box)) == "Error calling MCP server: No disk"
             assert status(box) is ServerStatus.CONNECTED
 
 
 async def test_a_call_ends_with_the_stream_that_its_answer_should_come_in() -> None:
     async with FakeSideStream() as server:
-        server.speak_legacy("t", session="")
+        server.speak_legacy("t", session="s1")
         server.on["tools/call"] = lambda m: result({**m, "id": 4711}, OK)
         async with started(ServerConfig("s", HttpTransport(server.url))) as box:
             await until(lambda: tools_of(box))

@@ -5,7 +5,7 @@ waits for its time limit after one that it cannot read. Here each request gets i
 says what was wrong (`messages`). Answers to other requests are dropped.
 
 The answer to a request that was accepted with 202 is taken from the stream that belongs to no request, as older clients
-do. If none is open, one is opened.
+do.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from itertools import islice
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCResponse
+from mcp.types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
 from mcp.types.jsonrpc import RequestId
 
-from bot.mcp.errors import FOREIGN_ID, LARGEST_ANSWER, NOT_RPC, UNREADABLE, record_request
+from bot.mcp.errors import FOREIGN_ID, LARGEST_ANSWER, NOT_RPC, UNREADABLE
 from bot.mcp.sdk import TransportStreams
 from bot.mcp.transports.messages import canonical_id, is_same_id, read_messages, unreadable, well_formed
 
@@ -51,7 +50,6 @@ class AnswerReader(httpx2.AsyncBaseTransport):
         self._waiting: _Waiting = {}
         self._opening = asyncio.Lock()
         self._streams: set[_Events] = set()
-        self._reading: set[asyncio.Task[None]] = set()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request, and read the response if it may hold messages."""
@@ -64,55 +62,27 @@ class AnswerReader(httpx2.AsyncBaseTransport):
         # The answer may come in the other stream before the response does.
         queue = self._waiting[canonical_id(request_id)] = asyncio.Queue()
         response = await self._read(request, _Answers(self._server, request_id))
-        if response.status_code == 202 and await self._has_stream(request):
+        if response.status_code == 202 and await self._has_stream():
             headers = {"content-type": _EVENTS}
             return httpx2.Response(200, headers=headers, stream=_Awaited(queue, self._waiting, request_id))
         self._waiting.pop(canonical_id(request_id), None)
         return response
 
-    async def _has_stream(self, request: httpx2.Request) -> bool:
-        """Return True if a stream is open in which the server can answer a request. If there is none, open one."""
+    async def _has_stream(self) -> bool:
         async with self._opening:
-            if self._streams:
-                return True
-            headers = {name: value for name, value in request.headers.items() if not name.startswith("content-")}
-            get = httpx2.Request(
-                "GET", request.url, headers={**headers, "accept": _EVENTS}, extensions=request.extensions
-            )
-            with record_request():
-                response = await self._open(get)
-            if not self._streams:
-                await response.aclose()
-                return False
-            response.request = get
-            reading = asyncio.create_task(self._read_alone(response), name=f"mcp:stream:{self._server}")
-            self._reading.add(reading)
-            reading.add_done_callback(self._reading.discard)
-            return True
+            return bool(self._streams)
 
     async def _open(self, request: httpx2.Request) -> httpx2.Response:
         response = await self._read(request, _Answers(self._server, None, self._waiting))
         if isinstance(response.stream, _Events):
             self._streams.add(response.stream)
-            response.stream.on_end = partial(self._streams.discard, response.stream)
+            response.stream.on_end = partial(self._end, response.stream)
         return response
 
-    async def _read_alone(self, response: httpx2.Response) -> None:
-        """Read a stream that the library has not opened. Notifications go to one of the requests that wait. Requests of
-        the server are dropped, because they would be taken for those of one call.
-        """
-        try:
-            async for event in httpx2.EventSource(response, max_event_size=LARGEST_ANSWER):
-                message = well_formed(event.data)
-                is_notification = message is not None and isinstance(message.message, JSONRPCNotification)
-                for queue in islice(self._waiting.values(), int(is_notification)):
-                    queue.put_nowait(event.data.replace("\n", " "))
-        except (httpx2.HTTPError, httpx2.StreamError) as error:
-            log.debug("stream of MCP server %s ended: %r", self._server, error)
-        finally:
-            await response.aclose()
-            for queue in self._waiting.values():
-                queue.put_nowait("")
+    def _end(self, stream: _Events) -> None:
+        self._streams.discard(stream)
+        for queue in self._waiting.values():
+            queue.put_nowait("")
 
     async def _read(self, request: httpx2.Request, answers: _Answers) -> httpx2.Response:
         response = await self._inner.handle_async_request(request)
@@ -126,9 +96,6 @@ class AnswerReader(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         """Close all connections."""
-        for reading in self._reading:
-            reading.cancel()
-        await asyncio.gather(*self._reading, return_exceptions=True)
         await self._inner.aclose()
 
 
