@@ -49,13 +49,20 @@ async def upgrade(database: Database) -> None:
 
 
 def check_known(database: Database, stored: str | None) -> None:
-    """Raise DatabaseError if the schema is one of a later release."""
-    if stored is not None and stored not in known_revisions():
+    """Raise DatabaseError if the schema is one of a later release, or older than those that this one can upgrade."""
+    if stored is None or stored in known_revisions():
+        return
+    if stored < known_revisions()[0]:
         raise DatabaseError(
-            f"The database {database.name} has schema {stored}, which a later release made; this one knows "
-            f"{latest_revision()}.",
-            "run that release, or use another database with DATABASE_URL",
+            f"The database {database.name} has schema {stored}, which this release cannot upgrade.",
+            "keep it, export its audit with the release that made it (`countersign audit export > audit.jsonl`), and "
+            "use another database with DATABASE_URL",
         )
+    raise DatabaseError(
+        f"The database {database.name} has schema {stored}, which a later release made; this one knows "
+        f"{latest_revision()}.",
+        "run that release, or use another database with DATABASE_URL",
+    )
 
 
 async def current_revision(database: Database) -> str | None:

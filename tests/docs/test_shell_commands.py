@@ -94,7 +94,7 @@ SHOWN: Mapping[tuple[str, str], Sequence[str]] = {
         "✓ Everything fits.",
     ),
     ("docs/running-on-postgresql.md", "countersign db upgrade"): (
-        "The database has schema 0008 now.",
+        "The database has schema 0009 now.",
         "database: 0008, this release: 0008",
     ),
     ("docs/servers.md", "countersign servers add tickets"): (

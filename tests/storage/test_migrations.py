@@ -75,6 +75,15 @@ async def test_a_database_of_a_later_release_is_left_alone(empty: Database) -> N
         await migrate.upgrade(empty)
 
 
+async def test_a_database_older_than_the_first_migration_is_left_alone_and_its_export_is_named(empty: Database) -> None:
+    await migrate.upgrade(empty)
+    earlier = sa.text("update alembic_version set version_num = '0008'")
+    await empty.run(lambda connection: connection.execute(earlier))
+    with pytest.raises(DatabaseError, match="has schema 0008, which this release cannot upgrade") as caught:
+        await migrate.upgrade(empty)
+    assert "countersign audit export" in caught.value.fix
+
+
 async def test_every_migration_can_be_taken_back(empty: Database) -> None:
     await migrate.upgrade(empty)
 
