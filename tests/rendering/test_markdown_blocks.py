@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.platforms.console.transcript import split_blocks
+from bot.platforms.console.markdown_renderer import MarkdownRenderer
 
+split_blocks = MarkdownRenderer.split_blocks
 LINES = st.sampled_from([
     "", " ", "word", "two words", "# Title", "## ", "#no title", "- item", "* item", "1. one", "10) ten", "  inner",
     "    code", "\tcode", "```", "```python", "````", "~~~", "``` a`b", "  ```", "- ```", "---", "***", "- - -",
@@ -18,26 +19,25 @@ TEXTS = st.builds(lambda lines, end: "\n".join(lines) + end, st.lists(LINES, max
 
 def blocks(text: str) -> list[str]:
     """Return the finished blocks without the blank lines between them, and the tail."""
-    split = split_blocks(text)
-    return [block for block in (*split.finished, split.tail) if block.strip()]
+    finished, tail = split_blocks(text)
+    return [block.strip("\n") for block in (*finished, tail) if block.strip()]
 
 
 @given(TEXTS)
 def test_nothing_is_lost(text: str) -> None:
-    split = split_blocks(text)
-    assert "".join(split.finished) + split.tail == text
+    finished, tail = split_blocks(text)
+    assert "".join(finished) + tail == text
 
 
 @given(TEXTS, st.data())
 def test_finished_blocks_stay_finished_as_the_text_grows(text: str, data: st.DataObject) -> None:
-    early = split_blocks(text[: data.draw(st.integers(0, len(text)))]).finished
-    assert split_blocks(text).finished[: len(early)] == early
+    early, _ = split_blocks(text[: data.draw(st.integers(0, len(text)))])
+    assert split_blocks(text)[0][: len(early)] == early
 
 
 @given(TEXTS)
 def test_a_line_that_is_being_written_is_never_finished(text: str) -> None:
-    split = split_blocks(text)
-    assert all(block.endswith("\n") for block in split.finished)
+    assert all(block.endswith("\n") for block in split_blocks(text)[0])
 
 
 @pytest.mark.parametrize(
@@ -62,20 +62,19 @@ def test_a_line_that_is_being_written_is_never_finished(text: str) -> None:
     ],
 )  # fmt: skip
 def test_blocks_that_belong_together_stay_together(text: str, expected: list[str]) -> None:
-    assert blocks(text) == expected
+    assert blocks(text) == [block.strip("\n") for block in expected]
 
 
 def test_a_growing_answer_gives_up_each_block_once_and_at_once() -> None:
     text = "# Weather\n\nIt is **sunny**.\n\n- high 20\n- low 10\n\n```\ncode\n```\nDone.\n\n"
     given_out: list[str] = []
     for length in range(len(text) + 1):
-        finished = split_blocks(text[:length]).finished
+        finished, _ = split_blocks(text[:length])
         given_out += finished[len(given_out) :]
-    assert "".join(given_out) == text
-    assert [block for block in given_out if block.strip()] == [
-        "# Weather\n",
-        "It is **sunny**.\n\n",
-        "- high 20\n- low 10\n\n",
-        "```\ncode\n```\n",
-        "Done.\n\n",
+    assert [block.strip("\n") for block in given_out] == [
+        "# Weather",
+        "It is **sunny**.",
+        "- high 20\n- low 10",
+        "```\ncode\n```",
+        "Done.",
     ]

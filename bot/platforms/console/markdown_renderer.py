@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from itertools import pairwise
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -26,6 +27,9 @@ from bot.platforms.console.lines import ConsoleTheme, cells, fold, remark, safe_
 from bot.platforms.console.plain_output import next_steps, with_shell_commands
 
 _ASCII_LINES = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
+_BLOCKS = MarkdownIt("commonmark", {"html": False}).enable("table").disable("reference")
+_BLOCKS.core.ruler.enableOnly(["block"])
+_GO_ON_AFTER_BLANK_LINES = ("bullet_list_open", "ordered_list_open", "code_block")
 _BETWEEN = 3
 """Columns between two cells of a table."""
 _LONG_WORD, _SHORT_CELL = 20, 12
@@ -54,6 +58,22 @@ class MarkdownRenderer:
 
     def __init__(self, theme: ConsoleTheme) -> None:
         self._theme = theme
+
+    @staticmethod
+    def split_blocks(text: str) -> tuple[list[str], str]:
+        """Split a growing text into finished blocks of Markdown and the rest. More text only adds blocks. Code, lists
+        and tables stay in one piece; blank lines go to the block below.
+        """
+        whole = text[: text.rfind("\n") + 1]  # a line still being written decides nothing
+        lines = whole.split("\n")
+        # A word below the text shows if its last block goes on.
+        tokens = [token for token in _BLOCKS.parse(f"{whole}x") if token.level == 0 and token.map]
+        is_probe = tokens.pop().map == [len(lines) - 1, len(lines)]
+        if is_probe and tokens and tokens[-1].type in _GO_ON_AFTER_BLANK_LINES:
+            tokens.pop()
+        ends = [0, *(token.map[1] for token in tokens if token.map)]
+        finished = ["".join(f"{line}\n" for line in lines[begin:end]) for begin, end in pairwise(ends)]
+        return finished, text[sum(map(len, finished)) :]
 
     def markdown(self, text: str, width: int) -> str:
         """Return Markdown as colored text, without blank lines around it."""

@@ -9,7 +9,6 @@ import pytest
 from bot.domain.turns import ModelRetry, StepStatus
 from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.markdown_renderer import MarkdownRenderer
-from bot.platforms.console.transcript import split_blocks
 from tests.platforms.console.chat import Chat, chatting
 from tests.platforms.console.scripted_engine import ScriptedTurn
 from tests.platforms.console.terminal import echoed
@@ -191,8 +190,8 @@ async def test_why_nothing_moves_is_told_on_one_line_as_far_as_the_window_is_wid
 @pytest.mark.parametrize("unicode", [True, False])
 def test_block_by_block_an_answer_looks_as_it_does_in_one_piece(width: int, unicode: bool) -> None:
     typesetter = MarkdownRenderer(ConsoleTheme(colour=False, unicode=unicode))
-    split = split_blocks(DOCUMENT)
-    drawn = "\n".join(typesetter.markdown(block, width) for block in (*split.finished, split.tail) if block.strip())
+    finished, tail = typesetter.split_blocks(DOCUMENT)
+    drawn = "\n".join(typesetter.markdown(block, width) for block in (*finished, tail) if block.strip())
     whole = typesetter.markdown(DOCUMENT, width)
     assert [line for line in drawn.split("\n") if line] == [line for line in whole.split("\n") if line]
     assert max(map(len, drawn.split("\n"))) <= width
