@@ -259,7 +259,7 @@ class ApprovalsCommand:
 
     async def _approve(self, request: CommandContext) -> AsyncIterator[Reply]:
         call = await self._find(request)
-        if call.step.tool is not None and call.step.tool.destructive:
+        if call.step.may_destroy:
             confirmed = request.arguments.get("confirm")
             if not confirmed:
                 yield _confirmation(call)

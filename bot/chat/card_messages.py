@@ -53,6 +53,7 @@ from bot.domain.approvals import (
 from bot.domain.conversations import Author
 from bot.domain.elicitations import Elicitation, ElicitationAction
 from bot.domain.secrets import redact
+from bot.domain.tools import Risk
 from bot.domain.turns import StepStatus, ToolStep, TurnView
 from bot.i18n import _, format_datetime, format_time, format_time_zone, gettext_lazy, ngettext
 from bot.rendering.approval_card import (
@@ -234,7 +235,7 @@ def decision_buttons(step: ToolStep, card: ApprovalCard, *more: Button) -> Butto
     deny = Button(_("Deny…"), OpenDenyForm(ref))
     if card.withheld:
         return Buttons((deny, *more))
-    question = approval_question(step, card) if card.risk == "destructive" else None
+    question = approval_question(step, card) if step.may_destroy else None
     approve = Button(
         _("Approve: {call}", call=single_line(call_title(step), 40)),
         Approve((ref,)),
@@ -250,7 +251,9 @@ def decision_buttons(step: ToolStep, card: ApprovalCard, *more: Button) -> Butto
 
 def approval_question(step: ToolStep, card: ApprovalCard) -> Confirmation:
     """Return the question before a call is approved that may destroy data."""
-    text = _("{tool} may destroy data, and cannot be taken back.", tool=card.tool)
+    may = _("{tool} may destroy data, and cannot be taken back.", tool=card.tool)
+    unknown = _("Nobody knows if {tool} reads or writes: its server is not trusted.", tool=card.tool)
+    text = unknown if card.risk is Risk.UNKNOWN else may
     return Confirmation(headline(step, card), text, _("Approve"))
 
 
@@ -371,8 +374,8 @@ def _card(name: str, calls: Sequence[ToolStep], reason: str, view: TurnView, now
 
 def _tone(calls: Sequence[ToolStep], waiting: Sequence[ToolStep]) -> Tone:
     if waiting:
-        destructive = any(step.tool is None or step.tool.destructive for step in waiting)
-        return Tone.DANGER if destructive else Tone.PENDING
+        cards = filter(None, map(approval_card, waiting))
+        return Tone.DANGER if any(card.risk is Risk.DESTRUCTIVE for card in cards) else Tone.PENDING
     if any(step.status in _WENT_WRONG for step in calls):
         return Tone.DANGER
     return Tone.NEUTRAL if all(step.status in _NOT_RUN for step in calls) else Tone.SUCCESS
@@ -539,7 +542,7 @@ def _expires(at: float, seconds: float) -> Spans:
 def _approve_all(waiting: Sequence[ToolStep]) -> Iterator[Block]:
     """Yield the button that approves all calls, unless one is destructive or has a hidden part."""
     cards = [card for step in waiting if (card := approval_card(step))]
-    if len(cards) < 2 or any(card.risk == "destructive" or card.withheld for card in cards):
+    if len(cards) < 2 or any(step.may_destroy for step in waiting) or any(card.withheld for card in cards):
         return
     refs = tuple(ApprovalRef(card.approval_id, card.revision) for card in cards)
     label = ngettext("Approve all {n}", "Approve all {n}", len(cards))

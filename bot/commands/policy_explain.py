@@ -11,6 +11,7 @@ from typing import Any
 from bot.commands.command import CommandContext, CommandRejected, VerbHandler, option
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory
+from bot.commands.server_listing import risk
 from bot.commands.text_format import POLICY_WORDS, status_word
 from bot.commands.tool_review import withheld_tools
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
@@ -101,6 +102,7 @@ class PolicyExplain:
         words = administration.asks_after(tool, call_arguments) if is_allowed else ()
         facts: list[tuple[str, str]] = [
             (gettext_lazy("call"), f"{server.name}.{tool.original_name}"),
+            (gettext_lazy("risk"), risk(tool)),
             (gettext_lazy("policy"), except_after(str(POLICY_WORDS[judged.stored.policy]), words)),
             (gettext_lazy("decided by"), judged.stored.rule or _("the default")),
             (

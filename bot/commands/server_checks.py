@@ -42,7 +42,7 @@ from bot.domain.servers import (
     StdioTransport,
     Transport,
 )
-from bot.domain.tools import Tool
+from bot.domain.tools import Tool, count_tools
 from bot.engine.policy.authorization import context_tool_rejection
 from bot.errors import NotFound
 from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
@@ -313,16 +313,6 @@ def to_review(config: ServerConfig, waiting: Sequence[Tool]) -> tuple[ReplyActio
             ActionStyle.PRIMARY,
         ),
     )
-
-
-def count_tools(tools: tuple[Tool, ...]) -> str:
-    """Format the number of tools: `31 tools, 9 write, 2 destructive`."""
-    writes = sum(not tool.read_only for tool in tools)
-    destroys = sum(tool.destructive for tool in tools)
-    texts = [ngettext("{n} tool", "{n} tools", len(tools))]
-    texts += [_("{count} write", count=writes)] if writes else []
-    texts += [_("{count} destructive", count=destroys)] if destroys else []
-    return format_enumeration(texts)
 
 
 def _check_marks(checks: list[Check]) -> str:

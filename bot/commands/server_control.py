@@ -19,7 +19,7 @@ from bot.commands.command import (
     VerbHandler,
 )
 from bot.commands.dependencies import CommandDependencies, ConfigDiff
-from bot.commands.server_checks import count_tools, disabled_reply, to_review, waits_for_review
+from bot.commands.server_checks import disabled_reply, to_review, waits_for_review
 from bot.commands.server_definition import ParsedDefinition, differences
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps
@@ -30,6 +30,7 @@ from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, Re
 from bot.domain.conversations import HTTP, Author, Member
 from bot.domain.secret_binding import cleared_slots
 from bot.domain.servers import ServerCapabilities, ServerEnablement, ServerRecord, ServerSnapshot, ServerStatus
+from bot.domain.tools import count_tools
 from bot.errors import Conflict, SettingsError
 from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.ports import CallQuery

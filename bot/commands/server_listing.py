@@ -43,7 +43,7 @@ from bot.domain.servers import (
     StdioTransport,
     SyncStatus,
 )
-from bot.domain.tools import Tool, ToolKind
+from bot.domain.tools import Risk, Tool, ToolKind, count_risks
 from bot.i18n import _, format_enumeration, format_number, gettext_lazy, ngettext
 
 _SHOWN_SESSIONS = 5
@@ -66,6 +66,12 @@ _FILTERS = (
 )
 _OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 """Statuses of servers with known tools that are not usable."""
+_RISKS = {
+    Risk.READS: gettext_lazy("reads"),
+    Risk.WRITES: gettext_lazy("writes"),
+    Risk.DESTRUCTIVE: gettext_lazy("destructive"),
+    Risk.UNKNOWN: gettext_lazy("may read or write: unknown"),
+}
 _TRANSPORT_NAMES = {
     HttpKind.STREAMABLE: "streamable HTTP",
     HttpKind.SSE: "HTTP+SSE",
@@ -336,12 +342,11 @@ class ServerListing:
     def _row(self, server: VisibleServer, conversation: ConversationKey) -> tuple[str, ...]:
         tools = self._directory.capabilities(server).tools
         count = max(len(tools), server.state.tool_count if server.state else 0)
-        writes = sum(not tool.read_only for tool in tools)
         return (
             f"{MARKS[server.status]} {server.name}",
             status_word(server.status),
             transport_word(server.config),
-            _("{count} ({writes} write)", count=count, writes=writes) if writes else str(count),
+            _tool_count(count, tools),
             self._policies(tools, conversation),
         )
 
@@ -434,7 +439,6 @@ class ServerListing:
         tools = self._directory.capabilities(server).tools
         state, now, conversation = server.state, self._dependencies.clock(), request.conversation
         count = max(len(tools), state.tool_count if state else 0)
-        writes = sum(not tool.read_only for tool in tools)
         synced = (
             f"{status_word(server.sync)}, {format_ago(state.synced_at, now)}"
             if state and state.synced_at
@@ -449,10 +453,7 @@ class ServerListing:
             (gettext_lazy("server version"), state.server_version if state else ""),
             (gettext_lazy("connected"), format_ago(state.connected_at, now) if state and state.connected_at else ""),
             (gettext_lazy("last used"), format_ago(state.last_used_at, now) if state and state.last_used_at else ""),
-            (
-                gettext_lazy("tools"),
-                _("{count} ({writes} write)", count=count, writes=writes) if writes else str(count),
-            ),
+            (gettext_lazy("tools"), _tool_count(count, tools)),
             (gettext_lazy("sessions"), sessions_text(server.config, state.sessions if state else (), now)),
             (gettext_lazy("off for"), ", ".join(off_for(self._dependencies.administration, server.id, conversation))),
             (gettext_lazy("review"), self._review_note(server)),
@@ -561,9 +562,13 @@ def endpoint_facts(config: ServerConfig) -> list[tuple[str, str]]:
 
 def risk(tool: Tool) -> str:
     """Return the risk of a tool in one word."""
-    if tool.read_only:
-        return _("reads")
-    return _("destructive") if tool.destructive else _("writes")
+    return str(_RISKS[tool.risk])
+
+
+def _tool_count(count: int, tools: Sequence[Tool]) -> str:
+    """Format a number of tools, with the risks of those that are known."""
+    risks = count_risks(tools)
+    return f"{count} ({risks})" if risks else str(count)
 
 
 def _sync_problem(server: VisibleServer) -> str:

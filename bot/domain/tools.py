@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from bot.domain.elicitations import ElicitationRequest
 from bot.domain.flows import UNSET, Flow, Sends, Words, holds_address, takes_address
 from bot.domain.messages import ToolResult
-from bot.i18n import gettext_lazy
+from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 
 OWN_SERVER = "countersign"
 """Server name of the bot's own tools. A server of the same name has its tools offered under other names
@@ -45,6 +45,33 @@ class Annotations:
     destructive: bool | None = None
     idempotent: bool | None = None
     open_world: bool | None = None
+
+    @property
+    def may_destroy(self) -> bool:
+        """True unless the tool only reads or says that it is not destructive (MCP specification, hints of tools)."""
+        return self.read_only is not True and self.destructive is not False
+
+
+class Risk(StrEnum):
+    """What a call may do to data, for users. UNKNOWN: its server is not trusted, and does not say that it destroys."""
+
+    READS = "reads"
+    WRITES = "writes"
+    DESTRUCTIVE = "destructive"
+    UNKNOWN = "unknown"
+
+
+def risk_of(*, read_only: bool, destructive: bool, unknown: bool) -> Risk:
+    """Return the risk of a tool with these properties, for its card and for lists."""
+    match unknown, destructive, read_only:
+        case True, _, _:
+            return Risk.UNKNOWN
+        case _, True, _:
+            return Risk.DESTRUCTIVE
+        case _, _, True:
+            return Risk.READS
+        case _:
+            return Risk.WRITES
 
 
 class ToolKind(StrEnum):
@@ -125,11 +152,8 @@ class Tool:
 
     @property
     def may_delete(self) -> bool:
-        """True if the tool may delete or overwrite data by the MCP specification's meaning of hints: all that is not
-        read-only and does not say that it is not destructive. Reads of resources and prompts may not.
-        """
-        reads = self.kind is not ToolKind.CALL or self.annotations.read_only is True
-        return not reads and self.annotations.destructive is not False
+        """True if the tool may delete or overwrite data, by its hints. Reads of resources and prompts may not."""
+        return self.kind is ToolKind.CALL and self.annotations.may_destroy
 
     @property
     def repeatable(self) -> bool:
@@ -138,10 +162,21 @@ class Tool:
 
     @property
     def destructive(self) -> bool:
-        """True if the tool may destroy data: by its hint, and without one if its server is not trusted."""
-        if self.read_only:
-            return False
-        return self.annotations.destructive is True or (self.annotations.destructive is None and not self.trusted)
+        """True if a call is decided like one that destroys data: by its hint, and each call of a tool of a server that
+        is not trusted.
+        """
+        untrusted = self.kind is ToolKind.CALL and not self.trusted
+        return untrusted or (self.annotations.destructive is True and not self.read_only)
+
+    @property
+    def unknown(self) -> bool:
+        """True if nobody trusted says what the tool does, and it does not itself say that it destroys data."""
+        return self.destructive and self.annotations.destructive is not True
+
+    @property
+    def risk(self) -> Risk:
+        """What users are told that a call may do."""
+        return risk_of(read_only=self.read_only, destructive=self.destructive, unknown=self.unknown)
 
     @property
     def definition(self) -> str:
@@ -307,6 +342,22 @@ def tools_for_check(offered: ToolSet, checked: CheckedCall) -> ToolSet:
 
     tools = allowed(offered.tools)
     return replace(offered, tools=tools, requests=allowed(offered.requests), by_server=allowed(offered.by_server))
+
+
+def count_risks(tools: Sequence[Tool]) -> str:
+    """Format how many tools are a risk: `9 write, 2 destructive`; empty if all only read."""
+    writes = sum(not (tool.read_only or tool.unknown) for tool in tools)
+    destroys = sum(tool.risk is Risk.DESTRUCTIVE for tool in tools)
+    unknown = sum(tool.unknown for tool in tools)
+    texts = [_("{count} write", count=writes)] if writes else []
+    texts += [_("{count} destructive", count=destroys)] if destroys else []
+    texts += [_("{count} may read or write: unknown", count=unknown)] if unknown else []
+    return format_enumeration(texts)
+
+
+def count_tools(tools: Sequence[Tool]) -> str:
+    """Format the number of tools with their risks: `31 tools, 9 write, 2 destructive`."""
+    return format_enumeration(filter(None, (ngettext("{n} tool", "{n} tools", len(tools)), count_risks(tools))))
 
 
 def _changes(tool: Tool) -> bool:

@@ -25,7 +25,7 @@ from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.messages import Message, TextPart, ToolCall, ToolResult
 from bot.domain.policies import StoredPolicyResult
 from bot.domain.secrets import MASK, StoredSecret, mask_arguments, redact_secrets
-from bot.domain.tools import OWN_SERVER, Tool, canonical_json
+from bot.domain.tools import OWN_SERVER, Risk, Tool, canonical_json, risk_of
 from bot.domain.usage import UsageEntry
 from bot.i18n import _
 
@@ -224,6 +224,12 @@ class ToolRef:
     """Empty for tools of the bot itself."""
     place: str = ""
     """Digest of the server's place; empty for tools of the bot itself."""
+    unknown: bool = False
+
+    @property
+    def risk(self) -> Risk:
+        """What users are told that a call may do."""
+        return risk_of(read_only=self.read_only, destructive=self.destructive, unknown=self.unknown)
 
     @property
     def is_builtin(self) -> bool:
@@ -307,6 +313,11 @@ class ToolStep:
     def only_reads(self) -> bool:
         """True if the call changes nothing, as a trusted server says, or is of the bot itself."""
         return self.tool is not None and self.tool.read_only
+
+    @property
+    def may_destroy(self) -> bool:
+        """True if the call is decided like one that destroys data. Nothing is known of a tool that is missing."""
+        return self.tool is None or self.tool.destructive
 
     @property
     def is_stopped(self) -> bool:

@@ -37,7 +37,7 @@ from bot.domain.servers import (
     StdioTransport,
     SyncStatus,
 )
-from bot.domain.tools import Tool, ToolKind
+from bot.domain.tools import Tool, ToolKind, count_tools
 from bot.errors import ServerTrouble, SettingsError
 from bot.i18n import _, gettext_lazy, ngettext, pgettext_lazy
 from bot.machine import Proxy, find_proxy
@@ -632,15 +632,7 @@ def _check_elicitation(tracker: ServerStatusTracker) -> Iterator[Check]:
 def _check_tools(tracker: ServerStatusTracker) -> Check:
     """Check the tools: their number, and those that are left out or renamed, with the reason."""
     tools = tracker.synced.capabilities.tools
-    changing = [tool for tool in tools if not tool.read_only]
-    destructive = [tool for tool in tools if tool.destructive]
-    detail = ngettext(
-        "{n} tool, {changing} of which may change something and {destructive} may destroy",
-        "{n} tools, {changing} of which may change something and {destructive} may destroy",
-        len(tools),
-        changing=len(changing),
-        destructive=len(destructive),
-    )
+    detail = count_tools(tools)
     wanted = tracker.config.auto_context_tool
     if wanted and all(tool.original_name != wanted for tool in tools):
         text = _("{tools}; there is no {tool}", tools=detail, tool=wanted)

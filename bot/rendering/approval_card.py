@@ -29,7 +29,7 @@ from bot.domain.approvals import (
 from bot.domain.conversations import CONSOLE
 from bot.domain.grants import GrantRequest
 from bot.domain.secrets import mask_arguments
-from bot.domain.tools import canonical_json
+from bot.domain.tools import Risk, canonical_json
 from bot.domain.turns import ArgumentChange, StepStatus, ToolRef, ToolStep, TurnView, changed_names
 from bot.i18n import _, format_list, gettext_lazy, ngettext
 from bot.rendering.call_arguments import (
@@ -54,10 +54,11 @@ _WORDS = re.compile(r"[_\-.\s]+|(?<=[a-z0-9])(?=[A-Z])")
 MOST_CHANGES = 5
 _NAME, _VALUE = 40, 80
 _NO_VALUE: tuple[str, None] = ("", None)
-RISKS: Mapping[str, str] = {
-    "reads": gettext_lazy("🟢 Reads data"),
-    "writes": gettext_lazy("🟠 Writes data"),
-    "destructive": gettext_lazy("🔴 May destroy data"),
+RISKS: Mapping[Risk, str] = {
+    Risk.READS: gettext_lazy("🟢 Reads data"),
+    Risk.WRITES: gettext_lazy("🟠 Writes data"),
+    Risk.DESTRUCTIVE: gettext_lazy("🔴 May destroy data"),
+    Risk.UNKNOWN: gettext_lazy("🟠 May read or write: unknown"),
 }
 ICONS: Mapping[StepStatus, str] = {
     StepStatus.READY: "✅",
@@ -156,7 +157,7 @@ class ApprovalCard:
     revision: int
     short_id: str
     title: str
-    risk: str
+    risk: Risk
     server: str
     tool: str
     arguments: tuple[CardArgument, ...]
@@ -199,7 +200,7 @@ def _card(step: ToolStep, approval: Approval, call_arguments: CallArguments) -> 
         revision=approval.revision,
         short_id=single_line(approval.id, 200)[:8],
         title=_title(step),
-        risk=risk_word(tool),
+        risk=tool.risk if tool else Risk.DESTRUCTIVE,
         server=single_line(tool.server, 60) if tool else "",
         tool=single_line(tool.name if tool else step.call.name, 60),
         arguments=call_arguments.arguments,
@@ -355,13 +356,6 @@ def headline(step: ToolStep, card: ApprovalCard) -> str:
     about = _about(card)
     scope = f" ({card.server})" if card.server else ""
     return f"{call_title(step)} “{about}”{scope}?" if about else card.title
-
-
-def risk_word(tool: ToolRef | None) -> str:
-    """Return the risk of a call, one word."""
-    if tool is None or tool.destructive:
-        return "destructive"
-    return "reads" if tool.read_only else "writes"
 
 
 def format_duration(seconds: float) -> str:

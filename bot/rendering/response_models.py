@@ -22,6 +22,7 @@ from bot.domain.agents import AgentRef
 from bot.domain.approvals import Approval, ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import Elicitation, FormMode, UrlMode
+from bot.domain.tools import Risk
 from bot.domain.turns import WAITING, ModelStep, StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.i18n import LazyText, _
 from bot.rendering.approval_card import ApprovalCard, approval_card, approver_reason, format_changes, whole_card
@@ -181,7 +182,7 @@ class ApprovalShape(ResponseModel):
     response_id: str
     tool_call_id: str
     title: str
-    risk: str = Field(description="`reads`, `writes` or `destructive`.")
+    risk: Risk = Field(description="`unknown` if the server is not trusted and does not say that it destroys.")
     server: str
     tool: str
     arguments: dict[str, Any] = Field(

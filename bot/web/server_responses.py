@@ -32,7 +32,7 @@ from bot.domain.servers import (
     TemplateLaunch,
     kind_of,
 )
-from bot.domain.tools import Tool
+from bot.domain.tools import Risk, Tool
 from bot.rendering.response_models import ResponseModel, format_time
 
 Moment = str | int | None
@@ -220,6 +220,7 @@ class ToolAnswer(ResponseModel):
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None
     annotations: dict[str, bool] = Field(description="The server's own hints; those it did not give are left out.")
+    risk: Risk = Field(description="`unknown` if the server is not trusted and does not say that it destroys.")
     policy: str = Field(description="Policy here, as far as it depends on no user.")
 
 
@@ -384,6 +385,7 @@ class ServerSerializer:
             input_schema=dict(tool.input_schema),
             output_schema=None if tool.output_schema is None else dict(tool.output_schema),
             annotations={name: value for name, value in hints.items() if value is not None},
+            risk=tool.risk,
             policy=self.dependencies.administration.policy_of(tool, conversation).value,
         )
 

@@ -251,6 +251,7 @@ async def test_a_call_that_is_only_thought_of_is_explained() -> None:
     asked = await explained(held)
     assert asked == {
         "call": "notes.add",
+        "risk": "writes",
         "policy": "asks",
         "decided by": "policy.toml:3",
         "which says": ("ASK_USER: notes.*; approved by test:ben, by 2 people, not by the asker or an editor"),

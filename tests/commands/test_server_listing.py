@@ -30,7 +30,7 @@ async def test_list_shows_state_transport_tools_policy_problem_and_manager() -> 
         ("server", "state", "transport", "tools", "policy"),
         (
             ("✗ web-search", "failed", "streamable HTTP", "0", ""),
-            ("● notes", "connected", "stdio", "3 (2 write)", "1 runs, 1 asks, 1 blocked"),
+            ("● notes", "connected", "stdio", "3 (2 write, 1 destructive)", "1 runs, 1 asks, 1 blocked"),
         ),
     )
     assert reply.details == (
@@ -90,7 +90,7 @@ async def test_show_tells_an_administrator_how_a_server_is_reached() -> None:
         ("state", "connected"),
         ("protocol", "2025-11-25"),
         ("server version", "1.2.3"),
-        ("tools", "3 (2 write)"),
+        ("tools", "3 (2 write, 1 destructive)"),
         ("trusted", "yes"),
         ("command", "python -m notes"),
         ("managed in", "config/mcp_servers.json"),

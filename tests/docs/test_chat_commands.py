@@ -50,7 +50,7 @@ BY_OPERATOR = ("/mcp edit mail", "/usage all")
 """Commands that only the operator may give."""
 
 SHOWN: Mapping[tuple[str, str], str] = {
-    ("docs/servers.md", "/mcp add dice"): "1 tool, 1 write, 1 destructive",
+    ("docs/servers.md", "/mcp add dice"): "1 tool, 1 may read or write: unknown",
 }
 """Return the answer to a command in the document."""
 

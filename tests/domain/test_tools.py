@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.approvals import fingerprint
-from bot.domain.tools import Annotations, ServerGuidance, Tool, ToolSet, canonical_json
+from bot.domain.tools import Annotations, Risk, ServerGuidance, Tool, ToolSet, canonical_json
 
 TOOL = Tool("s__t", "s", "t", description="Does it.", trusted=True)
 JSON = st.recursive(
@@ -40,6 +40,16 @@ def test_an_untrusted_servers_hints_lower_nothing() -> None:
 @pytest.mark.parametrize("trusted", [True, False])
 def test_a_hint_can_raise_the_risk_without_trust(trusted: bool) -> None:
     assert tool(trusted=trusted, destructive=True).destructive
+
+
+@pytest.mark.parametrize("hints", [{}, {"read_only": True}, {"destructive": False}, {"read_only": False}])
+def test_of_a_server_without_trust_no_hint_lowers_anything_and_the_risk_is_unknown(hints: dict[str, bool]) -> None:
+    untrusted = tool(trusted=False, **hints)
+    assert (untrusted.read_only, untrusted.destructive, untrusted.risk) == (False, True, Risk.UNKNOWN)
+
+
+def test_a_server_without_trust_that_says_it_destroys_is_shown_as_such() -> None:
+    assert tool(trusted=False, destructive=True).risk is Risk.DESTRUCTIVE
 
 
 def test_silence_is_no_hint() -> None:

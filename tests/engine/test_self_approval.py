@@ -107,7 +107,7 @@ def asking(**requirements: Any) -> Rules:
         (tool("notes__edit", read_only=False), place(), SelfApproval.DESTRUCTIVE),
         (replace(ADD, trusted=False), place(), SelfApproval.UNTRUSTED),
         (tool("notes__read", read_only=True, trusted=False), place(), SelfApproval.UNTRUSTED),
-        (replace(WIPE, trusted=False), place(), SelfApproval.DESTRUCTIVE),
+        (replace(WIPE, trusted=False), place(), SelfApproval.UNTRUSTED),
         (ADD, UNPINNED, SelfApproval.UNREVIEWED),
         # ------------------------------------------------ resources and prompts are only read, as for AUTO
         (
@@ -273,7 +273,7 @@ def test_a_call_that_asks_because_of_others_words_needs_an_approver() -> None:
         result = place(file=Policies(default=default)).judge(sending, {}, ANA)
         assert taint.apply_policy(sending, {}, result).requirements.self_approval is SelfApproval.TAINT
     unknown = replace(sending, trusted=False, annotations=Annotations())
-    for default, reason in ((ASK, SelfApproval.DESTRUCTIVE), (ALLOW, SelfApproval.TAINT)):
+    for default, reason in ((ASK, SelfApproval.UNTRUSTED), (ALLOW, SelfApproval.TAINT)):
         judged_by_rules = place(file=Policies(default=default)).judge(unknown, {}, ANA)
         tainted = taint.apply_policy(unknown, {}, judged_by_rules)
         assert tainted.requirements.self_approval is reason

@@ -82,7 +82,7 @@ async def test_a_healthy_server_passes_every_look() -> None:
     assert found(checks, "TLS").finding is CheckStatus.SKIPPED
     assert "2026-07-28" in found(checks, "MCP").detail
     said = found(checks, "tools").detail
-    assert said.startswith("2 tools, 2 of which may change something and 1 may destroy")
+    assert said.startswith("2 tools, 2 write, 1 destructive")
     assert "wipe out as s__wipe_out_" in said
 
 

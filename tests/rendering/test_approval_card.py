@@ -78,10 +78,11 @@ def test_the_title_names_the_effect_and_the_server(tool: ToolRef | None, title: 
         (ToolRef("s", "t", read_only=True, destructive=False), "reads"),
         (ToolRef("s", "t", read_only=False, destructive=False), "writes"),
         (ToolRef("s", "t", read_only=False, destructive=True), "destructive"),
+        (ToolRef("s", "t", read_only=False, destructive=True, unknown=True), "unknown"),
         (None, "destructive"),
     ],
 )
-def test_the_risk_is_one_word_and_the_worst_of_the_unknown(tool: ToolRef | None, risk: str) -> None:
+def test_the_risk_is_one_word_and_the_worst_of_a_missing_tool(tool: ToolRef | None, risk: str) -> None:
     assert drawn(tool=tool).risk == risk
 
 

@@ -219,7 +219,7 @@ async def test_an_approval_with_a_forbidden_grant_is_refused_whole(folder: Path)
     async with an_api(folder, {"text": "hello"}) as api:
         approver = await api.token("one", ApiRole.APPROVER)
         approval = await wanted(api)
-        assert approval["risk"] == "destructive"
+        assert approval["risk"] == "unknown"
         status, body = await decided(api, approval, approver, approved=True, grant="thread")
         assert (status, body["error"]["code"]) == (403, "not_allowed")
         assert written(api) == []

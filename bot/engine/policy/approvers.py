@@ -192,10 +192,10 @@ def self_approval(
     disguises: Disguises = no_disguises,
 ) -> SelfApproval:
     """Return ALLOWED if this call is one that its asker may approve, otherwise the first reason against it."""
-    if tool.may_delete:
-        return SelfApproval.DESTRUCTIVE
     if tool.kind is ToolKind.CALL and not tool.trusted:
         return SelfApproval.UNTRUSTED
+    if tool.may_delete:
+        return SelfApproval.DESTRUCTIVE
     if tool.kind is ToolKind.CALL and not reviewed(tool):
         return SelfApproval.UNREVIEWED
     if disguises(arguments) or concerns_others(tool, arguments, asker, conversation):

@@ -284,6 +284,7 @@ def _reference(tool: Tool) -> ToolRef:
         tool.destructive,
         tool.server_id,
         tool.place,
+        tool.unknown,
     )
 
 

@@ -272,7 +272,7 @@ def _hint_value(hints: Annotations, name: str) -> bool:
         case "read_only":
             return hints.read_only is True
         case "destructive":
-            return hints.read_only is not True and hints.destructive is not False
+            return hints.may_destroy
         case "idempotent":
             return hints.idempotent is True
         case _:

@@ -29,6 +29,7 @@ from bot.chat.message_model import (
     Text,
     Time,
 )
+from bot.domain.tools import Risk
 from bot.i18n import _, ngettext
 from bot.rendering.approval_card import RISKS, ApprovalCard, card_warning_lines, warning_lines
 from bot.rendering.call_arguments import CardArgument, cut_value
@@ -230,8 +231,8 @@ def _span_lines(spans: Spans, theme: ConsoleTheme, width: int) -> list[str]:
 def _apply_style(text: str, span: Span, theme: ConsoleTheme) -> str:
     if isinstance(span, Text) and span.bold:
         return theme.bold(text)
-    risks = {"reads": theme.success, "writes": theme.warn, "destructive": theme.error}
-    words = {str(RISKS[risk]).translate(_SIGNS): paint for risk, paint in risks.items()}
+    paints = {Risk.READS: theme.success, Risk.DESTRUCTIVE: theme.error}
+    words = {str(text).translate(_SIGNS): paints.get(risk, theme.warn) for risk, text in RISKS.items()}
     paint = words.get(_span_text(span).strip())
     return paint(text) if paint is not None else text
 

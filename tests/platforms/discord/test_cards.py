@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bot.chat.actions import ApprovalRef, Approve, OpenDenyForm, ViewCall
 from bot.domain.approvals import ApprovalRequirements
 from bot.domain.conversations import Author, ConversationKey
+from bot.domain.tools import Risk
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, TurnStatus, TurnView
 from bot.platforms.discord.components import OutgoingMessage, decode
 from bot.platforms.discord.message_layout import CALLS_A_CARD, GREEN, GREY, ORANGE, RED, turn_messages
@@ -219,7 +220,7 @@ def test_a_card_of_any_call_stays_within_the_limits_of_discord(
     *others, last = cards(a_view(a_reply(0, reason), *steps, status=TurnStatus.WAITING))
     for slot in (*others, last):
         shown = said(slot)
-        writing, destroying = (shown.count(f"**Risk** {RISKS[risk]}") for risk in ("writes", "destructive"))
+        writing, destroying = (shown.count(f"**Risk** {RISKS[risk]}") for risk in (Risk.WRITES, Risk.DESTRUCTIVE))
         together = writing > 1 and not destroying  # "Approve all"
         # Destructive calls have no grant button.
         assert len(labels(slot.components)) == 5 * writing + 4 * destroying + together + (waits and slot is last)
