@@ -414,7 +414,9 @@ def _read_view(connection: sa.Connection, turn_id: str) -> TurnView:
     record = read_record(connection, turn_id)
     turn = record.turn
     if turn.status is not TurnStatus.QUEUED:
-        return TurnView(turn, () if turn.content_deleted else record.steps, record.revision)
+        # Whoever runs a turn posts about its work.
+        is_running = turn.status is TurnStatus.RUNNING
+        return TurnView(turn, () if turn.content_deleted else record.steps, record.revision, early=is_running)
     ahead = connection.execute(_ahead, {"conversation": str(turn.conversation), "seq": turn.seq}).all()
     return TurnView(
         turn,

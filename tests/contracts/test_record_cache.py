@@ -46,7 +46,8 @@ async def claimed(harness: Harness) -> Claim:
 
 
 async def is_what_is_read(harness: Harness, record: TurnRecord) -> bool:
-    return TurnView(record.turn, record.steps, record.revision) == await harness.log.get_view(record.turn.id)
+    view = await harness.log.get_view(record.turn.id)
+    return TurnView(record.turn, record.steps, record.revision, early=view.early) == view
 
 
 async def test_everything_that_is_written_is_told_as_it_is_read(harness: Harness) -> None:

@@ -95,14 +95,14 @@ SHOWN: Mapping[tuple[str, str], Sequence[str]] = {
     ),
     ("docs/running-on-postgresql.md", "countersign db upgrade"): (
         "The database has schema 0009 now.",
-        "database: 0008, this release: 0008",
+        "database: 0009, this release: 0009",
     ),
     ("docs/servers.md", "countersign servers add tickets"): (
         "This server would run `npx` on this machine, which is not allowed yet. Nothing was saved.",
         "program: npx\ncommand: npx -y @modelcontextprotocol/server-filesystem@2026.8.31 /srv/shared",
         "Allow npx on this machine? [y/N]",
     ),
-    ("docs/upgrading.md", "countersign db current"): ("database: 0001, this release: 0002",),
+    ("docs/upgrading.md", "countersign db current"): ("database: 0009, this release: 0010",),
 }
 """Return the output of a block in the document. Numbers may differ."""
 
