@@ -25,6 +25,8 @@ from bot.commands.token_detection import WARNING, known_token, looks_like_token,
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import (
     CompletionSource,
+    Field,
+    FieldKind,
     Form,
     FormSubmission,
     Invocation,
@@ -52,6 +54,26 @@ def option(
     """Return the parameter of an option with a value."""
     shape = ParameterKind.OPTION
     return Parameter(name, hint, shape, False, repeated, choices, completes, metavar, opaque)
+
+
+def text_field(name: str, label: str, hint: str = "", longest: int = 2000) -> Field:
+    """Return an optional field of one line."""
+    return Field(name, label, hint=hint, longest=longest)
+
+
+def lines_field(name: str, label: str, hint: str, longest: int = 2000) -> Field:
+    """Return an optional field of several lines."""
+    return Field(name, label, FieldKind.LINES, hint, longest=longest)
+
+
+def choice_field(name: str, label: str, hint: str, choices: tuple[str, ...]) -> Field:
+    """Return a field with the first choice as its initial value."""
+    return Field(name, label, FieldKind.CHOICE, hint, choices=choices, value=choices[0])
+
+
+def filled_field(field: Field, value: str, error: str) -> Field:
+    """Return a field with its value and error, in the reader's language."""
+    return dataclasses.replace(field, label=str(field.label), hint=str(field.hint), value=value, error=str(error))
 
 
 SERVER = Parameter(

@@ -11,12 +11,12 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bot.commands.command import ForbiddenRejection, NotFoundRejection
+from bot.commands.command import ForbiddenRejection, NotFoundRejection, filled_field, lines_field, text_field
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import VisibleServer
 from bot.commands.text_format import POLICY_SAID, did_you_mean, parse_policy, sentences
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.commands import Field, FieldKind, Form
+from bot.domain.commands import Field, Form
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.lenient_json import DuplicateName, parse_json
 from bot.domain.locales import close_time_zones, time_zone_name
@@ -43,68 +43,57 @@ _INSTEAD = (
     "/profile set NAME --persona TEXT --server NAME --tool SERVER.TOOL --policy SERVER=ask --approver PLATFORM:ID "
     "--prompt TEXT --max-tool-rounds N --language TAG --timezone ZONE"
 )
-_FIRST = (
-    Field("name", gettext_lazy("Name"), required=True, longest=LONGEST_NAME),
-    Field(
-        "persona",
-        gettext_lazy("Persona"),
-        FieldKind.LINES,
-        gettext_lazy("the bot's role, for the model"),
-        longest=LONGEST_PERSONA,
+STEPS = (
+    (
+        Field("name", gettext_lazy("Name"), required=True, longest=LONGEST_NAME),
+        lines_field("persona", gettext_lazy("Persona"), gettext_lazy("the bot's role, for the model"), LONGEST_PERSONA),
+        text_field("model", gettext_lazy("Model"), gettext_lazy("provider:name; empty for the bot's own"), 250),
+        lines_field("servers", gettext_lazy("Servers"), gettext_lazy("one a line; * enables every server")),
+        lines_field(
+            "tools", gettext_lazy("Tools"), gettext_lazy("SERVER.TOOL, one a line: the only ones of that server")
+        ),
     ),
-    Field("model", gettext_lazy("Model"), hint=gettext_lazy("provider:name; empty for the bot's own"), longest=250),
-    Field("servers", gettext_lazy("Servers"), FieldKind.LINES, gettext_lazy("one a line; * enables every server")),
-    Field(
-        "tools",
-        gettext_lazy("Tools"),
-        FieldKind.LINES,
-        gettext_lazy("SERVER.TOOL, one a line: the only ones of that server"),
+    (
+        lines_field(
+            "policies",
+            gettext_lazy("Policies"),
+            gettext_lazy("SERVER=ask or SERVER.TOOL=deny, or a rule as JSON, one a line"),
+        ),
+        lines_field(
+            "approvers",
+            gettext_lazy("Approvers"),
+            gettext_lazy("slack:U1 or slack-group:S1, one a line; empty for the settings'"),
+        ),
+        lines_field(
+            "prompts",
+            gettext_lazy("Suggested prompts"),
+            gettext_lazy("in Slack's pane; one a line, up to {count}", count=MOST_PROMPTS),
+        ),
     ),
-)
-_SECOND = (
-    Field(
-        "policies",
-        gettext_lazy("Policies"),
-        FieldKind.LINES,
-        gettext_lazy("SERVER=ask or SERVER.TOOL=deny, or a rule as JSON, one a line"),
-    ),
-    Field(
-        "approvers",
-        gettext_lazy("Approvers"),
-        FieldKind.LINES,
-        gettext_lazy("slack:U1 or slack-group:S1, one a line; empty for the settings'"),
-    ),
-    Field(
-        "prompts",
-        gettext_lazy("Suggested prompts"),
-        FieldKind.LINES,
-        gettext_lazy("in Slack's pane; one a line, up to {count}", count=MOST_PROMPTS),
-    ),
-)
-_THIRD = (
-    Field(
-        "about",
-        gettext_lazy("What it does"),
-        hint=gettext_lazy("a sentence, for those who choose an agent by name"),
-        longest=LONGEST_ABOUT,
-    ),
-    Field(
-        "max_tool_rounds",
-        gettext_lazy("Rounds of tools"),
-        hint=gettext_lazy("for one answer, up to {count}; empty for the bot's own", count=MOST_TOOL_ROUNDS),
-    ),
-    Field(
-        "language",
-        gettext_lazy("Language"),
-        hint=gettext_lazy("of what everybody there reads, such as en or ja; empty for the bot's own"),
-    ),
-    Field(
-        "time_zone",
-        gettext_lazy("Time zone"),
-        hint=gettext_lazy("such as Asia/Tokyo; empty for that of the one who asks"),
+    (
+        text_field(
+            "about",
+            gettext_lazy("What it does"),
+            gettext_lazy("a sentence, for those who choose an agent by name"),
+            LONGEST_ABOUT,
+        ),
+        text_field(
+            "max_tool_rounds",
+            gettext_lazy("Rounds of tools"),
+            gettext_lazy("for one answer, up to {count}; empty for the bot's own", count=MOST_TOOL_ROUNDS),
+        ),
+        text_field(
+            "language",
+            gettext_lazy("Language"),
+            gettext_lazy("of what everybody there reads, such as en or ja; empty for the bot's own"),
+        ),
+        text_field(
+            "time_zone",
+            gettext_lazy("Time zone"),
+            gettext_lazy("such as Asia/Tokyo; empty for that of the one who asks"),
+        ),
     ),
 )
-STEPS = (_FIRST, _SECOND, _THIRD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,16 +186,7 @@ def profile_form(profile: Profile, values: Mapping[str, str], errors: Mapping[st
         _("Edit profile · {number} of {count}", number=number, count=len(STEPS))
         if profile.version
         else _("New profile · {number} of {count}", number=number, count=len(STEPS)),
-        tuple(
-            replace(
-                field,
-                label=str(field.label),
-                hint=str(field.hint),
-                value=values.get(field.name, ""),
-                error=errors.get(field.name, ""),
-            )
-            for field in step
-        ),
+        tuple(filled_field(field, values.get(field.name, ""), errors.get(field.name, "")) for field in step),
         submit=_("Save") if number == len(STEPS) else _("Continue"),
         carried={name: value for name, value in values.items() if name not in names},
         instead=_INSTEAD,
@@ -223,19 +203,17 @@ def profile_values(profile: Profile, servers: Sequence[VisibleServer]) -> dict[s
         if profile.servers is None
         else sorted(slugs.get(server_id, server_id) for server_id in profile.servers)
     )
+    lines = {
+        "servers": enabled,
+        "tools": tools,
+        "policies": policies,
+        "approvers": sorted(profile.approvers),
+        "prompts": profile.prompts,
+    }
     return {
-        "name": profile.name,
-        "persona": profile.persona,
-        "model": profile.model,
-        "servers": "\n".join(enabled),
-        "tools": "\n".join(tools),
-        "policies": "\n".join(policies),
-        "approvers": "\n".join(sorted(profile.approvers)),
-        "prompts": "\n".join(profile.prompts),
-        "about": profile.about,
+        **{name: getattr(profile, name) for name in ("name", "persona", "model", "about", "language", "time_zone")},
+        **{name: "\n".join(texts) for name, texts in lines.items()},
         "max_tool_rounds": str(profile.max_tool_rounds or ""),
-        "language": profile.language,
-        "time_zone": profile.time_zone,
     }
 
 
@@ -359,19 +337,8 @@ class _LineParser:
 def _rule_line(rule: Rule, slugs: Mapping[str, str]) -> str:
     """Format a rule: the short form if it is complete."""
     server = slugs.get(rule.server_id, rule.server_id)
-    if (
-        rule
-        == Rule(
-            rule.policy,
-            server_id=rule.server_id,
-            tool=rule.tool,
-            excluded_tools=rule.excluded_tools,
-            id=rule.id,
-            by=rule.by,
-            at=rule.at,
-        )
-        and server
-    ):
+    kept = {name: getattr(rule, name) for name in ("server_id", "tool", "excluded_tools", "id", "by", "at")}
+    if server and rule == Rule(rule.policy, **kept):
         return f"{server}{'' if rule.tool == ANY else f'.{rule.tool}'}={POLICY_SAID[rule.policy]}"
     table = rule_to_table(rule)
     if table.pop("server_id", ""):

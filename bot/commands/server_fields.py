@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
@@ -68,7 +69,7 @@ def read_slug(text: str) -> str:
     return text
 
 
-def read_text(text: str, longest: int) -> str:
+def _read_text(longest: int, text: str) -> str:
     """Parse visible text of at most `longest` characters."""
     if len(text) > longest:
         raise ValueError(_("At most {limit} characters, and this has {count}.", limit=longest, count=len(text)))
@@ -126,7 +127,7 @@ def read_client_id(text: str) -> str:
 
 def read_scope(text: str) -> str:
     """Parse scopes separated by blanks; the text may be empty."""
-    names = read_text(text, LONGEST["scope"]).split()
+    names = _read_text(LONGEST["scope"], text).split()
     if not all(map(_SCOPE.fullmatch, names)):
         raise ValueError(_("Names of scopes with blanks between, such as: read write."))
     return " ".join(dict.fromkeys(names))
@@ -169,31 +170,6 @@ def read_seconds_or_none(text: str) -> float | None:
     return None if text.lower() in ("", "default") else read_seconds(text)
 
 
-def read_sessions(text: str) -> SessionScope:
-    """Parse the sharing of a session; empty is everyone."""
-    return _one_of(text or SessionScope.SHARED, SessionScope)
-
-
-def read_max_sessions(text: str) -> int:
-    """Parse a limit of open sessions."""
-    return read_number(text, 1, MOST_SESSIONS)
-
-
-def read_connect_retries(text: str) -> int:
-    """Parse the number of further attempts to connect."""
-    return read_number(text, 0, MOST_CONNECT_RETRIES)
-
-
-def read_output_limit(text: str) -> int:
-    """Parse the longest text of a result."""
-    return read_number(text, *OUTPUT_LIMITS)
-
-
-def read_fallback_order(text: str) -> int:
-    """Parse a place among the servers of a group."""
-    return read_number(text, 1, LAST_FALLBACK)
-
-
 def read_fallback_group(text: str) -> str:
     """Parse the name of a group of servers; empty or `none` is no group."""
     if text.lower() in ("", "none"):
@@ -203,17 +179,12 @@ def read_fallback_group(text: str) -> str:
     return text
 
 
-def read_tool_naming(text: str) -> ToolNaming:
-    """Parse the names that a model knows tools by."""
-    return _one_of(text or ToolNaming.PREFIXED, ToolNaming)
-
-
 def read_switch_or_none(text: str) -> bool | None:
     """Parse a yes or no; empty or `default` is None."""
     return None if text.lower() in ("", "default") else read_switch(text)
 
 
-def read_number(text: str, least: int, most: int) -> int:
+def _read_number(least: int, most: int, text: str) -> int:
     """Parse a whole number from `least` to `most`."""
     if not (re.fullmatch(r"[0-9]{1,9}", text) and least <= int(text) <= most):
         raise ValueError(_("A whole number from {least} to {most}.", least=least, most=most))
@@ -233,26 +204,6 @@ def read_times(text: str) -> dict[str, float]:
     return times
 
 
-def read_words(text: str) -> Words | None:
-    """Parse the source of a server's output; None leaves it to the hints."""
-    return _flow_value(text, Words)
-
-
-def read_sends(text: str) -> Sends | None:
-    """Parse the destination of a server's calls; None leaves it to the hints."""
-    return _flow_value(text, Sends)
-
-
-def read_tool_words(text: str) -> dict[str, Words]:
-    """Parse the source of the output of single tools, one per line."""
-    return {tool: _one_of(value, Words) for tool, value in _by_tool(text, "inbox=strangers")}
-
-
-def read_tool_sends(text: str) -> dict[str, Sends]:
-    """Parse the destination of calls of single tools, one per line."""
-    return {tool: _one_of(value, Sends) for tool, value in _by_tool(text, "send=world")}
-
-
 def read_tool_recipients(text: str) -> dict[str, tuple[str, ...]]:
     """Parse the recipient arguments of single tools, one tool per line."""
     recipients = {}
@@ -263,14 +214,25 @@ def read_tool_recipients(text: str) -> dict[str, tuple[str, ...]]:
     return recipients
 
 
-def _flow_value(text: str, choices: type[_Choice]) -> _Choice | None:
-    return None if text.lower() in ("", BY_HINTS) else _one_of(text, choices)
-
-
 def _one_of(text: str, choices: type[_Choice]) -> _Choice:
     if text.lower() not in list(choices):
         raise ValueError(_("One of {choices}.", choices=", ".join(choices)))
     return choices(text.lower())
+
+
+def _choice_or(default: _Choice) -> Callable[[str], _Choice]:
+    """Return the parser of a choice; empty is the default."""
+    return lambda text: _one_of(text or default, type(default))
+
+
+def _choice_or_none(choices: type[_Choice]) -> Callable[[str], _Choice | None]:
+    """Return the parser of a choice; empty or `hints` is None, which leaves it to the server's hints."""
+    return lambda text: None if text.lower() in ("", BY_HINTS) else _one_of(text, choices)
+
+
+def _choice_by_tool(choices: type[_Choice], example: str) -> Callable[[str], dict[str, _Choice]]:
+    """Return the parser of choices for single tools, one per line."""
+    return lambda text: {tool: _one_of(value, choices) for tool, value in _by_tool(text, example)}
 
 
 def _by_tool(text: str, example: str) -> list[tuple[str, str]]:
@@ -298,7 +260,7 @@ def read_folder(text: str) -> str:
 def read_command_line(text: str) -> tuple[str, ...]:
     """Parse a command line into a program and its arguments."""
     try:
-        return tuple(shlex.split(read_text(text, LONGEST["command"])))
+        return tuple(shlex.split(_read_text(LONGEST["command"], text)))
     except ValueError as error:
         if "quotation" in str(error) or "escaped" in str(error):
             raise ValueError(_("A quotation mark has no partner.")) from None
@@ -307,7 +269,7 @@ def read_command_line(text: str) -> tuple[str, ...]:
 
 def read_address(text: str) -> str:
     """Parse an http or https address without credentials."""
-    read_text(text, LONGEST["url"])
+    _read_text(LONGEST["url"], text)
     if not text:
         return ""
     try:
@@ -326,17 +288,13 @@ def read_address(text: str) -> str:
     return text
 
 
-def _text_of(field: str) -> Callable[[str], str]:
-    return lambda text: read_text(text, LONGEST.get(field, LONGEST_INSTRUCTION))
-
-
 CONFIG_READERS: Mapping[str, Callable[[str], Any]] = {
     "name": read_slug,
-    "title": _text_of("title"),
-    "description": _text_of("description"),
-    "system_instruction": _text_of("system_instruction"),
-    "response_instruction": _text_of("response_instruction"),
-    "auto_context_tool": _text_of("auto_context_tool"),
+    "title": partial(_read_text, LONGEST["title"]),
+    "description": partial(_read_text, LONGEST["description"]),
+    "system_instruction": partial(_read_text, LONGEST_INSTRUCTION),
+    "response_instruction": partial(_read_text, LONGEST_INSTRUCTION),
+    "auto_context_tool": partial(_read_text, LONGEST_INSTRUCTION),
     "protocol": read_protocol,
     "connect_timeout": read_seconds_or_none,
     "list_timeout": read_seconds,
@@ -344,13 +302,13 @@ CONFIG_READERS: Mapping[str, Callable[[str], Any]] = {
     "tool_timeout_max": read_seconds,
     "tool_timeouts": read_times,
     "reconnect": read_switch_or_none,
-    "connect_retries": read_connect_retries,
-    "output_limit": read_output_limit,
+    "connect_retries": partial(_read_number, 0, MOST_CONNECT_RETRIES),
+    "output_limit": partial(_read_number, *OUTPUT_LIMITS),
     "fallback_group": read_fallback_group,
-    "fallback_order": read_fallback_order,
-    "tool_names": read_tool_naming,
-    "sessions": read_sessions,
-    "max_sessions": read_max_sessions,
+    "fallback_order": partial(_read_number, 1, LAST_FALLBACK),
+    "tool_names": _choice_or(ToolNaming.PREFIXED),
+    "sessions": _choice_or(SessionScope.SHARED),
+    "max_sessions": partial(_read_number, 1, MOST_SESSIONS),
     "session_idle_timeout": read_seconds_or_none,
     "auto_connect": read_switch,
     "trusted": read_switch,
@@ -358,10 +316,10 @@ CONFIG_READERS: Mapping[str, Callable[[str], Any]] = {
 }
 """Parsers of the fields that are fields of `ServerConfig` under the same name."""
 FLOW_READERS: Mapping[str, Callable[[str], Any]] = {
-    "words": read_words,
-    "sends": read_sends,
-    "tool_words": read_tool_words,
-    "tool_sends": read_tool_sends,
+    "words": _choice_or_none(Words),
+    "sends": _choice_or_none(Sends),
+    "tool_words": _choice_by_tool(Words, "inbox=strangers"),
+    "tool_sends": _choice_by_tool(Sends, "send=world"),
     "tool_recipients": read_tool_recipients,
 }
 """Parsers of the fields that are fields of `ServerFlows` under the same name."""

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from bot.commands.command import SECRET_FIELD, SubmissionContext
+from bot.commands.command import SECRET_FIELD, SubmissionContext, choice_field, filled_field, lines_field, text_field
 from bot.commands.server_fields import (
-    BY_HINTS,
     DEFAULT,
     KINDS,
     LONGEST,
@@ -29,14 +28,14 @@ from bot.i18n import _, gettext_lazy
 _NAME = Field(
     "title", gettext_lazy("Name"), hint=gettext_lazy("its display name"), required=True, longest=LONGEST["title"]
 )
-_TRANSPORT = Field(
-    "transport",
-    gettext_lazy("Transport"),
-    FieldKind.CHOICE,
-    gettext_lazy("a remote server, or a program on this machine"),
+_TRANSPORT = replace(
+    choice_field(
+        "transport",
+        gettext_lazy("Transport"),
+        gettext_lazy("a remote server, or a program on this machine"),
+        TRANSPORTS,
+    ),
     required=True,
-    choices=TRANSPORTS,
-    value=TRANSPORTS[0],
 )
 _REMOTE = Field(
     "where", gettext_lazy("Server address"), hint="https://example.com/mcp", required=True, longest=LONGEST["url"]
@@ -44,47 +43,35 @@ _REMOTE = Field(
 _LOCAL = Field(
     "where", gettext_lazy("Command line"), hint="python -m my_server", required=True, longest=LONGEST["command"]
 )
-_EITHER = Field(
-    "where",
-    gettext_lazy("Address or command line"),
+_EITHER = replace(
+    _REMOTE,
+    label=gettext_lazy("Address or command line"),
     hint=gettext_lazy("https://example.com/mcp, or for stdio: python -m my_server"),
-    required=True,
-    longest=LONGEST["url"],
 )
-_AUTH = Field(
-    "auth",
-    gettext_lazy("Sign-in"),
-    FieldKind.CHOICE,
-    gettext_lazy("how the bot shows who it is; a local program needs none"),
-    choices=KINDS,
-    value=KINDS[0],
+_AUTH = choice_field(
+    "auth", gettext_lazy("Sign-in"), gettext_lazy("how the bot shows who it is; a local program needs none"), KINDS
 )
-_POLICY = Field(
+_POLICY = choice_field(
     "policy",
     gettext_lazy("Policy"),
-    FieldKind.CHOICE,
     gettext_lazy("what happens when the model asks for one of its tools"),
-    choices=POLICY_CHOICES,
-    value=POLICY_CHOICES[0],
+    POLICY_CHOICES,
 )
-_HEADER = Field(
-    "auth_header",
-    gettext_lazy("Header"),
-    hint=gettext_lazy("the header that carries the secret"),
+_HEADER = replace(
+    text_field("auth_header", gettext_lazy("Header"), gettext_lazy("the header that carries the secret"), 100),
     value="Authorization",
-    longest=100,
 )
-_USER = Field(
+_USER = text_field(
     "username",
     gettext_lazy("User name reference"),
-    hint=gettext_lazy("env:NAME or file:/path: it is kept like the password"),
-    longest=1024,
+    gettext_lazy("env:NAME or file:/path: it is kept like the password"),
+    1024,
 )
-_SECRET = Field(
+_SECRET = text_field(
     "secret",
     gettext_lazy("Secret reference"),
-    hint=gettext_lazy("env:NAME or file:/path: where the secret is, never the secret itself"),
-    longest=1024,
+    gettext_lazy("env:NAME or file:/path: where the secret is, never the secret itself"),
+    1024,
 )
 _HIDDEN = Field(
     SECRET_FIELD,
@@ -93,18 +80,18 @@ _HIDDEN = Field(
     gettext_lazy("the secret itself, kept encrypted; leave it empty if you gave a reference"),
     longest=4096,
 )
-_CLIENT = Field(
+_CLIENT = text_field(
     "client_id",
     gettext_lazy("Client id"),
-    hint=gettext_lazy("what the authorization server knows the bot by; empty: the bot registers itself"),
-    longest=LONGEST["client_id"],
+    gettext_lazy("what the authorization server knows the bot by; empty: the bot registers itself"),
+    LONGEST["client_id"],
 )
 _OWN_CLIENT = replace(_CLIENT, hint=gettext_lazy("what the authorization server knows the bot by"), required=True)
-_SCOPE = Field(
+_SCOPE = text_field(
     "scope",
     gettext_lazy("Scopes"),
-    hint=gettext_lazy("what to ask for, with blanks between; empty: what the server says"),
-    longest=1000,
+    gettext_lazy("what to ask for, with blanks between; empty: what the server says"),
+    1000,
 )
 _CLIENT_SECRET = replace(
     _SECRET,
@@ -114,20 +101,15 @@ _CLIENT_SECRET = replace(
 _SECRET_OR_LINK = replace(
     _SECRET, hint=gettext_lazy("env:NAME or file:/path, never the secret itself; empty: a link to enter it")
 )
-_ENV = Field(
-    "env", gettext_lazy("Environment"), FieldKind.LINES, gettext_lazy("NAME=env:OTHER or NAME=file:/path, one a line")
-)
-_HEADERS = Field(
+_ENV = lines_field("env", gettext_lazy("Environment"), gettext_lazy("NAME=env:OTHER or NAME=file:/path, one a line"))
+_HEADERS = lines_field(
     "headers",
     gettext_lazy("Other headers"),
-    FieldKind.LINES,
     gettext_lazy("Name=text, or for a secret Name=env:OTHER or Name=file:/path, one a line"),
 )
-_FOLDER = Field(
-    "cwd", gettext_lazy("Folder"), hint=gettext_lazy("where the program starts; an absolute path"), longest=1024
-)
-_DESCRIPTION = Field(
-    "description", gettext_lazy("Description"), hint=gettext_lazy("its purpose"), longest=LONGEST["description"]
+_FOLDER = text_field("cwd", gettext_lazy("Folder"), gettext_lazy("where the program starts; an absolute path"), 1024)
+_DESCRIPTION = text_field(
+    "description", gettext_lazy("Description"), gettext_lazy("its purpose"), LONGEST["description"]
 )
 _CONNECTS = Field(
     "auto_connect", gettext_lazy("Connect at the start"), FieldKind.SWITCH, gettext_lazy("no: on first use")
@@ -138,19 +120,17 @@ _TRUSTED = Field(
     FieldKind.SWITCH,
     gettext_lazy("whether its word counts on which tools only read"),
 )
-_SYSTEM = Field(
+_SYSTEM = lines_field(
     "system_instruction",
     gettext_lazy("System instruction"),
-    FieldKind.LINES,
     gettext_lazy("description for the model"),
-    longest=LONGEST_INSTRUCTION,
+    LONGEST_INSTRUCTION,
 )
-_RESPONSE = Field(
+_RESPONSE = lines_field(
     "response_instruction",
     gettext_lazy("Response instruction"),
-    FieldKind.LINES,
     gettext_lazy("text for the model after a tool call"),
-    longest=LONGEST_INSTRUCTION,
+    LONGEST_INSTRUCTION,
 )
 _INSTRUCTIONS = Field(
     "use_instructions",
@@ -158,101 +138,67 @@ _INSTRUCTIONS = Field(
     FieldKind.SWITCH,
     gettext_lazy("yes: the model gets them, once they are reviewed"),
 )
-_CONTEXT = Field(
-    "auto_context_tool",
-    gettext_lazy("Context tool"),
-    hint=gettext_lazy("a tool that is asked every question first"),
-    longest=255,
+_CONTEXT = text_field(
+    "auto_context_tool", gettext_lazy("Context tool"), gettext_lazy("a tool that is asked every question first"), 255
 )
-_PROTOCOL = Field(
+_PROTOCOL = choice_field(
     "protocol",
     gettext_lazy("Version of MCP"),
-    FieldKind.CHOICE,
     gettext_lazy("another than auto for a server that works in an older one only"),
-    choices=PROTOCOLS,
-    value=PROTOCOLS[0],
+    PROTOCOLS,
 )
-_WORDS = Field(
-    "words",
-    gettext_lazy("Words"),
-    FieldKind.CHOICE,
-    gettext_lazy("authors of the text that its tools return"),
-    choices=WORDS,
-    value=BY_HINTS,
+_WORDS = choice_field("words", gettext_lazy("Words"), gettext_lazy("authors of the text that its tools return"), WORDS)
+_SENDS = choice_field("sends", gettext_lazy("Sends"), gettext_lazy("readers of the data that its calls send"), SENDS)
+_TOOL_WORDS = lines_field(
+    "tool_words", gettext_lazy("Words of single tools"), gettext_lazy("TOOL=strangers, one a line")
 )
-_SENDS = Field(
-    "sends",
-    gettext_lazy("Sends"),
-    FieldKind.CHOICE,
-    gettext_lazy("readers of the data that its calls send"),
-    choices=SENDS,
-    value=BY_HINTS,
-)
-_TOOL_WORDS = Field(
-    "tool_words", gettext_lazy("Words of single tools"), FieldKind.LINES, gettext_lazy("TOOL=strangers, one a line")
-)
-_TOOL_SENDS = Field(
-    "tool_sends", gettext_lazy("Sends of single tools"), FieldKind.LINES, gettext_lazy("TOOL=world, one a line")
-)
-_RECIPIENTS = Field(
+_TOOL_SENDS = lines_field("tool_sends", gettext_lazy("Sends of single tools"), gettext_lazy("TOOL=world, one a line"))
+_RECIPIENTS = lines_field(
     "tool_recipients",
     gettext_lazy("Recipients"),
-    FieldKind.LINES,
     gettext_lazy("TOOL=ARGUMENT,ARGUMENT: the arguments that name who gets it, one tool a line"),
 )
-_CONNECT_TIME = Field(
-    "connect_timeout", gettext_lazy("Seconds to connect"), hint=gettext_lazy("empty: the usual time"), longest=10
+_CONNECT_TIME = text_field(
+    "connect_timeout", gettext_lazy("Seconds to connect"), gettext_lazy("empty: the usual time"), 10
 )
-_SESSIONS = Field(
+_SESSIONS = choice_field(
     "sessions",
     gettext_lazy("Sessions"),
-    FieldKind.CHOICE,
     gettext_lazy("who shares what the server keeps, such as open pages"),
-    choices=tuple(SessionScope),
-    value=SessionScope.SHARED,
+    tuple(SessionScope),
 )
-_MAX_SESSIONS = Field(
-    "max_sessions", gettext_lazy("Open sessions"), hint=gettext_lazy("at most, if not all share one"), longest=10
+_MAX_SESSIONS = text_field(
+    "max_sessions", gettext_lazy("Open sessions"), gettext_lazy("at most, if not all share one"), 10
 )
-_SESSION_IDLE = Field(
+_SESSION_IDLE = text_field(
     "session_idle_timeout",
     gettext_lazy("Seconds until an unused session ends"),
-    hint=gettext_lazy("empty: the usual time"),
-    longest=10,
+    gettext_lazy("empty: the usual time"),
+    10,
 )
-_RETRIES = Field(
-    "connect_retries", gettext_lazy("Further attempts"), hint=gettext_lazy("within the time to connect"), longest=10
+_RETRIES = text_field(
+    "connect_retries", gettext_lazy("Further attempts"), gettext_lazy("within the time to connect"), 10
 )
-_RECONNECT = Field(
+_RECONNECT = choice_field(
     "reconnect",
     gettext_lazy("Reconnect"),
-    FieldKind.CHOICE,
     gettext_lazy("connect again by itself after a loss"),
-    choices=(DEFAULT, YES, NO),
-    value=DEFAULT,
+    (DEFAULT, YES, NO),
 )
-_OUTPUT = Field(
-    "output_limit",
-    gettext_lazy("Output limit"),
-    hint=gettext_lazy("characters of a result that the model gets"),
-    longest=10,
+_OUTPUT = text_field(
+    "output_limit", gettext_lazy("Output limit"), gettext_lazy("characters of a result that the model gets"), 10
 )
-_GROUP = Field(
+_GROUP = text_field(
     "fallback_group",
     gettext_lazy("Fallback group"),
-    hint=gettext_lazy("servers that stand in for each other"),
-    longest=LONGEST_GROUP,
+    gettext_lazy("servers that stand in for each other"),
+    LONGEST_GROUP,
 )
-_ORDER = Field("fallback_order", gettext_lazy("Place in the group"), hint=gettext_lazy("1 is asked first"), longest=10)
-_TOOL_NAMES = Field(
-    "tool_names",
-    gettext_lazy("Names of tools"),
-    FieldKind.CHOICE,
-    gettext_lazy("names of its tools for the model"),
-    choices=tuple(ToolNaming),
-    value=ToolNaming.PREFIXED,
+_ORDER = text_field("fallback_order", gettext_lazy("Place in the group"), gettext_lazy("1 is asked first"), 10)
+_TOOL_NAMES = choice_field(
+    "tool_names", gettext_lazy("Names of tools"), gettext_lazy("names of its tools for the model"), tuple(ToolNaming)
 )
-_CALL_TIME = Field("tool_timeout", gettext_lazy("Seconds a call may take"), longest=10)
+_CALL_TIME = text_field("tool_timeout", gettext_lazy("Seconds a call may take"), longest=10)
 _USER_IF_BASIC = replace(_USER, hint=gettext_lazy("for basic: env:NAME or file:/path; *** keeps the one there is"))
 _PAIR = replace(
     _HIDDEN,
@@ -372,17 +318,7 @@ def _visible_errors(names: set[str], values: Mapping[str, str], errors: Mapping[
 
 def _with_value(field: Field, values: Mapping[str, str], errors: Mapping[str, str]) -> Field:
     value = "" if field.kind is FieldKind.SECRET else values.get(field.name, field.value)
-    return Field(
-        field.name,
-        str(field.label),
-        field.kind,
-        str(field.hint),
-        field.required,
-        field.choices,
-        value,
-        str(errors.get(field.name, "")),
-        field.longest,
-    )
+    return filled_field(field, value, errors.get(field.name, ""))
 
 
 def _authentication_steps(auth: str, mode: SecretFieldMode) -> list[Step]:
