@@ -170,8 +170,7 @@ class Arguments:
 
 def parse_arguments(verb: Verb, words: Sequence[str], command: str) -> Arguments:
     """Parse the arguments of a verb. Raises CommandRejected."""
-    reader = _Parser(verb, command)
-    return reader.parse(words)
+    return _Parser(verb, command).parse(words)
 
 
 class _Parser:

@@ -90,6 +90,17 @@ SET = Verb(
     ),
     aliases=("add", "create", "edit", "new"),
 )
+_OPTIONS = {
+    "name": "rename",
+    "servers": "server",
+    "tools": "tool",
+    "policies": "policy",
+    "approvers": "approver",
+    "prompts": "prompt",
+    "max_tool_rounds": "max-tool-rounds",
+    "time_zone": "timezone",
+}
+"""Options of `set` with another name than their field."""
 _OTHER_PROFILE = option(
     "profile",
     gettext_lazy("another profile than the one that holds here"),
@@ -199,6 +210,7 @@ class Profiles:
         servers = await self._directory.all(request.conversation)
         bindings, named = await self._bindings(request.conversation)
         values = profile_values(profile, servers)
+        lists = {name: text.replace("\n", ", ") for name, text in values.items()}
         change = format_change(profile.updated_at, profile.updated_by, self._dependencies.clock())
         facts = (
             (gettext_lazy("name"), profile.name),
@@ -206,13 +218,10 @@ class Profiles:
             (gettext_lazy("asked by name in"), named.get(profile.id, "")),
             (gettext_lazy("persona"), profile.persona),
             (gettext_lazy("model"), profile.model or _("the bot's own")),
-            (
-                gettext_lazy("servers"),
-                _("all") if profile.servers is None else values["servers"].replace("\n", ", ") or _("none"),
-            ),
-            (gettext_lazy("tools"), values["tools"].replace("\n", ", ")),
-            (gettext_lazy("policies"), values["policies"].replace("\n", ", ")),
-            (gettext_lazy("approvers"), values["approvers"].replace("\n", ", ")),
+            (gettext_lazy("servers"), _("all") if profile.servers is None else lists["servers"] or _("none")),
+            (gettext_lazy("tools"), lists["tools"]),
+            (gettext_lazy("policies"), lists["policies"]),
+            (gettext_lazy("approvers"), lists["approvers"]),
             (gettext_lazy("prompts"), values["prompts"]),
             (gettext_lazy("what it does"), profile.about),
             (gettext_lazy("rounds of tools"), values["max_tool_rounds"]),
@@ -247,15 +256,10 @@ class Profiles:
         fields = _given_fields(arguments)
         draft, errors = parse_profile(profile, fields, servers)
         if errors:
-            options = {
-                "name": "name",
-                "servers": "--server",
-                "tools": "--tool",
-                "policies": "--policy",
-                "time_zone": "--timezone",
-                "max_tool_rounds": "--max-tool-rounds",
-            }
-            facts = tuple((options.get(field, f"--{field}".rstrip("s")), error) for field, error in errors.items())
+            facts = tuple(
+                (field if field == "name" else f"--{_OPTIONS.get(field, field)}", error)
+                for field, error in errors.items()
+            )
             yield replace(error_reply(_("Nothing was saved. `/profile help set` explains the options.")), details=facts)
             return
         yield await self._keep(draft, request.author)
@@ -521,11 +525,5 @@ class Profiles:
 
 
 def _given_fields(arguments: Arguments) -> dict[str, str]:
-    fields = {name: arguments.get(name) for name in ("persona", "model", "about", "language") if arguments.has(name)}
-    others = {"timezone": "time_zone", "max-tool-rounds": "max_tool_rounds", "rename": "name"}
-    fields |= {field: arguments.get(name) for name, field in others.items() if arguments.has(name)}
-    lists = {"server": "servers", "tool": "tools", "policy": "policies", "approver": "approvers", "prompt": "prompts"}
-    for name, field in lists.items():
-        if arguments.has(name):
-            fields[field] = "\n".join(arguments.get_all(name))
-    return fields
+    fields = {option: field for field, option in _OPTIONS.items()}
+    return {fields.get(name, name): "\n".join(values) for name, values in arguments.values.items()}

@@ -216,28 +216,18 @@ class ServerChange(Enum):
     IMPORTED = "imported"
 
 
-def _change_text(change: ServerChange, config: ServerConfig) -> str:
-    match change:
-        case ServerChange.VERIFIED:
-            return _("{server} is verified.", server=server_label(config))
-        case ServerChange.ADDED:
-            return _("{server} is added.", server=server_label(config))
-        case ServerChange.CHANGED:
-            return _("{server} is changed.", server=server_label(config))
-        case ServerChange.IMPORTED:
-            return _("added.")
-
-
-def _not_working_text(change: ServerChange, config: ServerConfig) -> str:
-    match change:
-        case ServerChange.VERIFIED:
-            return _("{server} is verified, but does not work yet.", server=server_label(config))
-        case ServerChange.ADDED:
-            return _("{server} is added, but does not work yet.", server=server_label(config))
-        case ServerChange.CHANGED:
-            return _("{server} is changed, but does not work yet.", server=server_label(config))
-        case ServerChange.IMPORTED:
-            return _("added, but does not work yet.")
+_CHANGE_TEXTS = {
+    ServerChange.VERIFIED: gettext_lazy("{server} is verified."),
+    ServerChange.ADDED: gettext_lazy("{server} is added."),
+    ServerChange.CHANGED: gettext_lazy("{server} is changed."),
+    ServerChange.IMPORTED: gettext_lazy("added."),
+}
+_NOT_WORKING_TEXTS = {
+    ServerChange.VERIFIED: gettext_lazy("{server} is verified, but does not work yet."),
+    ServerChange.ADDED: gettext_lazy("{server} is added, but does not work yet."),
+    ServerChange.CHANGED: gettext_lazy("{server} is changed, but does not work yet."),
+    ServerChange.IMPORTED: gettext_lazy("added, but does not work yet."),
+}
 
 
 async def verify_server(
@@ -245,17 +235,18 @@ async def verify_server(
 ) -> AsyncIterator[Reply]:
     """Check a saved server and report every step; the last reply has the result."""
     checks: list[Check] = []
+    label = server_label(config)
     async with aclosing(servers.diagnose(config.id)) as results:
         async for check in results:
             checks.append(check)
-            yield Reply(_("Verifying {server}… {checks}", server=server_label(config), checks=_check_marks(checks)))
+            yield Reply(_("Verifying {server}… {checks}", server=label, checks=_check_marks(checks)))
     broken = [check for check in checks if check.finding is CheckStatus.BROKEN]
     if broken:
         # The need for a sign-in shows on the first connection, which may be in progress.
         await servers.wait_ready()
         to_sign_in = await sign_in_steps.steps(config)
         yield Reply(
-            sentences(_not_working_text(change, config), _check_marks(checks)),
+            sentences(str(_NOT_WORKING_TEXTS[change]).format(server=label), _check_marks(checks)),
             details=_problems(checks),
             failed=change is ServerChange.VERIFIED,
             actions=(
@@ -273,8 +264,9 @@ async def verify_server(
     tools = capabilities(servers, config.id).tools
     connected = state.status is ServerStatus.CONNECTED
     waiting = withheld_tools(servers, config.id)
+    text = str(_CHANGE_TEXTS[change]).format(server=label)
     yield Reply(
-        sentences(_change_text(change, config), _check_marks(checks), "✓" if connected else "✗", count_tools(tools)),
+        sentences(text, _check_marks(checks), "✓" if connected else "✗", count_tools(tools)),
         details=(
             *_problems(checks),
             *known_facts((gettext_lazy("problem"), state.problem)),
@@ -362,13 +354,8 @@ def _switched_off(server: VisibleServer) -> Check:
 
 def _row(server: VisibleServer, check: Check) -> tuple[str, ...]:
     took = f" ({format_duration(check.seconds)})" if check.seconds is not None else ""
-    return (
-        server.name,
-        MARKS[check.finding],
-        str(check.name),
-        shorten(check.detail + took, 300),
-        shorten(check.fix, 300),
-    )
+    detail, fix = shorten(check.detail + took, 300), shorten(check.fix, 300)
+    return server.name, MARKS[check.finding], str(check.name), detail, fix
 
 
 @dataclass(frozen=True, slots=True)
@@ -523,7 +510,7 @@ class ServerValidator:
         """Yield the exact saved definition, and the result of the checks."""
         facts = self.exact_definition(record)
         if not verify:
-            yield Reply(_change_text(change, record.config), details=facts)
+            yield Reply(str(_CHANGE_TEXTS[change]).format(server=server_label(record.config)), details=facts)
             return
         async for reply in verify_server(self._dependencies.servers, self._sign_in_steps, record.config, change):
             yield replace(reply, details=(*facts, *reply.details))

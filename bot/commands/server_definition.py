@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -181,7 +181,7 @@ class _DefinitionParser:
             self._errors.setdefault("command", _("Which program? Its command line, such as: python -m my_server"))
             return before
         cwd = self._parse("cwd", before.cwd or "", read_folder)
-        env = _plain_variables(self._fields["env"]) if "env" in self._fields else before.env
+        env = _plain_values(self._fields["env"], is_plain_variable) if "env" in self._fields else before.env
         return StdioTransport(words[0], tuple(words[1:]), env, cwd or None)
 
     def _http(self, present: Transport, kind: HttpKind) -> Transport:
@@ -192,7 +192,9 @@ class _DefinitionParser:
         url = self._parse("url", before.url, read_address)
         if not url:
             self._errors.setdefault("url", _("The address is missing. Example: https://example.com/mcp"))
-        headers = _plain_headers(self._fields["headers"]) if "headers" in self._fields else before.headers
+        headers = (
+            _plain_values(self._fields["headers"], is_plain_header) if "headers" in self._fields else before.headers
+        )
         return HttpTransport(url, headers, kind)
 
     def _authentication(self, transport: Transport) -> Authentication:
@@ -311,23 +313,15 @@ class _DefinitionParser:
         return present[slot] if text == KEEP and slot in present else read_reference(text)
 
 
-def _plain_headers(lines: str) -> dict[str, str]:
-    return {name: value for name, value in _pairs(lines) if is_plain_header(name, value)}
-
-
-def _plain_variables(lines: str) -> dict[str, str]:
-    return {name: value for name, value in _pairs(lines) if is_plain_variable(name, value)}
-
-
-def _pairs(lines: str) -> Iterator[tuple[str, str]]:
-    for line in lines.splitlines():
-        name, _, value = line.partition("=")
-        yield name.strip(), value.strip()
+def _plain_values(lines: str, is_plain: Callable[[str, str], bool]) -> dict[str, str]:
+    pairs = (line.partition("=") for line in lines.splitlines())
+    named = ((name.strip(), value.strip()) for name, _equals, value in pairs)
+    return {name: value for name, value in named if is_plain(name, value)}
 
 
 def user_error(value: str) -> str:
     """Return the error of a user name for basic authentication; empty if it is valid."""
-    return _("A user name is without a colon.") if ":" in value else _header_value_error(value)
+    return _("A user name is without a colon.") if ":" in value else secret_error(value)
 
 
 def entered_values(record: ServerRecord, slot: str, value: str) -> tuple[dict[str, str], str]:
@@ -363,11 +357,7 @@ def weak_secret_warning(values: Mapping[str, str]) -> str:
 
 
 def secret_error(value: str) -> str:
-    """Return the error of a secret; empty if it is valid."""
-    return _header_value_error(value)
-
-
-def _header_value_error(value: str) -> str:
+    """Return the error of a secret, which a header can carry; empty if it is valid."""
     if not value:
         return _("It is empty.")
     if len(value) > LONGEST_SECRET:
@@ -459,24 +449,17 @@ def _audit_fields(record: ServerRecord) -> dict[str, str]:
     return {**fields_of(record), "secret": str(record.secrets.get(AUTH_SECRET, ""))}
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedWords:
-    """Words of `/mcp add` without options: a name and an address, both may be empty, and the others."""
-
-    name: str
-    url: str
-    others: tuple[str, ...]
-
-
-def place_words(name: str, words: Sequence[str]) -> PlacedWords:
-    """Tell an address from a name: `add NAME URL`, or `add URL`. Raises CommandRejected."""
+def place_words(name: str, words: Sequence[str]) -> tuple[str, str, Sequence[str]]:
+    """Return the name, the address and the other words of `add NAME URL`, or `add URL`; name and address may be empty.
+    Raises CommandRejected.
+    """
     if _is_url(name):
-        return PlacedWords("", name, tuple(words))
+        return "", name, words
     if words and _is_url(words[0]):
         if len(words) > 1:
             raise CommandRejected(_("One address at a time, and options with `--`, such as `--title TEXT`."))
-        return PlacedWords(name, words[0], ())
-    return PlacedWords(name, "", tuple(words))
+        return name, words[0], ()
+    return name, "", words
 
 
 def derived_name(url: str, argv: Sequence[str]) -> str:

@@ -194,16 +194,13 @@ _CHOOSING = 2
 
 def option_fields(arguments: Arguments) -> dict[str, str]:
     """Return options as fields, without absent ones."""
-    plain = [
-        parameter.name for parameter in (*_DEFINING, *_TUNING) if not parameter.repeated and parameter.name != "command"
-    ]
-    fields = {name.replace("-", "_"): arguments.get(name) for name in (*plain, "trusted") if arguments.has(name)}
-    for name, field in _LINES.items():
-        if arguments.has(name):
-            fields[field] = "\n".join(arguments.get_all(name))
-    if arguments.has("command"):
-        fields["command"] = ""
-    return fields
+    options = {parameter.name for parameter in (*_DEFINING, *_TUNING, _TRUSTED)}.difference(_COMMAND_LINE)
+    fields = {
+        _LINES.get(name, name.replace("-", "_")): "\n".join(values)
+        for name, values in arguments.values.items()
+        if name in options
+    }
+    return {**fields, "command": ""} if arguments.has("command") else fields
 
 
 def option_argv(arguments: Arguments) -> tuple[str, ...]:
@@ -315,11 +312,9 @@ class ServerEdit:
         if question := await self._consent_to_program.question(draft, request, "edit"):
             yield question
             return
-        if (
-            self._changes_program(record, draft.record)
-            and not draft.errors
-            and not self._validator.is_operator(request.member)
-        ):
+        is_new = command_line(record.config) != command_line(draft.record.config)
+        by_admin = not self._validator.is_operator(request.member)
+        if launch_of(record) is not None and is_new and by_admin and not draft.errors:
             yield self._consent(record, {**values_of(record), **fields}, draft.record)
             return
         async for reply in self._save(record, draft, request, verify=not arguments.has("no-verify")):
@@ -413,10 +408,6 @@ class ServerEdit:
         if launch is None:
             return steps_of_editing(fields, before)
         return steps_of_refilling(launch, fields, before, self._templates())
-
-    def _changes_program(self, before: ServerRecord, after: ServerRecord) -> bool:
-        """Return True if the command line from a launch template changes."""
-        return launch_of(before) is not None and command_line(before.config) != command_line(after.config)
 
     def _consent(
         self,
@@ -633,17 +624,14 @@ class ServerAdd:
 def _requested_server(request: CommandContext, *, everywhere: bool) -> ServerRequest:
     """Return the server that the words and options of `/mcp add` ask for. Raises CommandRejected."""
     arguments = request.arguments
-    words, fields, argv = (
-        place_words(arguments.get("name"), arguments.get_all("slots")),
-        option_fields(arguments),
-        option_argv(arguments),
-    )
-    if words.url:
+    fields, argv = option_fields(arguments), option_argv(arguments)
+    name, url, others = place_words(arguments.get("name"), arguments.get_all("slots"))
+    if url:
         if "url" in fields:
             raise CommandRejected(_("Its address is given twice."))
-        fields["url"] = words.url
-    fields |= parse_assignments(words.others)
-    name = words.name or fields.get("title", "") or derived_name(fields.get("url", ""), argv)
+        fields["url"] = url
+    fields |= parse_assignments(others)
+    name = name or fields.get("title", "") or derived_name(fields.get("url", ""), argv)
     if name and not is_slug(name):
         fields.setdefault("title", name)
     return ServerRequest(fields, request.member, request.conversation, name, everywhere, argv)
@@ -659,10 +647,6 @@ def _typed_secret(fields: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
 
 
 def _form_values(server_request: ServerRequest, policy: str) -> dict[str, str]:
-    fields = {
-        "title": server_request.name,
-        "transport": TRANSPORTS[0],
-        **server_request.fields,
-        "where": server_request.fields.get("url", ""),
-    }
+    usual = {"title": server_request.name, "transport": TRANSPORTS[0]}
+    fields = {**usual, **server_request.fields, "where": server_request.fields.get("url", "")}
     return {**fields, **({"policy": policy} if policy else {})}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from functools import partial
 
 from bot.commands.command import A_SERVER, SERVER, Arguments, CommandContext, CommandRejected, VerbHandler, option
 from bot.commands.dependencies import CommandDependencies
@@ -100,7 +101,11 @@ def server_details(record: ServerRecord, now: float) -> list[tuple[str, str]]:
     secrets = [
         (
             gettext_lazy("secret {slot}", slot=slot),
-            _("missing: it is still to be entered") if slot in record.missing else _secret_place(str(reference)),
+            _("missing: it is still to be entered")
+            if slot in record.missing
+            else _("set")
+            if str(reference) == "stored"
+            else str(reference),
         )
         for slot, reference in sorted(record.secrets.items())
     ]
@@ -199,10 +204,6 @@ def sessions_text(config: ServerConfig, sessions: Sequence[SessionSnapshot], now
     )
 
 
-def _secret_place(reference: str) -> str:
-    return _("set") if reference == "stored" else reference
-
-
 class ServerListing:
     """Verbs that show servers and their capabilities."""
 
@@ -217,47 +218,23 @@ class ServerListing:
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs for all users."""
         everyone = RequiredRole.EVERYONE
+        names = ("ls", "servers", "status")
+        listing = Verb("list", gettext_lazy("every server and how it stands"), _FILTERS, everyone, names)
+        names = ("info", "get", "describe")
+        showing = Verb("show", gettext_lazy("one server in full"), (SERVER,), everyone, names)
+        tools = Verb("tools", gettext_lazy("the tools, and which of them ask first"), (A_SERVER,), everyone, ("tool",))
         return (
-            VerbHandler(
-                Verb(
-                    "list",
-                    gettext_lazy("every server and how it stands"),
-                    _FILTERS,
-                    everyone,
-                    ("ls", "servers", "status"),
-                ),
-                self._list,
-            ),
-            VerbHandler(
-                Verb("show", gettext_lazy("one server in full"), (SERVER,), everyone, ("info", "get", "describe")),
-                self._show,
-            ),
-            VerbHandler(
-                Verb("tools", gettext_lazy("the tools, and which of them ask first"), (A_SERVER,), everyone, ("tool",)),
-                self._tools,
-            ),
+            VerbHandler(listing, partial(self._reply_until_settled, self._list_reply)),
+            VerbHandler(showing, partial(self._reply_until_settled, self._show_reply)),
+            VerbHandler(tools, self._tools),
         )
 
-    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
-        async for reply in self._reply_until_settled(self._list_reply, request):
-            yield reply
-
-    async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
-        async for reply in self._reply_until_settled(self._show_reply, request):
-            yield reply
-
     async def _tools(self, request: CommandContext) -> AsyncIterator[Reply]:
-        async for reply in self._reply_until_synced(self._tools_reply, request):
-            yield reply
-
-    async def _reply_until_synced(
-        self, answer: Callable[[CommandContext, list[VisibleServer]], Reply], request: CommandContext
-    ) -> AsyncIterator[Reply]:
         """Yield a reply at once, and another one after servers without capabilities were synced."""
         servers = await self._requested_servers(request)
-        yield answer(request, servers)
+        yield self._tools_reply(request, servers)
         if await self._directory.connect(servers):
-            yield answer(request, await self._requested_servers(request))
+            yield self._tools_reply(request, await self._requested_servers(request))
 
     async def _reply_until_settled(
         self, answer: Callable[[CommandContext, list[VisibleServer]], Awaitable[Reply]], request: CommandContext
@@ -299,12 +276,8 @@ class ServerListing:
             servers_by_note.setdefault(note, []).append(name)
         details = [(", ".join(names), note) for note, names in servers_by_note.items() if note]
         off = [server for server in page if self._is_off_here(server, request.conversation)]
-        details += [
-            (
-                gettext_lazy("checked"),
-                format_ago(max((_checked_at(server) for server in servers), default=0.0), self._dependencies.clock()),
-            )
-        ]
+        checked_at = max(map(_checked_at, servers), default=0.0)
+        details.append((gettext_lazy("checked"), format_ago(checked_at, self._dependencies.clock())))
         files = ", ".join(server.name for server in servers if server.record is None)
         details += [(gettext_lazy("managed in {file}", file=self._file(request)), files)] if files else []
         rejection = self._dependencies.administration.files_rejection if administers else ""

@@ -555,8 +555,16 @@ class SecretEntry:
         await notify_user(self._messenger, link.person, link.conversation, text)
 
     async def _prompt(self, link: SecretLink, record: ServerRecord) -> SecretPrompt:
+        config = record.config
+        match config.transport:
+            case HttpTransport(url):
+                to_another = link.slot == AUTH_SECRET and record.authentication.kind in OAUTH_KINDS
+                goes_to = _("the authorization server of {url}", url=url) if to_another else url
+            case StdioTransport():
+                goes_to = command_line(config)
+        wanted, title = _slot_text(link.slot, record), config.title or config.name
         locale = await self._messenger.locale(link.person, link.conversation)
-        return replace(_prompt(link, record), time_zone=locale.time_zone)
+        return SecretPrompt(link, config.name, title, wanted, goes_to, record.version, locale.time_zone)
 
     async def _find(self, token: str) -> tuple[SecretLink, ServerRecord] | None:
         """Return the link and its current server; None if the server is no longer visible in its workspace."""
@@ -613,19 +621,6 @@ class SecretEntry:
             # It is saved: if this process cannot refresh now, its next poll does.
             await self._dependencies.administration.refresh()
         return SecretSaved(prompt, weak_secret_warning(values))
-
-
-def _prompt(link: SecretLink, record: ServerRecord) -> SecretPrompt:
-    config = record.config
-    match config.transport:
-        case HttpTransport(url):
-            to_another = link.slot == AUTH_SECRET and record.authentication.kind in OAUTH_KINDS
-            goes_to = _("the authorization server of {url}", url=url) if to_another else url
-        case StdioTransport():
-            goes_to = command_line(config)
-    return SecretPrompt(
-        link, config.name, config.title or config.name, _slot_text(link.slot, record), goes_to, record.version
-    )
 
 
 def _slot_text(slot: str, record: ServerRecord) -> str:
