@@ -61,12 +61,8 @@ RISKS: Mapping[Risk, str] = {
     Risk.UNKNOWN: gettext_lazy("🟠 May read or write: unknown"),
 }
 ICONS: Mapping[StepStatus, str] = {
-    StepStatus.READY: "✅",
-    StepStatus.STARTED: "✅",
-    StepStatus.ASKING: "✅",
-    StepStatus.DONE: "✅",
-    StepStatus.FAILED: "⚠️",
-    StepStatus.UNKNOWN: "⚠️",
+    **dict.fromkeys((StepStatus.READY, StepStatus.STARTED, StepStatus.ASKING, StepStatus.DONE), "✅"),
+    **dict.fromkeys((StepStatus.FAILED, StepStatus.UNKNOWN), "⚠️"),
 }
 """Icons before a decided call. The title of a call that was not run is struck out."""
 VIEW_ALL = gettext_lazy("View all")
@@ -270,7 +266,11 @@ def required_approvers_text(step: ToolStep, approval: Approval) -> str:
         return asker_may_approve_text(asker)
     if not requirements.say_who:
         return approver_reason(step)
-    sets = [_one_of([_signer(entry, asker) for entry in sorted(entries)]) for entries in requirements.approvers]
+    special = {ASKER: asker, MEMBERS: _("the members here")}
+    sets = [
+        _one_of([special.get(entry, single_line(entry, 60)) for entry in sorted(entries)])
+        for entries in requirements.approvers
+    ]
     names = reduce(both_sets, sets) if sets else _("the approvers")
     excluded = excluded_names(approval)
     return required_approvers_phrase(approval).format(quorum=requirements.quorum, approvers=names, names=excluded)
@@ -283,8 +283,7 @@ def asker_may_approve_text(asker: str) -> str:
 
 def required_approvers_phrase(approval: Approval) -> str:
     """Return the phrase for the required approvers, with the open values `quorum`, `approvers` and `names`."""
-    excluded, named = bool(excluded_names(approval)), approval.requirements.say_who
-    match named, excluded:
+    match approval.requirements.say_who, bool(excluded_names(approval)):
         case True, True:
             return _("needs {quorum} of {approvers}, not {names}")
         case True, False:
@@ -321,13 +320,9 @@ def excluded_names(approval: Approval) -> str:
 
 def approver_name(approver: Approver) -> str:
     """Return the name of a possible approver."""
-    match approver.principal:
-        case principal if principal == MEMBERS:
-            return _("the members here")
-        case principal if principal == ADMINISTRATOR:
-            return _("an administrator")
-        case principal:
-            return single_line(approver.name, 60) or single_line(principal.partition(":")[2], 60)
+    special = {MEMBERS: _("the members here"), ADMINISTRATOR: _("an administrator")}
+    name = single_line(approver.name, 60) or single_line(approver.principal.partition(":")[2], 60)
+    return special.get(approver.principal, name)
 
 
 def remaining_approvals_text(more: int) -> str:
@@ -408,16 +403,6 @@ def _one_of(approvers: Sequence[str]) -> str:
     return more_approvers(names, more) if more > 0 else names
 
 
-def _signer(entry: str, asker: str) -> str:
-    match entry:
-        case _ if entry == ASKER:
-            return asker
-        case _ if entry == MEMBERS:
-            return _("the members here")
-        case _:
-            return single_line(entry, 60)
-
-
 def _about(card: ApprovalCard) -> str:
     """Return the argument that is the subject of a call; empty if it is long, partly hidden or deceptive."""
     by_name = {argument.name.lower(): argument for argument in card.arguments}
@@ -483,9 +468,9 @@ def _differences(changed: tuple[ArgumentChange, ...]) -> list[str]:
     more = len(changed) - MOST_CHANGES
     lines = [
         f"{cut_with_length(name_spelled_out(change.name), _NAME)}: {_value(change.before)} → {_value(change.after)}"
-        for change in changed
+        for change in changed[:MOST_CHANGES]
     ]
-    return [*lines[:MOST_CHANGES], *([ngettext("{n} more", "{n} more", more)] if more > 0 else [])]
+    return [*lines, ngettext("{n} more", "{n} more", more)] if more > 0 else lines
 
 
 def _value(text: str | None) -> str:

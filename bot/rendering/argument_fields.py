@@ -46,6 +46,11 @@ class _Kind(Enum):
     JSON = auto()
 
 
+_KINDS = {"string": _Kind.TEXT, "integer": _Kind.WHOLE, "number": _Kind.NUMBER, "boolean": _Kind.SWITCH}
+"""Kinds by the type of the schema; all others are JSON."""
+_FIELD_KINDS = {_Kind.SWITCH: FieldKind.CHOICE, _Kind.CHOICE: FieldKind.CHOICE, _Kind.LINES: FieldKind.LINES}
+
+
 @dataclass(frozen=True, slots=True)
 class ArgumentField:
     """One argument and its field. `withheld` ones are not prefilled."""
@@ -127,12 +132,14 @@ def read_arguments(
 
 def _field(name: str, argument: str, schema: Any, present: Any, *, required: bool, withheld: bool) -> ArgumentField:
     schema = _plain_schema(schema)
-    kind = _kind_of(schema, present)
+    kind = _wanted_kind(schema)
+    if present is not _ABSENT and not _fits(kind, schema, present):
+        kind = _Kind.JSON
     choices = _choices(schema, required=required) if kind in (_Kind.CHOICE, _Kind.SWITCH) else ()
     field = Field(
         name,
         _label(argument),
-        kind=_field_kind(kind),
+        kind=_FIELD_KINDS.get(kind, FieldKind.TEXT),
         hint=_hint(schema, kind, required=required, withheld=withheld),
         required=required and not withheld and kind is not _Kind.LINES,
         choices=() if withheld else choices,
@@ -163,27 +170,15 @@ def _plain_schema(schema: Any) -> Mapping[str, Any]:
     return schema
 
 
-def _kind_of(schema: Mapping[str, Any], present: Any) -> _Kind:
-    """Return the kind of an argument's field, from its schema, if its value fits into such a field."""
-    kind = _wanted_kind(schema)
-    return kind if present is _ABSENT or _fits(kind, schema, present) else _Kind.JSON
-
-
-def _wanted_kind(schema: Mapping[str, Any]) -> _Kind:  # noqa: PLR0911 - one case for each kind of schema
+def _wanted_kind(schema: Mapping[str, Any]) -> _Kind:
     items = schema.get("items")
     match schema.get("type"):
-        case "string" if "enum" in schema:
-            return _Kind.CHOICE if _offerable(schema["enum"]) else _Kind.TEXT
-        case "string":
-            return _Kind.TEXT
-        case "integer":
-            return _Kind.WHOLE
-        case "number":
-            return _Kind.NUMBER
-        case "boolean":
-            return _Kind.SWITCH
+        case "string" if "enum" in schema and _offerable(schema["enum"]):
+            return _Kind.CHOICE
         case "array" if isinstance(items, Mapping) and items.get("type") == "string":
             return _Kind.LINES
+        case str(name):
+            return _KINDS.get(name, _Kind.JSON)
         case _:
             return _Kind.JSON
 
@@ -230,16 +225,6 @@ def _spellings(choice: LazyText) -> frozenset[str]:
     was shown in.
     """
     return frozenset({str(choice), choice.message})
-
-
-def _field_kind(kind: _Kind) -> FieldKind:
-    match kind:
-        case _Kind.SWITCH | _Kind.CHOICE:
-            return FieldKind.CHOICE
-        case _Kind.LINES:
-            return FieldKind.LINES
-        case _:
-            return FieldKind.TEXT
 
 
 def _hint(schema: Mapping[str, Any], kind: _Kind, *, required: bool, withheld: bool) -> str:
@@ -335,26 +320,20 @@ def _empty_value(form_field: ArgumentField) -> Any:
     if form_field.withheld:
         return form_field.present
     if form_field.kind is _Kind.LINES:
-        return (
-            form_field.present
-            if not form_field.field.value and form_field.present is not _ABSENT
-            else []
-            if form_field.required
-            else _ABSENT
-        )
+        if not form_field.field.value and form_field.present is not _ABSENT:
+            return form_field.present
+        return [] if form_field.required else _ABSENT
     if form_field.required:
         raise ValueError(str(_NEEDED_TEXT if form_field.kind is _Kind.TEXT else _NEEDED))
     return _ABSENT
 
 
 def _unquote(text: str) -> str:
-    if _looks_quoted(text):
-        try:
-            value = json.loads(text, strict=False)
-        except ValueError:
-            return text
-        return value if isinstance(value, str) else text
-    return text
+    try:
+        value = json.loads(text, strict=False) if _looks_quoted(text) else text
+    except ValueError:
+        return text
+    return value if isinstance(value, str) else text
 
 
 def _number(text: str, *kinds: type) -> Any:

@@ -397,48 +397,32 @@ def _host_warning(host: str) -> str:
     leads = ".".join(map(_ascii_label, read))
     leads = leads if len(leads) <= _ADDRESS else f"…{leads[1 - _ADDRESS :]}"
     address, reading = _quote_text(host), _quote_text(reads) if host.isascii() else ""
+    texts = {"address": address, "reading": reading, "target": leads}
     if mixed := next((label for label in read if is_mixed(label)), ""):
-        return _mixed_alphabets(address, reading, ", ".join(_alphabets(mixed)), leads)
+        texts["alphabets"] = ", ".join(_alphabets(mixed))
+        return (
+            _(
+                "The address {address} reads {reading}, which mixes alphabets: {alphabets}. It leads to {target}.",
+                **texts,
+            )
+            if reading
+            else _("The address {address} mixes alphabets: {alphabets}. It leads to {target}.", **texts)
+        )
     if imitating := next((label for label in read if not label.isascii() and label.translate(AS_LATIN).isascii()), ""):
-        return _latin_lookalike(address, reading, format_list(_alphabets(imitating)), leads)
+        texts["alphabet"] = format_list(_alphabets(imitating))
+        if not reading:
+            return _(
+                "The address {address} is in {alphabet} letters that look like Latin ones. It leads to {target}.",
+                **texts,
+            )
+        return _(
+            "The address {address} reads {reading}, which is in {alphabet} letters that look like Latin ones."
+            " It leads to {target}.",
+            **texts,
+        )
     if not host.isascii() and "xn--" not in leads:
         return _("The address {address} is in unusual letters. It leads to {target}.", address=address, target=leads)
     return ""
-
-
-def _mixed_alphabets(address: str, reading: str, alphabets: str, target: str) -> str:
-    if not reading:
-        return _(
-            "The address {address} mixes alphabets: {alphabets}. It leads to {target}.",
-            address=address,
-            alphabets=alphabets,
-            target=target,
-        )
-    return _(
-        "The address {address} reads {reading}, which mixes alphabets: {alphabets}. It leads to {target}.",
-        address=address,
-        reading=reading,
-        alphabets=alphabets,
-        target=target,
-    )
-
-
-def _latin_lookalike(address: str, reading: str, alphabet: str, target: str) -> str:
-    if not reading:
-        return _(
-            "The address {address} is in {alphabet} letters that look like Latin ones. It leads to {target}.",
-            address=address,
-            alphabet=alphabet,
-            target=target,
-        )
-    return _(
-        "The address {address} reads {reading}, which is in {alphabet} letters that look like Latin ones."
-        " It leads to {target}.",
-        address=address,
-        reading=reading,
-        alphabet=alphabet,
-        target=target,
-    )
 
 
 def _words(text: str, hosts: Iterable[str]) -> Iterator[str]:

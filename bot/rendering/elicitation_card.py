@@ -102,7 +102,9 @@ def elicitation_card(step: ToolStep, elicitation: Elicitation, view: TurnView) -
     is_open = elicitation.open and not (step.status.ended or view.turn.status.ended)
     return ElicitationCard(
         elicitation_id=elicitation.id,
-        title=_title(server, mode),
+        title=_("{server} asks for an answer", server=server)
+        if isinstance(mode, FormMode)
+        else _("{server} wants a page visited", server=server),
         message=_cut_message(strip_control(elicitation.question.message).strip()),
         server=server,
         tool=single_line(step.tool.name if step.tool else step.call.name, FIELD_LIMIT),
@@ -185,21 +187,11 @@ def warning_text(question: ElicitationRequest) -> str:
             return str(NO_SECRETS) if mentions_secret(question) else ""
 
 
-def _title(server: str, mode: ElicitationMode) -> str:
-    match mode:
-        case FormMode():
-            return _("{server} asks for an answer", server=server)
-        case UrlMode():
-            return _("{server} wants a page visited", server=server)
-
-
 def _offers(elicitation: Elicitation) -> tuple[ElicitationButton, ...]:
     decline = ElicitationButton(_("Decline"), (DECLINE, elicitation.id))
-    match elicitation.question.ask:
-        case FormMode():
-            return (ElicitationButton(_("Answer…"), (ANSWER, elicitation.id), strong=True), decline)
-        case UrlMode():
-            return (ElicitationButton(_("Show the link…"), (VISIT, elicitation.id), strong=True), decline)
+    is_form = isinstance(elicitation.question.ask, FormMode)
+    label, word = (_("Answer…"), ANSWER) if is_form else (_("Show the link…"), VISIT)
+    return ElicitationButton(label, (word, elicitation.id), strong=True), decline
 
 
 def _cut_message(text: str) -> str:

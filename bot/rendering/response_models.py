@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from bot.domain.agents import AgentRef
-from bot.domain.approvals import Approval, ApprovalRequirements
+from bot.domain.approvals import ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import Elicitation, FormMode, UrlMode
 from bot.domain.tools import Risk
@@ -81,28 +81,20 @@ class CallStatus(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-_CALL_STATUSES = {
-    StepStatus.AWAITING: CallStatus.IN_PROGRESS,
-    StepStatus.READY: CallStatus.IN_PROGRESS,
-    StepStatus.STARTED: CallStatus.IN_PROGRESS,
-    StepStatus.ASKING: CallStatus.IN_PROGRESS,
-    StepStatus.DONE: CallStatus.COMPLETED,
-    StepStatus.FAILED: CallStatus.FAILED,
-    StepStatus.DENIED: CallStatus.DENIED,
-    StepStatus.EXPIRED: CallStatus.EXPIRED,
-    StepStatus.CANCELLED: CallStatus.CANCELLED,
-    StepStatus.UNKNOWN: CallStatus.UNKNOWN,
-}
-
-
 def call_status(status: StepStatus) -> CallStatus:
     """Return the status of a call as programs see it."""
-    return _CALL_STATUSES[status]
+    match status:
+        case StepStatus.AWAITING | StepStatus.READY | StepStatus.STARTED | StepStatus.ASKING:
+            return CallStatus.IN_PROGRESS
+        case StepStatus.DONE:
+            return CallStatus.COMPLETED
+        case _:
+            return CallStatus[status.name]
 
 
 def step_statuses(status: CallStatus) -> tuple[StepStatus, ...]:
     """Return the stored statuses of calls that programs see with this status."""
-    return tuple(stored for stored, shown in _CALL_STATUSES.items() if shown is status)
+    return tuple(stored for stored in StepStatus if call_status(stored) is status)
 
 
 class MessageStatus(StrEnum):
@@ -396,35 +388,32 @@ def tool_call_shape(turn: Turn, step: ToolStep, progress: str | None = None) -> 
     )
 
 
-def approval_shape(
-    turn: Turn, step: ToolStep, approval: Approval, conversation: str, signed_by: SignedBy
-) -> ApprovalShape:
+def approval_shape(turn: Turn, step: ToolStep, conversation: str, signed_by: SignedBy) -> ApprovalShape:
     """Return a pending call for every reader of the conversation. `conversation` is its public id."""
-    card = approval_card(step)
-    assert card is not None
-    arguments = step.masked_arguments
-    return _approval_shape(turn, step, approval, card, arguments, conversation=conversation, signed_by=signed_by)
+    return _approval_shape(
+        turn, step, approval_card(step), step.masked_arguments, conversation=conversation, signed_by=signed_by
+    )
 
 
-def whole_approval_shape(
-    turn: Turn, step: ToolStep, approval: Approval, conversation: str, signed_by: SignedBy
-) -> ApprovalShape:
+def whole_approval_shape(turn: Turn, step: ToolStep, conversation: str, signed_by: SignedBy) -> ApprovalShape:
     """Return a pending call for one of its approvers, including parts that look like a secret."""
-    card = whole_card(step)
-    assert card is not None
-    return _approval_shape(turn, step, approval, card, whole_json(step), conversation=conversation, signed_by=signed_by)
+    return _approval_shape(
+        turn, step, whole_card(step), whole_json(step), conversation=conversation, signed_by=signed_by
+    )
 
 
 def _approval_shape(
     turn: Turn,
     step: ToolStep,
-    approval: Approval,
-    card: ApprovalCard,
-    arguments: dict[str, Any],
+    card: ApprovalCard | None,
+    shown: dict[str, Any],
     *,
     conversation: str,
     signed_by: SignedBy,
 ) -> ApprovalShape:
+    approval = step.approval
+    assert approval is not None
+    assert card is not None
     return ApprovalShape(
         approval_request_id=approval.id,
         revision=approval.revision,
@@ -435,15 +424,14 @@ def _approval_shape(
         risk=card.risk,
         server=card.server,
         tool=card.tool,
-        arguments=arguments,
+        arguments=shown,
         hidden=card.withheld,
         shown=[
             ShownArgument(name=argument.name, value=argument.full, warnings=list(argument.warnings))
             for argument in card.arguments
         ],
         changes=[
-            ShownChange(name=format_change.name, before=format_change.before, after=format_change.after)
-            for format_change in format_changes(step)
+            ShownChange(name=change.name, before=change.before, after=change.after) for change in format_changes(step)
         ],
         changed_by=approval.revised_by,
         fingerprint=approval.fingerprint,
@@ -531,9 +519,7 @@ def calls_of(view: TurnView) -> list[ToolCallShape]:
 def approvals_of(view: TurnView, conversation: str, signed_by: SignedBy) -> list[ApprovalShape]:
     """Return the pending calls of a response."""
     return [
-        approval_shape(view.turn, step, step.approval, conversation, signed_by)
-        for step in view.awaiting
-        if step.approval is not None
+        approval_shape(view.turn, step, conversation, signed_by) for step in view.awaiting if step.approval is not None
     ]
 
 

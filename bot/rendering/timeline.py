@@ -64,18 +64,16 @@ class ToolStatus:
     more: str = ""
 
 
-_UNSENT = {
+_STATES = {
     StepStatus.AWAITING: (StatusIcon.WAITING, gettext_lazy("waits for approval")),
     StepStatus.ASKING: (StatusIcon.WAITING, gettext_lazy("waits for an answer")),
     StepStatus.EXPIRED: (StatusIcon.SKIPPED, gettext_lazy("timed out, not run")),
     StepStatus.CANCELLED: (StatusIcon.SKIPPED, gettext_lazy("cancelled, not run")),
-}
-_STOPPED = (StatusIcon.SKIPPED, gettext_lazy("stopped while running"))
-_SENT = {
     StepStatus.DONE: (StatusIcon.DONE, ""),
     StepStatus.FAILED: (StatusIcon.FAILED, gettext_lazy("failed")),
     StepStatus.UNKNOWN: (StatusIcon.UNKNOWN, gettext_lazy("may or may not have happened")),
 }
+_STOPPED = (StatusIcon.SKIPPED, gettext_lazy("stopped while running"))
 
 
 def tool_status(step: ToolStep, view: TurnView) -> ToolStatus:
@@ -83,10 +81,10 @@ def tool_status(step: ToolStep, view: TurnView) -> ToolStatus:
     name = tool_name(step)
     match step.status:
         case StepStatus.AWAITING | StepStatus.ASKING | StepStatus.EXPIRED | StepStatus.CANCELLED:
-            mark, unsent = _STOPPED if step.is_stopped else _UNSENT[step.status]
+            mark, unsent = _STOPPED if step.is_stopped else _STATES[step.status]
             return ToolStatus(mark, name, str(unsent))
         case StepStatus.READY | StepStatus.STARTED if step.pending_elicitations:
-            return ToolStatus(StatusIcon.WAITING, name, str(_UNSENT[StepStatus.ASKING][1]))
+            return ToolStatus(StatusIcon.WAITING, name, str(_STATES[StepStatus.ASKING][1]))
         case StepStatus.READY | StepStatus.STARTED:
             moving = step.status is StepStatus.STARTED or step.n in view.running
             progress = single_line(view.progress.get(step.n, ""), SUMMARY_LIMIT)
@@ -94,11 +92,11 @@ def tool_status(step: ToolStep, view: TurnView) -> ToolStatus:
         case StepStatus.DENIED:
             return ToolStatus(StatusIcon.DENIED, name, *_denial(step))
         case StepStatus.DONE | StepStatus.FAILED:
-            mark, sent = _SENT[step.status]
+            mark, sent = _STATES[step.status]
             state = ", ".join(filter(None, (str(sent), _granted_by(step))))
             return ToolStatus(mark, name, state, *_outcome_of(step.result))
         case StepStatus.UNKNOWN:
-            mark, sent = _SENT[step.status]
+            mark, sent = _STATES[step.status]
             return ToolStatus(mark, name, str(sent), _reason(step.result))
         case _:
             assert_never(step.status)
@@ -631,7 +629,7 @@ def offer_label(offer: Offer, view: TurnView) -> str:
 
 
 def _name(view: TurnView, n: int) -> str:
-    return next((tool_name(step) for step in view.steps if isinstance(step, ToolStep) and step.n == n), str(n))
+    return next((tool_name(step) for step in _calls(view) if step.n == n), str(n))
 
 
 def _has_card(step: ToolStep) -> bool:

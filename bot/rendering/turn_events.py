@@ -157,11 +157,7 @@ EVENTS: Mapping[str, type[ResponseModel]] = {
     "done": ResponseShape,
 }
 """Names of events, and their data."""
-_ENDS = {
-    TurnStatus.DONE: "d",
-    TurnStatus.CANCELLED: "c",
-    TurnStatus.FAILED: "f",
-}
+_ENDS = {TurnStatus.DONE: "d", TurnStatus.CANCELLED: "c", TurnStatus.FAILED: "f"}
 _FAILURE_SENT = "e"
 _QUEUED = "q"
 """Code of a queued turn, followed by the number of turns ahead of it."""
@@ -338,7 +334,7 @@ class EventEncoder:
         self._progress[step.n] = progress
         approval = step.approval
         if step.status is StepStatus.AWAITING and approval is not None and self.cursor.steps[index] == code:
-            shape = approval_shape(view.turn, step, approval, self.conversation, self.signed_by)
+            shape = approval_shape(view.turn, step, self.conversation, self.signed_by)
             steps = _replace_code(self.cursor.steps, index, _code_after_approval(code))
             yield self._event("approval_required", shape, steps=steps)
         yield from self._elicitations(view, index, step, code)

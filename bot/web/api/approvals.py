@@ -248,17 +248,16 @@ class _ApprovalHandler:
 
     def shape(self, caller: ApiClient, turn: Turn, step: ToolStep) -> ApprovalShape:
         """Return a pending call for the response."""
-        assert step.approval is not None
         signed_by = self._dependencies.command_dependencies.administration.signed_by
-        return approval_shape(turn, step, step.approval, format_id(caller, turn.conversation), signed_by)
+        return approval_shape(turn, step, format_id(caller, turn.conversation), signed_by)
 
     async def open_call(self, caller: ApiClient, approval_id: str, revision: int) -> ApprovalShape:
         """Return the whole call to an approver, and record it in the audit."""
         turn, _step = await self.find(caller, approval_id)
         match await self._engine.approvals.open_call(approval_id, revision, caller.member):
-            case ToolStep(approval=approval) as step if approval is not None:
+            case ToolStep() as step if step.approval is not None:
                 signed_by = self._dependencies.command_dependencies.administration.signed_by
-                return whole_approval_shape(turn, step, approval, format_id(caller, turn.conversation), signed_by)
+                return whole_approval_shape(turn, step, format_id(caller, turn.conversation), signed_by)
             case ToolStep():
                 raise _not_found()
             case rejection:
