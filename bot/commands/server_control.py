@@ -23,7 +23,15 @@ from bot.commands.server_checks import disabled_reply, to_review, waits_for_revi
 from bot.commands.server_definition import ParsedDefinition, differences
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps
-from bot.commands.text_format import format_ago, format_change, known_facts, sentences, server_label, status_word
+from bot.commands.text_format import (
+    error_reply,
+    format_ago,
+    format_change,
+    known_facts,
+    sentences,
+    server_label,
+    status_word,
+)
 from bot.commands.tool_review import withheld_tools
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Verb
@@ -196,45 +204,19 @@ class ServerControl:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        server_only = (SERVER,)
-        return (
-            VerbHandler(
-                Verb(
-                    "remove",
-                    gettext_lazy("delete a server for good"),
-                    (SERVER, CONFIRM, VERSION),
-                    aliases=("rm", "delete"),
-                ),
-                self._remove,
-            ),
-            VerbHandler(
-                Verb("enable", gettext_lazy("let a server be used again"), server_only, aliases=("on",)), self._enable
-            ),
-            VerbHandler(
-                Verb("disable", gettext_lazy("disable a server until it is enabled"), server_only, aliases=("off",)),
-                self._disable,
-            ),
-            VerbHandler(
-                Verb("connect", gettext_lazy("connect to a server now"), server_only, aliases=("reconnect",)),
-                self._connect,
-            ),
-            VerbHandler(
-                Verb("disconnect", gettext_lazy("leave a server alone until it is connected again"), server_only),
-                self._disconnect,
-            ),
-            VerbHandler(
-                Verb(
-                    "sync",
-                    gettext_lazy("ask a server again for everything it offers"),
-                    server_only,
-                    aliases=("refresh",),
-                ),
-                self._sync,
-            ),
-            VerbHandler(
-                Verb("reload", gettext_lazy("say if the operator's files are in use as they are saved"), (_APPLY,)),
-                self._reload,
-            ),
+        verbs = (
+            (self._remove, "remove", gettext_lazy("delete a server for good"), ("rm", "delete")),
+            (self._enable, "enable", gettext_lazy("let a server be used again"), ("on",)),
+            (self._disable, "disable", gettext_lazy("disable a server until it is enabled"), ("off",)),
+            (self._connect, "connect", gettext_lazy("connect to a server now"), ("reconnect",)),
+            (self._disconnect, "disconnect", gettext_lazy("leave a server alone until it is connected again"), ()),
+            (self._sync, "sync", gettext_lazy("ask a server again for everything it offers"), ("refresh",)),
+            (self._reload, "reload", gettext_lazy("say if the operator's files are in use as they are saved"), ()),
+        )
+        parameters = {"remove": (SERVER, CONFIRM, VERSION), "reload": (_APPLY,)}
+        return tuple(
+            VerbHandler(Verb(path, summary, parameters.get(path, (SERVER,)), aliases=aliases), do)
+            for do, path, summary, aliases in verbs
         )
 
     async def _enable(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -255,15 +237,11 @@ class ServerControl:
             return
         waiting = await self._dependencies.archive.count_pending(server.id)
         await self._service.set_enablement(record, ServerEnablement.DISABLED, request.author)
-        undo = ReplyAction(
-            _("Undo"), ("mcp", "enable" if record.enablement is ServerEnablement.ON else "disconnect", server.name)
-        )
+        undo = "enable" if record.enablement is ServerEnablement.ON else "disconnect"
+        text = _("{server} is off: its tools are gone from the next answer on.", server=server_label(server.config))
         yield Reply(
-            sentences(
-                _("{server} is off: its tools are gone from the next answer on.", server=server_label(server.config)),
-                _pending_warning(waiting),
-            ),
-            actions=(undo,),
+            sentences(text, _pending_warning(waiting)),
+            actions=(ReplyAction(_("Undo"), ("mcp", undo, server.name)),),
         )
 
     async def _connect(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -287,38 +265,25 @@ class ServerControl:
             yield Reply(_("{server} is disconnected already.", server=server_label(server.config)))
             return
         await self._service.set_enablement(record, ServerEnablement.DISCONNECTED, request.author)
-        undo = ReplyAction(
-            _("Undo"), ("mcp", "connect" if record.enablement is ServerEnablement.ON else "disable", server.name)
-        )
+        undo = "connect" if record.enablement is ServerEnablement.ON else "disable"
+        label = server_label(server.config)
         yield Reply(
-            _(
-                "{server} is disconnected, and stays so until it is connected again.",
-                server=server_label(server.config),
-            ),
-            actions=(undo,),
+            _("{server} is disconnected, and stays so until it is connected again.", server=label),
+            actions=(ReplyAction(_("Undo"), ("mcp", undo, server.name)),),
         )
 
     async def _sync(self, request: CommandContext) -> AsyncIterator[Reply]:
         server = await self._directory.find(request.arguments.get("server"), request.conversation)
         if server.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED):
-            yield Reply(
-                _(
-                    "{server} is {status}: it is not connected.",
-                    server=server_label(server.config),
-                    status=status_word(server.status),
-                ),
-                failed=True,
-            )
+            texts = {"server": server_label(server.config), "status": status_word(server.status)}
+            yield error_reply(_("{server} is {status}: it is not connected.", **texts))
             return
         yield Reply(_("Asking {server}…", server=server_label(server.config)))
         result = await self._service.fetch(server)
         capabilities = result.capabilities
         waiting = withheld_tools(self._dependencies.servers, server.id)
-        news = (
-            (gettext_lazy("new"), result.new),
-            (gettext_lazy("changed"), result.changed),
-            (gettext_lazy("gone"), result.gone),
-        )
+        names = (gettext_lazy("new"), gettext_lazy("changed"), gettext_lazy("gone"))
+        news = zip(names, (result.new, result.changed, result.gone), strict=True)
         resources = len(capabilities.resources) + len(capabilities.templates)
         yield Reply(
             _(
@@ -328,7 +293,7 @@ class ServerControl:
                 resources=ngettext("{n} resource", "{n} resources", resources),
                 prompts=ngettext("{n} prompt", "{n} prompts", len(capabilities.prompts)),
             ),
-            details=(*((name, ", ".join(names)) for name, names in news if names), *waits_for_review(waiting)),
+            details=(*((name, ", ".join(tools)) for name, tools in news if tools), *waits_for_review(waiting)),
             actions=(*to_review(server.config, waiting), ReplyAction(_("Show tools"), ("mcp", "tools", server.name))),
         )
 
@@ -399,11 +364,15 @@ class ServerControl:
                 failed=True,
             )
             return
-        yield _difference_reply(
+        facts = [(f"+ {name}", _("new")) for name in difference.added]
+        facts += [(f"~ {name}", what) for name, what in difference.changed]
+        facts += [(f"- {name}", _("gone")) for name in difference.removed]
+        facts += [(gettext_lazy("problem"), problem) for problem in difference.problems]
+        yield Reply(
             _("`{file}` says what runs already.", file=file)
             if difference.is_empty
             else _("The bot runs by `{file}` as it is now.", file=file),
-            difference,
+            details=tuple(facts),
         )
 
     def _connect_result(self, server: VisibleServer, state: ServerSnapshot) -> Reply:
@@ -430,11 +399,3 @@ def _pending_warning(count: int) -> str:
     if not count:
         return ""
     return ngettext("{n} approval is waiting; it will not run.", "{n} approvals are waiting; they will not run.", count)
-
-
-def _difference_reply(text: str, difference: ConfigDiff) -> Reply:
-    facts = [(f"+ {name}", _("new")) for name in difference.added]
-    facts += [(f"~ {name}", what) for name, what in difference.changed]
-    facts += [(f"- {name}", _("gone")) for name in difference.removed]
-    facts += [(gettext_lazy("problem"), problem) for problem in difference.problems]
-    return Reply(text, details=tuple(facts))

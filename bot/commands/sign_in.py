@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 from bot.commands.command import CommandContext, CommandRejected, ForbiddenRejection
 from bot.commands.dependencies import MEMBER_SECONDS, CommandDependencies, UserMessenger, notify_user
 from bot.commands.server_directory import ServerDirectory, VisibleServer
-from bot.commands.text_format import code, format_ago, known_facts, sentences, server_label, status_word
+from bot.commands.text_format import code, error_reply, format_ago, known_facts, sentences, server_label, status_word
 from bot.domain.commands import ActionStyle, Reply, ReplyAction
 from bot.domain.conversations import CONSOLE, Author, ConversationKey, Member
 from bot.domain.locales import use_locale
@@ -56,18 +57,12 @@ class SignInSteps:
 
     async def steps(self, config: ServerConfig) -> tuple[ReplyAction, ...]:
         """Return the action to get the link if the server waits for a sign-in."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(_CHECK_SECONDS):
-                waits = await self.is_needed(config)
-        except TimeoutError:
-            waits = False
-        if not waits:
-            return ()
-        return (
-            ReplyAction(
-                _("Sign in to {server}", server=config.name), ("mcp", "connect", config.name), ActionStyle.PRIMARY
-            ),
-        )
+                if await self.is_needed(config):
+                    words, label = ("mcp", "connect", config.name), _("Sign in to {server}", server=config.name)
+                    return (ReplyAction(label, words, ActionStyle.PRIMARY),)
+        return ()
 
     def hint(self, server: VisibleServer) -> str:
         """Return a hint if sign-ins are disabled but needed; else empty."""
@@ -122,7 +117,7 @@ class SignInSteps:
                 _(
                     "[Sign in to {server}]({address}) leads to {host}.",
                     server=label,
-                    address=_in_markdown(address),
+                    address=quote(address, safe=_UNESCAPED),
                     host=shown_host,
                 ),
                 _(
@@ -148,12 +143,8 @@ class SignInSteps:
         facts: list[tuple[str, str]] = []
         if current is not None:
             user, since = current.by or _("the bot itself"), format_ago(current.since, self._dependencies.clock())
-            facts.append(
-                (
-                    gettext_lazy("signed in"),
-                    _("{when} by {who}, at {host}", when=since, who=user, host=urlsplit(current.issuer).netloc),
-                )
-            )
+            text = _("{when} by {who}, at {host}", when=since, who=user, host=urlsplit(current.issuer).netloc)
+            facts.append((gettext_lazy("signed in"), text))
         if kind_of_sign_in(server) is AuthenticationKind.OAUTH:
             facts.append((gettext_lazy("redirect address"), self._sign_ins.redirect_uri(server.id)))
         return tuple(facts)
@@ -171,28 +162,21 @@ class SignInSteps:
                 )
             )
         yield Reply(_("Asking where to sign in to {server}…", server=server_label(server.config)))
-        yield await self.link(
-            server,
-            request.member,
-            request.conversation,
-            _("A new sign-in to {server}.", server=server_label(server.config)),
-        )
+        text = _("A new sign-in to {server}.", server=server_label(server.config))
+        yield await self.link(server, request.member, request.conversation, text)
 
     async def sign_out(self, request: CommandContext) -> AsyncIterator[Reply]:
         """Sign out."""
         server = await self._find(request)
-        signed_out = self._sign_ins is not None and await self._sign_ins.sign_out(server.id, request.author)
-        if not signed_out:
-            yield Reply(
-                _("Nobody is signed in to {server}. Nothing was changed.", server=server_label(server.config)),
-                failed=True,
-            )
+        label = server_label(server.config)
+        if self._sign_ins is None or not await self._sign_ins.sign_out(server.id, request.author):
+            yield error_reply(_("Nobody is signed in to {server}. Nothing was changed.", server=label))
             return
         await self._dependencies.administration.refresh()
         yield Reply(
             _(
                 "The bot is signed out of {server}: its tokens are deleted, and no call runs as that account any more.",
-                server=server_label(server.config),
+                server=label,
             ),
             actions=(ReplyAction(_("Sign in again"), ("mcp", "connect", server.name)),),
         )
@@ -227,11 +211,6 @@ def oauth_text(terms: OAuthTerms) -> str:
     scopes = _("for {scopes}", scopes=terms.scope) if terms.scope else ""
     issuer = _("at {issuer}", issuer=terms.issuer) if terms.issuer else ""
     return format_enumeration(filter(None, (way, client, issuer, scopes)))
-
-
-def _in_markdown(address: str) -> str:
-    """Escape an address for a Markdown link."""
-    return quote(address, safe=_UNESCAPED)
 
 
 # -------------------- callback
@@ -326,11 +305,8 @@ class OAuthCallback:
         server = await self._find(sign_in)
         if server is None:
             return SignInCompleted("", _("the server"), sign_in.by, 0, _("It was removed at this very moment."))
-        problem = (
-            ""
-            if server.status is ServerStatus.CONNECTED
-            else server.problem or _("It is {status}.", status=status_word(server.status))
-        )
+        problem = server.problem or _("It is {status}.", status=status_word(server.status))
+        problem = "" if server.status is ServerStatus.CONNECTED else problem
         tools = len(self._directory.capabilities(server).tools)
         return SignInCompleted(server.name, server.config.title or server.name, sign_in.by, tools, problem)
 

@@ -388,30 +388,24 @@ def tool_call_shape(turn: Turn, step: ToolStep, progress: str | None = None) -> 
     )
 
 
-def approval_shape(turn: Turn, step: ToolStep, conversation: str, signed_by: SignedBy) -> ApprovalShape:
-    """Return a pending call for every reader of the conversation. `conversation` is its public id."""
-    return _approval_shape(
-        turn, step, approval_card(step), step.masked_arguments, conversation=conversation, signed_by=signed_by
-    )
-
-
 def whole_approval_shape(turn: Turn, step: ToolStep, conversation: str, signed_by: SignedBy) -> ApprovalShape:
     """Return a pending call for one of its approvers, including parts that look like a secret."""
-    return _approval_shape(
-        turn, step, whole_card(step), whole_json(step), conversation=conversation, signed_by=signed_by
-    )
+    card = whole_card(step)
+    assert card is not None
+    whole = {"arguments": whole_json(step), "hidden": card.withheld, "shown": _shown_arguments(card)}
+    return approval_shape(turn, step, conversation, signed_by).model_copy(update=whole)
 
 
-def _approval_shape(
-    turn: Turn,
-    step: ToolStep,
-    card: ApprovalCard | None,
-    shown: dict[str, Any],
-    *,
-    conversation: str,
-    signed_by: SignedBy,
-) -> ApprovalShape:
-    approval = step.approval
+def _shown_arguments(card: ApprovalCard) -> list[ShownArgument]:
+    return [
+        ShownArgument(name=argument.name, value=argument.full, warnings=list(argument.warnings))
+        for argument in card.arguments
+    ]
+
+
+def approval_shape(turn: Turn, step: ToolStep, conversation: str, signed_by: SignedBy) -> ApprovalShape:
+    """Return a pending call for every reader of the conversation. `conversation` is its public id."""
+    approval, card = step.approval, approval_card(step)
     assert approval is not None
     assert card is not None
     return ApprovalShape(
@@ -424,12 +418,9 @@ def _approval_shape(
         risk=card.risk,
         server=card.server,
         tool=card.tool,
-        arguments=shown,
+        arguments=step.masked_arguments,
         hidden=card.withheld,
-        shown=[
-            ShownArgument(name=argument.name, value=argument.full, warnings=list(argument.warnings))
-            for argument in card.arguments
-        ],
+        shown=_shown_arguments(card),
         changes=[
             ShownChange(name=change.name, before=change.before, after=change.after) for change in format_changes(step)
         ],
