@@ -78,19 +78,11 @@ class Grants:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        listing = Verb(
-            "grants list",
-            gettext_lazy("permissions for later calls: tools that run without asking, and who allowed them"),
-            (),
-            RequiredRole.EVERYONE,
-            ("grants",),
-        )
+        everyone = RequiredRole.EVERYONE
+        about = gettext_lazy("permissions for later calls: tools that run without asking, and who allowed them")
+        listing = Verb("grants list", about, (), everyone, ("grants",))
         revoking = Verb(
-            "grants revoke",
-            gettext_lazy("let it ask again"),
-            (_GRANT,),
-            RequiredRole.EVERYONE,
-            ("grants remove", "revoke"),
+            "grants revoke", gettext_lazy("let it ask again"), (_GRANT,), everyone, ("grants remove", "revoke")
         )
         return VerbHandler(listing, self._list), VerbHandler(revoking, self._revoke)
 
@@ -177,19 +169,16 @@ class CallLog:
     @property
     def handler(self) -> VerbHandler:
         """Return the verb."""
-        verb = Verb(
-            "log",
-            gettext_lazy("the last calls, with user, outcome and error"),
-            (A_SERVER, _FAILED, _SINCE),
-            aliases=("calls", "history"),
-        )
+        about = gettext_lazy("the last calls, with user, outcome and error")
+        verb = Verb("log", about, (A_SERVER, _FAILED, _SINCE), aliases=("calls", "history"))
         return VerbHandler(verb, self._log)
 
     async def _log(self, request: CommandContext) -> AsyncIterator[Reply]:
         name, number = request.arguments.get("server"), request.arguments.page
         failed, since = request.arguments.has("failed"), request.arguments.get("since")
         server = (await self._directory.find(name, request.conversation)).name if name else ""
-        is_everywhere = self._is_everywhere(request)
+        is_at_home = request.conversation.platform == request.author.platform
+        is_everywhere = is_at_home and self._dependencies.rights.operates(request.member)
         query = CallQuery(
             EVERYWHERE if is_everywhere else request.conversation.workspace_key,
             server,
@@ -220,24 +209,11 @@ class CallLog:
             page=page_of(number, count, (*words, *(("--since", since) if since else ()))),
         )
 
-    def _is_everywhere(self, request: CommandContext) -> bool:
-        """Return True for the operator outside of a workspace."""
-        is_at_home = request.conversation.platform == request.author.platform
-        return is_at_home and self._dependencies.rights.operates(request.member)
-
 
 def _call_row(call: CallSummary, *, is_everywhere: bool) -> tuple[str, ...]:
-    error = shorten(call.error)
-    return (
-        format_moment(call.at),
-        call.name,
-        ": ".join(filter(None, (status_word(call.status), error))),
-        call.asked_by,
-        call.decided_by,
-        format_duration(call.seconds),
-        *((call.conversation.workspace_key,) if is_everywhere else ()),
-        call.turn_id[:8],
-    )
+    outcome = ": ".join(filter(None, (status_word(call.status), shorten(call.error))))
+    facts = (format_moment(call.at), call.name, outcome, call.asked_by, call.decided_by, format_duration(call.seconds))
+    return (*facts, *((call.conversation.workspace_key,) if is_everywhere else ()), call.turn_id[:8])
 
 
 # -------------------- statistics
@@ -275,9 +251,8 @@ class ServerStatistics:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        stats = Verb(
-            "stats", gettext_lazy("calls and approvals: counts, outcomes, durations"), (A_SERVER, _STATS_SINCE)
-        )
+        about = gettext_lazy("calls and approvals: counts, outcomes, durations")
+        stats = Verb("stats", about, (A_SERVER, _STATS_SINCE))
         health = Verb("health", gettext_lazy("how the database, the platforms and the servers stand"))
         return VerbHandler(stats, self._stats), VerbHandler(health, self._health)
 
@@ -357,15 +332,8 @@ def _problem(server: VisibleServer) -> str:
 def _activity_row(server: ServerActivity) -> tuple[str, ...]:
     share = f"{100 * server.succeeded / server.calls:.0f} %" if server.calls else ""
     errors = server.calls - server.succeeded
-    return (
-        server.server,
-        str(server.calls),
-        str(server.succeeded),
-        str(errors),
-        share,
-        format_duration(server.median),
-        format_duration(server.slowest),
-    )
+    counts = (str(server.calls), str(server.succeeded), str(errors), share)
+    return (server.server, *counts, format_duration(server.median), format_duration(server.slowest))
 
 
 def _activity_facts(activity: Activity, *, of_one: bool) -> tuple[tuple[str, str], ...]:
@@ -388,13 +356,9 @@ def _counter_facts(counters: ProcessCounters, servers: Sequence[VisibleServer]) 
     facts: list[tuple[str, str]] = []
     if sessions := counters.sessions:
         now = sum(server.status is ServerStatus.CONNECTED for server in servers)
-        text = _(
-            "{created} created, {closed} closed, {errors}; {now} now",
-            created=sessions.get("created", 0),
-            closed=sessions.get("closed", 0),
-            errors=ngettext("{n} error", "{n} errors", sessions.get("error", 0)),
-            now=now,
-        )
+        counts = {"created": sessions.get("created", 0), "closed": sessions.get("closed", 0), "now": now}
+        errors = ngettext("{n} error", "{n} errors", sessions.get("error", 0))
+        text = _("{created} created, {closed} closed, {errors}; {now} now", errors=errors, **counts)
         facts.append((gettext_lazy("sessions since the start"), text))
     if cache := counters.cache:
         uses = (
@@ -430,22 +394,15 @@ def _server_counts(servers: Sequence[VisibleServer]) -> str:
         return _("none")
     connected = sum(server.status is ServerStatus.CONNECTED for server in servers)
     errors = sum(server.status in _IN_TROUBLE for server in servers)
-    return _(
-        "{count}, of which {connected} connected, {errors} in trouble",
-        count=len(servers),
-        connected=connected,
-        errors=errors,
-    )
+    counts = {"count": len(servers), "connected": connected, "errors": errors}
+    return _("{count}, of which {connected} connected, {errors} in trouble", **counts)
 
 
 def _backlog_facts(backlog: Backlog) -> tuple[tuple[str, str], ...]:
     live = _turn_counts({status: number for status, number in backlog.turns.items() if number}) or _("none")
     if backlog.oldest_ready >= 1:
-        live = _(
-            "{turns}, the oldest that could begin for {seconds} s",
-            turns=live,
-            seconds=format_number(round(backlog.oldest_ready)),
-        )
+        seconds = format_number(round(backlog.oldest_ready))
+        live = _("{turns}, the oldest that could begin for {seconds} s", turns=live, seconds=seconds)
     return (
         (gettext_lazy("running turns, all workspaces"), live),
         (gettext_lazy("waiting for an approval"), ngettext("{n} call", "{n} calls", backlog.approvals)),

@@ -480,17 +480,9 @@ class ServerImport:
         if server.problem:
             return _Candidate(server)
         everywhere = not request.arguments.has("here")
+        own = (server.slug, everywhere, server.argv, server.hidden, server.values)
         draft = await self._validator.draft_new(
-            ServerRequest(
-                server.fields,
-                request.member,
-                request.conversation,
-                server.slug,
-                everywhere,
-                server.argv,
-                server.hidden,
-                server.values,
-            )
+            ServerRequest(server.fields, request.member, request.conversation, *own)
         )
         draft = with_missing_secrets(draft, server.missing)
         errors = {name: error for name, error in draft.errors.items() if not self._only_asks(name, draft)}
@@ -542,12 +534,9 @@ class ServerImport:
             ),
         )
         fix = ((gettext_lazy("fix"), _("run this in a terminal, which asks; or add --yes, and --allow for programs")),)
+        counts = {"servers": count, "total": len(candidates)}
         return Reply(
-            _(
-                "{servers} of {total} in this file can be added. Nothing was added yet.",
-                servers=count,
-                total=len(candidates),
-            ),
+            _("{servers} of {total} in this file can be added. Nothing was added yet.", **counts),
             _table(candidates),
             (*details, *fix),
             failed=True,
@@ -565,9 +554,8 @@ class ServerImport:
                 continue
             outcome = await self._service.add(candidate.draft, policy, request.author)
             if isinstance(outcome, InvalidServer):
-                rows.append(
-                    (candidate.server.name, _("not added: {problem}", problem=sentences(*outcome.errors.values())))
-                )
+                problem = sentences(*outcome.errors.values())
+                rows.append((candidate.server.name, _("not added: {problem}", problem=problem)))
                 continue
             record = outcome.record
             added += 1

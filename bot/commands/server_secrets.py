@@ -26,7 +26,7 @@ from bot.commands.server_definition import (
 )
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SIGN_IN, SignInSteps
-from bot.commands.text_format import format_change, sentences, server_label
+from bot.commands.text_format import error_reply, format_change, sentences, server_label
 from bot.domain.commands import Field, FieldKind, Form, Parameter, Reply, ReplyAction, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.locales import use_locale
@@ -153,12 +153,10 @@ class ServerSecrets:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        set_verb = Verb(
-            "secret set", gettext_lazy("say where a secret is"), (SERVER, _SLOT, _REFERENCE), aliases=("secret",)
-        )
-        clear_verb = Verb(
-            "secret clear", gettext_lazy("take a secret away"), (SERVER, _SLOT), aliases=("secret remove",)
-        )
+        about, parameters = gettext_lazy("say where a secret is"), (SERVER, _SLOT, _REFERENCE)
+        set_verb = Verb("secret set", about, parameters, aliases=("secret",))
+        about = gettext_lazy("take a secret away")
+        clear_verb = Verb("secret clear", about, (SERVER, _SLOT), aliases=("secret remove",))
         rotate_verb = Verb("secret rotate", gettext_lazy("use a new value of a secret"), (SERVER, _A_SLOT, _REFERENCE))
         return (
             VerbHandler(set_verb, self._set, self._submit),
@@ -211,8 +209,8 @@ class ServerSecrets:
         server, record = await self._editable(request)
         slot = _slot(record, request.arguments.get("slot"))
         if slot not in record.secrets:
-            yield Reply(
-                _("{server} has no such secret. Nothing was changed.", server=server_label(server.config)), failed=True
+            yield error_reply(
+                _("{server} has no such secret. Nothing was changed.", server=server_label(server.config))
             )
             return
         secrets = {name: reference for name, reference in record.secrets.items() if name != slot}

@@ -7,7 +7,7 @@ server is only in cells, details and documents, never in the text of a reply.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bot.commands.command import A_SERVER, SERVER, CommandContext, ForbiddenRejection, VerbHandler, option
@@ -195,23 +195,21 @@ class ServerReview:
         approved = await self._review.approve(server, arguments.get("tool"), definition, request.member)
         if not approved:
             again = ReplyAction(_("Review"), ("mcp", "review", "show", server.name), ActionStyle.PRIMARY)
+            label = server_label(server.config)
             yield Reply(
                 _(
                     "What waits in {server} is not what you have looked at any more. Nothing was approved.",
-                    server=server_label(server.config),
+                    server=label,
                 ),
                 failed=True,
                 actions=(again,),
             )
             return
-        names = ", ".join(escape_invisible(unreviewed.tool.original_name) for unreviewed in approved)
-        definitions = count_definitions([unreviewed.tool for unreviewed in approved])
+        tools = [unreviewed.tool for unreviewed in approved]
+        names, definitions = _names(tools), count_definitions(tools)
+        texts = {"definitions": definitions, "server": server_label(server.config)}
         yield Reply(
-            _(
-                "Approved: {definitions} of {server}, to be offered from the next answer on.",
-                definitions=definitions,
-                server=server_label(server.config),
-            ),
+            _("Approved: {definitions} of {server}, to be offered from the next answer on.", **texts),
             details=((gettext_lazy("approved"), names),),
         )
 
@@ -234,14 +232,7 @@ class ServerReview:
             sentences(text, self._meanwhile),
             Table(
                 (gettext_lazy("server"), gettext_lazy("tools"), gettext_lazy("which")),
-                tuple(
-                    (
-                        server.name,
-                        str(len(tools)),
-                        shorten(", ".join(escape_invisible(tool.original_name) for tool in tools)),
-                    )
-                    for server, tools in page
-                ),
+                tuple((server.name, str(len(tools)), shorten(_names(tools))) for server, tools in page),
             ),
             actions=tuple(
                 ReplyAction(_("Review {server}", server=server.name), ("mcp", "review", "show", server.name))
@@ -258,13 +249,10 @@ class ServerReview:
         ]
         if not chosen:
             return self._nothing_to_review(server, wanted)
-        digest = combined_digest(unreviewed.tool for unreviewed in chosen)
-        if len(chosen) == 1:
-            digest = chosen[0].tool.definition
+        is_single = len(chosen) == 1
+        digest = chosen[0].tool.definition if is_single else combined_digest(shown.tool for shown in chosen)
         self._shown.append((request.member.author.principal, server.id, digest))
-        if len(chosen) == 1:
-            return self._one_tool(server, chosen[0])
-        return self._several_tools(server, chosen, request)
+        return self._one_tool(server, chosen[0]) if is_single else self._several_tools(server, chosen, request)
 
     def _whole_digest(self, server: VisibleServer, written: str, member: Member) -> str:
         """Return the digest that begins as written, among those that this member was shown; else what was written."""
@@ -290,16 +278,10 @@ class ServerReview:
         facts = (*self._facts(unreviewed), *_differences(unreviewed))
         long = _too_long(facts)
         words = ("mcp", "review", "approve", server.name, tool.original_name, "--definition", tool.definition)
+        label, reason = server_label(server.config), _MEANING[unreviewed.review]
+        texts = {"tool": _label(tool), "server": label, "reason": reason}
         return Reply(
-            sentences(
-                _(
-                    "{tool} of {server} waits for a review: {reason}.",
-                    tool=_label(tool),
-                    server=server_label(server.config),
-                    reason=_MEANING[unreviewed.review],
-                ),
-                self._meanwhile,
-            ),
+            sentences(_("{tool} of {server} waits for a review: {reason}.", **texts), self._meanwhile),
             details=tuple(self._facts(unreviewed)) if long else facts,
             actions=(ReplyAction(_("Approve"), words, ActionStyle.PRIMARY),),
             document=_document(server, [unreviewed]) if long else None,
@@ -320,11 +302,9 @@ class ServerReview:
             (
                 escape_invisible(unreviewed.tool.original_name),
                 str(_STATUS_WORDS[unreviewed.review]),
-                shorten(
-                    format_enumeration(change.part for change in unreviewed.alterations)
-                    if unreviewed.pin
-                    else _("all of it")
-                ),
+                shorten(format_enumeration(change.part for change in unreviewed.alterations))
+                if unreviewed.pin
+                else _("all of it"),
                 shorten("; ".join(unreviewed.tool.flags)),
             )
             for unreviewed in page
@@ -395,6 +375,10 @@ def _what_is_missing(shown: Reply) -> str:
         "Nothing is approved yet, because the digest of what you look at is missing. To approve it: {command}.",
         command=f"`{command}`",
     )
+
+
+def _names(tools: Iterable[Tool]) -> str:
+    return ", ".join(escape_invisible(tool.original_name) for tool in tools)
 
 
 def _label(tool: Tool) -> str:
