@@ -17,7 +17,6 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -72,23 +71,19 @@ async def examine_models(settings: Settings, files: OperatorFiles) -> AsyncGener
     try:
         choice = select_model(settings)
     except CountersignError as error:
-        yield Check("configured", CheckStatus.BROKEN, error.cause, error.fix)
+        yield _broken_check("configured", error)
         return
     yield Check("configured", CheckStatus.WELL, choice.label)
     for check in (*_of_order(choice), *_of_windows(settings, choice), *_of_prices(settings, files, choice)):
         yield check
     for check in await asyncio.gather(*map(check_service, choice.all)):
         yield check
-    if settings.tool_search_embeddings is not None:
-        yield await asyncio.to_thread(_of_embeddings, settings.tool_search_embeddings)
-
-
-def _of_embeddings(folder: Path) -> Check:
-    try:
-        load_embedder(folder, "TOOL_SEARCH_EMBEDDINGS")
-    except CountersignError as error:
-        return _broken_check("embeddings", error)
-    return Check("embeddings", CheckStatus.WELL, f"The search among tools uses {folder}.")
+    if (folder := settings.tool_search_embeddings) is not None:
+        try:
+            await asyncio.to_thread(load_embedder, folder, "TOOL_SEARCH_EMBEDDINGS")
+            yield Check("embeddings", CheckStatus.WELL, f"The search among tools uses {folder}.")
+        except CountersignError as error:
+            yield _broken_check("embeddings", error)
 
 
 def _of_order(choice: ModelChoice) -> list[Check]:
@@ -116,15 +111,9 @@ def _of_windows(settings: Settings, choice: ModelChoice) -> list[Check]:
 
 
 def _of_prices(settings: Settings, files: OperatorFiles, choice: ModelChoice) -> list[Check]:
-    return [
-        Check(
-            "prices",
-            CheckStatus.DOUBTFUL,
-            f"{name} has no price in {settings.prices_file}: limits on money do not count it.",
-            "write its price there",
-        )
-        for name in files.unpriced_models(choice.names)
-    ]
+    why = f"has no price in {settings.prices_file}: limits on money do not count it."
+    names = files.unpriced_models(choice.names)
+    return [Check("prices", CheckStatus.DOUBTFUL, f"{name} {why}", "write its price there") for name in names]
 
 
 async def check_service(choice: ModelChoice) -> Check:
@@ -217,12 +206,11 @@ def _of_token(settings: Settings) -> Check:
     try:
         check_settings(settings)
     except SettingsError as error:
-        return Check("token", CheckStatus.BROKEN, error.cause, error.fix)
+        return _broken_check("token", error)
+    text = "ADMIN_API_TOKEN is hard to guess."
     if settings.admin_api_token is None:
-        return Check(
-            "token", CheckStatus.WELL, "No ADMIN_API_TOKEN: programs use tokens from `countersign tokens create`."
-        )
-    return Check("token", CheckStatus.WELL, "ADMIN_API_TOKEN is hard to guess.")
+        text = "No ADMIN_API_TOKEN: programs use tokens from `countersign tokens create`."
+    return Check("token", CheckStatus.WELL, text)
 
 
 async def _of_port(settings: Settings) -> Check:
@@ -234,7 +222,7 @@ async def _of_port(settings: Settings) -> Check:
     try:
         server.bind_socket(settings.web_host, settings.port).close()
     except SettingsError as error:
-        return Check("address", CheckStatus.BROKEN, error.cause, error.fix)
+        return _broken_check("address", error)
     return Check("address", CheckStatus.WELL, f"{where}, is free.")
 
 
@@ -254,21 +242,15 @@ async def _is_alive(settings: Settings) -> bool:
 
 
 def _of_public_url(settings: Settings) -> Check:
+    name = "public address"
     if settings.public_url is None:
-        return Check(
-            "public address", CheckStatus.SKIPPED, "No PUBLIC_URL: no links for entering secrets or signing in."
-        )
+        return Check(name, CheckStatus.SKIPPED, "No PUBLIC_URL: no links for entering secrets or signing in.")
     parts = urlsplit(settings.public_url)
     if parts.scheme == "https" or is_this_machine(parts.hostname or ""):
-        return Check(
-            "public address", CheckStatus.WELL, f"Links begin with {parts.scheme}://{parts.netloc.rpartition('@')[2]}."
-        )
-    return Check(
-        "public address",
-        CheckStatus.DOUBTFUL,
-        "PUBLIC_URL is not https: what is typed on its pages could be read on the way.",
-        "put a proxy with a certificate before it, and set PUBLIC_URL to its https address",
-    )
+        return Check(name, CheckStatus.WELL, f"Links begin with {parts.scheme}://{parts.netloc.rpartition('@')[2]}.")
+    text = "PUBLIC_URL is not https: what is typed on its pages could be read on the way."
+    fix = "put a proxy with a certificate before it, and set PUBLIC_URL to its https address"
+    return Check(name, CheckStatus.DOUBTFUL, text, fix)
 
 
 # -------------------- all checks
@@ -380,65 +362,38 @@ def _of_secrets(settings: Settings) -> Check:
 
 def _of_files(settings: Settings, files: OperatorFiles) -> list[Check]:
     checks = [Check("servers file", CheckStatus.DOUBTFUL, warning) for warning in files.servers.warnings]
-    checks += [
-        Check("launch templates", CheckStatus.BROKEN, problem, "correct the file")
-        for problem in files.launches.problems
-    ]
-    checks += [
-        Check("launch templates", CheckStatus.DOUBTFUL, warning, "write its version behind it, such as PACKAGE@1.2.3")
-        for warning in files.launches.warnings
-    ]
+    templates, fix = "launch templates", "write its version behind it, such as PACKAGE@1.2.3"
+    checks += [Check(templates, CheckStatus.BROKEN, problem, "correct the file") for problem in files.launches.problems]
+    checks += [Check(templates, CheckStatus.DOUBTFUL, warning, fix) for warning in files.launches.warnings]
     checks += _of_grants(files.secret_grants)
-    checks += [
-        Check(
-            "policies",
-            CheckStatus.DOUBTFUL,
-            f"{settings.policy_file} has policies for {name!r}, which is no server of the file.",
-            "correct the name",
-        )
-        for name in files.unknown_servers()
-    ]
-    checks += [
-        Check(
-            "policies",
-            CheckStatus.DOUBTFUL,
-            f"{rule.id} is about {rule.server!r}, which no enabled server of the file is called.",
-            "correct the name, unless it is that of a server which admins have added",
-        )
-        for rule in files.unused_rules()
-    ]
+    for name in files.unknown_servers():
+        text = f"{settings.policy_file} has policies for {name!r}, which is no server of the file."
+        checks.append(Check("policies", CheckStatus.DOUBTFUL, text, "correct the name"))
+    fix = "correct the name, unless it is that of a server which admins have added"
+    for rule in files.unused_rules():
+        text = f"{rule.id} is about {rule.server!r}, which no enabled server of the file is called."
+        checks.append(Check("policies", CheckStatus.DOUBTFUL, text, fix))
     return checks or [Check("files", CheckStatus.WELL, "They can be read.")]
 
 
 def _of_self_approval(files: OperatorFiles) -> Check:
-    file = files.policies
-    if file.self_approval:
-        detail = (
-            "The user who asked may approve a call that deletes nothing and names no others, unless a rule says more."
-        )
-    else:
-        detail = f"Only approvers approve: {file.name} has self_approval = false."
+    detail = "The user who asked may approve a call that deletes nothing and names no others, unless a rule says more."
+    if not files.policies.self_approval:
+        detail = f"Only approvers approve: {files.policies.name} has self_approval = false."
     return Check("approvals", CheckStatus.WELL, detail)
 
 
 def _of_grants(grants: SecretGrants) -> list[Check]:
     """Check the file of secret grants for entries that grant nothing. Servers report missing grants themselves."""
-    where = grants.source
-    return [
-        *(
-            Check("secret grants", CheckStatus.WELL, f"{where}, line {grant.line}: {describe_grant(grant)}")
-            for grant in grants.grants
-        ),
-        *(
-            Check(
-                "secret grants",
-                CheckStatus.BROKEN,
-                f"{where}{f', line {problem.line}' if problem.line else ''}: {problem.cause} It grants nothing.",
-                problem.fix,
-            )
-            for problem in grants.problems
-        ),
+    name, where = "secret grants", grants.source
+    checks = [
+        Check(name, CheckStatus.WELL, f"{where}, line {grant.line}: {describe_grant(grant)}") for grant in grants.grants
     ]
+    for problem in grants.problems:
+        line = f", line {problem.line}" if problem.line else ""
+        text = f"{where}{line}: {problem.cause} It grants nothing."
+        checks.append(Check(name, CheckStatus.BROKEN, text, problem.fix))
+    return checks
 
 
 async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> AsyncGenerator[tuple[str, Check], None]:

@@ -296,11 +296,6 @@ def _started_in(folder: str, entry: DesiredServer) -> DesiredServer:
     return replace(entry, config=replace(entry.config, transport=replace(transport, cwd=folder)))
 
 
-def _as_servers_see(path: Path) -> Path:
-    """Return a path that holds in the folder in which servers start."""
-    return path.absolute() if find_folders().base.is_absolute() else path
-
-
 def _environment(settings: Settings) -> dict[str, str]:
     """Return the variables for the servers' file. Unless the operator says otherwise, the bundled notes are with the
     other data, and invented weather may stand in for an outage of the service only where the demo model answers: a real
@@ -308,7 +303,8 @@ def _environment(settings: Settings) -> dict[str, str]:
     """
     environment = read_environment()
     if not environment.get("NOTES_FILE"):
-        environment["NOTES_FILE"] = str(_as_servers_see(settings.data_folder / NOTES))
+        notes = settings.data_folder / NOTES  # servers start in the base folder
+        environment["NOTES_FILE"] = str(notes.absolute() if find_folders().base.is_absolute() else notes)
     if is_demo(settings) and not environment.get("WEATHER_SAMPLE"):
         environment["WEATHER_SAMPLE"] = "auto"
     return environment

@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bot.app.config_reload import ConfigReloader
@@ -384,7 +383,9 @@ async def open_runtime(
         stack.push_async_callback(models.close)
         # Built now, so that a mistake is reported before the first message.
         await models.get("")
-        embedder = await _load_embedder(settings.tool_search_embeddings)
+        embedder: TextEmbedder | None = None
+        if (folder := settings.tool_search_embeddings) is not None:
+            embedder = await asyncio.to_thread(load_embedder, folder, "TOOL_SEARCH_EMBEDDINGS")
         if isinstance(read_address(settings.database_url), SqliteFile):
             await services.turn_log.adopt_orphans(use.is_alive if use is not None else lambda _owner: False)
         turn_log = watch_log(services.turn_log)
@@ -470,12 +471,6 @@ def _sign_ins(toolbox: McpToolbox, tokens: TokenProviders, address: str) -> OAut
     from bot.mcp.oauth.sign_ins import OAuthSignIns  # noqa: PLC0415 - it loads the MCP library
 
     return OAuthSignIns(toolbox, tokens, partial(ClientIdentity.from_address, address))
-
-
-async def _load_embedder(folder: Path | None) -> TextEmbedder | None:
-    if folder is None:
-        return None
-    return await asyncio.to_thread(load_embedder, folder, "TOOL_SEARCH_EMBEDDINGS")
 
 
 def connection_timing(settings: Settings) -> ConnectionTiming:
