@@ -95,9 +95,9 @@ async def administer(
         while True:
             last: Reply | Form | None = None
             async for last in services.commands.handle(request):
-                _show_progress(last)
-            _hide_progress()
-            if isinstance(last, Form) and _only_secrets(last):
+                _show_progress(last.text if isinstance(last, Reply) else "")
+            _show_progress("")
+            if isinstance(last, Form) and all(field.kind is FieldKind.SECRET for field in last.fields):
                 request = FormSubmission(
                     last.id, _read_fields(last), person.member, request.conversation, hidden_input=True
                 )
@@ -188,26 +188,16 @@ def _in_the_shell(text: str) -> str:
     return _VERB.sub("countersign servers ", text)
 
 
-def _show_progress(reply: Reply | Form) -> None:
-    """Print a progress line that the next reply overwrites."""
-    if isinstance(reply, Reply) and sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{single_line(strip_markdown(reply.text), get_terminal_size().columns - 1)}")
-        sys.stderr.flush()
-
-
-def _hide_progress() -> None:
+def _show_progress(text: str) -> None:
+    """Print a progress line in place of the one before."""
     if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
+        sys.stderr.write(f"\r\x1b[K{single_line(strip_markdown(text), get_terminal_size().columns - 1)}")
         sys.stderr.flush()
 
 
 def _write(text: str, stream: TextIO) -> None:
     stream.write(f"{text}\n")
     stream.flush()
-
-
-def _only_secrets(form: Form) -> bool:
-    return all(field.kind is FieldKind.SECRET for field in form.fields)
 
 
 def _read_fields(form: Form) -> dict[str, str]:
@@ -265,9 +255,8 @@ async def create(settings: Settings, name: str, role: ApiRole, workspace: str, e
     async with _opened_tokens(settings) as tokens:
         record, token = await tokens.create(name, role, workspace, lifetime, _operator())
     until = f"until {_format_time(record.expires_at)}" if record.expires_at else "until it is revoked"
-    sys.stderr.write(
-        f"The token {name} is good for {_workspace_text(record)} {until}, as {record.role}. It is shown this once:\n"
-    )
+    where = record.workspace if record.workspace != EVERYWHERE else "all workspaces"
+    sys.stderr.write(f"The token {name} is good for {where} {until}, as {record.role}. It is shown this once:\n")
     sys.stdout.write(f"{token}\n")
     return 0
 
@@ -340,10 +329,6 @@ def _state(token: ApiToken) -> str:
         return "good"
     state = "good until" if token.is_valid(time.time()) else "expired"
     return f"{state} {_format_time(token.expires_at)}"
-
-
-def _workspace_text(token: ApiToken) -> str:
-    return token.workspace if token.workspace != EVERYWHERE else "all workspaces"
 
 
 def _object(token: ApiToken) -> dict[str, object]:

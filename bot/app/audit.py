@@ -16,12 +16,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.app.database import checkpoint_file, current, open_database_read_only, open_migrated_database
+from bot.app.database import checkpoint_file, current, open_checked_database, open_migrated_database
 from bot.commands.audit_search import csv_head, csv_line, json_line
 from bot.commands.text_format import MOMENT, parse_time, pluralize
 from bot.domain.audit import (
     SEALED,
-    AuditFinding,
     AuditHead,
     AuditQuery,
     AuditReport,
@@ -78,7 +77,8 @@ def _lines(report: AuditReport) -> Iterator[str]:
         yield "checkpoints  none: rows that were cut off at the end cannot be found"
     yield f"turns        {report.turns} compared"
     for finding in report.findings[:MOST_FINDINGS]:
-        yield from _finding(finding)
+        yield f"{'✗' if finding.certain else '!'} {single_line(finding.what, _LONGEST)}"
+        yield f"  It may mean: {finding.means}."
     if (more := len(report.findings) - MOST_FINDINGS + report.more) > 0:
         yield f"  and {pluralize(more, 'finding')} more: --json has them"
     if not report.findings:
@@ -101,11 +101,6 @@ def _place(place: CheckpointPlace) -> str:
     aside = f", {place.set_aside} set aside by the seal" if place.set_aside else ""
     last = f", the last is of row {place.last.seq}, {format_utc(place.last.at)}" if place.last else ""
     return f"{single_line(place.path, _LONGEST)}: {place.found}, {fitting}{aside}{last}"
-
-
-def _finding(finding: AuditFinding) -> Iterator[str]:
-    yield f"{'✗' if finding.certain else '!'} {single_line(finding.what, _LONGEST)}"
-    yield f"  It may mean: {finding.means}."
 
 
 FAILED = 1
@@ -196,7 +191,7 @@ async def examine_audit(settings: Settings, database: Database) -> Check:
 @asynccontextmanager
 async def _opened_trail(settings: Settings) -> AsyncIterator[SqlAuditTrail]:
     await _require_database(settings)
-    async with open_database_read_only(settings) as database:
+    async with open_checked_database(settings) as database:
         yield await _trail_of(database)
 
 

@@ -175,7 +175,8 @@ class _Session:
         settings = self.settings.model_copy(update={"public_url": None})
         try:
             # In a thread, because loading takes a second and the prompt is there already.
-            await asyncio.to_thread(_load_runtime)
+            for name in ("bot.app.runtime", "bot.chat.approval_inbox"):
+                await asyncio.to_thread(importlib.import_module, name)
             from bot.app.runtime import open_runtime  # noqa: PLC0415 - loaded now
 
             async with open_runtime(
@@ -386,11 +387,6 @@ class _SavedConversations:
     async def _last(self, count: int) -> Sequence[ConversationSummary]:
         summaries, _total = await self.archive.conversations(self.person.key_prefix, "", count, 0)
         return summaries
-
-
-def _load_runtime() -> None:
-    for name in ("bot.app.runtime", "bot.chat.approval_inbox"):
-        importlib.import_module(name)
 
 
 def _pending_calls(runtime: Runtime) -> ReadPendingCalls:

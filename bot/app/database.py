@@ -120,7 +120,7 @@ async def open_checkpointed_database(
     settings: Settings, *, migrate: bool
 ) -> AsyncIterator[tuple[Database, CheckpointWriter]]:
     """Open the database as `open_migrated_database` does, and return the writer of its checkpoints too."""
-    async with _checked_database(settings, migrate=migrate) as database:
+    async with open_checked_database(settings, migrate=migrate) as database:
         checkpoints = CheckpointWriter(settings, database)
         await checkpoints.write_first()
         try:
@@ -131,16 +131,10 @@ async def open_checkpointed_database(
 
 
 @asynccontextmanager
-async def open_database_read_only(settings: Settings) -> AsyncIterator[Database]:
-    """Open a database with this release's schema for reading. No file is written, not even beside it. Raises
+async def open_checked_database(settings: Settings, *, migrate: bool = False) -> AsyncIterator[Database]:
+    """Open a database with this release's schema. Without a migration no file is written, not even beside it. Raises
     DatabaseError.
     """
-    async with _checked_database(settings, migrate=False) as database:
-        yield database
-
-
-@asynccontextmanager
-async def _checked_database(settings: Settings, *, migrate: bool) -> AsyncIterator[Database]:
     migrations = await _migrations()
     async with open_database(settings) as database:
         if migrate:
@@ -295,7 +289,13 @@ class CheckpointWriter:
         """Send the line to the command's standard input. Return True on success."""
         if not self._command:
             return True
-        reason = await _run_command(self._command, f"{checkpoint}\n", _without_own_settings(os.environ))
+        # The bot's own settings hold its keys.
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not setting_name(name) and not name.upper().endswith("_API_KEY")
+        }
+        reason = await _run_command(self._command, f"{checkpoint}\n", environment)
         if reason:
             self._log_failure(self._command[0], reason, "see AUDIT_CHECKPOINT_COMMAND")
         else:
@@ -333,15 +333,6 @@ class CheckpointWriter:
         if place in self._failing:
             self._failing.remove(place)
             log.warning("audit checkpoints can be written to %s again", place)
-
-
-def _without_own_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without the bot's own settings, because they hold its keys."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if not setting_name(name) and not name.upper().endswith("_API_KEY")
-    }
 
 
 async def _run_command(command: tuple[str, ...], line: str, environment: Mapping[str, str]) -> str:

@@ -14,7 +14,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from bot.app.audit import examine_audit
-from bot.app.config_reload import ConfigReloader
 from bot.app.discord import examine_discord_channel
 from bot.app.operator_files import OperatorFiles
 from bot.app.slack import examine_slack_channel
@@ -56,19 +55,20 @@ def operations_tasks(
     channel = settings.ops_channel
     if channel is None:
         return []
+
+    async def configuration() -> Iterable[Fault]:
+        reloader = services.administration
+        rejection = reloader.files_rejection
+        return [*configuration_faults(reloader.files), *([_rejection_fault(rejection)] if rejection else [])]
+
     models = OccasionalSource(
         lambda: _model_faults(settings, services.administration.files),
         MODEL_SECONDS,
         confirmed_after=MODEL_CONFIRMATION_SECONDS,
     )
     audit = OccasionalSource(lambda: _audit_faults(settings, database), AUDIT_SECONDS)
-    for source in (
-        ServerFaults(services.toolbox),
-        HealthFaults(services.health.check),
-        _configuration_source(services.administration),
-        models,
-        audit,
-    ):
+    servers, health = ServerFaults(services.toolbox), HealthFaults(services.health.check)
+    for source in (servers, health, configuration, models, audit):
         services.faults.watch(source)
     tasks = [
         ("check of the models", _speak(settings.language, models.run())),
@@ -79,14 +79,8 @@ def operations_tasks(
     if messages is None:
         log.error("OPS_CHANNEL is in %s, which is not configured: nothing is posted", _NAMES[channel.platform])
         return tasks
-    delivery = OperationsChannel(
-        services.stores.faults,
-        services.stores.leases,
-        messages,
-        channel,
-        services.faults.reporter,
-        locales=services.locales,
-    )
+    stores, reporter = services.stores, services.faults.reporter
+    delivery = OperationsChannel(stores.faults, stores.leases, messages, channel, reporter, locales=services.locales)
     return [*tasks, ("operations channel", _speak(settings.language, delivery.run()))]
 
 
@@ -189,29 +183,15 @@ def _platform_fault(name: str) -> Fault:
     )
 
 
-def _configuration_source(reloader: ConfigReloader) -> Callable[[], Awaitable[Iterable[Fault]]]:
-    async def look() -> Iterable[Fault]:
-        rejection = reloader.files_rejection
-        return [*configuration_faults(reloader.files), *([_rejection_fault(rejection)] if rejection else [])]
-
-    return look
-
-
 def configuration_faults(files: OperatorFiles) -> list[Fault]:
     """Return one fault about all ignored entries of the operator's files."""
-    ignored = [
-        *files.servers.warnings,
-        *files.launches.problems,
-        *(problem.sentence for problem in files.secret_grants.problems),
-        *(
-            _("There are policies for {name}, which is no server.", name=f"{name!r}")
-            for name in files.unknown_servers()
-        ),
-        *(
-            _("{rule} is about {server}, which is no server of the file.", rule=rule.id, server=f"{rule.server!r}")
-            for rule in files.unused_rules()
-        ),
-    ]
+    ignored = [*files.servers.warnings, *files.launches.problems]
+    ignored += [problem.sentence for problem in files.secret_grants.problems]
+    for name in files.unknown_servers():
+        ignored.append(_("There are policies for {name}, which is no server.", name=repr(name)))
+    for rule in files.unused_rules():
+        texts = {"rule": rule.id, "server": repr(rule.server)}
+        ignored.append(_("{rule} is about {server}, which is no server of the file.", **texts))
     if not ignored:
         return []
     more = len(ignored) - _MOST_ENTRIES

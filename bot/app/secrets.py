@@ -116,9 +116,7 @@ class UsableSecrets:
             name: value
             for name, value in environment.items()
             if not setting_name(name)
-            and any(
-                fnmatch.fnmatchcase(name, mcp_secret_variable) for mcp_secret_variable in settings.mcp_secret_variables
-            )
+            and any(fnmatch.fnmatchcase(name, pattern) for pattern in settings.mcp_secret_variables)
         }
         self._folder = settings.mcp_secret_folder
 

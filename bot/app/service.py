@@ -46,7 +46,12 @@ COMPONENTS = ("slack", "discord", "worker", "web")
 
 async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
     """Run the named components, or all configured ones, until SIGTERM or SIGINT. Raises CountersignError."""
-    components = only or _configured_components(settings)
+    configured = {
+        "slack": slack.is_configured(settings),
+        "discord": discord.is_configured(settings),
+        "web": web.is_configured(settings),
+    }
+    components = only or frozenset({"worker", *(name for name, is_set in configured.items() if is_set)})
     _check(components, settings)
     log_to_stderr(settings.log_level, settings.log_format)
     choice = select_model(settings)
@@ -128,15 +133,6 @@ async def open_program(
 
 
 # -------------------- settings
-
-
-def _configured_components(settings: Settings) -> frozenset[str]:
-    configured = {
-        "slack": slack.is_configured(settings),
-        "discord": discord.is_configured(settings),
-        "web": web.is_configured(settings),
-    }
-    return frozenset({"worker", *(name for name, is_configured in configured.items() if is_configured)})
 
 
 def _check(components: frozenset[str], settings: Settings) -> None:

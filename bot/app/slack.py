@@ -29,7 +29,7 @@ from bot.storage.address import PostgresServer, read_address
 if TYPE_CHECKING:
     from bot.app.runtime import Runtime
     from bot.chat.context import Lookups
-    from bot.platforms.slack.app import SlackApp, SlackSurface
+    from bot.platforms.slack.app import SlackApp
     from bot.platforms.slack.listener import SlackListener
     from bot.platforms.slack.workspaces import AppCredentials, SlackWorkspace
     from bot.ports import InstallationStore
@@ -151,17 +151,13 @@ async def examine_slack(settings: Settings, rules: Sequence[Rule] = ()) -> Async
             here = ConversationKey("slack", (await own.api.identity()).team, "", "")
         except CountersignError:
             return  # said above
+        from bot.platforms.slack.app import SlackSurface  # noqa: PLC0415 - only if Slack is configured
+
         approvers = Approvers(settings.admins, settings.approvers)
-        async with aclosing(check_deliveries(rules, approvers, _surface_of(own), here)) as checks:
+        surface = SlackSurface(own.api, own.people)  # of the bot token alone: the doctor has no installations yet
+        async with aclosing(check_deliveries(rules, approvers, surface, here)) as checks:
             async for check in checks:
                 yield check
-
-
-def _surface_of(own: SlackWorkspace) -> SlackSurface:
-    """Return the surface of the bot token's workspace alone: the doctor has no installations yet."""
-    from bot.platforms.slack.app import SlackSurface  # noqa: PLC0415 - only if Slack is configured
-
-    return SlackSurface(own.api, own.people)
 
 
 def _of_names(settings: Settings, rules: Sequence[Rule]) -> list[Check]:
@@ -172,15 +168,12 @@ def _of_names(settings: Settings, rules: Sequence[Rule]) -> list[Check]:
         for name in (*rule.askers, *(name for names in rule.requirements.approvers for name in names))
         if _UNQUALIFIED.fullmatch(name)
     }
-    return [
-        Check(
-            "names",
-            CheckStatus.DOUBTFUL,
-            f"{rule} names {name} without its Slack workspace: it counts for whoever has this id, in each of them.",
-            f"write it with the id of the workspace or organization, such as {_qualified(name)}",
-        )
-        for name, rule in sorted(unclear.items())
-    ]
+    checks = []
+    for name, rule in sorted(unclear.items()):
+        text = f"{rule} names {name} without its Slack workspace: it counts for whoever has this id, in each of them."
+        fix = f"write it with the id of the workspace or organization, such as {_qualified(name)}"
+        checks.append(Check("names", CheckStatus.DOUBTFUL, text, fix))
+    return checks
 
 
 async def examine_installations(settings: Settings, store: InstallationStore) -> AsyncGenerator[Check, None]:
@@ -333,13 +326,8 @@ def build_lookups(workspace: SlackApp, runtime: Runtime) -> Lookups:
         workspace.surface,
         lambda conversation: conversation.channel.startswith("D"),
     )
-    builder = HomeTabBuilder(
-        services.stores.reporting,
-        reader.read,
-        runtime.turn_log.get_elicitation,
-        services.rights,
-        services.toolbox,
-    )
+    elicitation, rights = runtime.turn_log.get_elicitation, services.rights
+    builder = HomeTabBuilder(services.stores.reporting, reader.read, elicitation, rights, services.toolbox)
     return Lookups(
         opinion=services.stores.feedback.save,
         approval=runtime.turn_log.get_approval,

@@ -276,7 +276,8 @@ class TokenStep(PlatformTokenStep[SlackSetup]):
                 "set the token of that workspace, or go on with this one: --redo token",
             )
         if token.missing_scopes:
-            return wrong_state(f"{token.label}: {_missing_scopes_text(token)}", _reinstall_text(token))
+            scopes = "; ".join(f"{scope.name} (without it {scope.without})" for scope in token.missing_scopes)
+            return wrong_state(f"{token.label}: it lacks {scopes}.", _reinstall_text(token))
         doubt = " Slack did not say its scopes." if token.scopes_unknown else " It has all scopes."
         return done_state(f"{token.label} ({token.identity.team}).{doubt}")
 
@@ -337,11 +338,6 @@ class TokenStep(PlatformTokenStep[SlackSetup]):
         self._progress.save(team=team)
 
 
-def _missing_scopes_text(token: BotToken) -> str:
-    scopes = "; ".join(f"{scope.name} (without it {scope.without})" for scope in token.missing_scopes)
-    return f"it lacks {scopes}."
-
-
 def _reinstall_text(token: BotToken) -> str:
     names = ", ".join(scope.name for scope in token.missing_scopes)
     return f"under OAuth & Permissions add {names} to the Bot Token Scopes, then Reinstall to Workspace"
@@ -355,7 +351,7 @@ class ConnectionStep(SlackStep):
     async def inspect(self) -> StepState:
         """Check the app-level token; a signing secret can only be checked by its form."""
         token, secret = self._values.get("SLACK_APP_TOKEN"), self._values.get("SLACK_SIGNING_SECRET")
-        if token and not self._setup.address:
+        if token and not (secret and self._setup.address):
             await self._check(token)
             return done_state("Socket Mode: Slack offers a connection.")
         if secret:
@@ -364,9 +360,6 @@ class ConnectionStep(SlackStep):
                     "SLACK_SIGNING_SECRET is not a signing secret.", "copy the 32 characters of the secret"
                 )
             return done_state(f"HTTP: Slack calls {self._setup.address or 'the bot'}/slack/events.")
-        if token:
-            await self._check(token)
-            return done_state("Socket Mode: Slack offers a connection.")
         return OPEN
 
     async def guide(self) -> Sequence[str]:
