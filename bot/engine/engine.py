@@ -232,6 +232,10 @@ class Engine:
         """Record that a message sent at `at` addresses the bot or another user."""
         await self._queue.save_addressee(conversation, is_bot=is_bot, at=at)
 
+    async def rename(self, conversation: ConversationKey, title: str) -> None:
+        """Give a conversation another title."""
+        await self._queue.rename(conversation, title)
+
     async def stop(self, turn_id: str, by: Author) -> bool:
         """Stop a turn in any state. Return False if it had ended."""
         stopped = await self._queue.stop(turn_id, by)

@@ -174,6 +174,9 @@ class EngineApi(Protocol):
         the message: an older one than the last changes nothing.
         """
 
+    async def rename(self, conversation: ConversationKey, title: str) -> None:
+        """Give a conversation another title, if it has a turn."""
+
     async def stop(self, turn_id: str, by: Author) -> bool:
         """Stop a turn. Return False if it had ended."""
 

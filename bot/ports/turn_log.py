@@ -108,6 +108,9 @@ class TurnQueue(Protocol):
     async def is_followed(self, conversation: ConversationKey, at: float, by: str = "") -> bool:
         """See `EngineApi.is_followed`."""
 
+    async def rename(self, conversation: ConversationKey, title: str) -> None:
+        """See `EngineApi.rename`."""
+
     async def save_addressee(self, conversation: ConversationKey, *, is_bot: bool, at: float) -> None:
         """See `EngineApi.save_addressee`."""
 

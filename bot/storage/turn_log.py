@@ -148,6 +148,7 @@ _save_addressee = (
     .where(conversations.c.key == bindparam("k"), conversations.c.addressed_at <= bindparam("at", type_=sa.Double()))
     .values(followed=bindparam("is_bot"), addressed_at=bindparam("at"))
 )
+_rename = conversations.update().where(conversations.c.key == bindparam("k")).values(title=bindparam("t"))
 _delete_title = (
     conversations.update()
     .where(conversations.c.key == sa.select(turns.c.conversation).where(turns.c.id == bindparam("t")).scalar_subquery())
@@ -274,6 +275,11 @@ class SqlTurnQueue:
         return bool(connection.execute(_is_followed, {"k": str(conversation), "at": at, "by": by}).scalar())
 
     @transaction
+    def rename(self, connection: sa.Connection, conversation: ConversationKey, title: str) -> None:
+        """Give a conversation another title, if it has a turn."""
+        connection.execute(_rename, {"k": str(conversation), "t": _title(title)})
+
+    @transaction
     def save_addressee(
         self, connection: sa.Connection, conversation: ConversationKey, *, is_bot: bool, at: float
     ) -> None:
@@ -365,10 +371,14 @@ def _must_wait(connection: sa.Connection, message: InboundMessage, limits: TurnL
     return busy >= limits.running
 
 
+def _title(text: str) -> str:
+    return " ".join(text.split())[:_TITLE_LENGTH]
+
+
 def _queue_position(connection: sa.Connection, message: InboundMessage) -> _Position:
     """Return the place of a new turn in its conversation. A named agent stays the one of the conversation."""
     key = str(message.conversation)
-    title = " ".join(message.text.split())[:_TITLE_LENGTH]
+    title = _title(message.text)
     named = message.agent
     agent_id, agent_name = (None, None) if named is None else (named.id, named.name)
     values = {"k": key, "t": title, "agent_id": agent_id, "agent_name": agent_name}

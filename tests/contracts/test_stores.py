@@ -1086,6 +1086,18 @@ async def test_an_empty_conversation_is_kept_once_and_takes_questions_like_any_o
     assert await archive.summary(at("hall", "2")) is None
 
 
+async def test_a_conversation_keeps_the_title_that_a_user_gives_it(harness: Harness) -> None:
+    archive = SqlReporting(harness.database)
+    await asked(harness, HALL, "hi")
+    await harness.log.rename(HALL, " The  pool ")
+    await asked(harness, HALL, "and now?")
+    renamed = await archive.summary(HALL)
+    assert renamed is not None
+    assert renamed.title == "The pool"
+    await harness.log.rename(at("hall", "12"), "nothing was asked there")
+    assert await archive.summary(at("hall", "12")) is None
+
+
 async def test_recent_places_of_a_user_are_listed_latest_first(harness: Harness) -> None:
     archive = SqlReporting(harness.database)
     for key in (at("hall"), at("yard"), at("hall", "2"), at("hall", "1", "W"), at("yard")):

@@ -131,6 +131,7 @@ class FakeEngine(CallScript):
         """Ids of turns with an edited message, and the new text."""
         self.deleted: list[str] = []
         """Ids of turns whose messages were deleted."""
+        self.titles: dict[ConversationKey, str] = {}
         self.addressees: dict[ConversationKey, tuple[float, bool]] = {}
         """Time of the last addressed message, and True if it addresses the bot."""
         self.opened = asyncio.Event()
@@ -200,6 +201,9 @@ class FakeEngine(CallScript):
         known = any(view.turn.conversation == conversation for view in self.views)
         if known and at >= self.addressees.get(conversation, (0.0, True))[0]:
             self.addressees[conversation] = at, is_bot
+
+    async def rename(self, conversation: ConversationKey, title: str) -> None:
+        self.titles[conversation] = title
 
     def stored_views(self) -> Iterable[TurnView]:
         return self.views

@@ -276,7 +276,7 @@ def _id(slack: FakeSlack, name: str) -> str:
 
 async def test_an_app_for_http_with_some_features(company: Company) -> None:
     slack = company.slack
-    slack.installation.scopes -= {"commands", "assistant:write", "im:history", "mpim:history"}
+    slack.installation.scopes -= {"commands", "assistant:write", "im:history", "im:read", "mpim:history", "mpim:read"}
     async with company.setup.at_terminal("slack", columns=200) as terminal:
         await answers(terminal, "Name of the app", "Ops")
         await answers(terminal, "Which features do you want?", "2")

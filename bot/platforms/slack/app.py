@@ -39,7 +39,6 @@ from bot.platforms.slack.sending import (
     Stream,
     Streaming,
     StreamManager,
-    StreamSession,
     streams,
 )
 from bot.platforms.slack.users import UserDirectory
@@ -84,9 +83,15 @@ class SlackTurnMessages:
     largest_file = LARGEST_FILE
 
     def __init__(
-        self, api: WebApi, people: UserDirectory, streaming: Streaming, clock: Callable[[], float] = time
+        self,
+        api: WebApi,
+        people: UserDirectory,
+        activity: SlackActivity,
+        streaming: Streaming,
+        clock: Callable[[], float] = time,
     ) -> None:
         self._api = api
+        self._activity = activity
         self._people = people
         self._clock = clock
         self._live = StreamManager(api, streaming)
@@ -142,10 +147,9 @@ class SlackTurnMessages:
         return await self._api.upload(thread.channel, thread.thread, file.name, await file.read())
 
     async def finish(self, view: TurnView) -> None:
-        """End the stream of a turn that has ended, and record which turns are active."""
+        """Set the state of the agent session, and record which turns are active."""
         turn, now = view.turn, self._clock()
-        if turn.status.ended:
-            await self._live.finish(turn)
+        await self._activity.show_session(view)
         self._active = {turn_id: at for turn_id, at in self._active.items() if at > now - RECENTLY}
         self._changed = {key: at for key, at in self._changed.items() if at > now - RECENTLY}
         if turn.status is TurnStatus.RUNNING:
@@ -177,8 +181,7 @@ class SlackTurnMessages:
                 if await self._live.append(turn.id, stream):
                     self._record_change(view, message)
                     return posted
-            waits = view.awaiting or view.asks
-            await self._live.stop(turn.id, message.name, StreamSession.SUSPENDED if waits else StreamSession.ACTIVE)
+            await self._live.stop(turn.id, message.name)
             return None
         if posted is None and stream is not None and (stream.text or stream.tasks):
             return await self._live.start(turn, stream)
@@ -222,8 +225,8 @@ class SlackSurface:
         self._api = api
         self._people = people
         self._names = NameResolver(api, people)
-        self._messages = SlackTurnMessages(api, people, streaming, clock)
         activity = SlackActivity(api)
+        self._messages = SlackTurnMessages(api, people, activity, streaming, clock)
         self._delivery = TurnDelivery(
             self._messages,
             SlackMessages(api),

@@ -90,7 +90,7 @@ SCOPES = (
             "the Messages tab has no agent view, no titles and suggestions, and Slack's own Stop button is missing"
         ),
         ("agents.sessions.setStatus", "agents.sessions.rename", "assistant.threads.setSuggestedPrompts"),
-        events=("agent_session_stopped", "app_context_changed"),
+        events=("agent_session_stopped", "agent_session_title_changed", "app_context_changed"),
     ),
     Scope(
         "chat:write",
@@ -135,6 +135,7 @@ SCOPES = (
         ("conversations.replies", "conversations.history"),
         ("message.im",),
     ),
+    Scope("im:read", gettext_lazy("direct conversations cannot be looked up"), ("conversations.info",)),
     Scope("im:write", gettext_lazy("the bot cannot start a direct message"), ("conversations.open",)),
     Scope(
         "mpim:history",
@@ -142,6 +143,7 @@ SCOPES = (
         ("conversations.replies", "conversations.history"),
         ("message.mpim",),
     ),
+    Scope("mpim:read", gettext_lazy("group conversations cannot be looked up"), ("conversations.info",)),
     Scope("files:read", gettext_lazy("attached files cannot be read"), ("files.info",)),
     Scope(
         "files:write",

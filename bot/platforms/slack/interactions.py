@@ -242,10 +242,13 @@ class SlackInteractions:
                 self._platform.background_tasks.start_for(
                     user, self._tabs.open(user, first_visit="view" not in event), "slack: home"
                 )
-            case "agent_session_stopped" if user:
+            case "agent_session_stopped" | "agent_session_title_changed" as kind if user:
                 ref = ChannelRef(str(event.get("channel") or ""), user, str(event.get("thread_ts") or ""))
                 interaction = SlackInteraction(self._platform, ResponseTarget(ref))
-                self._handler.start(self._stop_all(interaction), interaction, "stop")
+                renames = kind == "agent_session_title_changed"
+                title = str(event.get("title") or "")
+                act = self._rename(interaction, title) if renames else self._stop_all(interaction)
+                self._handler.start(act, interaction, "rename" if renames else "stop")
             case _:
                 return
 
@@ -279,6 +282,10 @@ class SlackInteractions:
         for view in await self._platform.engine.recent_turns(actor.conversation, RECENT_TURNS):
             if not view.turn.status.ended:
                 await self._platform.engine.stop(view.turn.id, actor.member.author)
+
+    async def _rename(self, interaction: SlackInteraction, title: str) -> None:
+        actor = await self._handler.find_member(interaction)
+        await self._platform.engine.rename(actor.conversation, title)
 
     async def _resolve_mentions(self, _where: ConversationKey, reply: Reply) -> Reply:
         return await resolve_reply_mentions(self._platform.people, reply)

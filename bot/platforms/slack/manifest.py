@@ -36,12 +36,17 @@ class Feature:
 
 FEATURES = (
     Feature("commands", "slash commands (/mcp, /ask …) and the message shortcut", ("commands",)),
-    Feature("direct", "direct and group messages", ("im:history", "mpim:history"), ("message.im", "message.mpim")),
+    Feature(
+        "direct",
+        "direct and group messages",
+        ("im:history", "im:read", "mpim:history", "mpim:read"),
+        ("message.im", "message.mpim"),
+    ),
     Feature(
         "agent",
-        "the agent view: titles, suggestions and Slack's Stop button in direct messages",
+        "the agent view: titles, suggestions and Slack's Stop button in threads",
         ("assistant:write",),
-        ("agent_session_stopped", "app_context_changed"),
+        ("agent_session_stopped", "agent_session_title_changed", "app_context_changed"),
     ),
     Feature("home", "the Home tab: what waits for you, your questions, the servers", (), ("app_home_opened",)),
 )

@@ -53,6 +53,8 @@ LONGEST_TEXT = 3_990
 """Bytes of `text` in an edit, with room for an ellipsis. Slack names 4,000 without a unit."""
 SET_STATUS = "assistant.threads.setStatus"
 RENAME = "agents.sessions.rename"
+SET_SESSION = "agents.sessions.setStatus"
+ACTIVE = "active"
 EYES = "eyes"
 STATUS_LIMIT = 100
 TITLE_LIMIT = 60
@@ -218,7 +220,6 @@ FORGOTTEN = 600.0
 HEAVIEST = 9_500
 """In ``markdown.text_weight`` or bytes of UTF-8; a task counts as much as a text of TASK_WEIGHT."""
 TASK_WEIGHT = 250
-REMEMBERED_SUSPENDED = 1000
 NOT_AVAILABLE = frozenset(
     {
         "unknown_method",
@@ -361,14 +362,6 @@ class Streaming(StrEnum):
     EVERYWHERE = "everywhere"
 
 
-class StreamSession(StrEnum):
-    """Session status that Slack shows after a stream has stopped."""
-
-    ACTIVE = "active"
-    SUSPENDED = "suspended"
-    """A user has to decide."""
-
-
 @dataclass(slots=True)
 class _Growing:
     """A stream of this process and its sent content."""
@@ -390,7 +383,6 @@ class StreamManager:
         self._clock = clock
         self._growing: dict[tuple[str, str], _Growing] = {}
         self._unable: set[str] = set()
-        self._suspended: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._growing)
@@ -462,12 +454,11 @@ class StreamManager:
         _record_sent(growing, stream)
         return True
 
-    async def stop(self, turn_id: str, name: str, session: StreamSession = StreamSession.ACTIVE) -> None:
+    async def stop(self, turn_id: str, name: str) -> None:
         """Stop a stream. Never raises: the next edit of the message stops a stream that still runs."""
         growing = self._growing.pop((turn_id, name), None)
         if growing is None:
             return
-        self._remember(turn_id, session)
         open_tasks = [task for task in growing.tasks.values() if task.status is TaskStatus.IN_PROGRESS]
         chunks = [_task_chunk(task, TaskStatus.COMPLETE) for task in open_tasks]
         try:
@@ -476,35 +467,10 @@ class StreamManager:
                 channel=growing.ref.channel,
                 ts=growing.ref.ts,
                 chunks=chunks or None,
-                session_status=session.value,
+                session_status=ACTIVE,
             )
         except DeliveryFailed as failure:
             log.info("stream not stopped: %s", failure)
-
-    async def finish(self, turn: Turn) -> None:
-        """Finish an ended turn. If its last stream stopped for an approval, Slack would show forever that a user has to
-        decide. Never raises.
-        """
-        if turn.id not in self._suspended:
-            return
-        del self._suspended[turn.id]
-        where = turn.conversation
-        try:
-            await self._api.edit(
-                "agents.sessions.setStatus",
-                channel_id=where.channel,
-                thread_ts=where.thread,
-                status=StreamSession.ACTIVE.value,
-            )
-        except DeliveryFailed as failure:
-            log.info("stream session not updated: %s", failure)
-
-    def _remember(self, turn_id: str, session: StreamSession) -> None:
-        self._suspended.pop(turn_id, None)
-        if session is StreamSession.SUSPENDED:
-            self._suspended[turn_id] = None
-        while len(self._suspended) > REMEMBERED_SUSPENDED:
-            self._suspended.popitem(last=False)
 
 
 def _chunks(growing: _Growing, stream: Stream) -> list[dict[str, Any]]:
@@ -550,6 +516,23 @@ class SlackActivity:
         self._api = api
         self._unable: set[str] = set()
         self._shown: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self._sessions: OrderedDict[str, str] = OrderedDict()
+
+    async def show_session(self, view: TurnView) -> None:
+        """Set the state of the thread's agent session. Slack shows its Stop button while a turn works."""
+        turn, thread, state = view.turn, view.turn.conversation, _session_state(view)
+        last = self._sessions.pop(turn.id, "")
+        if not thread.thread or not (state and (last or state != ACTIVE)):
+            return
+        if not last and not self._api.pacing.has_headroom(SET_SESSION):
+            return
+        if state != ACTIVE:
+            self._sessions[turn.id] = state
+            _shorten(self._sessions)
+        if state != last:
+            where = {"channel_id": thread.channel, "thread_ts": thread.thread}
+            title = {"title": _thread_title(turn)} if turn.seq == 1 and not last else {}
+            await self._call(SET_SESSION, thread.channel[:1], **where, **title, status=state)
 
     async def show_activity(self, view: TurnView, text: str, *, is_shown: bool) -> bool:
         """Set the status of the turn's thread, unless a message shows the same. Slack clears it when a message is
@@ -566,7 +549,7 @@ class SlackActivity:
         kind = thread.channel[:1]
         where = {"channel_id": thread.channel, "thread_ts": thread.thread}
         is_set = await self._try(SET_STATUS, kind, **where, status=f"{single_line(status, STATUS_LIMIT)}…")
-        if is_set and not last and kind == "D" and turn.seq == 1:
+        if is_set and not last and turn.seq == 1:
             await self._try(RENAME, kind, **where, title=_thread_title(turn))
         return is_set
 
@@ -584,11 +567,14 @@ class SlackActivity:
             await self._try(method, "", channel=question.channel, timestamp=question.ts, name=EYES)
 
     async def _try(self, method: str, kind: str, **arguments: Any) -> bool:
+        return self._api.pacing.has_headroom(method) and await self._call(method, kind, **arguments)
+
+    async def _call(self, method: str, kind: str, **arguments: Any) -> bool:
         """Call a method. Return False if it fails. One that the workspace does not allow in this kind of channel is not
         called there again.
         """
         key = f"{method} {kind}"
-        if key in self._unable or not self._api.pacing.has_headroom(method):
+        if key in self._unable:
             return False
         try:
             await self._api.edit(method, **arguments)
@@ -607,8 +593,21 @@ class SlackActivity:
     def _remember(self, turn_id: str, status: str) -> None:
         self._shown[turn_id] = (status, monotonic())
         self._shown.move_to_end(turn_id)
-        while len(self._shown) > MOST_STATUSES:
-            self._shown.popitem(last=False)
+        _shorten(self._shown)
+
+
+def _session_state(view: TurnView) -> str:
+    """Return the state of a turn's session; empty while nothing needs to be shown."""
+    if view.turn.status.ended:
+        return ACTIVE
+    if view.awaiting or view.asks:
+        return "suspended"
+    return "processing" if view.turn.status is TurnStatus.RUNNING and not view.early else ""
+
+
+def _shorten(remembered: OrderedDict[str, Any]) -> None:
+    while len(remembered) > MOST_STATUSES:
+        remembered.popitem(last=False)
 
 
 def _thread_title(turn: Turn) -> str:

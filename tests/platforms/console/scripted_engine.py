@@ -242,6 +242,9 @@ class ScriptedEngine(CallScript):
     async def save_addressee(self, conversation: ConversationKey, *, is_bot: bool, at: float) -> None:
         raise NotImplementedError
 
+    async def rename(self, conversation: ConversationKey, title: str) -> None:
+        raise NotImplementedError
+
     async def _repeat(self, kind: str, turn_id: str, n: int, by: Author, text: str) -> Receipt:
         before = (kind, turn_id, n) in self.repeated
         self.repeated.append((kind, turn_id, n))

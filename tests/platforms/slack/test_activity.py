@@ -63,15 +63,39 @@ async def test_a_message_that_shows_the_same_needs_no_status() -> None:
         assert place.slack.calls.of(SET_STATUS) == []
 
 
-async def test_a_direct_thread_gets_a_title_once() -> None:
+async def test_a_thread_gets_a_title_once() -> None:
     async with connected_bot(listening=False) as place:
         dm, question = direct(place)
         for activity in ("Looking at the tools", "Asking the model"):
             await place.draw(of(place, question, early(activity), text="Why 502: is https://x.example/a down?"))
         assert place.slack.workspace.sessions[dm.id, question.ts]["title"] == "Why 502 is https x.example a down?"
         await place.draw(of(place, asked(place), early("Asking the model"), turn="t2"))
-        assert len(place.slack.calls.of(RENAME)) == 1
+        assert len(place.slack.calls.of(RENAME)) == 2
         assert not place.slack.calls.refused()
+
+
+async def test_a_turn_in_a_channel_is_a_session_with_a_title_that_can_be_stopped_and_says_if_it_waits() -> None:
+    async with connected_bot(listening=False) as place:
+        question = asked(place)
+        sessions = place.slack.workspace.sessions
+        await place.draw(of(place, question, early("Asking the model")))
+        assert "status" not in sessions[place.channel.id, question.ts]
+        await place.draw(of(place, question, running(), text="why?"))
+        session = sessions[place.channel.id, question.ts]
+        assert (session["status"], session["stop_button"], session["title"]) == ("processing", True, "why?")
+        waiting = a_view(a_step(StepStatus.AWAITING, approval=an_approval()), status=TurnStatus.WAITING)
+        await place.draw(of(place, question, waiting))
+        assert session["status"] == "suspended"
+        await place.draw(of(place, question, done("The pool.")))
+        assert session["status"] == "active"
+        assert not place.slack.calls.refused()
+
+
+async def test_a_quick_answer_needs_no_session() -> None:
+    async with connected_bot(listening=False) as place:
+        question = asked(place)
+        await place.draw(of(place, question, done("The pool.")))
+        assert place.slack.calls.of("agents.sessions.setStatus") == []
 
 
 @pytest.mark.parametrize("taken_over", [False, True])

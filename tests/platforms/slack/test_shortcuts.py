@@ -78,6 +78,25 @@ async def test_slacks_own_stop_stops_the_turn_of_that_thread() -> None:
         assert [turn_id for turn_id, _ in place.engine.stopped] == ["t1"]
 
 
+async def test_a_title_that_a_user_gives_a_session_is_that_of_the_conversation() -> None:
+    async with connected_bot() as place:
+        root = place.slack.say(place.priya, place.channel, "please")
+        key = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, root.ts)
+        place.slack.tell(
+            "agent_session_title_changed",
+            {
+                "type": "agent_session_title_changed",
+                "channel": place.channel.id,
+                "user": place.priya.id,
+                "thread_ts": root.ts,
+                "previous_title": "please",
+                "title": "The pool is slow",
+                "event_ts": root.ts,
+            },
+        )
+        await place.slack.until(lambda: place.engine.titles == {key: "The pool is slow"})
+
+
 async def test_feedback_is_stored() -> None:
     kept: list[tuple[str, bool, str]] = []
 

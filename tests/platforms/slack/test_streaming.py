@@ -101,7 +101,7 @@ async def test_a_turn_that_ends_while_an_approval_waits_leaves_no_session_that_w
         )
         await place.draw(stopped)
         await place.draw(stopped)
-        assert len(place.slack.calls.of("agents.sessions.setStatus")) == 1
+        assert len(place.slack.calls.of("agents.sessions.setStatus")) == 3
         assert place.slack.workspace.sessions[dm.id, thread]["status"] == ("suspended" if absent else "active")
 
 
