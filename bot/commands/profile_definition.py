@@ -417,11 +417,3 @@ def parse_time_zone(text: str) -> str:
         )
         raise ValueError(sentences(_("There is no such time zone."), hint))
     return zone
-
-
-def next_step(number: int, errors: Mapping[str, str]) -> int | None:
-    """Return the first visited step with an error, else the next step; None at the end."""
-    for index, step in enumerate(STEPS[:number], 1):
-        if any(field.name in errors for field in step):
-            return index
-    return number + 1 if number < len(STEPS) else None

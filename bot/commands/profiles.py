@@ -18,14 +18,15 @@ from bot.commands.command import (
 )
 from bot.commands.dependencies import Administration, CommandDependencies
 from bot.commands.profile_definition import (
+    STEPS,
     Outdated,
     ProfileService,
-    next_step,
     parse_profile,
     profile_form,
     profile_values,
 )
 from bot.commands.server_directory import ServerDirectory, VisibleServer
+from bot.commands.server_forms import next_step
 from bot.commands.text_format import (
     error_reply,
     format_change,
@@ -281,7 +282,7 @@ class Profiles:
         if wrong_name := await self._service.name_error(draft, context.conversation):
             errors["name"] = wrong_name
         number = int(context.state[-1]) if context.state[-1:] in (("1",), ("2",), ("3",)) else 1
-        step = next_step(number, errors)
+        step = next_step(STEPS, number, errors)
         if step is not None:
             yield profile_form(profile, {**profile_values(profile, servers), **context.fields}, errors, step)
             return

@@ -88,9 +88,8 @@ class CatalogCommands:
                     _("There is no server of that name in the catalog: `/mcp catalog WORDS` searches it.")
                 )
             return None
-        return _fill(
-            entry, {name.removeprefix(SLOT): text for name, text in values.items()}, fields, context, everywhere
-        )
+        given = {name.removeprefix(SLOT): text for name, text in values.items()}
+        return _fill(entry, given, fields, context, everywhere)
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
         words = " ".join(request.arguments.get_all("words"))
@@ -124,19 +123,18 @@ class CatalogCommands:
 def _describe(server: CatalogServer) -> Reply:
     needs = [(f"{item.name}=", _input_text(item)) for item in server.inputs]
     place = gettext_lazy("address") if server.url else gettext_lazy("command")
-    title = server.title or server.name
-    details: list[tuple[str, str]] = [
-        (gettext_lazy("server"), title),
+    details = known_facts(
+        (gettext_lazy("server"), server.title or server.name),
         (gettext_lazy("what"), server.description),
         (place, server.place),
         *needs,
-    ]
-    details.append((gettext_lazy("add it"), " ".join(filter(None, (f"/mcp add {server.name}", server.usage)))))
+        (gettext_lazy("add it"), " ".join(filter(None, (f"/mcp add {server.name}", server.usage)))),
+    )
     return Reply(
         _("This server comes with this program.")
         if server.bundled
         else _("This server is one of the registry: whoever published it wrote this."),
-        details=known_facts(*details),
+        details=details,
     )
 
 
@@ -189,14 +187,9 @@ def _name(entry: CatalogServer, arguments: Arguments) -> str:
 def _values(entry: CatalogServer, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the values of the inputs, and errors by field."""
     known = {item.name: item for item in entry.inputs}
-    errors = {
-        f"{SLOT}{name}": _(
-            "{server} takes {inputs}.",
-            server=entry.name,
-            inputs=", ".join(f"{other}=" for other in known) or _("nothing"),
-        )
-        for name in given.keys() - known.keys()
-    }
+    inputs = ", ".join(f"{name}=" for name in known) or _("nothing")
+    takes = _("{server} takes {inputs}.", server=entry.name, inputs=inputs)
+    errors = {f"{SLOT}{name}": takes for name in given.keys() - known.keys()}
     open_text = [entry.url, *(word for group in entry.command_line for word in group)]
     values: dict[str, str] = {}
     for item in entry.inputs:
@@ -303,6 +296,8 @@ class ProgramConsent:
         facts = consent_facts(draft.record.config, draft.record.secrets, draft.secrets)
         values = {"program": code(program, _("a program"))}
         program = spell_hidden(program)
+        fix = _("run this in a terminal, which asks; add --allow; or name it in MCP_ALLOWED_COMMANDS")
+        label = _("Allow {program} and go on", program=program)
         question = checked_question(
             _("Start this on this machine with {program}?", program=program)
             if allowed
@@ -315,17 +310,7 @@ class ProgramConsent:
                 "This server would run {program} on this machine, which is not allowed yet. Nothing was saved.",
                 **values,
             ),
-            details=(
-                *facts,
-                (
-                    gettext_lazy("fix"),
-                    _("run this in a terminal, which asks; add --allow; or name it in MCP_ALLOWED_COMMANDS"),
-                ),
-            ),
+            details=(*facts, (gettext_lazy("fix"), fix)),
             failed=True,
-            actions=(
-                ReplyAction(
-                    _("Allow {program} and go on", program=program), words, ActionStyle.PRIMARY, question=question
-                ),
-            ),
+            actions=(ReplyAction(label, words, ActionStyle.PRIMARY, question=question),),
         )

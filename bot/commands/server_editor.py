@@ -38,7 +38,7 @@ from bot.commands.server_definition import (
 )
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.server_fields import DEFAULT, KINDS, NO, SENDS, TRANSPORTS, WORDS, YES, is_slug, slug_of
-from bot.commands.server_forms import SecretFieldMode, Step, form, steps_of_editing
+from bot.commands.server_forms import SecretFieldMode, Step, form, next_step, steps_of_editing
 from bot.commands.server_import import IMPORTING, ServerImport
 from bot.commands.server_secrets import SecretLinks, enter_secret, missing_secrets_text, missing_slots, secret_form
 from bot.commands.server_templates import (
@@ -240,18 +240,6 @@ def form_errors(errors: Mapping[str, str]) -> dict[str, str]:
     for name, error in errors.items():
         by_field.setdefault(form_fields.get(name, name), error)
     return by_field
-
-
-def next_step(steps: list[Step], number: int, errors: Mapping[str, str]) -> int | None:
-    """Return the next step: the first visited one with an error, the following one, or None at the end. A step that
-    does not exist is replaced by the last one, because its fields were not answered.
-    """
-    for index, step in enumerate(steps[:number], 1):
-        if any(field.name in errors for field in step):
-            return index
-    if number > len(steps):
-        return len(steps)
-    return number + 1 if number < len(steps) else None
 
 
 def confirmation_errors(fields: Mapping[str, str], name: str) -> dict[str, str]:

@@ -292,6 +292,18 @@ def in_steps(fields: Sequence[Field]) -> list[Step]:
     return [tuple(fields[first : first + FIELDS_A_STEP]) for first in range(0, len(fields), FIELDS_A_STEP)]
 
 
+def next_step(steps: Sequence[Step], number: int, errors: Mapping[str, str]) -> int | None:
+    """Return the next step: the first visited one with an error, the following one, or None at the end. A step that
+    does not exist is replaced by the last one, because its fields were not answered.
+    """
+    for index, step in enumerate(steps[:number], 1):
+        if any(field.name in errors for field in step):
+            return index
+    if number > len(steps):
+        return len(steps)
+    return number + 1 if number < len(steps) else None
+
+
 def next_form_step(steps: Sequence[Step], submission: SubmissionContext) -> tuple[int, Mapping[str, str]] | None:
     """Return the next step of a form and its errors; None at the end. The state of the submission is its step. A
     required field without a value is an error.

@@ -304,12 +304,9 @@ class _ServerReader:
         """Return a secret as a reference or in clear text; neither if it is still to be entered."""
         variable = _VARIABLE.fullmatch(value)
         if variable and variable[1] != "input":
+            texts = {"slot": slot, "variable": variable[2]}
             self._server.notes.append(
-                _(
-                    "{slot} is the bot's variable {variable}: MCP_SECRET_VARIABLES has to allow it",
-                    slot=slot,
-                    variable=variable[2],
-                )
+                _("{slot} is the bot's variable {variable}: MCP_SECRET_VARIABLES has to allow it", **texts)
             )
             return f"env:{variable[2]}", ""
         if variable:
@@ -374,17 +371,11 @@ class _ServerReader:
             )
         known = self._inputs.get(name)
         if known is not None and known.password:
-            return _(
-                "The secret input {name} is in {place}, which all could read: use `env` or `headers`.",
-                name=name,
-                place=place,
-            )
+            texts = {"name": name, "place": place}
+            return _("The secret input {name} is in {place}, which all could read: use `env` or `headers`.", **texts)
         if known is not None and known.description:
-            return _(
-                "It needs the input {name} ({description}): --input {name}=VALUE",
-                name=name,
-                description=known.description[:100],
-            )
+            texts = {"name": name, "description": known.description[:100]}
+            return _("It needs the input {name} ({description}): --input {name}=VALUE", **texts)
         return _("It needs the input {name}: --input {name}=VALUE", name=name)
 
     def _text(self, entry: Mapping[str, Any], key: str) -> str:
@@ -511,36 +502,35 @@ class ServerImport:
     ) -> Reply:
         ready = [candidate for candidate in candidates if candidate.draft is not None]
         details = tuple(detail for candidate in candidates for detail in _told(candidate))
+        table = Table((gettext_lazy("server"), gettext_lazy("add")), tuple(map(_row, candidates)))
         if sum(len(text) for _name, text in details) > _LONGEST_PREVIEW:
             raise CommandRejected(
                 _("These are more servers than can be shown whole. Nothing was added. Choose some with `--only`.")
             )
         if not ready:
-            return Reply(_("None of the servers in this file can be added."), _table(candidates), details, failed=True)
+            return Reply(_("None of the servers in this file can be added."), table, details, failed=True)
         count = ngettext("{n} server", "{n} servers", len(ready))
         words = ("mcp", "add", "--yes", "--digest", digest, *(("--allow",) if programs else ()))
-        question = ReplyAction(
+        allowing = {"servers": count, "programs": spell_hidden(", ".join(programs))}
+        question = (
+            _("Add {servers} and allow {programs} on this machine?", **allowing)
+            if programs
+            else _("Add {servers}?", servers=count)
+        )
+        add = ReplyAction(
             _("Add {servers}", servers=count),
             (*words, *request.words),
             ActionStyle.PRIMARY,
-            question=checked_question(
-                _(
-                    "Add {servers} and allow {programs} on this machine?",
-                    servers=count,
-                    programs=spell_hidden(", ".join(programs)),
-                )
-                if programs
-                else _("Add {servers}?", servers=count)
-            ),
+            question=checked_question(question),
         )
         fix = ((gettext_lazy("fix"), _("run this in a terminal, which asks; or add --yes, and --allow for programs")),)
         counts = {"servers": count, "total": len(candidates)}
         return Reply(
             _("{servers} of {total} in this file can be added. Nothing was added yet.", **counts),
-            _table(candidates),
+            table,
             (*details, *fix),
             failed=True,
-            actions=(question,),
+            actions=(add,),
         )
 
     async def _add(self, candidates: Sequence[_Candidate], request: CommandContext) -> AsyncIterator[Reply]:
@@ -617,10 +607,6 @@ def _chosen(servers: list[ImportedServer], arguments: Arguments) -> list[Importe
     if name:
         chosen[0].slug = name
     return chosen
-
-
-def _table(candidates: Sequence[_Candidate]) -> Table:
-    return Table((gettext_lazy("server"), gettext_lazy("add")), tuple(map(_row, candidates)))
 
 
 def _row(candidate: _Candidate) -> tuple[str, ...]:

@@ -8,11 +8,20 @@ identify the user.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
-from bot.commands.command import SECRET_FIELD, SERVER, CommandContext, CommandRejected, SubmissionContext, VerbHandler
+from bot.commands.command import (
+    SECRET_FIELD,
+    SERVER,
+    Answers,
+    CommandContext,
+    CommandRejected,
+    SubmissionContext,
+    VerbHandler,
+)
 from bot.commands.dependencies import MEMBER_SECONDS, CommandDependencies, UserMessenger, notify_user
 from bot.commands.server_checks import ServerValidator
 from bot.commands.server_definition import (
@@ -158,17 +167,25 @@ class ServerSecrets:
         about = gettext_lazy("take a secret away")
         clear_verb = Verb("secret clear", about, (SERVER, _SLOT), aliases=("secret remove",))
         rotate_verb = Verb("secret rotate", gettext_lazy("use a new value of a secret"), (SERVER, _A_SLOT, _REFERENCE))
+        again = self._sign_in_steps.sign_in_again
         return (
-            VerbHandler(set_verb, self._set, self._submit),
-            VerbHandler(clear_verb, self._clear),
-            VerbHandler(rotate_verb, self._rotate),
+            VerbHandler(set_verb, partial(self._unless_sign_in, self._set, again), self._submit),
+            VerbHandler(clear_verb, partial(self._unless_sign_in, self._clear, self._sign_in_steps.sign_out)),
+            VerbHandler(rotate_verb, partial(self._unless_sign_in, self._rotate, again)),
         )
 
+    async def _unless_sign_in(
+        self,
+        do: Callable[[CommandContext], Answers],
+        sign_in: Callable[[CommandContext], AsyncIterator[Reply]],
+        request: CommandContext,
+    ) -> AsyncIterator[Reply | Form]:
+        """Run a verb, or its like for the sign-in, which is not a named secret."""
+        is_sign_in = request.arguments.get("slot").lower().replace("_", "-") == SIGN_IN
+        async for answer in (sign_in if is_sign_in else do)(request):
+            yield answer
+
     async def _set(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
-        if _is_sign_in(request):
-            async for reply in self._sign_in_steps.sign_in_again(request):
-                yield reply
-            return
         _server, record = await self._editable(request)
         await self._validator.check_allowed(record.config)
         slot = _slot(record, request.arguments.get("slot"))
@@ -202,10 +219,6 @@ class ServerSecrets:
             yield reply
 
     async def _clear(self, request: CommandContext) -> AsyncIterator[Reply]:
-        if _is_sign_in(request):
-            async for reply in self._sign_in_steps.sign_out(request):
-                yield reply
-            return
         server, record = await self._editable(request)
         slot = _slot(record, request.arguments.get("slot"))
         if slot not in record.secrets:
@@ -223,10 +236,6 @@ class ServerSecrets:
             yield reply
 
     async def _rotate(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
-        if _is_sign_in(request):
-            async for reply in self._sign_in_steps.sign_in_again(request):
-                yield reply
-            return
         server, record = await self._editable(request)
         await self._validator.check_allowed(record.config)
         slot = _slot(record, request.arguments.get("slot") or AUTH_SECRET)
@@ -377,11 +386,6 @@ def _label(record: ServerRecord, slot: str, *, named_server: bool) -> str:
             return _("Secret {slot} of {server}, as USER:PASSWORD", **texts)
         return _("Secret, as USER:PASSWORD")
     return _("Secret {slot} of {server}", **texts) if named_server else _("Secret")
-
-
-def _is_sign_in(request: CommandContext) -> bool:
-    """Return True if the command is about the sign-in, which is not a named secret."""
-    return request.arguments.get("slot").lower().replace("_", "-") == SIGN_IN
 
 
 def _slot(record: ServerRecord, text: str) -> str:

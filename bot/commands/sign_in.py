@@ -261,8 +261,6 @@ class OAuthCallback:
             sign_in = await self._sign_ins.complete(response, self._check_access)
         except NotFound:
             return UnknownLink()
-        except _NotAllowed as rejection:
-            return SignInRejected(rejection.cause, rejection.fix)
         except DatabaseError:
             raise
         except CountersignError as error:
