@@ -325,17 +325,14 @@ class Profiles:
                 (gettext_lazy("holds in"), bindings.get(profile.id, "") or _("no place")),
                 (gettext_lazy("asked by name in"), named.get(profile.id, "")),
             )
+            words = ("profile", "delete", profile.name)
             yield Reply(
                 _(
                     "Delete this profile? The places where it holds will have none. This cannot be undone. "
                     "Type its name to confirm."
                 ),
                 details=known_facts(*facts),
-                actions=(
-                    ReplyAction(
-                        _("Delete"), ("profile", "delete", profile.name), ActionStyle.DANGER, confirm=profile.name
-                    ),
-                ),
+                actions=(ReplyAction(_("Delete"), words, ActionStyle.DANGER, confirm=profile.name),),
             )
             return
         if typed.strip().lower() != profile.name.lower():
@@ -385,13 +382,11 @@ class Profiles:
         await self._dependencies.administration.refresh()
         is_wider = place != binding_scopes(request.conversation)[0]
         undo = ("profile", "unbind", request.arguments.get("scope", SCOPES[0]), "--agent", profile.name)
+        about = profile.about or _("say in a sentence what it does: /profile set NAME --about TEXT")
         facts = (
             (gettext_lazy("name"), profile.name),
             (gettext_lazy("ask it"), f"@bot as {profile.name} …, /ask {profile.name} …"),
-            (
-                gettext_lazy("what it does"),
-                profile.about or _("say in a sentence what it does: /profile set NAME --about TEXT"),
-            ),
+            (gettext_lazy("what it does"), about),
         )
         return Reply(
             sentences(

@@ -124,12 +124,8 @@ class ServerChecks:
                 async for check in checks:
                     yield check
         except NotFound:
-            yield Check(
-                gettext_lazy("known"),
-                CheckStatus.DOUBTFUL,
-                _("This process does not follow it yet."),
-                _("try again in a moment"),
-            )
+            text, fix = _("This process does not follow it yet."), _("try again in a moment")
+            yield Check(gettext_lazy("known"), CheckStatus.DOUBTFUL, text, fix)
             return
         tools = self._directory.capabilities(server).tools
         for check in checks_in_place(self._administration, server.config, tools, request.member, request.conversation):
@@ -154,23 +150,17 @@ def checks_in_place(
     """
     profile = administration.profile_of(conversation)
     enabled = [tool for tool in tools if profile.enables(tool)]
+    texts = {"profile": profile.name, "enabled": len(enabled), "count": len(tools)}
     if tools and not enabled:
+        text = _(
+            "The profile {profile} of this conversation does not enable it: its tools are not offered here.", **texts
+        )
         if not any(other.enables_server(config.id) for other in administration.profiles_in_use(conversation)):
             text = _("No profile enables it: its tools are offered nowhere.")
-        else:
-            text = _(
-                "The profile {profile} of this conversation does not enable it: its tools are not offered here.",
-                profile=profile.name,
-            )
         fix = _("enable it here: /profile enable {server}", server=config.name)
         yield Check(gettext_lazy("profile"), CheckStatus.DOUBTFUL, text, fix)
     elif len(enabled) < len(tools):
-        text = _(
-            "The profile {profile} of this conversation enables {enabled} of its {count} tools.",
-            profile=profile.name,
-            enabled=len(enabled),
-            count=len(tools),
-        )
+        text = _("The profile {profile} of this conversation enables {enabled} of its {count} tools.", **texts)
         yield Check(gettext_lazy("profile"), CheckStatus.WELL, text)
     judged = [administration.judge(tool, {}, member, conversation) for tool in enabled]
     if denied := [
@@ -194,16 +184,9 @@ def checks_in_place(
     if wanted is not None:
         result = administration.judge(wanted, {}, member, conversation).stored
         if reason := context_tool_rejection(wanted, result):
-            text = _(
-                "{tool} is its auto_context_tool and is not called with each question: {reason}.",
-                tool=wanted.original_name,
-                reason=reason,
-            )
-            fix = _(
-                "allow it by a rule (/mcp policy set {server} {tool} allow), or leave it out",
-                server=config.name,
-                tool=wanted.original_name,
-            )
+            names = {"server": config.name, "tool": wanted.original_name, "reason": reason}
+            text = _("{tool} is its auto_context_tool and is not called with each question: {reason}.", **names)
+            fix = _("allow it by a rule (/mcp policy set {server} {tool} allow), or leave it out", **names)
             yield Check(gettext_lazy("context tool"), CheckStatus.DOUBTFUL, text, fix)
 
 
@@ -245,17 +228,14 @@ async def verify_server(
         # The need for a sign-in shows on the first connection, which may be in progress.
         await servers.wait_ready()
         to_sign_in = await sign_in_steps.steps(config)
+        style = ActionStyle.PLAIN if to_sign_in else ActionStyle.PRIMARY
         yield Reply(
             sentences(str(_NOT_WORKING_TEXTS[change]).format(server=label), _check_marks(checks)),
             details=_problems(checks),
             failed=change is ServerChange.VERIFIED,
             actions=(
                 *to_sign_in,
-                ReplyAction(
-                    _("Try again"),
-                    ("mcp", "verify", config.name),
-                    ActionStyle.PLAIN if to_sign_in else ActionStyle.PRIMARY,
-                ),
+                ReplyAction(_("Try again"), ("mcp", "verify", config.name), style),
                 ReplyAction(_("Edit"), ("mcp", "edit", config.name)),
             ),
         )
@@ -265,6 +245,7 @@ async def verify_server(
     connected = state.status is ServerStatus.CONNECTED
     waiting = withheld_tools(servers, config.id)
     text = str(_CHANGE_TEXTS[change]).format(server=label)
+    style = ActionStyle.PLAIN if waiting else ActionStyle.PRIMARY
     yield Reply(
         sentences(text, _check_marks(checks), "✓" if connected else "✗", count_tools(tools)),
         details=(
@@ -276,9 +257,7 @@ async def verify_server(
         actions=(
             *(await sign_in_steps.steps(config)),
             *to_review(config, waiting),
-            ReplyAction(
-                _("Show tools"), ("mcp", "tools", config.name), ActionStyle.PLAIN if waiting else ActionStyle.PRIMARY
-            ),
+            ReplyAction(_("Show tools"), ("mcp", "tools", config.name), style),
         ),
     )
 
@@ -298,13 +277,8 @@ def to_review(config: ServerConfig, waiting: Sequence[Tool]) -> tuple[ReplyActio
     """Return the action to review tools."""
     if not waiting:
         return ()
-    return (
-        ReplyAction(
-            _("Review {definitions}", definitions=count_definitions(waiting)),
-            ("mcp", "review", "show", config.name),
-            ActionStyle.PRIMARY,
-        ),
-    )
+    label = _("Review {definitions}", definitions=count_definitions(waiting))
+    return (ReplyAction(label, ("mcp", "review", "show", config.name), ActionStyle.PRIMARY),)
 
 
 def _check_marks(checks: list[Check]) -> str:
@@ -489,9 +463,8 @@ class ServerValidator:
         launch = launch_of(record)
         template = self._dependencies.templates().get(launch.template) if launch is not None else None
         if template is not None:
-            return next(
-                (f"{SLOT}{slot_name}" for slot_name, variable in template.secrets.items() if variable == name), "env"
-            )
+            slots = (f"{SLOT}{slot_name}" for slot_name, variable in template.secrets.items() if variable == name)
+            return next(slots, "env")
         return {AUTH_SECRET: "secret", "header": "headers", "env": "env"}.get(kind, "secret")
 
     def _check_flows(self, before: ServerRecord, draft: ParsedDefinition, member: Member) -> None:

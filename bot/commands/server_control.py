@@ -320,19 +320,21 @@ class ServerControl:
         recent, _count = await self._dependencies.archive.calls(this_week, LOOKED_THROUGH, 0)
         people = len({call.asked_by for call in recent})
         secrets = len(record.secrets.keys() - record.missing)
+        uses = {
+            "people": ngettext("{n} person", "{n} people", people),
+            "calls": ngettext("{n} call", "{n} calls", len(recent)),
+        }
         consequences = [
-            _(
-                "{people} used it this week, in {calls}",
-                people=ngettext("{n} person", "{n} people", people),
-                calls=ngettext("{n} call", "{n} calls", len(recent)),
-            )
-            if recent
-            else _("It was not used this week"),
+            _("{people} used it this week, in {calls}", **uses) if recent else _("It was not used this week"),
             ngettext("{n} rule goes", "{n} rules go", rules) if rules else _("no rules go"),
             ngettext("{n} secret goes", "{n} secrets go", secrets) if secrets else "",
         ]
         when = format_ago(record.updated_at, now)
         words = ("mcp", "remove", server.name, "--version", str(record.version))
+        label, change = (
+            _("Remove {server}", server=server.name),
+            format_change(record.updated_at, record.updated_by, now),
+        )
         return Reply(
             sentences(
                 _("Remove {server}?", server=server_label(server.config)),
@@ -341,13 +343,9 @@ class ServerControl:
                 _pending_warning(waiting),
                 _("This cannot be undone. Type its name to confirm."),
             ),
-            details=((gettext_lazy("changed"), format_change(record.updated_at, record.updated_by, now)),)
-            if overtaken
-            else (),
+            details=((gettext_lazy("changed"), change),) if overtaken else (),
             failed=overtaken,
-            actions=(
-                ReplyAction(_("Remove {server}", server=server.name), words, ActionStyle.DANGER, confirm=server.name),
-            ),
+            actions=(ReplyAction(label, words, ActionStyle.DANGER, confirm=server.name),),
         )
 
     async def _reload(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -377,13 +375,12 @@ class ServerControl:
 
     def _connect_result(self, server: VisibleServer, state: ServerSnapshot) -> Reply:
         tools = self._directory.capabilities(server).tools
+        label = server_label(server.config)
         if state.status is ServerStatus.CONNECTED:
-            return Reply(
-                _("{server} is connected: {tools}.", server=server_label(server.config), tools=count_tools(tools))
-            )
+            return Reply(_("{server} is connected: {tools}.", server=label, tools=count_tools(tools)))
         hint = self._sign_in_steps.hint(replace(server, state=state))
         return Reply(
-            _("{server} is not connected.", server=server_label(server.config)),
+            _("{server} is not connected.", server=label),
             details=(
                 (gettext_lazy("state"), status_word(state.status)),
                 (gettext_lazy("problem"), state.problem),

@@ -231,31 +231,19 @@ class ServerDirectory:
         await self.find_synced(name, conversation)
         await self.sync_unknown([await self.find(name, conversation)])
         server = await self.find(name, conversation)
-        tool, label = self.request_tool(server, kind), server_label(server.config)
+        tool = self.request_tool(server, kind)
         what = _("prompts") if kind is ToolKind.GET_PROMPT else _("resources")
+        texts = {"server": server_label(server.config), "capabilities": what, "status": status_word(server.status)}
         if server.status in _SWITCHED_OFF:
-            raise NotFoundRejection(
-                _(
-                    "{server} is {status}, so its {capabilities} cannot be used now.",
-                    server=label,
-                    status=status_word(server.status),
-                    capabilities=what,
-                )
-            )
+            raise NotFoundRejection(_("{server} is {status}, so its {capabilities} cannot be used now.", **texts))
         if tool is None and server.status is not ServerStatus.CONNECTED:
-            cause = _(
-                "{server} is not connected, and its {capabilities} are not known.", server=label, capabilities=what
-            )
+            cause = _("{server} is not connected, and its {capabilities} are not known.", **texts)
             raise NotFoundRejection(sentences(cause, _("`/mcp show {server}` says why.", server=server.name)))
         if tool is None:
-            raise NotFoundRejection(_("{server} has no {capabilities}.", server=label, capabilities=what))
+            raise NotFoundRejection(_("{server} has no {capabilities}.", **texts))
         if not self._dependencies.administration.enables(tool, conversation):
             raise ForbiddenRejection(
-                _(
-                    "{server} is not enabled in the profile of this place, so its {capabilities} are not.",
-                    server=label,
-                    capabilities=what,
-                )
+                _("{server} is not enabled in the profile of this place, so its {capabilities} are not.", **texts)
             )
         return server, tool
 
