@@ -7,6 +7,7 @@ alone: a rejection, a reply, a whole call, or that it did not work.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
@@ -83,6 +84,7 @@ from bot.rendering.timeline import CheckCallAction, ContinueTurnAction, Offer, R
 
 log = logging.getLogger(__name__)
 
+RIGHTS_SECONDS = 1.0
 NO_OUTSIDERS = gettext_lazy("Only full members may see that.")
 ASKED = gettext_lazy("Asked.")
 ASKED_DIRECTLY = gettext_lazy("Asked. The answer comes as a direct message.")
@@ -269,6 +271,8 @@ class InteractionHandler:
                     await self._act(action, interaction, about)
             case RunCommand() | RunCommandInNewReply() | Edit():
                 await self._run_command_of(action, interaction, about)
+            case OpenDenyForm(card) if await self._tells_rejection(card, interaction):
+                return
             case OpenDenyForm() | OpenConfirmation() | OpenForm():
                 if not await interaction.open_modal(action, about):
                     await interaction.tell(UNEXPECTED_ERROR)
@@ -403,6 +407,20 @@ class InteractionHandler:
         if not rejections:
             await interaction.update_call(cards[0].approval_id)
 
+    async def _tells_rejection(self, card: ApprovalRef, interaction: Interaction) -> bool:
+        """Tell a user who may not deny a call so, and return True. After RIGHTS_SECONDS the form opens unchecked,
+        because platforms open one only soon after a click. Its submission is checked anyway.
+        """
+        try:
+            async with asyncio.timeout(RIGHTS_SECONDS):
+                actor = await self._approver(card.approval_id, interaction)
+                rejection = await find_rejection(self._engine, card, DecisionType.DENY, actor.member)
+        except TimeoutError:
+            return False
+        if rejection:
+            await interaction.tell(rejection, actor.conversation)
+        return bool(rejection)
+
     async def inbox(self, actor: Actor, page: int) -> Message:
         """Return a page of the calls that the user may decide."""
         read = self._records.pending_calls
@@ -427,12 +445,13 @@ class InteractionHandler:
         rejection = ""
         match action:
             case ConfirmApproval():
+                rejection = await find_rejection(self._engine, card, DecisionType.APPROVE, actor.member)
                 step = await find_approval_step(self._engine, self._records, actor.conversation, card)
-                approval = approval_card(step) if step is not None else None
+                approval = approval_card(step) if step is not None and not rejection else None
                 if step is not None and approval is not None and step.status is StepStatus.AWAITING:
                     await interaction.show_in_place(inbox_confirmation(step, approval, page))
                     return
-                rejection = OUT_OF_DATE
+                rejection = rejection or OUT_OF_DATE
             case Approve():
                 rejection = await decide(self._engine, card, DecisionType.APPROVE, actor.member)
             case ApproveWithGrant(_, offer):
@@ -443,6 +462,9 @@ class InteractionHandler:
 
     async def _confirm(self, card: ApprovalRef, interaction: Interaction) -> None:
         actor = await self._approver(card.approval_id, interaction)
+        if rejection := await find_rejection(self._engine, card, DecisionType.APPROVE, actor.member):
+            await interaction.tell(rejection, actor.conversation)
+            return
         step = await find_approval_step(self._engine, self._records, actor.conversation, card)
         approval = approval_card(step) if step is not None else None
         if step is None or approval is None:
@@ -559,6 +581,13 @@ async def decide(
     """Decide a call. Return the text for the user, with principals as names of users; empty if the decision counted."""
     decision = Decision(card.approval_id, card.revision, decision_type, member.author, reason)
     return rejection_message(await engine.approvals.decide(decision, member))
+
+
+async def find_rejection(engine: EngineApi, card: ApprovalRef, decision_type: DecisionType, member: Member) -> str:
+    """Return the text for a user who may not decide a call so, before they are asked for more; empty if they may."""
+    decision = Decision(card.approval_id, card.revision, decision_type, member.author)
+    result = await engine.approvals.rejection(decision, member)
+    return "" if result is None else rejection_message(result)
 
 
 async def approve_with_grant(engine: EngineApi, card: ApprovalRef, offer: str, member: Member) -> str:

@@ -192,18 +192,18 @@ class ApprovalService:
         """Decide an approval, if this member may and it is still open. Rights are checked here, independently of the
         buttons that the platform displayed.
         """
-        pending = await self._log.get_approval(decision.approval_id)
-        if pending is None:
-            return ApprovalNotFound()
-        turn, step = pending
-        evidence = await self._check_rights(turn, step, decision, member)
-        if isinstance(evidence, NotAllowed):
-            return await self._reject(decision, evidence)
-        if _is_stale(step, decision):
-            return StaleRevision()
+        checked = await self._check(decision, member)
+        if not isinstance(checked, tuple):
+            return checked
+        turn, _step, evidence = checked
         result = await self._log.decide(decision, evidence)
         self._wake(turn)
         return result
+
+    async def rejection(self, decision: Decision, member: Member) -> DecisionResult | None:
+        """Return the reason why this member may not decide so now, None if they may. A rejected attempt is recorded."""
+        checked = await self._check(decision, member)
+        return None if isinstance(checked, tuple) else checked
 
     async def grant(self, decision: Decision, request: GrantRequest, member: Member) -> DecisionResult:
         """Approve a call and grant later calls like it, if this member may do both and the approval is still open. If
@@ -211,25 +211,33 @@ class ApprovalService:
         """
         if decision.type is not DecisionType.APPROVE:
             return await self.decide(decision, member)
-        pending = await self._log.get_approval(decision.approval_id)
-        if pending is None:
-            return ApprovalNotFound()
-        turn, step = pending
+        checked = await self._check(decision, member)
+        if not isinstance(checked, tuple):
+            return checked
+        turn, step, evidence = checked
         admin = self._rules.rules_of_turn(turn).approvers.administers(member)
-        evidence = await self._check_rights(turn, step, decision, member)
-        if isinstance(evidence, NotAllowed):
-            return await self._reject(decision, evidence)
         rejected = _in_english_too(partial(grant_rejection, request, step, evidence, admin=admin))
         if rejected.reason:
             return await self._reject(decision, rejected)
-        if _is_stale(step, decision):
-            return StaleRevision()
         grant = build_grant(request, step, turn.conversation, decision.by, self_approved=evidence.self_approval)
         result = await self._log.grant(
             decision, grant, evidence, await self._similar_calls(turn, step, decision, member)
         )
         self._wake(turn)
         return result
+
+    async def _check(
+        self, decision: Decision, member: Member
+    ) -> tuple[Turn, ToolStep, ApproverEvidence] | ApprovalNotFound | NotAllowed | StaleRevision:
+        """Return the call with the evidence on which this member's decision counts, or the reason why it does not."""
+        pending = await self._log.get_approval(decision.approval_id)
+        if pending is None:
+            return ApprovalNotFound()
+        turn, step = pending
+        evidence = await self._check_rights(turn, step, decision, member)
+        if isinstance(evidence, NotAllowed):
+            return await self._reject(decision, evidence)
+        return StaleRevision() if _is_stale(step, decision) else (turn, step, evidence)
 
     async def open_call(
         self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE

@@ -120,6 +120,9 @@ class Approvals(Protocol):
     async def decide(self, decision: Decision, member: Member) -> DecisionResult:
         """Decide an approval, if the member may and it still waits."""
 
+    async def rejection(self, decision: Decision, member: Member) -> DecisionResult | None:
+        """Return the reason why the member may not decide so now, None if they may. Nothing is decided."""
+
     async def grant(self, decision: Decision, request: GrantRequest, member: Member) -> DecisionResult:
         """Approve a call and grant later ones like it, if the member may do both and the call still waits."""
 

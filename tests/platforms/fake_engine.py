@@ -9,7 +9,16 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from bot.domain.agents import AgentRef, Agents
-from bot.domain.approvals import WHOLE, ApprovalNotFound, Decided, Decision, DecisionResult, Portion, StaleRevision
+from bot.domain.approvals import (
+    WHOLE,
+    ApprovalNotFound,
+    Decided,
+    Decision,
+    DecisionResult,
+    NotAllowed,
+    Portion,
+    StaleRevision,
+)
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.elicitations import ElicitationResult
@@ -37,6 +46,8 @@ class CallScript(ABC):
 
     def __init__(self) -> None:
         self.granted: list[GrantRequest] = []
+        self.forbidden: NotAllowed | None = None
+        """Rejection of every decision, before it is asked for more."""
         self.known_agents = Agents()
         self.schema: Mapping[str, Any] = {}
         """Schema of the arguments of every call."""
@@ -68,6 +79,9 @@ class CallScript(ABC):
 
     @abstractmethod
     async def decide(self, decision: Decision, member: Member) -> DecisionResult: ...
+
+    async def rejection(self, decision: Decision, member: Member) -> DecisionResult | None:
+        return self.forbidden
 
     async def grant(self, decision: Decision, request: GrantRequest, member: Member) -> DecisionResult:
         self.granted.append(request)

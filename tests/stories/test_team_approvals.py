@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -101,6 +103,25 @@ async def test_a_denial_with_a_reason_reaches_the_model(team: Team) -> None:
         await team.until(lambda: "use the INC project" in team.words(card))
     assert team.toolbox.calls == []
     assert any("use the INC project" in text for text in words(team.model.requests[1]))
+
+
+async def test_a_user_without_rights_is_told_so_before_being_asked_for_a_reason_or_to_confirm(team: Team) -> None:
+    def told_times(person: Any, times: int) -> bool:
+        return len(team.told(person)) == times
+
+    lee = team.person("Lee")
+    team.toolbox.add(tool(CREATE, destructive=True))
+    team.model.script = [ask_for(call(CREATE, summary="One"))]
+    async with team.at_work():
+        card = await team.card(team.ask("file it"))
+        for number, label in enumerate(("Approve", "Deny"), 1):
+            await team.press(lee, card, label)
+            await team.until(partial(told_times, lee, number))
+            assert "You may not approve this." in team.told(lee)[-1]
+            assert "Reason" not in team.opened(lee)
+        assert [team.buttons(message) for message in team.alone(lee)] == [[], []]
+        assert any(label.startswith("Approve") for label in team.buttons(card))
+    assert team.toolbox.calls == []
 
 
 async def test_calls_on_one_card_are_decided_one_by_one(team: Team) -> None:
