@@ -1,7 +1,7 @@
 """`countersign doctor`: checks of the whole setup, with a fix for each failure.
 
 Checks settings, the operator's files, models and their providers, Slack, Discord, web, database and every MCP server.
-It works beside a running bot. Model checks read the list of models, which costs no tokens.
+It works beside a running bot. Model checks read the list of models, and have the model make one call of a tool.
 """
 
 from __future__ import annotations
@@ -33,15 +33,27 @@ from bot.app.web import check_settings, is_configured, is_this_machine
 from bot.commands.server_checks import checks_in_place
 from bot.commands.server_directory import capabilities
 from bot.commands.text_format import pluralize
+from bot.domain.completions import Completion, ModelLimits, ModelRequest
 from bot.domain.health import Check, CheckStatus
+from bot.domain.messages import user
 from bot.domain.profiles import Profile, ServersEnabled
 from bot.domain.secret_binding import SecretGrants
 from bot.domain.servers import ConnectPolicy
+from bot.domain.tools import OWN_SERVER, Tool
 from bot.engine.config_files import describe_grant
 from bot.engine.scheduler import UNDELIVERED_SECONDS
-from bot.errors import CountersignError, DatabaseError, SettingsError
+from bot.errors import CountersignError, DatabaseError, ModelUnavailable, SettingsError
 from bot.folders import find_folders, in_shell
-from bot.llm.models import Availability, Available, ListsModels, ModelChoice, NotListed, NotReported, Retired
+from bot.llm.models import (
+    PARSE_CALLS,
+    Availability,
+    Available,
+    ListsModels,
+    ModelChoice,
+    NotListed,
+    NotReported,
+    Retired,
+)
 from bot.llm.providers import PROVIDERS
 from bot.llm.static_embeddings import load_embedder
 from bot.machine import machine_problems
@@ -62,6 +74,19 @@ _LONGEST_NAME = 60
 _MOST_NAMES = 5
 _OVERDUE_SECONDS = UNDELIVERED_SECONDS + 3_600.0
 _WEB_SECONDS = 3.0
+TRIAL_SECONDS = 60.0
+_TRIAL_TOOL = Tool(
+    "note_word",
+    OWN_SERVER,
+    "note_word",
+    description="Notes one word.",
+    input_schema={"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
+)
+_TRIAL = ModelRequest(
+    (user("Call the tool note_word with the word ready. Write nothing else."),),
+    (_TRIAL_TOOL,),
+    limits=ModelLimits(max_tokens=2_048),
+)
 
 # -------------------- models
 
@@ -76,8 +101,9 @@ async def examine_models(settings: Settings, files: OperatorFiles) -> AsyncGener
     yield Check("configured", CheckStatus.WELL, choice.label)
     for check in (*_of_order(choice), *_of_windows(settings, choice), *_of_prices(settings, files, choice)):
         yield check
-    for check in await asyncio.gather(*map(check_service, choice.all)):
-        yield check
+    for checks in await asyncio.gather(*map(_check_model, choice.all)):
+        for check in checks:
+            yield check
     if (folder := settings.tool_search_embeddings) is not None:
         try:
             await asyncio.to_thread(load_embedder, folder, "TOOL_SEARCH_EMBEDDINGS")
@@ -114,6 +140,47 @@ def _of_prices(settings: Settings, files: OperatorFiles, choice: ModelChoice) ->
     why = f"has no price in {settings.prices_file}: limits on money do not count it."
     names = files.unpriced_models(choice.names)
     return [Check("prices", CheckStatus.DOUBTFUL, f"{name} {why}", "write its price there") for name in names]
+
+
+async def _check_model(choice: ModelChoice) -> list[Check]:
+    service = await check_service(choice)
+    is_usable = service.finding is not CheckStatus.BROKEN and bool(choice.config)
+    return [service, *([await _check_call(choice)] if is_usable else [])]
+
+
+async def _check_call(choice: ModelChoice) -> Check:
+    """Have the model call a tool, which costs some tokens."""
+    began = monotonic()
+    finding, fix = CheckStatus.DOUBTFUL, ""
+    try:
+        model = await asyncio.to_thread(choice.create)
+        try:
+            began = monotonic()
+            async with asyncio.timeout(TRIAL_SECONDS), aclosing(model.stream(_TRIAL)) as events:
+                replies = [event async for event in events if isinstance(event, Completion)]
+            takes_tools = model.capabilities.tools
+        finally:
+            await model.close()
+    except TimeoutError:
+        detail = f"It did not answer a trial within {TRIAL_SECONDS:g} seconds."
+        fix = "ask it something: a server that loads the model with the first question takes longer then"
+    except CountersignError as error:
+        detail, fix = f"A trial of a tool call failed: {error.cause}", error.fix
+        if not isinstance(error, ModelUnavailable):
+            finding = CheckStatus.BROKEN
+    else:
+        called = any(call.name == _TRIAL_TOOL.name for reply in replies for call in reply.message.tool_calls)
+        if not takes_tools:
+            detail, fix = "Its service refuses tools: it answers without them.", f"use another model, or {PARSE_CALLS}"
+        elif not called:
+            detail = "It answered a trial without calling the tool that it was asked for."
+            fix = "use a model that is made for tool calls"
+        elif replies[-1].calls_as_text:
+            detail = "It wrote a trial call as text, because its service does not parse it."
+            fix = str(PARSE_CALLS)
+        else:
+            finding, detail = CheckStatus.WELL, "It called the tool of a trial properly."
+    return Check(f"{choice.name} tool call", finding, detail, fix, monotonic() - began)
 
 
 async def check_service(choice: ModelChoice) -> Check:

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from bot.app.audit import examine_audit
 from bot.app.discord import examine_discord_channel
+from bot.app.models import select_model
 from bot.app.operator_files import OperatorFiles
 from bot.app.slack import examine_slack_channel
 from bot.chat.operations_channel import OperationsChannel
 from bot.domain.health import Check, CheckStatus, Fault, FaultKind, Health, ListenerStatus
-from bot.engine.faults import ServerFaults, Suspicion
+from bot.engine.faults import FaultSource, ServerFaults, Suspicion
 from bot.errors import CountersignError
 from bot.i18n import _, ngettext, use_language
+from bot.llm.models import PARSE_CALLS
 from bot.settings import Settings
 
 if TYPE_CHECKING:
@@ -47,10 +48,14 @@ Task = tuple[str, Coroutine[Any, Any, None]]
 
 
 def operations_tasks(
-    settings: Settings, services: AppServices, database: Database, channels: Mapping[str, ChannelMessages]
+    settings: Settings,
+    services: AppServices,
+    database: Database,
+    channels: Mapping[str, ChannelMessages],
+    unparsed: Collection[str],
 ) -> list[Task]:
     """Return the background tasks of the operations channel; none without OPS_CHANNEL. `channels` are the configured
-    platforms by name.
+    platforms by name, `unparsed` the models whose tool calls come as text.
     """
     channel = settings.ops_channel
     if channel is None:
@@ -62,13 +67,13 @@ def operations_tasks(
         return [*configuration_faults(reloader.files), *([_rejection_fault(rejection)] if rejection else [])]
 
     models = OccasionalSource(
-        lambda: _model_faults(settings, services.administration.files),
+        lambda: _model_faults(settings),
         MODEL_SECONDS,
         confirmed_after=MODEL_CONFIRMATION_SECONDS,
     )
     audit = OccasionalSource(lambda: _audit_faults(settings, database), AUDIT_SECONDS)
     servers, health = ServerFaults(services.toolbox), HealthFaults(services.health.check)
-    for source in (servers, health, configuration, models, audit):
+    for source in (servers, health, configuration, unparsed_calls(unparsed), models, audit):
         services.faults.watch(source)
     tasks = [
         ("check of the models", _speak(settings.language, models.run())),
@@ -229,24 +234,45 @@ def _rejection_fault(rejection: str) -> Fault:
     )
 
 
-async def _model_faults(settings: Settings, files: OperatorFiles) -> list[Fault]:
-    from bot.app.doctor import examine_models  # noqa: PLC0415 - imports this module
+async def _model_faults(settings: Settings) -> list[Fault]:
+    from bot.app.doctor import check_service  # noqa: PLC0415 - imports this module
 
-    async with aclosing(examine_models(settings, files)) as checks:
+    checks = await asyncio.gather(*map(check_service, select_model(settings).all))
+    return [
+        Fault(
+            f"model:{check.name}",
+            FaultKind.MODEL,
+            _("Model {model} cannot be used", model=check.name),
+            _("Model {model} can be used again", model=check.name),
+            _("Its service does not answer, does not take the key, or does not have the model."),
+            _("run the doctor, which says why"),
+            _DOCTOR,
+            "docs/models.md",
+        )
+        for check in checks
+        if check.finding is CheckStatus.BROKEN
+    ]
+
+
+def unparsed_calls(models: Collection[str]) -> FaultSource:
+    """Return the source of faults about models whose tool calls come as text."""
+
+    async def look() -> Iterable[Fault]:
         return [
             Fault(
-                f"model:{check.name}",
+                f"calls:{model}",
                 FaultKind.MODEL,
-                _("Model {model} cannot be used", model=check.name),
-                _("Model {model} can be used again", model=check.name),
-                _("Its service does not answer, does not take the key, or does not have the model."),
-                _("run the doctor, which says why"),
+                _("Model {model} writes its tool calls as text", model=model),
+                _("The service of model {model} parses its tool calls", model=model),
+                _("Its service does not parse them. The bot reads most of them, and asks for approval as usual."),
+                str(PARSE_CALLS),
                 _DOCTOR,
                 "docs/models.md",
             )
-            async for check in checks
-            if check.finding is CheckStatus.BROKEN
+            for model in models
         ]
+
+    return look
 
 
 async def _audit_faults(settings: Settings, database: Database) -> list[Fault]:

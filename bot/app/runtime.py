@@ -424,7 +424,7 @@ async def open_runtime(
         await stack.enter_async_context(_run_in_background(checkpoints.run(), "audit checkpoints"))
         await stack.enter_async_context(_run_in_background(services.administration.run(), "administration"))
         if channels is not None:
-            for name, work in operations_tasks(settings, services, database, channels):
+            for name, work in operations_tasks(settings, services, database, channels, models.unparsed):
                 await stack.enter_async_context(_run_in_background(work, name))
         running = await stack.enter_async_context(_run_in_background(engine.run(), "engine"))
         yield Runtime(engine, services.commands, turn_log, services, running)

@@ -122,7 +122,7 @@ class UsageReported:
 class Completion:
     """The whole reply, last event of every stream. `model` is the configured name of the model that wrote it; empty in
     an adapter's own events. `note` tells users why it is another model than configured. `cut_call`: the reply ended
-    within a call.
+    within a call. `calls_as_text`: the service had left the calls in the text.
     """
 
     message: Message
@@ -131,6 +131,7 @@ class Completion:
     model: str = ""
     note: str = ""
     cut_call: bool = False
+    calls_as_text: bool = False
 
     @property
     def lacks_room(self) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from codecs import BOM_UTF8
 from collections.abc import (
     AsyncGenerator,
@@ -103,11 +102,6 @@ _FEWEST_TOKENS = 1_024
 OUTPUT_AT_HOME, OUTPUT_ELSEWHERE = 16_384, 8_192
 """Usual room for a reply in tokens, at the vendor's address and at others."""
 
-_UNPARSED = (
-    "%s writes its tool calls as text, because its service does not parse them. Fix: start vLLM with"
-    " --enable-auto-tool-choice --tool-call-parser NAME, SGLang with --tool-call-parser NAME, llama.cpp with --jinja"
-)
-log = logging.getLogger(__name__)
 Event = Mapping[str, Any]
 Waited = TypeVar("Waited")
 Delta = UsageReported | TextDelta | ReasoningDelta | ToolCallDelta
@@ -178,7 +172,7 @@ class HostedModel:
         self._client = client
         self._wire_format = wire_format
         self._rejected_features: set[ErrorKind] = set()
-        self._thinks_first = self._warned = False
+        self._thinks_first = False
         self._written_tools: tuple[Tool, ...] = ()
 
     @property
@@ -210,10 +204,7 @@ class HostedModel:
             continued = replace(request, messages=(*request.messages, partial))
         if completion is not None:
             self._thinks_first = self._thinks_first or thinks_first(completion)
-            completion, as_text = read_markup(completion, request.tools)
-            if as_text and not self._warned:
-                self._warned = True
-                log.warning(_UNPARSED, self._service.writer)
+            completion = read_markup(completion, request.tools)
             for delta in visible.show(completion.message.text):
                 yield delta
             yield completion

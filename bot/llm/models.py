@@ -37,6 +37,12 @@ SMALLEST_WINDOW = 1_000
 USUAL_OUTPUT = 32_000
 """Tokens of a reply where the service accepts longer ones."""
 
+PARSE_CALLS = gettext_lazy(
+    "start vLLM with --enable-auto-tool-choice --tool-call-parser NAME, SGLang with --tool-call-parser NAME,"
+    " llama.cpp with --jinja"
+)
+"""How a service is started so that it parses the tool calls of its models."""
+
 REST_SECONDS = 30.0
 BARRED_SECONDS = 300.0
 """A wrong key or an empty account is a matter for people."""
@@ -196,7 +202,8 @@ _TIMES = ("first_seconds", "idle_seconds", "total_seconds")
 class InstrumentedModel:
     """A model with metrics: duration, time to the first token, outcome, tokens. Its events carry `label` as the model.
 
-    `clock` is in seconds and never jumps. Times of `limits` that are not the usual ones hold for all requests.
+    `clock` is in seconds and never jumps. Times of `limits` that are not the usual ones hold for all requests. The
+    label is in `unparsed` while the model's calls come as text.
     """
 
     def __init__(
@@ -207,7 +214,9 @@ class InstrumentedModel:
         *,
         clock: Callable[[], float] = monotonic,
         limits: ModelLimits = USUAL_LIMITS,
+        unparsed: set[str] | None = None,
     ) -> None:
+        self._unparsed = set() if unparsed is None else unparsed
         self._times = {
             name: seconds for name in _TIMES if (seconds := getattr(limits, name)) != getattr(USUAL_LIMITS, name)
         }
@@ -245,6 +254,7 @@ class InstrumentedModel:
                         first = self._clock() - began
                     if isinstance(event, Completion):
                         outcome, usage = "answered", event.usage
+                        self._note_calls(event)
                         event = replace(event, model=self._label)  # noqa: PLW2901 - the last one
                     elif not named:
                         named = True
@@ -260,6 +270,17 @@ class InstrumentedModel:
         finally:
             seconds = self._clock() - began
             self._observe(ModelAnswered(self._label, outcome, seconds, first, usage.input_tokens, usage.output_tokens))
+
+    def _note_calls(self, completion: Completion) -> None:
+        if completion.calls_as_text and self._label not in self._unparsed:
+            self._unparsed.add(self._label)
+            log.warning(
+                "%s writes its tool calls as text, because its service does not parse them. Fix: %s",
+                self._label,
+                PARSE_CALLS,
+            )
+        elif completion.message.tool_calls and not completion.calls_as_text:
+            self._unparsed.discard(self._label)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -428,6 +449,8 @@ class Models:
         self._own = own
         self._choose = choose
         self._observe = observe
+        self.unparsed: set[str] = set()
+        """Names of the models whose tool calls come as text."""
         self._built: dict[str, LanguageModel] = {}
         self._building = asyncio.Lock()
 
@@ -449,7 +472,9 @@ class Models:
             configured = candidate.window is not None and candidate.config.get("max_tokens") is not None
             if not configured and isinstance(model, ListsModels) and model.tells_window:
                 model = DiscoveredWindow(model, candidate.name, candidate.window or 0)
-            models[candidate.name] = InstrumentedModel(model, candidate.name, self._observe, limits=self._limits)
+            models[candidate.name] = InstrumentedModel(
+                model, candidate.name, self._observe, limits=self._limits, unparsed=self.unparsed
+            )
         return FallbackModel(models) if choice.others else models[choice.name]
 
     async def close(self) -> None:

@@ -107,8 +107,8 @@ class VisibleText:
             self._shown = visible
 
 
-def read_markup(completion: Completion, tools: Sequence[Tool]) -> tuple[Completion, bool]:
-    """Return the reply without thoughts and with its calls, and True if they came as text."""
+def read_markup(completion: Completion, tools: Sequence[Tool]) -> Completion:
+    """Return the reply without thoughts and with its calls."""
     by_name = {tool.name: tool for tool in tools}
     parts: list[Part] = []
     for part in completion.message.parts:
@@ -124,7 +124,7 @@ def read_markup(completion: Completion, tools: Sequence[Tool]) -> tuple[Completi
     stop = StopReason.TOOLS if calls else completion.stop
     message = replace(completion.message, parts=tuple(calls or parts))
     cut = completion.cut_call or (completion.stop is StopReason.LENGTH and _TOKEN.match(text.lstrip()) is not None)
-    return replace(completion, message=message, stop=stop, cut_call=cut), bool(calls)
+    return replace(completion, message=message, stop=stop, cut_call=cut, calls_as_text=bool(calls))
 
 
 def _calls(text: str, tools: Mapping[str, Tool]) -> list[ToolCall]:

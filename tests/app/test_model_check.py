@@ -8,10 +8,13 @@ from bot.app.doctor import examine_models
 from bot.app.operator_files import read_operator_files
 from bot.domain.health import Check, CheckStatus
 from bot.settings import read_settings
-from tests.fakes.llm import FakeLanguageModel, Models, Status
+from tests.fakes.llm import Call, FakeLanguageModel, Models, Reply, Say, Silence, Status
 from tests.fakes.llm_script import Api
 
 KEY = "sk-test-0123456789abcdef"
+CALLED = Say(calls=(Call("note_word", {"word": "ready"}),))
+AS_TEXT = '<tool_call>{"name": "note_word", "arguments": {"word": "ready"}}</tool_call>'
+PROVIDERS: list[tuple[Api, str]] = [("openai", "openai"), ("responses", "openai"), ("anthropic", "anthropic")]
 WELL, DOUBTFUL, BROKEN = CheckStatus.WELL, CheckStatus.DOUBTFUL, CheckStatus.BROKEN
 
 
@@ -20,15 +23,33 @@ async def found(**environment: str) -> list[Check]:
     return [check async for check in examine_models(settings, read_operator_files(settings))]
 
 
-async def of_service(service: FakeLanguageModel, name: str, **environment: str) -> Check:
-    """Run the doctor on a model at a compatible server and return the line of the report."""
+async def report_on(service: FakeLanguageModel, name: str, **environment: str) -> list[Check]:
+    """Run the doctor on a model at a compatible server."""
     address = {"openai_base_url": service.base_url, "anthropic_base_url": service.base_url}
     keys = {"openai_api_key": KEY, "anthropic_api_key": KEY}
     checks = await found(**{**keys, **address, "bot_model": name, **environment})
     assert (checks[0].name, checks[0].finding) == ("configured", WELL)
     assert KEY not in str(checks)
-    assert service.requests == [], "it costs no tokens"
-    return checks[-1]
+    return checks
+
+
+async def of_service(service: FakeLanguageModel, name: str, **environment: str) -> Check:
+    """Return the line of the report about the model's service."""
+    service.script(CALLED)
+    asked = len(service.requests)
+    checks = await report_on(service, name, **environment)
+    check, *trial = [check for check in checks if check.name.startswith(name)]
+    is_there = check.finding is not BROKEN
+    assert (len(trial), len(service.requests) - asked) == (is_there, is_there), "only a model that is there is tried"
+    return check
+
+
+async def trial_of(service: FakeLanguageModel, name: str) -> Check:
+    """Return the line of the report about the trial of a tool call."""
+    *_, check = await report_on(service, name)
+    assert check.name == f"{name} tool call"
+    assert service.requests[0].tool_names == ("note_word",)
+    return check
 
 
 async def test_the_demo_needs_no_service() -> None:
@@ -147,14 +168,18 @@ async def test_each_of_several_models_has_a_line_of_its_own(monkeypatch: pytest.
         ) as ollama,
     ):
         monkeypatch.setenv("OLLAMA_BASE_URL", ollama.base_url)
+        vllm.script(CALLED)
+        ollama.script(Say("Ready."))
         checks = await found(openai_base_url=vllm.base_url, bot_model="openai:smal, ollama:qwen3, demo")
     assert [(check.name, check.finding) for check in checks] == [
         ("configured", WELL),
         ("openai:smal", DOUBTFUL),
+        ("openai:smal tool call", WELL),
         ("ollama:qwen3", WELL),
+        ("ollama:qwen3 tool call", DOUBTFUL),
         ("demo", WELL),
     ]
-    assert "Its window has 4,096 tokens." in checks[2].detail
+    assert "Its window has 4,096 tokens." in checks[3].detail
 
 
 async def test_models_behind_the_demo_are_never_asked() -> None:
@@ -190,3 +215,67 @@ async def test_names_from_a_service_are_told_on_one_line_and_not_at_any_length()
         check = await of_service(service, "openai:qwen3")
     assert check.fix.isprintable()
     assert len(check.fix) < 400
+
+
+@pytest.fixture(params=PROVIDERS, ids=[api for api, _ in PROVIDERS])
+def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Api, str]:
+    """A protocol, and a model that is asked in it."""
+    api, provider = request.param
+    monkeypatch.setenv("OPENAI_API", "responses" if api == "responses" else "chat")
+    return api, f"{provider}:small"
+
+
+async def test_a_model_that_calls_the_tool_of_a_trial_is_well(spoken: tuple[Api, str]) -> None:
+    with FakeLanguageModel(spoken[0], CALLED) as service:
+        check = await trial_of(service, spoken[1])
+    assert (check.finding, check.detail, check.fix) == (WELL, "It called the tool of a trial properly.", "")
+    assert len(service.requests) == 1
+
+
+async def test_a_call_as_text_is_told_with_the_ways_to_start_its_service(spoken: tuple[Api, str]) -> None:
+    with FakeLanguageModel(spoken[0], Say(AS_TEXT)) as service:
+        check = await trial_of(service, spoken[1])
+    assert check.finding is DOUBTFUL
+    assert check.detail == "It wrote a trial call as text, because its service does not parse it."
+    assert "--enable-auto-tool-choice --tool-call-parser NAME" in check.fix
+    assert "llama.cpp with --jinja" in check.fix
+
+
+@pytest.mark.parametrize("reply", [Say("Ready."), Say(calls=(Call("other", {}),))])
+async def test_an_answer_without_the_call_is_told(spoken: tuple[Api, str], reply: Reply) -> None:
+    with FakeLanguageModel(spoken[0], reply) as service:
+        check = await trial_of(service, spoken[1])
+    assert check.finding is DOUBTFUL
+    assert check.detail == "It answered a trial without calling the tool that it was asked for."
+    assert check.fix == "use a model that is made for tool calls"
+
+
+async def test_a_service_that_refuses_tools_is_told(spoken: tuple[Api, str]) -> None:
+    with FakeLanguageModel(spoken[0], Status(400, "small does not support tools"), Say("Ready.")) as service:
+        check = await trial_of(service, spoken[1])
+    assert check.finding is DOUBTFUL
+    assert check.detail == "Its service refuses tools: it answers without them."
+    assert check.fix.startswith("use another model, or start vLLM with --enable-auto-tool-choice")
+
+
+@pytest.mark.parametrize(
+    ("status", "finding", "cause"),
+    [(402, BROKEN, "wants to be paid first (402)"), (429, DOUBTFUL, "is asked too much (429)")],
+)
+async def test_a_trial_that_fails_has_the_cause_of_its_service(
+    spoken: tuple[Api, str], status: int, finding: CheckStatus, cause: str
+) -> None:
+    with FakeLanguageModel(spoken[0], Status(status)) as service:
+        check = await trial_of(service, spoken[1])
+    assert check.finding is finding
+    assert check.detail.startswith("A trial of a tool call failed: ")
+    assert cause in check.detail
+    assert check.fix
+
+
+async def test_a_trial_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.app.doctor.TRIAL_SECONDS", 0.3)
+    with FakeLanguageModel("openai", Silence()) as service:
+        check = await trial_of(service, "openai:small")
+    assert (check.finding, check.detail) == (DOUBTFUL, "It did not answer a trial within 0.3 seconds.")
+    assert "loads the model" in check.fix

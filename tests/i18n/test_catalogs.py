@@ -177,17 +177,10 @@ NO_TEXTS: dict[str, frozenset[str]] = {
         {"/mcp review", "/mcp review approve {} --definition {}", "/mcp review approve {} {}", "{} --definition {}"}
     ),
     "bot/domain/commands.py": frozenset({"[-- PROGRAM ARGUMENT…]"}),
-    "bot/llm/hosted_model.py": frozenset(
-        {
-            *("Waited", "too deep", "too large", "what came in is larger than any reply"),
-            (
-                "%s writes its tool calls as text, because its service does not parse them. Fix: start vLLM with "
-                "--enable-auto-tool-choice --tool-call-parser NAME, SGLang with --tool-call-parser NAME, llama.cpp "
-                "with --jinja"
-            ),
-        }
+    "bot/llm/hosted_model.py": frozenset({"Waited", "too deep", "too large", "what came in is larger than any reply"}),
+    "bot/llm/models.py": frozenset(
+        {"window of {}", "%s writes its tool calls as text, because its service does not parse them. Fix: %s"}
     ),
-    "bot/llm/models.py": frozenset({"window of {}"}),
     "bot/llm/provider_service.py": frozenset({"{} at {}"}),
     "bot/platforms/console/cards.py": frozenset({"Enter", "{} · /mcp grants list"}),
     "bot/platforms/console/headless.py": frozenset({"countersign: {}\n"}),
