@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from bot.app.operations import unparsed_calls
 from bot.domain.completions import Completion, StopReason, TextDelta
+from bot.domain.health import Fault
+from bot.domain.metrics import null_sink
 from bot.domain.tools import Tool
+from bot.llm.models import InstrumentedModel
 from bot.llm.text_markup import without_thoughts
 from tests.fakes.llm import Call, Say
 from tests.llm.conversation import EACH_PROVIDER, OPENAI_CHAT, Provider, asking, complete, events, talking
@@ -171,10 +175,17 @@ async def test_without_tools_a_call_is_a_text() -> None:
 
 async def test_the_operator_is_told_once_how_to_have_calls_parsed(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    async with talking(OPENAI_CHAT, Say(NAMED), Say(NAMED)) as (model, _):
-        for _ in range(2):
-            await complete(model, asking(tools=TOOLS))
-    assert caplog.text.count("--tool-call-parser") == 2
+    parsed, unparsed = Say(calls=(Call("clock__now"),)), set[str]()
+    async with talking(OPENAI_CHAT, Say(NAMED), Say(NAMED), Say("Rain."), parsed) as (model, _):
+        named = InstrumentedModel(model, "local:small", null_sink, unparsed=unparsed)
+        for _ in range(3):
+            await complete(named, asking(tools=TOOLS))
+        (fault,) = await unparsed_calls(unparsed)()
+        await complete(named, asking(tools=TOOLS))
+        assert list(await unparsed_calls(unparsed)()) == []
+    assert isinstance(fault, Fault)
+    assert fault.title == "Model local:small writes its tool calls as text"
+    assert fault.fix.count("--tool-call-parser") == caplog.text.count("--tool-call-parser") == 2
     assert len(caplog.records) == 1
 
 

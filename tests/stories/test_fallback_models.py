@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.fakes.llm import FakeLanguageModel, Models, Request, Say, Status
+from tests.fakes.llm import Call, FakeLanguageModel, Models, Request, Say, Status
 from tests.stories.installation import Installation
 
 CHAIN = "anthropic:house, ollama:qwen3"
@@ -36,7 +36,7 @@ def test_the_doctor_has_a_line_for_each_and_a_missing_key_is_told_at_the_start(t
     running = Models("ollama", {"qwen3:latest": 8_192}, running={"qwen3:latest"})
     with (
         FakeLanguageModel("anthropic", models=Models("anthropic", {"house": 1}, key="another")) as house,
-        FakeLanguageModel("openai", models=running) as ollama,
+        FakeLanguageModel("openai", Say(calls=(Call("note_word", {"word": "ready"}),)), models=running) as ollama,
     ):
         place = Installation(
             tmp_path, {}, BOT_MODEL=CHAIN, ANTHROPIC_BASE_URL=house.base_url, OLLAMA_BASE_URL=ollama.base_url
@@ -52,7 +52,8 @@ def test_the_doctor_has_a_line_for_each_and_a_missing_key_is_told_at_the_start(t
     assert "ANTHROPIC_API_KEY" in found["anthropic:house"]["fix"]
     assert found["ollama:qwen3"]["finding"] == "ok"
     assert "Its window has 8,192 tokens." in found["ollama:qwen3"]["detail"]
-    assert house.requests == ollama.requests == []
+    assert found["ollama:qwen3 tool call"]["finding"] == "ok"
+    assert (len(house.requests), len(ollama.requests)) == (0, 1)
     assert (refused.code, refused.out) == (2, "")
     assert "The model anthropic:house needs a key. Fix: set ANTHROPIC_API_KEY" in refused.err
     assert "leave anthropic:house out of the list" in refused.err

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.fakes.llm import FakeLanguageModel
+from tests.fakes.llm import Call, FakeLanguageModel, Say
 from tests.fakes.llm_models import Models
 from tests.stories.setup_program import SetupFolder, answers, refused
 
+CALLED = Say(calls=(Call("note_word", {"word": "ready"}),))
+AS_TEXT = '{"name": "note_word", "arguments": {"word": "ready"}}'
 KEY = "sk-ant-5f0c1e77aa93b6d2"
 
 
 async def test_a_person_connects_a_provider(tmp_path: Path) -> None:
-    with FakeLanguageModel("anthropic") as service:
+    with FakeLanguageModel("anthropic", rule=lambda _request: CALLED) as service:
         service.models = Models("anthropic", {"claude-sonnet-5-5": 200_000, "claude-haiku-5": 200_000}, key=KEY)
         setup = SetupFolder(tmp_path, ANTHROPIC_BASE_URL=service.base_url)
         async with setup.at_terminal("model") as terminal:
@@ -27,6 +29,7 @@ async def test_a_person_connects_a_provider(tmp_path: Path) -> None:
             await answers(terminal, "Anthropic key", KEY)
             await answers(terminal, "Which model?")
             assert await terminal.ended() == 0
+            assert "✓ model · anthropic:claude-sonnet-5-5 tool call  It called the tool" in terminal.text
             assert "Next: countersign chat" in terminal.text
             assert KEY.encode() not in terminal.raw
         assert setup.values["BOT_MODEL"] == "anthropic:claude-sonnet-5-5"
@@ -45,7 +48,7 @@ async def test_a_person_connects_a_provider(tmp_path: Path) -> None:
 
 
 async def test_a_server_of_ones_own_needs_an_address_and_perhaps_no_key(tmp_path: Path) -> None:
-    with FakeLanguageModel("openai") as service:
+    with FakeLanguageModel("openai", Say(AS_TEXT)) as service:
         service.models = Models("vllm", {f"model-{n}": 32_000 for n in range(20)})
         setup = SetupFolder(tmp_path)
         async with setup.at_terminal("model") as terminal:
@@ -60,11 +63,13 @@ async def test_a_server_of_ones_own_needs_an_address_and_perhaps_no_key(tmp_path
             await answers(terminal, "Use it anyway?")
             await answers(terminal, "Name of the model", "model-7", last=True)
             assert await terminal.ended() == 0
+            assert "It wrote a trial call as text" in terminal.text
+            assert "--tool-call-parser NAME" in terminal.text
         assert setup.values == {"BOT_MODEL": "openai:model-7", "OPENAI_BASE_URL": service.base_url}
 
 
 async def test_a_script_connects_a_model(tmp_path: Path) -> None:
-    with FakeLanguageModel("openai") as service:
+    with FakeLanguageModel("openai", CALLED) as service:
         service.models = Models("openrouter", {"some/model": 32_000}, key=KEY)
         setup = SetupFolder(tmp_path, OPENROUTER_BASE_URL=service.base_url)
         outcome = await setup.prints("model", "--print")
