@@ -131,5 +131,5 @@ $(VENV)/older/.installed: $(VENV)/.installed-dev tests/real_servers/older.lock
 $(VENV)/agentdojo/.installed: $(VENV)/.installed-dev benchmarks/injection/agentdojo.lock
 	@echo "installing AgentDojo (once) ..." >&2
 	@$(BIN)/python -m venv --without-pip --clear $(@D)
-	@$(PIP) --python $(@D)/bin/python install --require-hashes -r benchmarks/injection/agentdojo.lock
+	@$(PIP) --python $(@D)/bin/python install --no-deps --require-hashes -r benchmarks/injection/agentdojo.lock
 	@touch $@

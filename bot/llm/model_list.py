@@ -19,8 +19,9 @@ from bot.llm.models import Availability, Available, NotListed, NotReported, Reti
 from bot.llm.provider_service import ErrorKind, ProviderError, Service, classify
 
 LOOK_UP_SECONDS = 10.0
-_WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length")
-"""In this order: Anthropic; vLLM and SGLang; OpenRouter, Together, and Ollama's list of running models; Groq; Mistral.
+_WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length", "n_ctx")
+"""In this order: Anthropic; vLLM and SGLang; OpenRouter, Together, and Ollama's list of running models; Groq; Mistral;
+llama.cpp.
 """
 _OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_tokens", "output_token_limit", "outputTokenLimit")
 """OpenRouter and Groq; LiteLLM and others; Anthropic; Gemini."""
@@ -199,7 +200,7 @@ def _smallest(entry: Mapping[str, Any], names: Sequence[str]) -> int | None:
     """Return the smallest of these numbers of tokens. OpenRouter also names those of the host that it asks first, and
     LiteLLM those of its own list.
     """
-    inner = (entry.get("top_provider"), entry.get("model_info"), entry.get("limits"))
+    inner = (entry.get("top_provider"), entry.get("model_info"), entry.get("limits"), entry.get("meta"))
     sources = (entry, *(source for source in inner if isinstance(source, Mapping)))
     numbers = [source.get(name) for source in sources for name in names]
     sizes = [

@@ -32,7 +32,9 @@ _TOKEN = re.compile(
     r"|<\|(?:start|end|call|channel|message|constrain|eom_id|eot_id|im_end)\|>|<\uff5ctool(?:\u2581\w+)*\uff5c>"
     r"|<\|tool_calls?_\w+\|>|<\uff5cend\u2581of\u2581sentence\uff5c>|</?minimax:tool_call>|\bto="
 )
-_FILLER = re.compile(r"[\s;,]+|```(?:json|tool_call)?|(?:assistant|commentary|analysis|function|json|code)\b(?![.:_-])")
+_FILLER = re.compile(
+    r"[\s;,]+|\{(?=\{)|\}|```(?:json|tool_call)?|(?:assistant|commentary|analysis|function|json|code)\b(?![.:_-])"
+)
 _NAME = re.compile(r"[A-Za-z_][\w./-]*(?::\d+)?")
 _ELEMENT = re.compile(
     r"<(?:function|invoke)(?:=|\s+name=)[\"']?([\w.-]+)[\"']?>(.*?)</(?:function|invoke)>"
@@ -55,7 +57,17 @@ _OPENERS = (
         "<|start|>",
         "<\uff5ctool",
     ),
-    *("<invoke", "<minimax:", "commentaryto=", "assistant<|", "functions.", "to=functions", '{"name":', '[{"name":'),
+    *(
+        "<invoke",
+        "<minimax:",
+        "commentaryto=",
+        "assistant<|",
+        "functions.",
+        "to=functions",
+        '{"name":',
+        '{{"name":',
+        '[{"name":',
+    ),
     *('{"type":"function"', '{"function":', '{"arguments":', '{"parameters":', '```json{"name"', '```{"name"'),
 )
 _HARMONY = ("<|channel|>", "<|start|>")
@@ -98,6 +110,8 @@ class VisibleText:
             visible, self._holds = visible[: -len(tail)], True
         elif self._holds:
             visible = ""
+        elif without_thoughts(f"{text}\0") == visible:  # within a thought
+            self._holds = True
         yield from self.show(visible)
 
     def show(self, visible: str) -> Iterator[TextDelta]:

@@ -89,6 +89,7 @@ CALLS: list[tuple[str, list[tuple[str, dict[str, Any]]]]] = [
     (f"<|python_tag|>{NAMED}<|eom_id|>", [("weather__look", OSLO)]),
     ('{"type": "function", "function": ' + NAMED + "}", [("weather__look", OSLO)]),
     (f"```json\n{NAMED}\n```", [("weather__look", OSLO)]),
+    (f"{{{NAMED}}}", [("weather__look", OSLO)]),
     (
         f"<|channel|>commentary to=functions.weather__look <|constrain|>json<|message|>{JSON}<|call|>",
         [("weather__look", OSLO)],

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from bot.chat.approval_inbox import NOTHING_WAITS
-from tests.fakes.llm import Call, FakeLanguageModel, Say
+from tests.fakes.llm import Api, Call, FakeLanguageModel, Say
 from tests.fakes.terminal import ProgramOnTerminal
 from tests.stories.installation import Installation
 
@@ -89,6 +91,22 @@ async def test_a_long_note_is_read_in_full_and_turned_down_with_enter_and_anothe
             assert "keep it" in second
     assert model.refusals == []
     assert place.notes == []
+
+
+@pytest.mark.parametrize("api", ["openai", "responses", "anthropic"])
+async def test_a_call_that_came_as_text_is_approved_and_runs_like_any_other(tmp_path: Path, api: Api) -> None:
+    written = '<tool_call>{"name": "notes__add", "arguments": {"text": "buy milk"}}</tool_call>'
+    with FakeLanguageModel(api, Say(written), Say("It is saved.")) as model:
+        place = Installation(tmp_path, model=model)
+        async with place.terminal() as terminal:
+            await terminal.asks("save it")
+            screen = await card(terminal, "▌ Add a note “buy milk” (notes)?")
+            assert "tool_call" not in screen
+            assert place.notes == []
+            terminal.press("y")
+            await terminal.shows("▌ Approved.", "✓ notes.add", "It is saved.")
+    assert place.notes == ["buy milk"]
+    assert model.requests[-1].results != ()
 
 
 TWO_SIGN = """
