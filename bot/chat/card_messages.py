@@ -89,7 +89,7 @@ from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import ApprovalEntry, ElicitationEntry, RunAgainAction, timeline, tool_status, tool_text
 
 _DAY = 86_400.0
-TITLE, NAME, REASON, OUTCOME, RESULT, CHANGE, FIELDS, WARNING = 180, 70, 400, 240, 120, 120, 700, 300
+TITLE, NAME, REASON, OUTCOME, RESULT, CHANGE, FIELDS, WARNING, PREVIEW = 180, 70, 400, 240, 120, 120, 700, 300, 240
 """Maximum lengths on a platform with small messages, so that the calls of one card leave room for their arguments."""
 OPEN_CARD = gettext_lazy("Open the card")
 MOST_NAMES = 3
@@ -392,6 +392,8 @@ def _open_call(step: ToolStep, card: ApprovalCard) -> Iterator[Block]:
     yield Heading(headline(step, card), TITLE)
     yield call_facts(card)
     yield Arguments(card.arguments)
+    if card.preview:
+        yield Details((_("Shows now: {text}", text=card.preview),), PREVIEW)
     if changed := edit_lines(step):
         yield Details(changed, CHANGE)
     if card.withheld:

@@ -204,6 +204,14 @@ def read_times(text: str) -> dict[str, float]:
     return times
 
 
+def read_previews(text: str) -> dict[str, str]:
+    """Parse the tools that show what a call is about, one per line; a name alone is for all tools."""
+    if text.lower() == "none":
+        return {}
+    lines = (line.rpartition("=") for line in text.splitlines())
+    return {tool.strip() or "*": preview.strip() for tool, _equals, preview in lines if preview.strip()}
+
+
 def read_tool_recipients(text: str) -> dict[str, tuple[str, ...]]:
     """Parse the recipient arguments of single tools, one tool per line."""
     recipients = {}
@@ -301,6 +309,7 @@ CONFIG_READERS: Mapping[str, Callable[[str], Any]] = {
     "tool_timeout": read_seconds,
     "tool_timeout_max": read_seconds,
     "tool_timeouts": read_times,
+    "preview": read_previews,
     "reconnect": read_switch_or_none,
     "connect_retries": partial(_read_number, 0, MOST_CONNECT_RETRIES),
     "output_limit": partial(_read_number, *OUTPUT_LIMITS),

@@ -158,6 +158,12 @@ _RECIPIENTS = lines_field(
     gettext_lazy("Recipients"),
     gettext_lazy("TOOL=ARGUMENT,ARGUMENT: the arguments that name who gets it, one tool a line"),
 )
+_PREVIEW = Field(
+    "preview",
+    gettext_lazy("Previews"),
+    FieldKind.LINES,
+    gettext_lazy("TOOL=TOOL, one a line: the second shows on the card what a call of the first is about"),
+)
 _CONNECT_TIME = text_field(
     "connect_timeout", gettext_lazy("Seconds to connect"), gettext_lazy("empty: the usual time"), 10
 )
@@ -239,7 +245,7 @@ def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> li
         ]
         if fields.get("auth") in OAUTH_KINDS:
             steps.append((_CLIENT, _SCOPE))
-    steps += [(_SYSTEM, _RESPONSE, _INSTRUCTIONS, _CONTEXT), (_CONNECT_TIME, _CALL_TIME)]
+    steps += [(_SYSTEM, _RESPONSE, _INSTRUCTIONS, _CONTEXT), (_CONNECT_TIME, _CALL_TIME, _PREVIEW)]
     steps.append((_WORDS, _SENDS, _TOOL_WORDS, _TOOL_SENDS, _RECIPIENTS))
     steps.append((_SESSIONS, _MAX_SESSIONS, _SESSION_IDLE, _RETRIES, _RECONNECT))
     steps.append((_OUTPUT, _GROUP, _ORDER, _TOOL_NAMES, _PROTOCOL))

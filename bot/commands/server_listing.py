@@ -449,6 +449,7 @@ class ServerListing:
             (gettext_lazy("response instruction"), config.response_instruction),
             (gettext_lazy("instructions of the server"), self._instructions(server)),
             (gettext_lazy("auto context tool"), config.auto_context_tool),
+            (gettext_lazy("previews"), ", ".join(f"{tool}={preview}" for tool, preview in config.preview.items())),
             (gettext_lazy("protocol, as set"), "" if config.protocol is Protocol.AUTO else config.protocol.value),
             (gettext_lazy("folders it may list"), ", ".join(config.roots)),
             (gettext_lazy("time limits"), time_limits(config)),

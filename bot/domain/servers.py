@@ -360,6 +360,8 @@ class ServerConfig:
     tool_timeout: float = 30.0
     tool_timeout_max: float = 300.0
     tool_timeouts: Mapping[str, float] = field(default_factory=dict)
+    preview: Mapping[str, str] = field(default_factory=dict)
+    """Tools that show on a card what a call is about, by the called tool; `*` is for all others."""
     id: str = ""
     """Id of the server; `file:NAME` for a server of the operator's file."""
     workspace: str = EVERYWHERE

@@ -110,6 +110,8 @@ class Tool:
     """Digest of the server's address, or of the program that is started for it."""
     flow: Flow = UNSET
     kind: ToolKind = ToolKind.CALL
+    preview: str = ""
+    """Name, as its server gives it, of the tool that shows what a call is about; empty without one."""
 
     @property
     def is_builtin(self) -> bool:

@@ -112,11 +112,14 @@ WAITING = (StepStatus.AWAITING, StepStatus.ASKING)
 
 
 class CallOrigin(StrEnum):
-    """Origin of a tool call: the model, the operator's `auto_context_tool`, or the user that attached it."""
+    """Origin of a tool call: the model, the operator's `auto_context_tool`, the user that attached it, or the card of
+    another call. No model gets the result of the last.
+    """
 
     MODEL = "model"
     CONTEXT = "context"
     ATTACHED = "attached"
+    PREVIEW = "preview"
 
 
 DELETED_TEXT = "…"
@@ -270,6 +273,21 @@ class StepTimes:
     ended_at: float | None = None
 
 
+class PreviewProblem(StrEnum):
+    """Reason why a card has no preview."""
+
+    TIMEOUT = "timeout"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """Answer of the preview's tool, cut to what a card shows, or the reason why there is none."""
+
+    text: str = ""
+    problem: PreviewProblem | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ToolStep:
     """Tool call and its status.
@@ -298,6 +316,8 @@ class ToolStep:
     """None in a record that was not read from the database."""
     secrets: tuple[StoredSecret, ...] = ()
     """Stored secrets of the tool's server in the requested arguments."""
+    preview: Preview | None = None
+    """What the call is about, for its card; no part of what is approved."""
 
     @property
     def stored_secrets(self) -> tuple[StoredSecret, ...]:

@@ -15,15 +15,25 @@ from itertools import takewhile
 from bot.domain.completions import Completion, StopReason
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.flows import Sources
-from bot.domain.messages import Message, MessageRole, TextPart, ToolCall
+from bot.domain.messages import Message, MessageRole, TextPart, ToolCall, ToolResult
 from bot.domain.policies import TaintMode
 from bot.domain.profiles import Profile
-from bot.domain.tools import INVALID_ARGUMENTS, CheckedCall, ToolSearch, ToolSet, parse_check_question, tools_for_check
+from bot.domain.tools import (
+    INVALID_ARGUMENTS,
+    CallReturned,
+    CheckedCall,
+    ToolSearch,
+    ToolSet,
+    parse_check_question,
+    tools_for_check,
+)
 from bot.domain.turns import (
     CallOrigin,
     Claim,
     ModelRetry,
     ModelStep,
+    Preview,
+    PreviewProblem,
     StepStatus,
     ToolStep,
     Turn,
@@ -47,12 +57,15 @@ from bot.errors import DeliveryFailed
 from bot.i18n import _, gettext_lazy, ngettext
 from bot.ports import LanguageModels, Toolbox, TurnExecution
 from bot.ports.platform import PostedText
+from bot.ports.toolbox import CallContext
 
 MOST_CORRECTIONS = 2
 NO_PROMPT = gettext_lazy("The prompt could not be used, so nothing was asked. The call above says why.")
 GAVE_UP = gettext_lazy("Stopped using tools: the model kept requesting invalid calls.")
 MAX_ROUNDS = 10
 MAX_RECOVERIES = 3
+PREVIEW_SECONDS = 3.0
+PREVIEW_CHARACTERS = 1000
 EARLY_SECONDS = 4.0
 """Seconds of work in which users need no message about it."""
 
@@ -457,7 +470,37 @@ class TurnRunner:
             self._toolbox.create_step(n, call, enabled, partial(authorize, n))
             for n, call in enumerate(requested, start=self._record.next_n + 1)
         ]
-        return await self._resolve_approvers(steps, authorizer.rules)
+        resolved = await self._resolve_approvers(steps, authorizer.rules)
+        first = self._record.next_n + 1 + len(resolved)
+        previews: dict[int, ToolStep] = {}
+        for step in resolved:
+            if call := authorizer.preview_call(first + len(previews), step, enabled, author):
+                previews[step.n] = call
+        shown = await asyncio.gather(*(self._preview(call, enabled) for call in previews.values()))
+        answers = {n: ended.preview for n, ended in zip(previews, shown, strict=True)}
+        steps = [replace(step, preview=answers.get(step.n)) for step in resolved]
+        return [*steps, *(replace(ended, preview=None) for ended in shown)]
+
+    async def _preview(self, step: ToolStep, offered: ToolSet) -> ToolStep:
+        """Run a preview within its time and return its step, ended, with the answer beside the result that models may
+        read.
+        """
+        turn, tool = self._record.turn, offered.find(step.call.name)
+        assert tool is not None
+        context = CallContext(
+            turn.author, f"{turn.id}:{step.n}", deadline=PREVIEW_SECONDS, conversation=turn.conversation
+        )
+        preview = Preview(problem=PreviewProblem.FAILED)
+        try:
+            async with asyncio.timeout(PREVIEW_SECONDS):
+                outcome = await self._toolbox.call(tool, step.call, context)
+            if isinstance(outcome, CallReturned) and not outcome.result.is_error:
+                preview = Preview(outcome.result.text_or_json[:PREVIEW_CHARACTERS])
+        except TimeoutError:
+            preview = Preview(problem=PreviewProblem.TIMEOUT)
+        status = StepStatus.FAILED if preview.problem else StepStatus.DONE
+        result = ToolResult(step.call.id, (), is_error=bool(preview.problem), own=True)
+        return replace(step, status=status, result=result, preview=preview)
 
     def _notes(
         self, completion: Completion, offered: ToolSet, *, gave_up: bool, out_of_rounds: bool

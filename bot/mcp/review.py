@@ -316,4 +316,5 @@ def apply_definition(tool: Tool, config: ServerConfig) -> Tool:
         trusted=config.trusted,
         place=endpoint_fingerprint(config),
         flow=config.flows.flow_of(tool.original_name),
+        preview=config.preview.get(tool.original_name, config.preview.get("*", "")),
     )

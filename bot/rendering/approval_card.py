@@ -28,9 +28,9 @@ from bot.domain.approvals import (
 )
 from bot.domain.conversations import CONSOLE
 from bot.domain.grants import GrantRequest
-from bot.domain.secrets import mask_arguments
+from bot.domain.secrets import mask_arguments, redact
 from bot.domain.tools import Risk, canonical_json
-from bot.domain.turns import ArgumentChange, StepStatus, ToolRef, ToolStep, TurnView, changed_names
+from bot.domain.turns import ArgumentChange, PreviewProblem, StepStatus, ToolRef, ToolStep, TurnView, changed_names
 from bot.i18n import _, format_list, gettext_lazy, ngettext
 from bot.rendering.call_arguments import (
     VALUE_LIMIT,
@@ -165,6 +165,8 @@ class ApprovalCard:
     """Required approvers, if a rule names them, or that the asker may approve: `needs 2 of test-group:ops,
     not Ana`, `Ana may approve this`.
     """
+    preview: str = ""
+    """What the call is about, as another tool has just told it, or why that is missing; empty without a preview."""
     withheld: int = 0
     """Characters that are hidden here because they look like a secret. With any, the call is not approved from here."""
 
@@ -200,6 +202,7 @@ def _card(step: ToolStep, approval: Approval, call_arguments: CallArguments) -> 
         server=single_line(tool.server, 60) if tool else "",
         tool=single_line(tool.name if tool else step.call.name, 60),
         arguments=call_arguments.arguments,
+        preview=_preview(step, approval),
         withheld=call_arguments.withheld,
         asked_by=single_line(approval.requested_for.name, 60) or single_line(approval.requested_for.id, 60),
         expires_in=approval.expires_in,
@@ -207,6 +210,19 @@ def _card(step: ToolStep, approval: Approval, call_arguments: CallArguments) -> 
         outcome=outcome(step.status, approval),
         needs=required_approvers_text(step, approval),
     )
+
+
+def _preview(step: ToolStep, approval: Approval) -> str:
+    """Return the preview of a call with the arguments that it still has."""
+    if step.preview is None or approval.proposed is not None:
+        return ""
+    match step.preview.problem:
+        case PreviewProblem.TIMEOUT:
+            return _("(timeout)")
+        case PreviewProblem.FAILED:
+            return _("(failed)")
+        case None:
+            return cut_with_length(spelled_out(redact(step.preview.text)), VALUE_LIMIT)
 
 
 def outcome(status: StepStatus, approval: Approval) -> str:

@@ -185,6 +185,7 @@ class ApprovalShape(ResponseModel):
         "only after it was opened: `POST /api/responses/approval/{id}/open`."
     )
     shown: list[ShownArgument] = Field(description="The same as plain text, to read before approving.")
+    preview: str = Field(description="What the call is about, from a tool that only reads; no part of the approval.")
     changes: list[ShownChange]
     changed_by: str
     fingerprint: str = Field(description="Digest of the approved server, tool, definition and arguments.")
@@ -421,6 +422,7 @@ def approval_shape(turn: Turn, step: ToolStep, conversation: str, signed_by: Sig
         arguments=step.masked_arguments,
         hidden=card.withheld,
         shown=_shown_arguments(card),
+        preview=card.preview,
         changes=[
             ShownChange(name=change.name, before=change.before, after=change.after) for change in format_changes(step)
         ],

@@ -22,7 +22,7 @@ from bot.domain.grants import GrantUse
 from bot.domain.messages import ToolCall
 from bot.domain.metrics import ApprovalAsked, CallEnded
 from bot.domain.tools import digest
-from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
+from bot.domain.turns import CallOrigin, StepStatus, ToolRef, ToolStep, Turn
 from bot.ports import DirectCall
 from bot.storage.audit_chain import CONNECTION_KEY, AuditKeys, row_hash
 from bot.storage.codec import CONTENT_DELETED, UNREADABLE, converter
@@ -275,6 +275,8 @@ def record_new(connection: sa.Connection, turn: Turn, new: Sequence[ToolStep]) -
                 fingerprint=step.approval.fingerprint,
             )
             record_metric(connection, ApprovalAsked(turn.conversation.platform))
+        elif step.origin is CallOrigin.PREVIEW:
+            record_sent(connection, turn, step, None)
         elif step.status is StepStatus.DENIED:
             added = _record_once(
                 connection,
@@ -324,7 +326,7 @@ def record_finished(connection: sa.Connection, turn_id: str, n: int, seconds: fl
     )
 
 
-def record_sent(connection: sa.Connection, turn: Turn, step: ToolStep, seconds: float) -> None:
+def record_sent(connection: sa.Connection, turn: Turn, step: ToolStep, seconds: float | None) -> None:
     """Record the end of a call that needed no approval, from its new step. `seconds` is its duration."""
     facts = _argument_facts(step.tool, step.call.arguments, step.grant)
     asker = turn.author.principal

@@ -190,6 +190,7 @@ class ServerDetails(ServerAnswer):
     tool_timeout: float
     tool_timeout_max: float
     tool_timeouts: dict[str, float]
+    preview: dict[str, str]
     words: str | None = Field(description="Authors of the text that its tools return; null if its hints decide.")
     sends: str | None = Field(description="Readers of the arguments of its calls; null if its hints decide.")
     tool_words: dict[str, str]
@@ -307,6 +308,7 @@ class ServerSerializer:
             tool_timeout=config.tool_timeout,
             tool_timeout_max=config.tool_timeout_max,
             tool_timeouts=dict(config.tool_timeouts),
+            preview=dict(config.preview),
             words=config.flows.words,
             sends=config.flows.sends,
             tool_words=dict(config.flows.tool_words),

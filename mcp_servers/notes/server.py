@@ -106,8 +106,12 @@ def create_server(path: Path) -> MCPServer[object]:
         description="The saved notes with their ids, the newest first.",
         annotations=_reading("List notes"),
     )
-    def list_notes(limit: Limit = 20, before_id: BeforeId = None) -> Annotated[CallToolResult, NotesAnswer]:
-        notes = _done(file.read).notes
+    def list_notes(
+        limit: Limit = 20,
+        before_id: BeforeId = None,
+        id: Annotated[int | None, Field(description="Only this note")] = None,  # noqa: A002
+    ) -> Annotated[CallToolResult, NotesAnswer]:
+        notes = [note for note in _done(file.read).notes if id in (None, note.id)]
         return _page(tuple(reversed(notes)), limit, before_id, "notes")
 
     @server.tool(

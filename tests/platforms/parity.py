@@ -186,6 +186,10 @@ FEATURES = (
         discord="yes; a message, because buttons have no dialog",
         terminal="the card itself, in red",
     ),
+    Feature(
+        "A card shows what the call is about, by a tool that the operator names",
+        tests=("test_a_card_shows_what_the_call_is_about_and_no_model_reads_it",),
+    ),
     Feature("Deny with a reason", tests=("test_a_denial_asks_why_and_the_reason_goes_to_the_engine",)),
     Feature(
         "Edit the arguments before the approval",

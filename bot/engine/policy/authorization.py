@@ -17,6 +17,7 @@ from functools import partial
 
 from bot.domain.approvals import Approval, ApprovalPolicy, ApprovalRequirements, OnTimeout, fingerprint
 from bot.domain.conversations import Author, Member
+from bot.domain.flows import Words
 from bot.domain.messages import ToolCall, explained_failure
 from bot.domain.policies import PolicyResult, StoredPolicyResult
 from bot.domain.secrets import SecretSpan, StoredSecret, stored_secrets
@@ -252,6 +253,34 @@ class CallAuthorizer:
                 found = self._stored_secrets(tool, call)
                 steps.append(dataclasses.replace(step, policy_result=result, secrets=found))
         return steps
+
+    def preview_call(self, n: int, step: ToolStep, offered: ToolSet, author: Author) -> ToolStep | None:
+        """Return the ready call whose answer shows what `step` is about, numbered `n`; None without one that runs
+        unasked. It has those arguments of `step` that its own schema knows.
+
+        A tool that the operator's file names needs no rule that allows it, and no hints, but rules about it and words
+        of others count.
+        """
+        asked = offered.find(step.call.name)
+        if asked is None or not asked.preview or step.status is not StepStatus.AWAITING:
+            return None
+        own = (each for each in offered.tools if each.server_id == asked.server_id)
+        tool = next((each for each in own if each.original_name == asked.preview), None)
+        if tool is None or tool.name == asked.name:
+            return None
+        known = tool.input_schema.get("properties", {})
+        arguments = {name: value for name, value in step.call.arguments.items() if name in known}
+        call = ToolCall(f"preview-{n}", tool.name, arguments)
+        shown = self.authorize(n, call, offered, author)
+        result = shown.policy_result
+        if result is None or self.objection(tool, call):
+            return None
+        named = asked.server_id.startswith(FILE) and not result.rule and result.taint is Words.OWN
+        if shown.status is not StepStatus.READY and not (named and shown.status is StepStatus.AWAITING):
+            return None
+        if not (tool.read_only or asked.server_id.startswith(FILE)):
+            return None
+        return dataclasses.replace(shown, status=StepStatus.READY, origin=CallOrigin.PREVIEW, approval=None)
 
     def _request(self, call: ToolCall, tool: Tool, author: Author, terms: ApprovalRequirements) -> Approval:
         seconds = self.approval_seconds if terms.expires is None else terms.expires

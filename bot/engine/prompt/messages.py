@@ -337,7 +337,8 @@ def calls_of(reply: ModelStep, record: TurnRecord) -> list[ToolStep]:
             continue
         if isinstance(step, ModelStep):
             break
-        calls.append(step)
+        if step.origin is not CallOrigin.PREVIEW:
+            calls.append(step)
     return calls
 
 

@@ -47,7 +47,7 @@ KNOWN_KEYS = frozenset(
     (
         "transport", "command", "args", "env", "cwd", "url", "headers", "system_instruction",
         "response_instruction", "auto_context_tool", "trusted", "connect_timeout", "list_timeout", "tool_timeout",
-        "tool_timeout_max", "tool_timeouts", "disabled", "title", "description", "auto_connect",
+        "tool_timeout_max", "tool_timeouts", "preview", "disabled", "title", "description", "auto_connect",
         "auth", "protocol", "roots", "words", "sends", "tool_words", "tool_sends", "tool_recipients", "sessions",
         "max_sessions", "session_idle_timeout", "reconnect", "connect_retries", "output_limit", "fallback_group",
         "fallback_order", "tool_names", "use_instructions",
@@ -179,6 +179,14 @@ class ConfigEntry:
             raise self._wrong(key, gettext_lazy("an object of seconds"))
         return {name: self._seconds(f"{key}.{name}", item) for name, item in value.items()}
 
+    def tools_map(self, key: str) -> dict[str, str]:
+        """Return an object of names of tools; one name is for all tools."""
+        value = self._values.get(key) or {}
+        tools = {"*": value} if isinstance(value, str) else value
+        if not (isinstance(tools, dict) and all(isinstance(tool, str) and tool for tool in tools.values())):
+            raise self._wrong(key, gettext_lazy("the name of a tool, or an object of tools and such names"))
+        return tools
+
     def choice(self, key: str, choices: type[_Choice]) -> _Choice | None:
         """Return a value of an enum; None if it is missing."""
         return self._choice(key, self._values.get(key), choices) if self.has(key) else None
@@ -282,6 +290,7 @@ def server_config(entry: ConfigEntry) -> ServerConfig:
         tool_timeout=entry.seconds("tool_timeout", defaults.tool_timeout),
         tool_timeout_max=entry.seconds("tool_timeout_max", defaults.tool_timeout_max),
         tool_timeouts=entry.seconds_map("tool_timeouts"),
+        preview=entry.tools_map("preview"),
         title=entry.text("title"),
         description=entry.text("description"),
         auto_connect=entry.flag("auto_connect", defaults.auto_connect),

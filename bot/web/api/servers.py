@@ -139,6 +139,9 @@ class ServerBody(RequestModel):
     tool_timeout: float | None = Field(default=None, description="Seconds.")
     tool_timeout_max: float | None = Field(default=None, description="Seconds, while it tells of progress.")
     tool_timeouts: dict[str, float] | None = Field(default=None, description="Seconds of single tools, by name.")
+    preview: dict[str, str] | None = Field(
+        default=None, description="Tools that show on a card what a call is about, by the called tool or `*`."
+    )
     words: str | None = Field(default=None, description="Authors of its tools' texts: `own`, `shared`, `strangers`.")
     sends: str | None = Field(default=None, description="Readers of its calls: `closed`, `team` or `world`.")
     tool_words: dict[str, str] | None = Field(default=None, description="`words` of single tools, by name.")
@@ -273,6 +276,7 @@ def parse_server(body: ServerBody) -> ParsedServer:
         "session_idle_timeout": body.session_idle_timeout,
         "words": body.words,
         "sends": body.sends,
+        "preview": _tool_lines(body.preview),
         "tool_words": _tool_lines(body.tool_words),
         "tool_sends": _tool_lines(body.tool_sends),
         "tool_recipients": None

@@ -130,7 +130,7 @@ async def test_options_have_descriptions_and_required_ones_come_first() -> None:
     assert adding["header"]["description"].startswith("(several)")
     all_of_them = {parameter.name for parameter in next(verb for verb in VERBS["mcp"] if verb.path == "add").parameters}
     # Discord takes fewer options: those of the operator, and those of `edit`, are left out.
-    flows = {"tool-limit", "words", "sends", "tool-words", "tool-sends", "tool-recipients"}
+    flows = {"tool-limit", "preview", "words", "sends", "tool-words", "tool-sends", "tool-recipients"}
     later = {"sessions", "max-sessions", "session-idle-timeout", "protocol", "use-instructions", "tool-names"}
     later |= {"list-timeout", "tool-timeout-max", "connect-retries", "reconnect", "output-limit"}
     later |= {"fallback-group", "fallback-order"}
