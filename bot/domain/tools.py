@@ -112,6 +112,8 @@ class Tool:
     kind: ToolKind = ToolKind.CALL
     preview: str = ""
     """Name, as its server gives it, of the tool that shows what a call is about; empty without one."""
+    _digests: list[str] = field(default_factory=list, init=False, compare=False, repr=False)
+    """`definition`, once it was asked for: it takes seconds for thousands of tools. A changed tool begins anew."""
 
     @property
     def is_builtin(self) -> bool:
@@ -183,6 +185,11 @@ class Tool:
     @property
     def definition(self) -> str:
         """Digest of everything the server says about the tool; changes with the tool."""
+        if not self._digests:
+            self._digests.append(self._digest())
+        return self._digests[0]
+
+    def _digest(self) -> str:
         return digest(
             {
                 "name": self.original_name,

@@ -49,6 +49,7 @@ _ANSWERS: Mapping[ToolKind, TypeAdapter[Any]] = {
 }
 _LONGEST_PROGRESS = 200
 _LONGEST_QUOTE = 500
+_LONGEST_TEXT = 20_000
 _MOST_VALUES = 20_000
 _MAY_HAVE_RUN = frozenset((408, 500, 502, 504, *range(520, 530)))
 """HTTP statuses without a JSON-RPC error that do not tell whether the call ran."""
@@ -132,7 +133,9 @@ async def send_call(
             return replace(verdict, reason=problem)
         active_call.answered = True
     convert = partial(_outcome, answer, tool, call, redact, limits.output)
-    is_large = isinstance(answer, types.CallToolResult) and _is_large(answer.structured_content)
+    is_large = isinstance(answer, types.CallToolResult) and _is_large(
+        [answer.structured_content, *(part.text for part in answer.content if isinstance(part, types.TextContent))]
+    )
     return await asyncio.to_thread(convert) if is_large else convert()
 
 
@@ -147,6 +150,8 @@ def _is_large(value: Any) -> bool:
                 left.extend(pairs.values())
             case list() as items:
                 left.extend(items)
+            case str() as text if len(text) > _LONGEST_TEXT:
+                return True
             case _:
                 pass
     return True

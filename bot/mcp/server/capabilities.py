@@ -121,6 +121,7 @@ class CapabilityFetcher:
                 left_out.append(gettext_lazy("{tool}: the name stands for the instructions", tool=entry.name))
                 continue
             tool = self._tool(entry, foreign)
+            tool.definition  # noqa: B018 - kept for all later comparisons
             if collected.setdefault(tool.name, tool) is not tool:
                 log.warning("MCP server %s lists the tool %r twice, the first is used", self.config.name, tool.name)
                 left_out.append(gettext_lazy("a second {tool}", tool=tool.name))

@@ -14,9 +14,9 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
 from mcp import types
 from mcp.shared.message import SessionMessage
@@ -45,6 +45,7 @@ from bot.mcp.server.output import StrayLine
 
 log = logging.getLogger(__name__)
 
+_Result = TypeVar("_Result")
 Incoming = SessionMessage | Exception
 """Item that a read stream of the MCP library yields."""
 
@@ -53,7 +54,7 @@ DEEPEST = 200
 CUT = "countersign/cut"
 """Key in the result of an answer that was nested more deeply: deeper values are null."""
 _THREAD_BYTES = 64 * 1024
-"""Size above which a faulty message is read in a thread."""
+"""Size above which a message is read in a thread."""
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?+|[\[\]{}]', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONGEST_NUMBER = 4000
@@ -133,15 +134,22 @@ async def read_messages(data: bytes | str, request_id: RequestId | None = None) 
     error has the id None. Anything else becomes a `StrayLine`, or the error of that request.
     """
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
-    if (message := well_formed(text)) is not None:
+    if (message := await well_formed(text)) is not None:
         return [message]
-    if len(text) <= _THREAD_BYTES:
-        return _repaired(text, request_id)
-    return await asyncio.to_thread(_repaired, text, request_id)
+    return await beside(_repaired, text, request_id, is_long=len(text) > _THREAD_BYTES)
 
 
-def well_formed(text: str | bytes) -> SessionMessage | None:
+async def beside(work: Callable[..., _Result], *values: Any, is_long: bool) -> _Result:
+    """Run `work` with these values, in a thread if it would hold the event loop."""
+    return await asyncio.to_thread(work, *values) if is_long else work(*values)
+
+
+async def well_formed(text: str | bytes) -> SessionMessage | None:
     """Return the one message in a text if it needs no repair, otherwise None."""
+    return await beside(_well_formed, text, is_long=len(text) > _THREAD_BYTES)
+
+
+def _well_formed(text: str | bytes) -> SessionMessage | None:
     try:
         message = jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValueError:

@@ -57,7 +57,7 @@ from bot.mcp.server.output import StderrTail, StrayLine
 from bot.mcp.server.status import PLAIN
 from bot.mcp.transports.http import GuardedTransport, ProxyTransport, http_client
 from bot.mcp.transports.json_rpc import json_rpc_client
-from bot.mcp.transports.messages import CUT, LISTINGS, canonical_id, repair_response, unreadable
+from bot.mcp.transports.messages import CUT, LISTINGS, beside, canonical_id, repair_response, unreadable
 from bot.mcp.transports.sse import sse_client
 from bot.mcp.transports.stdio import child_process
 from bot.mcp.transports.streamable import AnswerReader, streamable_client
@@ -67,6 +67,8 @@ log = logging.getLogger(__name__)
 _KNOWN_SECONDS = 7 * 86_400.0
 """Seconds for which a cached handshake is used."""
 _MODERN = frozenset((HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION))
+_MANY = 100
+"""Pieces of content that are repaired in a thread."""
 _LISTEN = "subscriptions/listen"
 """Method of a request that is answered at the end of the connection."""
 
@@ -124,6 +126,10 @@ async def instrument(
         )
 
 
+def _has_many(content: object) -> bool:
+    return isinstance(content, list) and len(content) > _MANY
+
+
 class _Incoming:
     """Read stream that repairs responses and reports the end."""
 
@@ -146,7 +152,7 @@ class _Incoming:
 
     async def receive(self) -> SessionMessage | Exception:
         try:
-            return self._repair(await self._inner.receive())
+            return await self._repair(await self._inner.receive())
         except anyio.EndOfStream:
             self._on_end()
             raise
@@ -160,7 +166,7 @@ class _Incoming:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    def _repair(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+    async def _repair(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         match item:
             case SessionMessage(message=JSONRPCError(id=None, error=error)):
                 return self._without_id(error)
@@ -171,7 +177,8 @@ class _Incoming:
                 is_cut = response.result.pop(CUT, False)
                 if is_cut and method not in LISTINGS:
                     return unreadable(request_id, TOO_DEEP)
-                response.result = repair_response(method, response.result)
+                is_long = method in LISTINGS or _has_many(response.result.get("content"))
+                response.result = await beside(repair_response, method, response.result, is_long=is_long)
             case SessionMessage(message=JSONRPCRequest(method=method)):
                 self._on_server_request(method)
         return item

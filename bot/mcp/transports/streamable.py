@@ -137,7 +137,7 @@ class _Answers:
 
     async def read(self, data: bytes | str) -> list[JSONRPCMessage] | None:
         """Return the messages without answers to other requests; None if `data` is one message to be left as it is."""
-        message = well_formed(data)
+        message = await well_formed(data)
         if message is not None and (
             not isinstance(message.message, _Answer) or (self.request_id == message.message.id)
         ):
