@@ -85,7 +85,7 @@ def attach_surface(surface: ApiSurface, settings: Settings, runtime: Runtime) ->
             return ApiClient(name, ApiRole.ADMIN) if secret_value(settings.admin_api_token) else None
         tokens = await runtime.services.stores.tokens.tokens()
         valid = next((token for token in tokens if token.name == name and token.is_valid(time.time())), None)
-        return None if valid is None else ApiClient(valid.name, valid.role, valid.workspace)
+        return None if valid is None else ApiClient(valid.name, valid.role, valid.workspace, since=valid.created_at)
 
     surface.set_client_lookup(find_client)
 

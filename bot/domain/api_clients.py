@@ -61,13 +61,15 @@ class ApiToken:
 @dataclass(frozen=True, slots=True)
 class ApiClient:
     """Client of a request: the name of its token and the token's rights. `language` is the one that the request asks
-    for, as a BCP 47 tag; None if it asks for none.
+    for, as a BCP 47 tag; None if it asks for none. `since` is the time of the token in epoch seconds: another token may
+    have had the name before.
     """
 
     name: str
     role: ApiRole
     workspace: str = EVERYWHERE
     language: str | None = None
+    since: float = 0.0
 
     @property
     def author(self) -> Author:
@@ -80,7 +82,8 @@ class ApiClient:
         roles = frozenset(role.principal for role in self._roles)
         if self.role is ApiRole.ADMIN and self.workspace == EVERYWHERE:
             roles |= {EVERYWHERE_ROLE}
-        return Member(self.author, roles, platform_admin=self.role is ApiRole.ADMIN, language=self.language)
+        admin = self.role is ApiRole.ADMIN
+        return Member(self.author, roles, platform_admin=admin, language=self.language, since=self.since)
 
     @property
     def _roles(self) -> tuple[ApiRole, ...]:

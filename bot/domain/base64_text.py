@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from dataclasses import replace
 from typing import Any
 
-from bot.domain.messages import BINARY, detect_media_type
+from bot.domain.messages import BINARY, Message, MessageRole, TextPart, ToolResult, detect_media_type
 
 _LINE = 76
 """Characters of one line (RFC 2045, 6.8)."""
@@ -42,6 +43,24 @@ def without_base64(text: str) -> tuple[str, list[bytes]]:
         return f"[base64 left out: {'data' if kind == BINARY else kind}, {len(data)} bytes]"
 
     return (_CODE.sub(note, text) if len(text) > _LINE else text), files
+
+
+def message_without_base64(message: Message) -> Message:
+    """Return a message for a model with such notes in the texts that others wrote."""
+    if message.role is MessageRole.ASSISTANT:
+        return message
+    return replace(message, parts=tuple(map(_part, message.parts)))
+
+
+def _part(part: Any) -> Any:
+    match part:
+        case TextPart(text):
+            return replace(part, text=without_base64(text)[0])
+        case ToolResult(parts=parts, structured=structured):
+            parts = tuple(map(_part, parts))
+            return replace(part, parts=parts, structured=json_without_base64(structured)[0])
+        case _:
+            return part
 
 
 def json_without_base64(value: Any) -> tuple[Any, list[bytes]]:

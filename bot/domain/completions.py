@@ -41,7 +41,7 @@ class ModelLimits:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Capabilities of a model. `files`: reads attached text files. `documents`: reads PDF. `image_bytes` is the size of
+    """Capabilities of a model. `documents`: reads PDF. `image_bytes` is the size of
     the largest image in bytes, `context_tokens` that of the window in tokens. `searches`: searches for tools if there
     are too many to list. `model` is the configured name of the model; empty for an adapter that is not wrapped by the
     service. `output_tokens` is the usual room for a reply in tokens, `largest_output` the most that the service
@@ -51,7 +51,6 @@ class Capabilities:
     tools: bool = True
     images: bool = False
     image_bytes: int = 5 * 2**20
-    files: bool = True
     documents: bool = False
     context_tokens: int = 128_000
     output_tokens: int = 4_096

@@ -72,6 +72,8 @@ class Member:
     external: bool = False
     language: str | None = None
     """BCP 47 tag, as the platform says it; None if it says none."""
+    since: float = 0.0
+    """Epoch seconds. Another user had the id before."""
     time_zone: str | None = None
     """IANA name; None if the platform says none."""
 

@@ -339,14 +339,16 @@ class ApprovalService:
         if pending is None:
             return NotAllowed(_("This call does not await approval."))
         terms = (await self._requirements(turn, step, pending)).after(pending.waited)
-        approvers = self._rules.rules_of_turn(turn).approvers
+        approvers, asker = self._rules.rules_of_turn(turn).approvers, pending.requested_for
+        if turn.created_at < member.since and not terms.four_eyes:
+            asker = replace(asker, id="")  # asked by the earlier owner of the name
         check = partial(
             check_approver,
             approvers,
             terms,
             member,
             decision.type,
-            asker=pending.requested_for,
+            asker=asker,
             editors=pending.editors,
         )
         evidence = check()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from codecs import BOM_UTF8
 from collections.abc import (
     AsyncGenerator,
@@ -97,6 +98,8 @@ _REMEMBERED = frozenset(
     }
 )
 """Kinds of errors that change how later requests are written."""
+_THINKERS = re.compile(r"\br1\b|qwq|think|reason", re.IGNORECASE)
+"""Names of models whose prompt may begin the thoughts, so that their first text may be one."""
 _FEWEST_TOKENS = 1_024
 """Room for a reply that is not made smaller."""
 OUTPUT_AT_HOME, OUTPUT_ELSEWHERE = 16_384, 8_192
@@ -172,7 +175,7 @@ class HostedModel:
         self._client = client
         self._wire_format = wire_format
         self._rejected_features: set[ErrorKind] = set()
-        self._thinks_first = False
+        self._thinks_first = not service.own_address and _THINKERS.search(service.model) is not None
         self._written_tools: tuple[Tool, ...] = ()
 
     @property
@@ -197,13 +200,15 @@ class HostedModel:
                             for delta in visible.feed(more):
                                 yield delta
                         case _:
+                            if isinstance(event, ReasoningDelta):  # the service takes the thoughts out
+                                visible.thinks_first = self._thinks_first = False
                             yield event
             partial = draft.resume()
             if partial is None:
                 break
             continued = replace(request, messages=(*request.messages, partial))
         if completion is not None:
-            self._thinks_first = self._thinks_first or thinks_first(completion)
+            self._thinks_first = thinks_first(completion) if completion.message.text else self._thinks_first
             completion = read_markup(completion, request.tools)
             for delta in visible.show(completion.message.text):
                 yield delta

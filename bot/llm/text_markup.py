@@ -89,7 +89,7 @@ class VisibleText:
 
     def __init__(self, tools: Sequence[Tool], *, thinks_first: bool) -> None:
         self._openers = (*_OPENERS, *(f"{tool.name}<|" for tool in tools)) if tools else _HARMONY
-        self._thinks_first = thinks_first
+        self.thinks_first = thinks_first
         self._pieces: list[str] = []
         self._shown = ""
         self._holds = True
@@ -102,7 +102,7 @@ class VisibleText:
             yield TextDelta(more)
             return
         text = "".join(self._pieces)
-        visible = "" if self._thinks_first and not _END_ALONE.match(text) else without_thoughts(text)
+        visible = "" if self.thinks_first and not _END_ALONE.match(text) else without_thoughts(text)
         head = re.sub(r"\s+", "", visible[:_LONGEST_OPENING])
         tail = visible[visible.rfind("<") :] if "<" in visible else "\0"
         self._holds = not head or any(head.startswith(mark) or mark.startswith(head) for mark in self._openers)

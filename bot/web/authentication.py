@@ -163,7 +163,7 @@ class AuthMiddleware:
 
 
 def _client_of(token: ApiToken) -> ApiClient:
-    return ApiClient(token.name, token.role, token.workspace)
+    return ApiClient(token.name, token.role, token.workspace, since=token.created_at)
 
 
 def _unauthorized_problem() -> Problem:

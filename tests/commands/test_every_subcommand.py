@@ -328,6 +328,12 @@ async def test_everybody_else_sees_no_address_no_reference_and_no_buttons(held: 
     assert ("secret auth", "env:JIRA_TOKEN") in (await held.ask("mcp show jira")).details
 
 
+async def test_an_id_with_an_underscore_is_named_as_it_was_written(held: CommandHarness) -> None:
+    for line in ("mcp show server_123", "mcp tools server_123", "mcp sync server_123"):
+        reply = await held.ask(line)
+        assert (reply.failed, reply.text.startswith("MCP server `server_123` not found.")) == (True, True), line
+
+
 async def test_a_server_of_another_workspace_does_not_exist(held: CommandHarness) -> None:
     reply = await held.ask("mcp show jira", where=HALL.parse("test:other:hall:1"))
     assert reply.failed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from dataclasses import dataclass, replace
 
 import pytest
@@ -10,11 +11,13 @@ import pytest
 from bot.domain.approvals import Decision, DecisionType
 from bot.domain.completions import Capabilities, ModelRequest
 from bot.domain.conversations import Attachment
-from bot.domain.messages import FilePart, ImagePart, MessageRole, TextPart, enclose
+from bot.domain.messages import FilePart, ImagePart, MessageRole, TextPart, ToolCall, ToolResult, enclose
+from bot.domain.tools import CallReturned, ToolOutcome
 from bot.domain.turns import ModelStep, TurnStatus, TurnView
 from bot.engine.prompt import attachments
 from bot.engine.prompt.attachments import read_attachments
 from bot.errors import DeliveryFailed, NotFound
+from bot.ports import CallContext
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, ask_for, call, member, message, running, say, tool, until, words
 
@@ -249,15 +252,6 @@ async def test_a_model_that_sees_nothing_is_told_so_without_anything_being_fetch
     assert any("cat.png: this model cannot see images." in text for text in words(reading.request))
 
 
-async def test_a_model_that_reads_no_files_gets_none() -> None:
-    reading = await read((PRICES, FIGURES), (file("a.sketch"), b"?"), capabilities=Capabilities(files=False))
-    assert reading.notes == [
-        "prices.csv: this model does not read files.",
-        "a.sketch: I can't read this file type (.sketch).",
-    ]
-    assert reading.fetched == []
-
-
 READING = Capabilities(images=True, documents=True)
 PDF = b"%PDF-1.7 more"
 
@@ -379,3 +373,23 @@ async def test_text_files_leave_room_in_the_models_window() -> None:
     reading = await read(*((file(f"{n}.txt"), b"x" * 900) for n in range(3)), capabilities=small)
     assert len(words(reading.request)) == 3
     assert reading.notes == ["2.txt: left out, since the text files are too large together."]
+
+
+async def test_base64_goes_to_no_model_as_text_from_messages_threads_files_or_results(harness: EngineHarness) -> None:
+    code = base64.b64encode(bytes(range(256)) * 8).decode()
+
+    async def read_code(made: ToolCall, _context: CallContext) -> ToolOutcome:
+        return CallReturned(ToolResult(made.id, (TextPart(f"read {code}"),), structured={"code": code}))
+
+    harness.toolbox.add(tool("s__read", read_only=True), read_code)
+    harness.allow("s__read")
+    harness.model.script = [ask_for(call("s__read")), say("Done."), say("Again.")]
+    harness.surface.files = {"F2": f"file {code}".encode()}
+    asked = replace(message(f"What is {code}?", "m1", attachments=[PRICES]), context=(f"Ben: see {code}",))
+    engine = harness.engine()
+    async with running(engine):
+        await harness.surface.ended((await engine.receive(asked)).turn_id)
+        await harness.surface.ended((await engine.receive(message("And now?", "m2"))).turn_id)
+    *_, answering, later = harness.model.requests
+    assert code not in str(answering.messages) + str(later.messages)
+    assert str(answering.messages).count("[base64 left out: data, 2048 bytes]") == 5

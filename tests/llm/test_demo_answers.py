@@ -236,7 +236,6 @@ def test_it_can_use_tools_and_see_no_images() -> None:
     capabilities = create(Config()).capabilities
     assert capabilities.tools
     assert not capabilities.images
-    assert not capabilities.files
 
 
 async def test_it_works_with_its_own_calendar_and_closes_without_complaint() -> None:

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from bot.app.operations import unparsed_calls
-from bot.domain.completions import Completion, StopReason, TextDelta
+from bot.domain.completions import Completion, ReasoningDelta, StopReason, TextDelta
 from bot.domain.health import Fault
 from bot.domain.metrics import null_sink
 from bot.domain.tools import Tool
 from bot.llm.models import InstrumentedModel
+from bot.llm.openai_chat import Config, create
 from bot.llm.text_markup import without_thoughts
 from tests.fakes.llm import Call, Say
-from tests.llm.conversation import EACH_PROVIDER, OPENAI_CHAT, Provider, asking, complete, events, talking
+from tests.llm.conversation import EACH_PROVIDER, KEY, OPENAI_CHAT, Provider, asking, complete, events, talking
 
 LOOK = Tool(
     "weather__look",
@@ -144,6 +145,17 @@ async def test_thoughts_in_the_text_are_neither_shown_nor_kept(text: str, answer
             if turn or not text.startswith("Hm"):  # that it thinks first is known from the first reply
                 assert shown == answer
     assert without_thoughts(answer) == answer
+
+
+async def test_the_first_thought_of_a_reasoning_model_is_not_shown_and_its_later_answers_come_at_once() -> None:
+    reasoning = Provider("openai", "OPENAI", lambda address: create(Config("deepseek-r1:8b", KEY, base_url=address)))
+    answers = Say("Hm.\n</think>Rain.", pieces=9), Say("Sun.", pieces=4), Say("Snow.", pieces=4)
+    async with talking(reasoning, *answers) as (model, _):
+        for answer, most in (("Rain.", 9), ("Sun.", 1), ("Snow.", 4)):
+            shown = [delta.text for delta in await events(model) if isinstance(delta, TextDelta)]
+            assert ("".join(shown), len(shown) <= most) == (answer, True)
+    async with talking(reasoning, Say("Rain.", thinking="Hm.", pieces=5)) as (model, _):
+        assert [type(event) for event in await events(model)][:2] == [ReasoningDelta, TextDelta]
 
 
 @pytest.mark.parametrize(("text", "calls"), CALLS)

@@ -297,6 +297,12 @@ def test_standard_input_goes_with_the_question_as_its_file(tmp_path: Path, subte
             assert (said.code, said.out) == (0, "Short.\n")
             assert "line two: Ærø" in json.dumps(model.requests[-1].messages, ensure_ascii=False)
             assert "stdin.txt" in json.dumps(model.requests[-1].messages)
+        with subtests.test("a text for the demo"):
+            said = Installation(tmp_path / "demo").chat("-m", "summarise", typed="Sales rose.\nCosts fell.\n")
+            assert said.code == 0
+            assert "I have read stdin.txt: 2 lines, which begin:" in said.out
+            assert "Sales rose.\nCosts fell." in said.out
+            assert "does not read files" not in said.out + said.err
         asked = len(model.requests)
         with subtests.test("nothing"):
             assert place.chat("-m", "hi").err == ""

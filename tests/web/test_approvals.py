@@ -16,7 +16,7 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.ports import reporting
 from bot.web.api import approvals
 from tests.fakes.mcp.endpoint import error, result, tool
-from tests.fakes.parts import RecordingSurface, ScriptedModel, ask_for, call, message, say
+from tests.fakes.parts import ANA, RecordingSurface, ScriptedModel, ask_for, call, message, say
 from tests.stories.installation import a_tool
 from tests.stories.installation import scripted as server_script
 from tests.web.api_server import ADMIN_TOKEN, Api, opened_api, scripted
@@ -257,6 +257,28 @@ async def test_a_member_token_approves_its_own_ordinary_call_alone(folder: Path)
         assert (await decided(api, wipe, own, approved=True))[0] == 403
         assert (await decided(api, count, own, approved=True))[1]["outcome"] == "approved"
         assert (await decided(api, wipe, own, approved=False))[1]["outcome"] == "denied"
+
+
+@pytest.mark.parametrize("by_command", [False, True])
+async def test_a_new_token_under_a_revoked_name_does_not_decide_on_the_calls_of_the_old_one(
+    folder: Path, by_command: bool
+) -> None:
+    server = server_script(folder, "test", a_tool("count", reads=True, label="string"), trusted=True)
+    model = scripted(ScriptedModel([ask_for(call("test__count", "c1", label="a")), say("Done.")]))
+    async with opened_api(
+        folder, model=model, servers={"test": server.entry}, mcp_approval_default_policy="ASK_USER"
+    ) as api:
+        old = await api.token("shop", ApiRole.MEMBER)
+        body = {"payload": {"input": "count", "stream": False}}
+        [count] = (await api.post("/api/responses/stream", json=body, token=old)).json()["approvals"]
+        assert await api.parts.tokens.revoke("shop", ANA)
+        new = await api.token("shop", ApiRole.MEMBER)
+        if by_command:
+            words = {"command": "approvals", "words": ["approve", count["approvalRequestId"]]}
+            await api.post("/api/commands", json=words, token=new)
+        else:
+            assert (await decided(api, count, new, approved=True))[0] == 403
+        assert server.calls == []
 
 
 async def test_an_approval_says_if_the_user_who_asked_may_approve_it(folder: Path) -> None:

@@ -91,8 +91,10 @@ async def test_an_unknown_server_is_404_for_every_verb(api: Api) -> None:
         ("GET", "/status/stream"),
     ):
         more: dict[str, Any] = {"json": {}} if method == "PUT" else {}
-        answer = await api.request(method, f"{SERVERS}/nothing{path}", **more)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found"), path
+        answer = await api.request(method, f"{SERVERS}/server_123{path}", **more)
+        problem = answer.json()["error"]
+        assert (answer.status_code, problem["code"]) == (404, "not_found"), path
+        assert problem["message"].startswith("MCP server `server_123` not found."), path
 
 
 async def test_the_same_name_is_a_conflict_unless_it_is_meant_to_change_that_server(

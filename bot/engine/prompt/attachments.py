@@ -171,8 +171,6 @@ def _missing_capability(kind: FileKind, capabilities: Capabilities) -> str:
     match kind:
         case FileKind.IMAGE if not capabilities.images:
             return _("this model cannot see images.")
-        case FileKind.TEXT if not capabilities.files:
-            return _("this model does not read files.")
         case FileKind.DOCUMENT if not capabilities.documents:
             return _("this model does not read PDF.")
         case _:
@@ -254,15 +252,11 @@ def _message(name: str, data: bytes, kind: FileKind) -> Message | _Unread:
 
 def _supported_types(capabilities: Capabilities) -> str:
     supported = [
-        *([_("text files")] if capabilities.files else []),
+        _("text files"),
         *(["PDF"] if capabilities.documents else []),
         *([_("PNG, JPEG, GIF and WebP images")] if capabilities.images else []),
     ]
-    if not supported:
-        return ""
     types = format_list(supported)
-    if supported == ["PDF"]:
-        return _("{types} works.", types=types)
     return _("{types} work.", types=types[0].upper() + types[1:])
 
 

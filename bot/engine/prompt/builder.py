@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, zip_longest
 
+from bot.domain.base64_text import message_without_base64
 from bot.domain.completions import (
     Capabilities,
     Completion,
@@ -637,6 +638,7 @@ class PromptBuilder:
         tools = add_builtin_tools(tools, has_excerpts=has_excerpts, reads_thread=reads_thread)
         choice = ToolChoice.NONE if last_round else ToolChoice.AUTO
         limits = reply_limits(ModelLimits(max_tokens=self._room or capabilities.output_tokens), capabilities)
+        messages = tuple(map(message_without_base64, messages))
         return ModelRequest(messages, tools, choice, limits, stable_messages=1 + len(context.history))
 
     def _size(self, request: ModelRequest) -> float:

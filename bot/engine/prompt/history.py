@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Ite
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from bot.domain.base64_text import message_without_base64
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelLimits, ModelRequest, StopReason
 from bot.domain.conversations import HTTP, ConversationKey
 from bot.domain.flows import OtherSource, Sources
@@ -383,7 +384,8 @@ async def summarize(
     request_text = user(
         enclose(_SOURCE, _conversation(truncate_to_tokens(summary.text, longest) if summary else "", oldest, remaining))
     )
-    request = ModelRequest((task, request_text), limits=usual_limits(capabilities, LIMITS))
+    messages = (task, message_without_base64(request_text))
+    request = ModelRequest(messages, limits=usual_limits(capabilities, LIMITS))
     attempt = await begin(estimate_messages(request.messages))
     try:
         async with aclosing(model.stream(request)) as events:

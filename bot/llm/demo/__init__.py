@@ -102,6 +102,8 @@ _NEW_BLOCK = re.compile(r"\s*(?:[-*+] |\d{1,9}[.)] |[>|#]|$)|    ")
 """Start of a line that does not go on with a paragraph."""
 _WIDE = re.compile("[\u3000-\u9fff\uff00-\uffef]")
 """Characters of scripts without spaces."""
+_FILE = re.compile(r"Attached file (?P<name>[^\n]{1,200}):\n<data[^\n]*>\n(?P<text>.*)\n</data[^\n]*>", re.DOTALL)
+_MOST_FILES, _MOST_FILE_LINES = 3, 5
 _ENOUGH = 0.5
 """Share of a question's words; an answering passage has more."""
 
@@ -121,7 +123,7 @@ def create(config: Config) -> DemoModel:
 class DemoModel:
     """The demo as a language model: a step that plans calls, perhaps another one, then an answer from their results."""
 
-    capabilities = Capabilities(tools=True, images=False, files=False, searches=False)
+    capabilities = Capabilities(tools=True, images=False, searches=False)
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -157,6 +159,7 @@ class _Turn:
         asked, turn = messages[last : last + 1], messages[last + 1 :]
         texts = [part.text for message in asked for part in message.parts if isinstance(part, TextPart)]
         self._question = texts[-1].strip() if texts else ""  # the author's name comes before it
+        self._files = [match for message in messages[:last][-_MOST_FILES:] if (match := _FILE.match(message.text))]
         self._checked = parse_check_question(self._question)
         earlier = [message for message in messages[:last] if message.role is MessageRole.ASSISTANT]
         self._earlier = [message.provider_metadata.get("demo") for message in reversed(earlier)]
@@ -176,6 +179,8 @@ class _Turn:
         """Return the message that calls tools or answers."""
         opening, needs_help = _small_talk(self._question, self._today)
         plan = self._plan(opening)
+        if self._files and not opening and (plan.is_lookup or not plan.is_clear):
+            return self._answer("\n\n".join(map(_beginning, self._files)))
         if new := self._next_calls(plan) if plan.is_clear and self._may_call else []:
             calls = (ToolCall(f"demo_{n}", tool.name, call) for n, (tool, call) in enumerate(new, self._next_id))
             return Message(MessageRole.ASSISTANT, tuple(calls))
@@ -289,6 +294,17 @@ class _Turn:
         metadata = {"tool": step.tool.name, "arguments": dict(step.arguments), "asks": asks, "shown": shown}
         metadata |= {"failed": result.text.strip()} if result and result.is_error else {}
         return Message(MessageRole.ASSISTANT, (TextPart(text),), {"demo": metadata})
+
+
+def _beginning(file: re.Match[str]) -> str:
+    lines = file["text"].strip().splitlines()
+    first = "\n".join(_line(line, 200) for line in lines[:_MOST_FILE_LINES])
+    return _(
+        "I cannot summarize, but I have read {file}: {n} lines, which begin:\n\n```\n{text}\n```",
+        file=file["name"],
+        n=len(lines),
+        text=first.replace("```", "'''"),
+    )
 
 
 def _usage(request: ModelRequest, message: Message) -> Usage:
