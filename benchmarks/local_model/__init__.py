@@ -1,0 +1,1 @@
+"""The product with a real small model on this machine."""
