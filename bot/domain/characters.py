@@ -146,7 +146,7 @@ def visible(text: str) -> str:
     U+FFFD.
     """
     bare = ESCAPES.sub("", text) if "\x1b" in text or not text.isascii() else text
-    return _ODD_ENDS.sub(_clean_end, replace_hidden(bare, lambda _character: ""))
+    return _ODD_ENDS.sub(lambda end: "\n" if end[0] == "\r" else "\ufffd", replace_hidden(bare, lambda _character: ""))
 
 
 def code_point(character: str) -> str:
@@ -207,7 +207,3 @@ def _joins_pictures(text: str, index: int) -> bool:
 
 def _is_letter(character: str) -> bool:
     return bool(character) and unicodedata.category(character) in ("Lo", "Mn", "Mc") and not INVISIBLE.match(character)
-
-
-def _clean_end(match: re.Match[str]) -> str:
-    return "\n" if match.group() == "\r" else "\N{REPLACEMENT CHARACTER}"

@@ -154,11 +154,8 @@ def takes_address(schema: object) -> bool:
     """Return True if an argument of this schema may choose the address that a call goes to, judged by names and
     formats.
     """
-    return any(_names_address(name, property_schema) for name, property_schema in _properties(schema, _DEEPEST))
-
-
-def _names_address(name: str, schema: Mapping[str, Any]) -> bool:
-    return schema.get("format") in _ADDRESS_FORMATS or speaks_of_address(name)
+    known = _properties(schema, _DEEPEST)
+    return any(inner.get("format") in _ADDRESS_FORMATS or speaks_of_address(name) for name, inner in known)
 
 
 def speaks_of_address(name: str, also: frozenset[str] = frozenset()) -> bool:

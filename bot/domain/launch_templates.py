@@ -137,7 +137,9 @@ class LaunchTemplate:
         )
         if errors:
             raise InvalidSlotValue(errors)
-        args = tuple(_PLACE.sub(lambda place: _standing_for(place, fitted), item) for item in self.args)
+        args = tuple(
+            _PLACE.sub(lambda place: fitted[place[1]] if place[1] else place[0][0], item) for item in self.args
+        )
         if len(shlex.join((self.command, *args))) > LONGEST_COMMAND:
             raise InvalidSlotValue(
                 {"": gettext_lazy("The command line would have more than {most} characters.", most=LONGEST_COMMAND)}
@@ -190,10 +192,6 @@ def expand_template(config: ServerConfig, templates: Templates) -> ServerConfig:
             return replace(config, transport=replace(filled, env={**filled.env, **env}))
         case _:
             return config
-
-
-def _standing_for(place: re.Match[str], values: Mapping[str, str]) -> str:
-    return values[place[1]] if place[1] else place[0][0]
 
 
 def _fit_values(rule: SlotRule, text: str) -> str:

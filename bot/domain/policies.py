@@ -436,13 +436,10 @@ def _requirement_texts(requirements: ApprovalRequirements) -> list[str]:
         late, after = format_alternatives(sorted(requirements.escalate.to)), requirements.escalate.after
         parts.append(_("after {duration} also by {approvers}", duration=format_duration(after), approvers=late))
     if requirements.deliver:
-        places = [_destination_text(destination) for destination in sorted(requirements.deliver)]
+        names = {APPROVERS: _("a direct message to the approvers")}
+        places = [names.get(place, place) for place in sorted(requirements.deliver)]
         parts.append(_("asked in {places}", places=format_list(places)))
     return parts
-
-
-def _destination_text(destination: str) -> str:
-    return _("a direct message to the approvers") if destination == APPROVERS else destination
 
 
 def _unknown_key(key: str) -> str:

@@ -136,7 +136,7 @@ _SHORTEST_SEQUENCE = 4
 
 def bits_of(secret: str) -> float:
     """Return the estimated strength of a secret, in bits."""
-    text = _REPEAT.sub(_single_value, secret.strip()[:_LONGEST])
+    text = _REPEAT.sub(lambda run: run["one"] or run["several"], secret.strip()[:_LONGEST])
     runs = _RUNS.findall(_without_leet(text))
     letters = sum(len(run) for run in runs if run.isalpha())
     words = sum(len(run) for run in runs if _is_words(run))
@@ -155,10 +155,6 @@ def weakness(secret: str, least: float = LEAST_BITS) -> str:
     if all(not run.isdigit() for run in runs) and any(map(_is_words, runs)):
         return _("a word, or a few words in a row")
     return _("too short") if len(secret.strip()) < least / _bits_per_character(secret) else _("easy to guess")
-
-
-def _single_value(repeated: re.Match[str]) -> str:
-    return repeated["one"] or repeated["several"]
 
 
 def _without_leet(text: str) -> str:

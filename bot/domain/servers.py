@@ -168,13 +168,10 @@ def find_resources(entries: Sequence[Resource | ResourceTemplate], query: str) -
     words = tuple(dict.fromkeys(query.casefold().split()))
     if not words:
         return entries
-    counts = [sum(word in text for word in words) for text in map(_searched_text, entries)]
+    texts = (f"{entry.uri}\n{entry.name}\n{entry.title}\n{entry.description}".casefold() for entry in entries)
+    counts = [sum(word in text for word in words) for text in texts]
     ranked = sorted(zip(counts, entries, strict=True), key=lambda pair: -pair[0])
     return [entry for count, entry in ranked if count]
-
-
-def _searched_text(entry: Resource | ResourceTemplate) -> str:
-    return f"{entry.uri}\n{entry.name}\n{entry.title}\n{entry.description}".casefold()
 
 
 CONNECT_SECONDS, START_SECONDS, FIRST_START_SECONDS = 10.0, 30.0, 60.0

@@ -399,11 +399,7 @@ def fold_accents(text: str) -> str:
     if text.isascii():
         return text
     decomposed = unicodedata.normalize("NFD", text)
-    return unicodedata.normalize("NFC", "".join(mark for mark in decomposed if not _is_accent(mark)))
-
-
-def _is_accent(character: str) -> bool:
-    return "\u0300" <= character <= "\u036f"
+    return unicodedata.normalize("NFC", "".join(mark for mark in decomposed if not "\u0300" <= mark <= "\u036f"))
 
 
 def _synonyms() -> dict[str, tuple[str, ...]]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -31,7 +31,6 @@ from bot.domain.servers import (
     Protocol,
     ServerConfig,
     ServerEnablement,
-    ServerSnapshot,
     ServerStatus,
     SessionScope,
     StdioTransport,
@@ -42,7 +41,6 @@ from bot.errors import ServerTrouble, SettingsError
 from bot.i18n import _, gettext_lazy, ngettext, pgettext_lazy
 from bot.machine import Proxy, find_proxy
 from bot.mcp.config.checks import (
-    AllowedTargets,
     check_definition,
     check_paths,
     is_address,
@@ -124,16 +122,13 @@ class NetworkProbes:
         self._config = config
         self._endpoint = endpoint
         self._shared = shared
+        self._allowances = shared.allowances
         self._addresses: list[str] = []
         self._status = 0
         self._asked_for = ""
         self._refusal = ""
         self.hint = ""
         """Fix if MCP fails although a web server answers: healthy servers, too, may not know the request of a check."""
-
-    @property
-    def _allowances(self) -> AllowedTargets:
-        return self._shared.allowances
 
     @cached_property
     def _proxy(self) -> Proxy | None:
@@ -432,14 +427,8 @@ class ServerDiagnostics:
             yield _split(_DEFINITION, entry.problem)
             return
         trial = Connection(entry.config, self._shared, redact, CachedCapabilities())
-
-        async def mcp() -> Check:
-            return await self._test_connection(trial)
-
-        async def tools() -> Check:
-            return _check_tools(trial.tracker)
-
-        checks = self._run_in_order(self._checks_of(entry.config, mcp, tools))
+        mcp = partial(self._test_connection, trial)
+        checks = self._run_in_order(self._checks_of(entry.config, mcp, trial.tracker))
         async with aclosing(checks):
             async for check in checks:
                 yield check
@@ -477,10 +466,7 @@ class ServerDiagnostics:
                     )
             return check
 
-        async def tools() -> Check:
-            return _check_tools(tracker)
-
-        checks = self._run_in_order(self._checks_of(managed.config, mcp, tools))
+        checks = self._run_in_order(self._checks_of(managed.config, mcp, tracker))
         async with aclosing(checks):
             async for check in checks:
                 yield check
@@ -497,7 +483,12 @@ class ServerDiagnostics:
         yield _check_sync(tracker, is_on=managed.entry.enablement is ServerEnablement.ON)
         yield _check_calls(connection)
 
-    def _checks_of(self, config: ServerConfig, mcp: CheckFunction, tools: CheckFunction) -> Sequence[_NamedCheck]:
+    def _checks_of(
+        self, config: ServerConfig, mcp: CheckFunction, tracker: ServerStatusTracker
+    ) -> Sequence[_NamedCheck]:
+        async def tools() -> Check:
+            return _check_tools(tracker)
+
         match config.transport:
             case HttpTransport() as endpoint:
                 to = NetworkProbes(config, endpoint, self._shared)
@@ -521,10 +512,7 @@ class ServerDiagnostics:
                 )
                 return (*network_checks, ("MCP", mcp_with_hint), (_TOOLS, tools))
             case StdioTransport() as process:
-
-                async def command() -> Check:
-                    return await asyncio.to_thread(self._check_command, config, process)
-
+                command = partial(asyncio.to_thread, self._check_command, config, process)
                 return ((_COMMAND, command), ("MCP", mcp), (_TOOLS, tools))
 
     def _check_command(self, config: ServerConfig, process: StdioTransport) -> Check:
@@ -698,13 +686,9 @@ def _check_status(managed: ManagedServer) -> Check:
             return Check(_STANDING, CheckStatus.WELL, _("pending: it connects at its first use"))
         case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED:
             # The checks below find the current cause.
-            return _failed_before(state)
-
-
-def _failed_before(state: ServerSnapshot) -> Check:
-    cause, fix = split_fix(state.problem)
-    status = state.status.label
-    return Check(_STANDING, CheckStatus.DOUBTFUL, _("{status}: {problem}", status=status, problem=cause), str(fix))
+            cause, fix = split_fix(state.problem)
+            text = _("{status}: {problem}", status=state.status.label, problem=cause)
+            return Check(_STANDING, CheckStatus.DOUBTFUL, text, str(fix))
 
 
 def _check_secrets(managed: ManagedServer) -> Check | None:

@@ -358,7 +358,7 @@ def _of_definition(config: ServerConfig) -> Iterator[Secret]:
                 yield from (
                     Secret(value, gettext_lazy("address"))
                     for name, value in parse_qsl(parts.query)
-                    if _is_key_name(name)
+                    if any(part in name.lower() for part in _KEY_NAMES)
                 )
             yield Secret(parts.password or "", gettext_lazy("password in the address"))
             yield Secret(unquote(parts.password or ""), gettext_lazy("password in the address"))
@@ -377,10 +377,6 @@ def _basic_pair(header: str) -> str:
         return base64.b64decode(pair, validate=True).decode() if scheme.lower() == "basic" else ""
     except ValueError:
         return ""
-
-
-def _is_key_name(name: str) -> bool:
-    return any(part in name.lower() for part in _KEY_NAMES)
 
 
 def _parts(url: str) -> SplitResult:

@@ -137,9 +137,7 @@ class ConfigEntry:
 
     def substituted_map(self, key: str) -> dict[str, str]:
         """Return an object of texts with their variables substituted."""
-        value = self._values.get(key) or {}
-        if not isinstance(value, dict):
-            raise self._wrong(key, gettext_lazy("an object of texts"))
+        value = self._object(key, gettext_lazy("an object of texts"))
         return {name: self._fill(f"{key}.{name}", self._text(f"{key}.{name}", item)) for name, item in value.items()}
 
     def flag(self, key: str, default: bool = False) -> bool:
@@ -174,9 +172,7 @@ class ConfigEntry:
 
     def seconds_map(self, key: str) -> dict[str, float]:
         """Return an object of times in seconds."""
-        value = self._values.get(key) or {}
-        if not isinstance(value, dict):
-            raise self._wrong(key, gettext_lazy("an object of seconds"))
+        value = self._object(key, gettext_lazy("an object of seconds"))
         return {name: self._seconds(f"{key}.{name}", item) for name, item in value.items()}
 
     def tools_map(self, key: str) -> dict[str, str]:
@@ -193,20 +189,22 @@ class ConfigEntry:
 
     def choice_map(self, key: str, choices: type[_Choice]) -> dict[str, _Choice]:
         """Return an object of enum values."""
-        value = self._values.get(key) or {}
-        if not isinstance(value, dict):
-            raise self._wrong(key, gettext_lazy("an object of tools and {choices}", choices=_one_of(choices)))
+        value = self._object(key, gettext_lazy("an object of tools and {choices}", choices=_one_of(choices)))
         return {name: self._choice(f"{key}.{name}", item, choices) for name, item in value.items()}
 
     def names_map(self, key: str) -> dict[str, tuple[str, ...]]:
         """Return an object of lists of names, none of them empty."""
-        value = self._values.get(key) or {}
-        if not isinstance(value, dict):
-            raise self._wrong(key, gettext_lazy("an object of tools and lists of their arguments"))
+        value = self._object(key, gettext_lazy("an object of tools and lists of their arguments"))
         for name, item in value.items():
             if not (isinstance(item, list) and item and all(isinstance(text, str) and text for text in item)):
                 raise self._wrong(f"{key}.{name}", gettext_lazy('a list of arguments, such as ["to", "cc"]'))
         return {name: tuple(item) for name, item in value.items()}
+
+    def _object(self, key: str, wanted: str) -> dict[str, Any]:
+        value = self._values.get(key) or {}
+        if not isinstance(value, dict):
+            raise self._wrong(key, wanted)
+        return value
 
     def _choice(self, key: str, value: Any, choices: type[_Choice]) -> _Choice:
         if value not in list(choices):

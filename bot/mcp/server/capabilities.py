@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 from mcp import Client, MCPError, types
@@ -178,43 +178,14 @@ class CapabilityFetcher:
             return ()
 
     async def _resources(self, client: Client) -> tuple[Resource, ...]:
-        async def page(cursor: str | None) -> _Page[types.Resource]:
-            listed = await client.list_resources(cursor=cursor, cache_mode="bypass")
-            return listed.resources, listed.next_cursor
-
-        return tuple(
-            Resource(
-                item.uri,
-                _clean(item.name),
-                _clean(item.title),
-                _clean(item.description),
-                _clean(item.mime_type),
-                item.size,
-            )
-            for item in await self._items(page, MOST_RESOURCES)
-        )
+        found = await self._items(_pages(client.list_resources, "resources"), MOST_RESOURCES)
+        return tuple(Resource(item.uri, *_texts(item), _clean(item.mime_type), item.size) for item in found)
 
     async def _templates(self, client: Client) -> tuple[ResourceTemplate, ...]:
-        async def page(cursor: str | None) -> _Page[types.ResourceTemplate]:
-            listed = await client.list_resource_templates(cursor=cursor, cache_mode="bypass")
-            return listed.resource_templates, listed.next_cursor
-
-        return tuple(
-            ResourceTemplate(
-                item.uri_template,
-                _clean(item.name),
-                _clean(item.title),
-                _clean(item.description),
-                _clean(item.mime_type),
-            )
-            for item in await self._items(page)
-        )
+        found = await self._items(_pages(client.list_resource_templates, "resource_templates"))
+        return tuple(ResourceTemplate(item.uri_template, *_texts(item), _clean(item.mime_type)) for item in found)
 
     async def _prompts(self, client: Client) -> tuple[Prompt, ...]:
-        async def page(cursor: str | None) -> _Page[types.Prompt]:
-            listed = await client.list_prompts(cursor=cursor, cache_mode="bypass")
-            return listed.prompts, listed.next_cursor
-
         return tuple(
             Prompt(
                 item.name,
@@ -225,7 +196,7 @@ class CapabilityFetcher:
                     for arg in item.arguments or ()
                 ),
             )
-            for item in await self._items(page)
+            for item in await self._items(_pages(client.list_prompts, "prompts"))
         )
 
     async def _items(self, page: Callable[[str | None], Awaitable[_Page[_Item]]], most: int = _MOST) -> list[_Item]:
@@ -257,6 +228,20 @@ class CapabilityFetcher:
             flags=tuple(scan_definition(tool, foreign)),
         )
         return apply_definition(offered, self.config)
+
+
+def _pages(listing: Callable[..., Awaitable[Any]], name: str) -> Callable[[str | None], Awaitable[_Page[Any]]]:
+    """Return a reader of the pages of one kind. `name` is that of the items in a page."""
+
+    async def page(cursor: str | None) -> _Page[Any]:
+        listed = await listing(cursor=cursor, cache_mode="bypass")
+        return getattr(listed, name), listed.next_cursor
+
+    return page
+
+
+def _texts(item: types.Resource | types.ResourceTemplate) -> tuple[str, str, str]:
+    return _clean(item.name), _clean(item.title), _clean(item.description)
 
 
 def _clean(text: str | None) -> str:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic, Self, TypeVar
 
 import anyio
 import httpx2
@@ -69,6 +69,7 @@ _KNOWN_SECONDS = 7 * 86_400.0
 _MODERN = frozenset((HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION))
 _MANY = 100
 """Pieces of content that are repaired in a thread."""
+_Stream = TypeVar("_Stream", bound=ReadStream[SessionMessage | Exception] | WriteStream[SessionMessage])
 _LISTEN = "subscriptions/listen"
 """Method of a request that is answered at the end of the connection."""
 
@@ -126,11 +127,27 @@ async def instrument(
         )
 
 
-def _has_many(content: object) -> bool:
-    return isinstance(content, list) and len(content) > _MANY
+class _Wrapper(Generic[_Stream]):
+    """Stream around another one, which it closes."""
+
+    def __init__(self, inner: _Stream, requests: _Requests) -> None:
+        self._inner = inner
+        self._requests = requests
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._inner.__aexit__(kind, error, trace)
 
 
-class _Incoming:
+class _Incoming(_Wrapper[ReadStream[SessionMessage | Exception]]):
     """Read stream that repairs responses and reports the end."""
 
     def __init__(
@@ -140,8 +157,7 @@ class _Incoming:
         on_end: Callable[[], None],
         on_server_request: Callable[[str], None],
     ) -> None:
-        self._inner = inner
-        self._requests = requests
+        super().__init__(inner, requests)
         self._on_end = on_end
         self._on_server_request = on_server_request
 
@@ -177,7 +193,8 @@ class _Incoming:
                 is_cut = response.result.pop(CUT, False)
                 if is_cut and method not in LISTINGS:
                     return unreadable(request_id, TOO_DEEP)
-                is_long = method in LISTINGS or _has_many(response.result.get("content"))
+                content = response.result.get("content")
+                is_long = method in LISTINGS or (isinstance(content, list) and len(content) > _MANY)
                 response.result = await beside(repair_response, method, response.result, is_long=is_long)
             case SessionMessage(message=JSONRPCRequest(method=method)):
                 self._on_server_request(method)
@@ -195,27 +212,14 @@ class _Incoming:
         failure = ErrorData(code=INVALID_REQUEST, message=WITHOUT_ID, data=quote)
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=only, error=failure))
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
-    async def __aenter__(self) -> _Incoming:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._inner.__aexit__(kind, error, trace)
-
-
-class _Outgoing:
+class _Outgoing(_Wrapper[WriteStream[SessionMessage]]):
     """Write stream that records the method of requests and marks their context as sent. A set protocol is offered in
     the handshake, where the library offers the newest of the older era.
     """
 
     def __init__(self, inner: WriteStream[SessionMessage], requests: _Requests, protocol: Protocol) -> None:
-        self._inner = inner
-        self._requests = requests
+        super().__init__(inner, requests)
         self._protocol = protocol
 
     async def send(self, item: SessionMessage) -> None:
@@ -245,18 +249,6 @@ class _Outgoing:
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             attempt.sent = False
             raise
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> _Outgoing:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._inner.__aexit__(kind, error, trace)
 
 
 def open_transport(
