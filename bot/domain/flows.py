@@ -45,7 +45,14 @@ FILE_ENDINGS = frozenset(
 """Endings of file names that are not top-level domains; `md`, `py`, `rs`, `sh` and `zip` are."""
 
 
-class Words(StrEnum):
+class _Ordered(StrEnum):
+    @property
+    def rank(self) -> int:
+        """Position in the order of the members: 0 is the first."""
+        return list(type(self)).index(self)
+
+
+class Words(_Ordered):
     """Author of the text that a tool returns, most trustworthy first."""
 
     OWN = "own"
@@ -55,13 +62,8 @@ class Words(StrEnum):
     STRANGERS = "strangers"
     """Text that people outside the team may write."""
 
-    @property
-    def rank(self) -> int:
-        """Position in the order: 0 is OWN."""
-        return _WORDS.index(self)
 
-
-class Sends(StrEnum):
+class Sends(_Ordered):
     """Readers of the data that a call sends, fewest first."""
 
     CLOSED = "closed"
@@ -70,15 +72,6 @@ class Sends(StrEnum):
     """Other people of the team."""
     WORLD = "world"
     """People outside the team."""
-
-    @property
-    def rank(self) -> int:
-        """Position in the order: 0 is CLOSED."""
-        return _SENDS.index(self)
-
-
-_WORDS = tuple(Words)
-_SENDS = tuple(Sends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +117,12 @@ class ServerFlows:
         """Return True if any call may ask less often than under `before`. None counts as looser than any value, and any
         value but the strictest as looser than None, because hints differ by tool.
         """
-        return (
-            _looser(self.words, before.words, Words.STRANGERS)
-            or _looser(self.sends, before.sends, Sends.WORLD)
-            or any(
-                _looser(self.flow_of(tool).words, before.flow_of(tool).words, Words.STRANGERS)
-                or _looser(self.flow_of(tool).sends, before.flow_of(tool).sends, Sends.WORLD)
-                or not _same_or_fewer(self.flow_of(tool).recipients, before.flow_of(tool).recipients)
-                for tool in self.tools | before.tools
-            )
+        pairs = [(self.flow_of(tool), before.flow_of(tool)) for tool in self.tools | before.tools]
+        return any(
+            _looser(now.words, then.words, Words.STRANGERS)
+            or _looser(now.sends, then.sends, Sends.WORLD)
+            or not _same_or_fewer(now.recipients, then.recipients)
+            for now, then in (*pairs, (Flow(self.words, self.sends), Flow(before.words, before.sends)))
         )
 
 

@@ -84,23 +84,21 @@ def storable_json(value: Any) -> Any:
             return value
 
 
-def clean_schema(schema: Any, clean: Callable[[str], str]) -> Any:
-    """Return a JSON Schema with cleaned titles and descriptions. Values that arguments are compared with stay."""
+def clean_schema(schema: Any, clean: Callable[[str], str], key: str = "") -> Any:
+    """Return a JSON Schema with cleaned titles and descriptions. Values that arguments are compared with stay. `key` is
+    that of the value in its object.
+    """
     match schema:
+        case _ if key in _LITERAL:
+            return schema
+        case str() if key in _DESCRIBING:
+            return clean(schema)
         case list():
             return [clean_schema(item, clean) for item in schema]
         case dict():
-            return {key: _cleaned_entry(key, value, clean) for key, value in schema.items()}
+            return {name: clean_schema(value, clean, name) for name, value in schema.items()}
         case _:
             return schema
-
-
-def _cleaned_entry(key: str, value: Any, clean: Callable[[str], str]) -> Any:
-    if key in _LITERAL:
-        return value
-    if key in _DESCRIBING and isinstance(value, str):
-        return clean(value)
-    return clean_schema(value, clean)
 
 
 def to_parts(block: types.ContentBlock, redact: Redaction) -> Iterator[ResultPart]:
@@ -148,10 +146,9 @@ def _bytes(encoded: str, mime_type: str, name: str, readers: ImageAudience, word
     """Yield the parts of binary content. Content that cannot be decoded becomes a text."""
     data = _decode(encoded)
     image = detect_image_type(data)
-    if image and readers is not ImageAudience.PEOPLE:
-        yield ImagePart(data, image, _ending_in(name, image), readers)
-        return
-    yield words
+    is_shown = image and readers is not ImageAudience.PEOPLE
+    if not is_shown:
+        yield words
     if image or (data and readers is not ImageAudience.MODEL):
         yield _file(data, mime_type, name, readers)
 

@@ -135,14 +135,12 @@ def test_the_facts_derived_from_a_state() -> None:
         assert callable(fact)
         return {state for state in State if fact(state)}
 
-    no_call = {State.SIGN_IN_REQUIRED, State.DISCONNECTED, State.CLOSED}
     assert states(facts.can_send) == {State.READY}
     assert states(facts.is_serving) == {State.READY, State.SUSPECT}
     assert states(facts.was_lost) == {State.DROPPED, State.LOST}
     assert states(facts.is_session_over) == {State.DROPPED, State.IDLE_CLOSING, State.LOST, State.ENDING}
     assert states(facts.is_before_first_session) == {State.UNUSED, State.CONNECTING, State.DROPPED}
-    assert states(facts.hides_tools) == no_call
-    assert states(facts.can_connect_for_call) == set(State) - no_call
+    assert states(facts.hides_tools) == {State.SIGN_IN_REQUIRED, State.DISCONNECTED, State.CLOSED}
 
 
 def tracker(events: list[SessionChanged]) -> ServerStatusTracker:

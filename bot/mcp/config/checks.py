@@ -110,8 +110,6 @@ def check_paths(config: ServerConfig, templates: Templates) -> None:
         case StdioTransport(launch=TemplateLaunch() as launch):
             for slot, folder, path in _template(launch, templates).paths(launch.values):
                 _check_path(slot, Path(folder), Path(path))
-        case _:
-            return
 
 
 def check_start(config: ServerConfig, templates: Templates) -> None:
@@ -120,8 +118,6 @@ def check_start(config: ServerConfig, templates: Templates) -> None:
         case StdioTransport(launch=TemplateLaunch() as launch) as process:
             check_launch(process, launch, templates)
             check_paths(config, templates)
-        case _:
-            return
 
 
 def _check_path(slot: str, folder: Path, path: Path) -> None:

@@ -56,8 +56,8 @@ from bot.mcp.server.status import (
     ServerStatusTracker,
     State,
     SyncListener,
-    can_connect_for_call,
     can_send,
+    hides_tools,
     is_before_first_session,
     is_session_over,
     was_lost,
@@ -242,7 +242,7 @@ class Connection:
         """List the tools again, because another session has shown different ones. Connect if needed."""
         if (session := self._live_session) is not None:
             session.listings.mark_changed()
-        elif can_connect_for_call(self.tracker.state):
+        elif not hides_tools(self.tracker.state):
             self.start()
             self._retry_now.set()
 
@@ -405,7 +405,7 @@ class Connection:
             await asyncio.sleep(pause)
         if (session := self._live_session) is not None:
             return None if self.tracker.calls.left else session
-        if not can_connect_for_call(self.tracker.state) or self.tracker.left:
+        if hides_tools(self.tracker.state) or self.tracker.left:
             return None
         self.start()
         seconds = self._shared.timing.call_wait if self._is_retrying else self.tracker.connect_limit

@@ -33,7 +33,7 @@ from bot.mcp.errors import cause_and_fix
 from bot.mcp.redaction import Redaction
 from bot.mcp.server.connection import Connection
 from bot.mcp.server.dependencies import ConnectionDependencies
-from bot.mcp.server.status import can_connect_for_call, has_session
+from bot.mcp.server.status import has_session, hides_tools
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
@@ -235,7 +235,7 @@ class SessionPool:
     @property
     def _may_connect(self) -> bool:
         tracker = self.own.tracker
-        return can_connect_for_call(tracker.state) and not tracker.left
+        return not hides_tools(tracker.state) and not tracker.left
 
     def _create(self, key: str) -> _UserSession:
         synced = self.own.tracker.synced
@@ -272,15 +272,14 @@ class SessionPool:
         self._ending.discard(ending)
         self._released.set()
 
-    def report_sync(self, server_id: str, capabilities: ServerCapabilities) -> None:  # noqa: ARG002 - see SyncListener
-        """Compare the tools of a session with the server's: the server's own session has to list different ones."""
+    def report(self, server_id: str, result: ServerCapabilities | str) -> None:  # noqa: ARG002 - see SyncListener
+        """Compare the tools of a session with the server's: the server's own session has to list different ones. A
+        failed listing of a session is in its calls' results.
+        """
         known = self.own.tracker.synced.capabilities.tools
-        if _definitions(capabilities.tools) != _definitions(known):
+        if isinstance(result, ServerCapabilities) and _definitions(result.tools) != _definitions(known):
             log.warning("MCP server %s shows other tools in a session, they are listed again", self._config.name)
             self.own.relist()
-
-    def report_failure(self, server_id: str, problem: str) -> None:
-        """Do nothing: a failed listing of a session is in its calls' results."""
 
     def _session_snapshots(self) -> Iterable[SessionSnapshot]:
         now, wall_clock = self._clock(), time.time()

@@ -205,11 +205,6 @@ def can_send(state: State) -> bool:
     return state is State.READY
 
 
-def can_connect_for_call(state: State) -> bool:
-    """Return True if a call may connect the server, or wait for its connection."""
-    return state not in (State.SIGN_IN_REQUIRED, State.DISCONNECTED, State.CLOSED)
-
-
 def has_session(state: State) -> bool:
     """Return True if there is a session, or an attempt to make one."""
     return state in (*_ATTEMPTING, *ESTABLISHED)
@@ -241,18 +236,15 @@ def was_lost(state: State) -> bool:
 
 
 def hides_tools(state: State) -> bool:
-    """Return True if the tools are not offered until the next connection."""
+    """Return True if the tools are not offered until the next connection, and calls do not make one."""
     return state in (State.SIGN_IN_REQUIRED, State.DISCONNECTED, State.CLOSED)
 
 
 class SyncListener(Protocol):
     """Receiver of the results of syncs, by the server's id."""
 
-    def report_sync(self, server_id: str, capabilities: ServerCapabilities) -> None:
-        """Receive the capabilities of a server."""
-
-    def report_failure(self, server_id: str, problem: str) -> None:
-        """Receive a failed sync of a server."""
+    def report(self, server_id: str, result: ServerCapabilities | str) -> None:
+        """Receive the capabilities of a server, or the problem of a failed sync."""
 
 
 class SyncNotifier:
@@ -273,13 +265,10 @@ class SyncNotifier:
         if self._task is None:
             self._task = asyncio.create_task(self._deliver_all(), name="mcp:reports")
 
-    def report_sync(self, server_id: str, capabilities: ServerCapabilities) -> None:
-        """Queue the capabilities of a server."""
-        self._enqueue(server_id, capabilities)
-
-    def report_failure(self, server_id: str, problem: str) -> None:
-        """Queue a failed sync of a server."""
-        self._enqueue(server_id, problem)
+    def report(self, server_id: str, result: ServerCapabilities | str) -> None:
+        """Queue the capabilities of a server, or the problem of a failed sync."""
+        self._queue[server_id] = result
+        self._wakeup.set()
 
     def drop_result(self, server_id: str) -> None:
         """Drop the queued result of a removed or changed server."""
@@ -295,10 +284,6 @@ class SyncNotifier:
         if not done:
             self._task.cancel()
             await asyncio.wait({self._task})
-
-    def _enqueue(self, server_id: str, result: ServerCapabilities | str) -> None:
-        self._queue[server_id] = result
-        self._wakeup.set()
 
     async def _deliver_all(self) -> None:
         while True:
@@ -575,7 +560,7 @@ class ServerStatusTracker:
         """Record all capabilities."""
         self._synced = CachedCapabilities(SyncStatus.SYNCED, capabilities, time.time())
         if self._notifier is not None:
-            self._notifier.report_sync(self.config.id, capabilities)
+            self._notifier.report(self.config.id, capabilities)
         self.notify()
 
     def sync_confirmed(self) -> None:
@@ -587,7 +572,7 @@ class ServerStatusTracker:
         """Record a failed sync."""
         self._synced = replace(self._synced, status=SyncStatus.SYNC_FAILED, problem=problem)
         if self._notifier is not None:
-            self._notifier.report_failure(self.config.id, problem)
+            self._notifier.report(self.config.id, problem)
         self.notify()
 
     def _take_tools(self, capabilities: ServerCapabilities) -> None:
