@@ -275,19 +275,12 @@ class NetworkProbes:
                 cause = _("The server answers {status} and points to {address}.", status=phrase, address=where)
                 return failed_check("HTTP", cause, _("use that address instead"))
             case 404 | 405 if self._endpoint.kind is HttpKind.AUTO:
-                return Check(
-                    "HTTP",
-                    CheckStatus.WELL,
-                    _("a web server answers ({status}), as one of HTTP+SSE does", status=phrase),
-                )
+                text = _("a web server answers ({status}), as one of HTTP+SSE does", status=phrase)
             case 404 | 405 | 410:
                 self.hint = _("correct the path of the url")
-                return Check("HTTP", CheckStatus.WELL, text)
             case 429 | 500 | 501 | 502 | 503 | 504:
                 self.hint = _("check the server's log")
-                return Check("HTTP", CheckStatus.WELL, text)
-            case _:
-                return Check("HTTP", CheckStatus.WELL, text)
+        return Check("HTTP", CheckStatus.WELL, text)
 
     async def authentication(self) -> Check:
         """Check that the server accepts the credentials."""
@@ -415,8 +408,7 @@ class ServerDiagnostics:
         """Check a server that need not be managed."""
         redact = self._shared.secrets.open(entry)
         try:
-            checks = self._verify_checks(entry, redact)
-            async with aclosing(checks):
+            async with aclosing(self._verify_checks(entry, redact)) as checks:
                 async for check in checks:
                     yield _clean(check, redact)
         finally:
@@ -428,15 +420,13 @@ class ServerDiagnostics:
             return
         trial = Connection(entry.config, self._shared, redact, CachedCapabilities())
         mcp = partial(self._test_connection, trial)
-        checks = self._run_in_order(self._checks_of(entry.config, mcp, trial.tracker))
-        async with aclosing(checks):
+        async with aclosing(self._run_in_order(self._checks_of(entry.config, mcp, trial.tracker))) as checks:
             async for check in checks:
                 yield check
 
     async def diagnose(self, managed: ManagedServer, collisions: Sequence[str] = ()) -> AsyncGenerator[Check, None]:
         """Check a managed server: its status first, its recent results last."""
-        checks = self._examine(managed, collisions)
-        async with aclosing(checks):
+        async with aclosing(self._examine(managed, collisions)) as checks:
             async for check in checks:
                 yield _clean(check, managed.redact)
 
@@ -466,8 +456,7 @@ class ServerDiagnostics:
                     )
             return check
 
-        checks = self._run_in_order(self._checks_of(managed.config, mcp, tracker))
-        async with aclosing(checks):
+        async with aclosing(self._run_in_order(self._checks_of(managed.config, mcp, tracker))) as checks:
             async for check in checks:
                 yield check
         for check in (

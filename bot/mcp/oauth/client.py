@@ -138,30 +138,22 @@ async def discover(url: str, challenge: Challenge, auth_server: AuthServerClient
     """Discover the authorization server of the server at `url`. `issuer` is what it calls itself, if that is set.
     Raises ServerTrouble.
     """
+    server = None
     try:
-        return await _discover_server(url, challenge, auth_server, issuer)
+        described = await _resource_metadata(url, challenge, auth_server)
+        resource = resource_url_from_server_url(url)
+        if described is not None:
+            wanted, resource = resource, str(described.resource)
+            if not check_resource_allowed(requested_resource=wanted, configured_resource=resource):
+                cause = gettext_lazy(
+                    "The server describes itself as another one, {resource}, so a token for it would be for that one.",
+                    resource=resource,
+                )
+                raise ServerTrouble(cause, _ASK)
+            server = str(described.authorization_servers[0])
+        return DiscoveredServer(resource, await _server_metadata(server, url, auth_server, issuer), described)
     except (ValueError, httpx2.InvalidURL) as error:
         raise ServerTrouble(gettext_lazy("The server names an address that is none."), _ASK) from error
-
-
-async def _discover_server(
-    url: str, challenge: Challenge, auth_server: AuthServerClient, issuer: str
-) -> DiscoveredServer:
-    described = await _resource_metadata(url, challenge, auth_server)
-    resource = resource_url_from_server_url(url)
-    server = None
-    if described is not None:
-        described_resource = str(described.resource)
-        if not check_resource_allowed(requested_resource=resource, configured_resource=described_resource):
-            raise ServerTrouble(
-                gettext_lazy(
-                    "The server describes itself as another one, {resource}, so a token for it would be for that one.",
-                    resource=described_resource,
-                ),
-                _ASK,
-            )
-        resource, server = described_resource, str(described.authorization_servers[0])
-    return DiscoveredServer(resource, await _server_metadata(server, url, auth_server, issuer), described)
 
 
 def check_proof(metadata: OAuthMetadata) -> None:
