@@ -13,7 +13,6 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -32,8 +31,8 @@ from bot.domain.completions import (
 )
 from bot.domain.lenient_json import parse_object
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
-from bot.llm.hosted_model import Delta, HostedConfig, Sdk, VendorClient, WireFormat, http_settings
-from bot.llm.model_list import ListedModel, ModelListPaths
+from bot.llm.hosted_model import Delta, HostedConfig, Sdk, VendorClient, http_settings
+from bot.llm.model_list import ModelListPaths, listed_model
 from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected, Service
 from bot.llm.tool_schemas import tool_arguments, tool_description
 from bot.llm.wire_format import (
@@ -47,7 +46,9 @@ from bot.llm.wire_format import (
     get_count,
     get_field,
     get_list,
+    is_system,
     parse_call,
+    placed,
     single_line,
     storable,
     text,
@@ -86,6 +87,7 @@ _KINDS = {
 """Kind of the content block, by type of its delta."""
 _BUDGETS = {"low": 1_024, "medium": 4_096, "high": 16_384}
 """Tokens of thinking for models without degrees of effort; the first is the least that the service accepts."""
+_THOUGHTS = ("thinking", "redacted_thinking")
 _CALL = ("type", "id", "name", "input", "text")
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _HOME = "https://api.anthropic.com"
@@ -122,12 +124,12 @@ def request_body(
     marks = ErrorKind.CACHE_MARKS not in known
     body: dict[str, Any] = {"model": model, "max_tokens": request.limits.max_tokens, "stream": True}
     body |= _effort(reasoning, known, request.limits.max_tokens)
-    system = [_text_block(m.text) for m in takewhile(_is_system, request.messages) if m.text.strip()]
+    system = [_text_block(m.text) for m in takewhile(is_system, request.messages) if m.text.strip()]
     if system and marks:  # the tools and the instructions are the same in every conversation
         system[-1]["cache_control"] = _KEPT
     if system:
         body["system"] = system
-    leading = sum(1 for _ in takewhile(_is_system, request.messages))
+    leading = sum(1 for _ in takewhile(is_system, request.messages))
     stable = request.stable_messages - leading if marks else 0
     body["messages"] = _transcript(request.messages[leading:], stable, by)
     if request.tools:
@@ -161,10 +163,6 @@ def _effort(reasoning: str, known: Collection[ErrorKind], room: int) -> dict[str
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": reasoning}}
     budget = min(_BUDGETS[reasoning], room // 2)
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _BUDGETS["low"] else {}
-
-
-def _is_system(message: Message) -> bool:
-    return message.role is MessageRole.SYSTEM
 
 
 def _transcript(messages: Sequence[Message], stable: int, by: str) -> list[dict[str, Any]]:
@@ -205,10 +203,11 @@ def _blocks(message: Message, ids: CallIds, by: str) -> list[Block]:
 
 
 def _assistant(message: Message, ids: CallIds, by: str) -> list[Block]:
-    thinking, fields = _thinking(message, by), fields_of_calls(message.provider_metadata.get(METADATA), by)
+    metadata = message.provider_metadata.get(METADATA)
+    thinking, fields = list(placed(metadata, by, "thinking", "block")), fields_of_calls(metadata, by)
     blocks: list[Block] = []
     for n, part in enumerate(message.parts):
-        blocks += [block for before, block in thinking if before == n]
+        blocks += [block for before, block in thinking if before == n and block.get("type") in _THOUGHTS]
         match part:
             case ToolCall():
                 name = valid_name(part.name)
@@ -219,17 +218,6 @@ def _assistant(message: Message, ids: CallIds, by: str) -> list[Block]:
     while blocks and blocks[-1]["type"].endswith("thinking"):  # refused at the end of a message
         blocks.pop()
     return blocks
-
-
-def _thinking(message: Message, by: str) -> list[tuple[int, Block]]:
-    metadata: Any = message.provider_metadata.get(METADATA)
-    entries: Any = metadata.get("thinking") if isinstance(metadata, Mapping) and metadata.get("by") == by else None
-    placed: list[tuple[int, Block]] = []
-    for entry in entries if isinstance(entries, Sequence) else ():
-        match entry:
-            case {"before": int(before), "block": {"type": "thinking" | "redacted_thinking"} as block}:
-                placed.append((before, dict(block)))
-    return placed
 
 
 def _result(result: ToolResult, ids: CallIds) -> Block:
@@ -473,21 +461,9 @@ class Config(HostedConfig):
 def create(config: Config) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
     service = config.service("Anthropic", _HOME)
-    wire_format = WireFormat(
-        partial(
-            request_body, config.model, own_address=service.own_address, by=service.writer, reasoning=config.reasoning
-        ),
-        partial(ReplyDraft, service.writer),
-        _PASSED_OVER,
-    )
-    return ListedModel(
-        service,
-        config.capabilities(service, _WINDOW, image_bytes=_IMAGE_BYTES),
-        _client(service),
-        wire_format,
-        ModelListPaths("/v1/models"),
-        learns_images=config.images is None,
-    )
+    capabilities = config.capabilities(service, _WINDOW, image_bytes=_IMAGE_BYTES)
+    paths, protocol = ModelListPaths("/v1/models"), (request_body, ReplyDraft)
+    return listed_model(config, _client(service), protocol, capabilities, paths, passed_over=_PASSED_OVER)
 
 
 def _client(service: Service) -> VendorClient:

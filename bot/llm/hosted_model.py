@@ -385,7 +385,7 @@ class VendorClient:
     """One vendor's client for one protocol, which is at `path`."""
 
     def __init__(self, service: Service, client: Any, path: str, sdk: Sdk) -> None:
-        self._service = service
+        self.service = service
         self._client = client
         self._path = path
         self._sdk = sdk
@@ -425,15 +425,15 @@ class VendorClient:
         try:
             yield
         except self._sdk.status_error as error:
-            raise self._service.error_from(_read(error), tools) from error
+            raise self.service.error_from(_read(error), tools) from error
         except ProviderRejected as error:
-            raise self._service.error_from(error.error, tools) from error
+            raise self.service.error_from(error.error, tools) from error
         except self._sdk.connection_error as error:
             raise self._interruption_error(error) from error
         except (httpx2.HTTPError, OSError) as error:
-            raise self._service.incomplete_error() from error
+            raise self.service.incomplete_error() from error
         except (self._sdk.error, aiohttp.ClientError, ValueError, RecursionError) as error:
-            raise self._service.unreadable_error() from error
+            raise self.service.unreadable_error() from error
 
     def _interruption_error(self, error: Exception) -> ModelUnavailable:
         """Return the error of an interrupted connection. The clients report most causes as one error that wraps the
@@ -443,12 +443,12 @@ class VendorClient:
         if any(
             isinstance(cause, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError) for cause in causes
         ):
-            return self._service.proxy_error()
+            return self.service.proxy_error()
         if any(isinstance(cause, aiohttp.ClientConnectorError | TimeoutError) for cause in causes):
-            return self._service.unreachable(causes[-1])
+            return self.service.unreachable(causes[-1])
         if any(isinstance(cause, aiohttp.ClientConnectionError) for cause in causes):
-            return self._service.closed_error()
-        return self._service.incomplete_error()
+            return self.service.closed_error()
+        return self.service.incomplete_error()
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -659,26 +659,21 @@ async def _deltas(
 
 def _join_deltas(deltas: Iterable[Delta]) -> Iterator[Delta]:
     """Join neighbours of one kind: text that arrived together is shown together. Text before an error is shown too."""
-    joined: Delta | None = None
+    joined: list[Any] = []
     try:
         for delta in deltas:
-            match joined, delta:
-                case (TextDelta(before), TextDelta(after)):
-                    joined = TextDelta(before + after)
-                case (ReasoningDelta(before), ReasoningDelta(after)):
-                    joined = ReasoningDelta(before + after)
-                case (ToolCallDelta(before), ToolCallDelta(after)):
-                    joined = ToolCallDelta(before + after)
-                case _:
-                    if joined is not None:
-                        yield joined
-                    joined = delta
+            if joined and (type(delta) is not type(joined[0]) or isinstance(delta, UsageReported)):
+                yield _join(joined)
+                joined = []
+            joined.append(delta)
     except Exception:
-        if joined is not None:
-            yield joined
+        yield from [_join(joined)] if joined else []
         raise
-    if joined is not None:
-        yield joined
+    yield from [_join(joined)] if joined else []
+
+
+def _join(deltas: Sequence[Any]) -> Any:
+    return deltas[0] if len(deltas) == 1 else replace(deltas[0], text="".join(delta.text for delta in deltas))
 
 
 class StreamTimeouts:

@@ -9,14 +9,15 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from bot.domain.completions import Capabilities
 from bot.i18n import gettext_lazy
-from bot.llm.hosted_model import HostedModel, VendorClient, WireFormat
+from bot.llm.hosted_model import HostedConfig, HostedModel, ReplyAccumulator, VendorClient, WireFormat
 from bot.llm.models import Availability, Available, NotListed, NotReported, Retired
-from bot.llm.provider_service import ErrorKind, ProviderError, Service, classify
+from bot.llm.provider_service import ErrorKind, ProviderError, classify
 
 LOOK_UP_SECONDS = 10.0
 _WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length", "n_ctx")
@@ -46,17 +47,8 @@ class ModelListPaths:
 class ListedModel(HostedModel):
     """A hosted model that its service lists."""
 
-    def __init__(
-        self,
-        service: Service,
-        capabilities: Capabilities,
-        client: VendorClient,
-        wire_format: WireFormat,
-        paths: ModelListPaths,
-        *,
-        learns_images: bool = True,
-    ) -> None:
-        super().__init__(service, capabilities, client, wire_format, learns_images=learns_images)
+    def __init__(self, paths: ModelListPaths, *of_model: Any, **more: Any) -> None:
+        super().__init__(*of_model, **more)
         self._paths = paths
 
     @property
@@ -130,6 +122,22 @@ class ListedModel(HostedModel):
         running = await self._fetch(f"{root}{self._paths.running}", strict=False)
         models = running.get("models") if isinstance(running, Mapping) else None
         return _window(next(_named_entries(self._service.model, _entries(models), "model"), {}))
+
+
+def listed_model(
+    config: HostedConfig,
+    client: VendorClient,
+    protocol: tuple[Callable[..., dict[str, Any]], Callable[[str], ReplyAccumulator]],
+    capabilities: Capabilities,
+    paths: ModelListPaths,
+    *,
+    passed_over: frozenset[bytes] = frozenset(),
+) -> ListedModel:
+    """Return the model of a configuration. `protocol` writes the body of a request, and begins the draft of a reply."""
+    service, (body, draft) = client.service, protocol
+    own = {"own_address": service.own_address, "by": service.writer, "reasoning": config.reasoning}
+    wire_format = WireFormat(partial(body, config.model, **own), partial(draft, service.writer), passed_over)
+    return ListedModel(paths, service, capabilities, client, wire_format, learns_images=config.images is None)
 
 
 def _is_final(provider_error: ProviderError, *, strict: bool) -> bool:

@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from bot.domain.completions import (
@@ -26,29 +25,28 @@ from bot.domain.completions import (
 from bot.domain.lenient_json import parse_object
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
-from bot.llm.hosted_model import OPENAI_HOME, OPENAI_WINDOW, Delta, HostedConfig, WireFormat, openai_client
-from bot.llm.model_list import ListedModel, ModelListPaths
+from bot.llm.hosted_model import OPENAI_HOME, OPENAI_WINDOW, Delta, HostedConfig, openai_client
+from bot.llm.model_list import ModelListPaths, listed_model
 from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected
 from bot.llm.tool_schemas import tool_arguments, tool_description
 from bot.llm.wire_format import (
     CallIds,
     data_url,
-    describe_file,
-    describe_image,
     distinct_ids,
     encode_arguments,
     fields_of_calls,
     fit_to_read,
-    get_count,
     get_field,
     get_list,
+    in_words,
+    is_document,
     json_text,
     merge_fields,
     parse_call,
     single_line,
     storable,
     text,
-    tokens,
+    tokens_of,
     unknown_fields,
     valid_name,
     with_fields,
@@ -177,7 +175,7 @@ def _messages(message: Message, ids: CallIds, by: str, *, thinks: bool) -> Itera
 
 
 def _user_content(message: Message) -> str | list[dict[str, Any]]:
-    if not any(isinstance(part, ImagePart) or _is_document(part) for part in message.parts):
+    if not any(isinstance(part, ImagePart) or is_document(part) for part in message.parts):
         return _text(message.parts)
     return [_user_part(part) for part in message.parts]
 
@@ -185,14 +183,10 @@ def _user_content(message: Message) -> str | list[dict[str, Any]]:
 def _user_part(part: Part) -> dict[str, Any]:
     if isinstance(part, ImagePart):
         return {"type": "image_url", "image_url": {"url": data_url(part)}}
-    if isinstance(part, FilePart) and _is_document(part):
+    if isinstance(part, FilePart) and is_document(part):
         name = single_line(part.name, 200) or "document.pdf"
         return {"type": "file", "file": {"filename": name, "file_data": data_url(part)}}
     return {"type": "text", "text": _text((part,))}
-
-
-def _is_document(part: Part) -> bool:
-    return isinstance(part, FilePart) and part.mime_type == "application/pdf"
 
 
 def _assistant(message: Message, ids: CallIds, by: str) -> dict[str, Any]:
@@ -223,16 +217,7 @@ def _result(result: ToolResult) -> str:
 
 def _text(parts: tuple[Part, ...]) -> str:
     """Return the parts as text: Chat Completions accepts images and documents in user messages only."""
-    lines = []
-    for part in parts:
-        match part:
-            case TextPart():
-                lines.append(part.text)
-            case ImagePart():
-                lines.append(describe_image(part))
-            case FilePart():
-                lines.append(describe_file(part))
-    return "\n".join(lines)
+    return "\n".join(in_words(part) for part in parts if isinstance(part, TextPart | ImagePart | FilePart))
 
 
 # -------------------- merge roles
@@ -311,9 +296,9 @@ class ReplyDraft:
         """Add a chunk and yield its visible deltas. Raises ProviderRejected if the chunk is an error."""
         if event.get("error") or event.get("type") == "error":
             raise ProviderRejected(ProviderError.from_response(200, event))
-        if counted := _usage(event.get("usage")):
-            self._usage = counted
-            yield UsageReported(counted)
+        if isinstance(event.get("usage"), Mapping):
+            self._usage = tokens_of(event["usage"], "prompt", "completion")
+            yield UsageReported(self._usage)
         for choice in get_list(event, "choices"):
             if error := get_field(choice, "error"):
                 raise ProviderRejected(ProviderError.from_response(200, {"error": error}))
@@ -450,19 +435,6 @@ def _texts(content: list[Any], kind: str) -> str:
     return "".join(text(part, kind) or _texts(get_list(part, kind), "text") for part in parts)
 
 
-def _usage(usage: object) -> Usage | None:
-    if not isinstance(usage, Mapping):
-        return None
-    read, written = get_field(usage, "prompt_tokens_details"), get_field(usage, "completion_tokens_details")
-    return tokens(
-        get_count(usage, "prompt_tokens"),
-        get_count(usage, "completion_tokens"),
-        get_count(read, "cached_tokens"),
-        get_count(read, "cache_write_tokens"),
-        get_count(written, "reasoning_tokens"),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Config(HostedConfig):
     """Settings of one model. `key_at` and `running_at` are additional paths of a compatible server, see
@@ -476,20 +448,6 @@ class Config(HostedConfig):
 def create(config: Config) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
     service = config.service("OpenAI", OPENAI_HOME)
-    return ListedModel(
-        service,
-        config.capabilities(service, OPENAI_WINDOW),
-        openai_client(service, "/chat/completions"),
-        WireFormat(
-            partial(
-                request_body,
-                config.model,
-                own_address=service.own_address,
-                by=service.writer,
-                reasoning=config.reasoning,
-            ),
-            partial(ReplyDraft, service.writer),
-        ),
-        ModelListPaths("/models", config.key_at, config.running_at, windows=not service.own_address),
-        learns_images=config.images is None,
-    )
+    client, capabilities = openai_client(service, "/chat/completions"), config.capabilities(service, OPENAI_WINDOW)
+    paths = ModelListPaths("/models", config.key_at, config.running_at, windows=not service.own_address)
+    return listed_model(config, client, (request_body, ReplyDraft), capabilities, paths)

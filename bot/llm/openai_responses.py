@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import dropwhile, takewhile
 from typing import Any
 
@@ -27,15 +26,13 @@ from bot.domain.completions import (
 )
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
-from bot.llm.hosted_model import OPENAI_HOME, OPENAI_WINDOW, Delta, HostedConfig, WireFormat, openai_client
-from bot.llm.model_list import ListedModel, ModelListPaths
+from bot.llm.hosted_model import OPENAI_HOME, OPENAI_WINDOW, Delta, HostedConfig, openai_client
+from bot.llm.model_list import ModelListPaths, listed_model
 from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected
 from bot.llm.tool_schemas import tool_arguments, tool_description
 from bot.llm.wire_format import (
     CallIds,
     data_url,
-    describe_file,
-    describe_image,
     distinct_ids,
     encode_arguments,
     fields_of_calls,
@@ -43,12 +40,16 @@ from bot.llm.wire_format import (
     get_count,
     get_field,
     get_list,
+    in_words,
+    is_document,
+    is_system,
     json_text,
     parse_call,
+    placed,
     single_line,
     storable,
     text,
-    tokens,
+    tokens_of,
     unknown_fields,
     valid_name,
     with_fields,
@@ -106,10 +107,10 @@ def request_body(
     """
     request = fit_to_read(request)
     ids = CallIds()
-    instructions = "\n\n".join(m.text for m in takewhile(_is_system, request.messages) if m.text.strip())
+    instructions = "\n\n".join(m.text for m in takewhile(is_system, request.messages) if m.text.strip())
     body: dict[str, Any] = {
         "model": model,
-        "input": [item for m in dropwhile(_is_system, request.messages) for item in _items(m, by, ids)],
+        "input": [item for m in dropwhile(is_system, request.messages) for item in _items(m, by, ids)],
         "max_output_tokens": max(_FEWEST_TOKENS, request.limits.max_tokens),
         "store": False,
         "stream": True,
@@ -132,10 +133,6 @@ def request_body(
     if not body["input"]:
         body["input"] = [{"role": "user", "content": "(empty message)"}]
     return body
-
-
-def _is_system(message: Message) -> bool:
-    return message.role is MessageRole.SYSTEM
 
 
 def _cache_key(instructions: str, tools: Sequence[Tool]) -> str:
@@ -170,10 +167,10 @@ def _items(message: Message, by: str, ids: CallIds) -> Iterator[Item]:
 def _assistant(message: Message, by: str, ids: CallIds) -> Iterable[Item]:
     metadata: Any = message.provider_metadata.get(METADATA)
     metadata = metadata if isinstance(metadata, Mapping) and metadata.get("by") == by else {}
-    reasoning, fields = _reasoning(metadata), fields_of_calls(metadata, by)
+    reasoning, fields = list(placed(metadata, by, "reasoning", "item")), fields_of_calls(metadata, by)
     items: list[Item] = []
     for n, part in enumerate(message.parts):
-        items += [item for before, item in reasoning if before == n]
+        items += [item for before, item in reasoning if before == n and _is_readable(item)]
         match part:
             case ToolCall():
                 arguments = json.dumps(encode_arguments(part), ensure_ascii=False, default=dict)
@@ -187,31 +184,25 @@ def _assistant(message: Message, by: str, ids: CallIds) -> Iterable[Item]:
     return items
 
 
-def _reasoning(metadata: Mapping[str, Any]) -> list[tuple[int, Item]]:
-    entries = metadata.get("reasoning")
-    placed: list[tuple[int, Item]] = []
-    for entry in entries if isinstance(entries, Sequence) else ():
-        match entry:
-            case {"before": int(before), "item": {"type": "reasoning", "encrypted_content": str()} as item}:
-                placed.append((before, dict(item)))
-    return placed
+def _is_readable(item: Item) -> bool:
+    return item.get("type") == "reasoning" and isinstance(item.get("encrypted_content"), str)
 
 
 def _output(result: ToolResult) -> str | list[Item]:
     if any(_is_file(part) for part in result.parts):
         prefix = [{"type": "input_text", "text": "Error:"}] if result.is_error else []
         return [*prefix, *(_part(part) for part in result.parts)]
-    return ("Error: " if result.is_error else "") + "\n".join(_words(part) for part in result.parts)
+    return ("Error: " if result.is_error else "") + "\n".join(in_words(part) for part in result.parts)
 
 
 def _content(parts: Sequence[Part]) -> str | list[Item]:
     if any(_is_file(part) for part in parts):
         return [_part(part) for part in parts]
-    return "\n".join(_words(part) for part in parts) or "(empty message)"
+    return "\n".join(in_words(part) for part in parts) or "(empty message)"
 
 
 def _is_file(part: Part) -> bool:
-    return isinstance(part, ImagePart) or (isinstance(part, FilePart) and part.mime_type == "application/pdf")
+    return isinstance(part, ImagePart) or is_document(part)
 
 
 def _part(part: Part) -> Item:
@@ -222,19 +213,7 @@ def _part(part: Part) -> Item:
             name = single_line(part.name, _LONGEST_NAME) or "document.pdf"
             return {"type": "input_file", "filename": name, "file_data": data_url(part)}
         case _:
-            return {"type": "input_text", "text": _words(part)}
-
-
-def _words(part: Part) -> str:
-    match part:
-        case TextPart():
-            return part.text
-        case ImagePart():
-            return describe_image(part)
-        case FilePart():
-            return describe_file(part)
-        case _:
-            return ""
+            return {"type": "input_text", "text": in_words(part)}
 
 
 # -------------------- reply
@@ -415,7 +394,7 @@ class ReplyDraft:
                 yield from self._complete({"item": whole})
         self._status = status
         self._cut_by = text(get_field(response, "incomplete_details"), "reason")
-        self._usage = _usage(get_field(response, "usage"))
+        self._usage = tokens_of(get_field(response, "usage"), "input", "output")
 
 
 def _error(kind: str, event: Mapping[str, Any]) -> object:
@@ -447,17 +426,6 @@ def _said_in(message: object) -> str:
     return "".join(text(part, "text") or text(part, "refusal") for part in get_list(message, "content"))
 
 
-def _usage(usage: object) -> Usage:
-    read, written = get_field(usage, "input_tokens_details"), get_field(usage, "output_tokens_details")
-    return tokens(
-        get_count(usage, "input_tokens"),
-        get_count(usage, "output_tokens"),
-        get_count(read, "cached_tokens"),
-        get_count(read, "cache_write_tokens"),
-        get_count(written, "reasoning_tokens"),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Config(HostedConfig):
     """Settings of one model."""
@@ -466,14 +434,6 @@ class Config(HostedConfig):
 def create(config: Config) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
     service = config.service("OpenAI", OPENAI_HOME)
-    body = partial(
-        request_body, config.model, own_address=service.own_address, by=service.writer, reasoning=config.reasoning
-    )
-    return ListedModel(
-        service,
-        config.capabilities(service, OPENAI_WINDOW),
-        openai_client(service, "/responses"),
-        WireFormat(body, partial(ReplyDraft, service.writer), PASSED_OVER),
-        ModelListPaths(windows=not service.own_address),
-        learns_images=config.images is None,
-    )
+    client, capabilities = openai_client(service, "/responses"), config.capabilities(service, OPENAI_WINDOW)
+    paths = ModelListPaths(windows=not service.own_address)
+    return listed_model(config, client, (request_body, ReplyDraft), capabilities, paths, passed_over=PASSED_OVER)

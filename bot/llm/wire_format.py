@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, groupby, repeat
 from typing import Any
@@ -131,6 +131,43 @@ def describe_file(file: FilePart) -> str:
     return f"[File: {single_line(file.name, _LONGEST_NAME)} ({single_line(file.mime_type, _LONGEST_NAME)})]"
 
 
+def in_words(part: Part) -> str:
+    """Return a text as it is, and the placeholder of an image or a file; empty for other parts."""
+    match part:
+        case TextPart():
+            return part.text
+        case ImagePart():
+            return describe_image(part)
+        case FilePart():
+            return describe_file(part)
+        case _:
+            return ""
+
+
+def is_document(part: Part) -> bool:
+    """Return True for a PDF."""
+    return isinstance(part, FilePart) and part.mime_type == "application/pdf"
+
+
+def is_system(message: Message) -> bool:
+    """Return True for a message of the operator or the bot."""
+    return message.role is MessageRole.SYSTEM
+
+
+def placed(metadata: object, by: str, name: str, inner: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Return what the service sent besides a message's parts, each with the number of the part after it, if `by` wrote
+    it: entries `{"before": number, inner: object}` of the field `name`.
+    """
+    entries = get_list(dict(metadata), name) if isinstance(metadata, Mapping) and metadata.get("by") == by else []
+    for entry in entries:
+        if (
+            isinstance(entry, Mapping)
+            and isinstance(entry.get("before"), int)
+            and isinstance(entry.get(inner), Mapping)
+        ):
+            yield entry["before"], dict(entry[inner])
+
+
 def data_url(part: ImagePart | FilePart) -> str:
     """Return the bytes of an image or a file as a `data:` address."""
     return f"data:{part.mime_type};base64,{b64encode(part.data).decode()}"
@@ -138,16 +175,12 @@ def data_url(part: ImagePart | FilePart) -> str:
 
 def without_images(request: ModelRequest) -> ModelRequest:
     """Return the request with placeholders for all images."""
-    if not has_images(request):
-        return request
-    return _replace_parts(request, lambda part: TextPart(describe_image(part)) if isinstance(part, ImagePart) else part)
+    return _without(request, ImagePart)
 
 
 def without_files(request: ModelRequest) -> ModelRequest:
     """Return the request with placeholders for all documents and other files."""
-    if not any(isinstance(part, FilePart) for part in _all_parts(request)):
-        return request
-    return _replace_parts(request, lambda part: TextPart(describe_file(part)) if isinstance(part, FilePart) else part)
+    return _without(request, FilePart)
 
 
 def has_images(request: ModelRequest) -> bool:
@@ -157,7 +190,7 @@ def has_images(request: ModelRequest) -> bool:
 
 def has_documents(request: ModelRequest) -> bool:
     """Return True if the request holds PDF files, also in tool results."""
-    return any(isinstance(part, FilePart) and part.mime_type == "application/pdf" for part in _all_parts(request))
+    return any(map(is_document, _all_parts(request)))
 
 
 def _all_parts(request: ModelRequest) -> Iterator[Part]:
@@ -168,19 +201,17 @@ def _all_parts(request: ModelRequest) -> Iterator[Part]:
                 yield from part.parts
 
 
-def _replace_parts(request: ModelRequest, change: Callable[[ResultPart], ResultPart]) -> ModelRequest:
-    """Return the request with each part changed, also in tool results."""
+def _without(request: ModelRequest, kind: type[ImagePart | FilePart]) -> ModelRequest:
+    """Return the request with placeholders for one kind of part, also in tool results."""
+    if not any(isinstance(part, kind) for part in _all_parts(request)):
+        return request
 
-    def replace_part(part: Part) -> Part:
-        match part:
-            case ToolResult(parts=parts):
-                return replace(part, parts=tuple(map(change, parts)))
-            case ToolCall():
-                return part
-            case _:
-                return change(part)
+    def change(part: Any) -> Any:
+        if isinstance(part, ToolResult):
+            return replace(part, parts=tuple(map(change, part.parts)))
+        return TextPart(in_words(part)) if isinstance(part, kind) else part
 
-    messages = (replace(message, parts=tuple(map(replace_part, message.parts))) for message in request.messages)
+    messages = (replace(message, parts=tuple(map(change, message.parts))) for message in request.messages)
     return replace(request, messages=tuple(messages))
 
 
@@ -370,6 +401,18 @@ def tokens(read: int, written: int, cached: int = 0, cache_writes: int = 0, reas
     """Return the usage of a reply. A part never exceeds its total, so that no difference is negative."""
     cached = min(cached, read)
     return Usage(read, written, cached, min(cache_writes, read - cached), min(reasoning, written))
+
+
+def tokens_of(usage: object, read: str, written: str) -> Usage:
+    """Return the usage as OpenAI's protocols report it. `read` and `written` begin the names of the fields."""
+    of_read, of_written = (get_field(usage, f"{name}_tokens_details") for name in (read, written))
+    return tokens(
+        get_count(usage, f"{read}_tokens"),
+        get_count(usage, f"{written}_tokens"),
+        get_count(of_read, "cached_tokens"),
+        get_count(of_read, "cache_write_tokens"),
+        get_count(of_written, "reasoning_tokens"),
+    )
 
 
 class CallIds:
