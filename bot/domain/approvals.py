@@ -217,19 +217,12 @@ class PermanentScope:
 
 
 Scope = ThreadScope | ArgumentsScope | HoursScope | PermanentScope
+_SCOPE_NAMES = {ThreadScope: "thread", ArgumentsScope: "arguments", HoursScope: "hours", PermanentScope: "always"}
 
 
 def scope_name(scope: Scope) -> str:
     """Return the name of a scope as grants store and list it."""
-    match scope:
-        case ThreadScope():
-            return "thread"
-        case ArgumentsScope():
-            return "arguments"
-        case HoursScope():
-            return "hours"
-        case PermanentScope():
-            return "always"
+    return _SCOPE_NAMES[type(scope)]
 
 
 def parse_scope(word: str, seconds: float | None) -> Scope | None:

@@ -422,16 +422,12 @@ def _requirement_texts(requirements: ApprovalRequirements) -> list[str]:
         _("approved by {approvers}", approvers=format_alternatives(sorted(approvers)))
         for approvers in requirements.approvers
     ]
-    if requirements.quorum > 1:
-        parts.append(_("by {count} people", count=requirements.quorum))
-    if requirements.four_eyes:
-        parts.append(_("not by the asker or an editor"))
-    if requirements.expires is not None:
-        parts.append(_("within {duration}", duration=format_duration(requirements.expires)))
-    if requirements.on_timeout is OnTimeout.KEEP:
-        parts.append(_("waits on after that"))
-    if requirements.remind:
-        parts.append(_("with a reminder"))
+    expires = requirements.expires
+    parts += [_("by {count} people", count=requirements.quorum)] if requirements.quorum > 1 else []
+    parts += [_("not by the asker or an editor")] if requirements.four_eyes else []
+    parts += [] if expires is None else [_("within {duration}", duration=format_duration(expires))]
+    parts += [_("waits on after that")] if requirements.on_timeout is OnTimeout.KEEP else []
+    parts += [_("with a reminder")] if requirements.remind else []
     if requirements.escalate is not None:
         late, after = format_alternatives(sorted(requirements.escalate.to)), requirements.escalate.after
         parts.append(_("after {duration} also by {approvers}", duration=format_duration(after), approvers=late))

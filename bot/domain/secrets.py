@@ -371,10 +371,14 @@ def is_plain_header(name: str, value: str) -> bool:
     """Return True if a header is not secret: its name is not that of a credential, and its value is too easy to guess
     for a stored secret.
     """
+    return value.isascii() and _may_be_plain(name, value, _LONGEST_HEADER) and bool(weakness(value))
+
+
+def _may_be_plain(name: str, value: str, longest: int) -> bool:
     if is_secret_name(name) or any(part in name.lower() for part in _CREDENTIAL_NAMES):
         return False
-    sendable = bool(value) and len(value) <= _LONGEST_HEADER and value.isascii() and value.isprintable()
-    return sendable and not value.startswith(_ELSEWHERE) and not looks_like_secret(value) and bool(weakness(value))
+    usable = 0 < len(value) <= longest and value.isprintable()
+    return usable and not value.startswith(_ELSEWHERE) and not looks_like_secret(value)
 
 
 _LONGEST_VARIABLE = 2000
@@ -384,10 +388,7 @@ _ADDRESS_OR_PATH = re.compile(r"(?:https?://[^\s@?#/]+|~|\.{1,2})?(?P<path>/[^\s
 
 def is_plain_variable(name: str, value: str) -> bool:
     """Return True if a variable of a program is not secret, by the same rules as a header."""
-    if is_secret_name(name) or any(part in name.lower() for part in _CREDENTIAL_NAMES):
-        return False
-    usable = bool(value) and len(value) <= _LONGEST_VARIABLE and value.isprintable()
-    if not usable or value.startswith(_ELSEWHERE) or looks_like_secret(value):
+    if not _may_be_plain(name, value, _LONGEST_VARIABLE):
         return False
     place = _ADDRESS_OR_PATH.fullmatch(value)
     return all(map(weakness, filter(None, (place["path"] or "").split("/")))) if place else bool(weakness(value))

@@ -610,10 +610,11 @@ def _check_tools(tracker: ServerStatusTracker) -> Check:
     """Check the tools: their number, and those that are left out or renamed, with the reason."""
     tools = tracker.synced.capabilities.tools
     detail = count_tools(tools)
-    wanted = tracker.config.auto_context_tool
-    if wanted and all(tool.original_name != wanted for tool in tools):
-        text = _("{tools}; there is no {tool}", tools=detail, tool=wanted)
-        return Check(_TOOLS, CheckStatus.DOUBTFUL, text, _("correct its auto_context_tool"))
+    previews = (("preview", name) for name in tracker.config.preview.values())
+    for setting, wanted in (("auto_context_tool", tracker.config.auto_context_tool), *previews):
+        if wanted and all(tool.original_name != wanted for tool in tools):
+            text = _("{tools}; there is no {tool}", tools=detail, tool=wanted)
+            return Check(_TOOLS, CheckStatus.DOUBTFUL, text, _("correct its {setting}", setting=setting))
     if tracker.pinning.withheld_definitions:
         text = _withheld_text(detail, tracker)
         fix = _("use /mcp review {server}", server=tracker.config.name)

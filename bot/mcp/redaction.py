@@ -366,8 +366,6 @@ def _of_definition(config: ServerConfig) -> Iterator[Secret]:
                 # This is the form in which it is sent (RFC 7617).
                 pair = f"{unquote(parts.username or '')}:{unquote(parts.password)}".encode()
                 yield Secret(base64.b64encode(pair).decode("ascii"), gettext_lazy("password in the address"))
-        case _:
-            return
 
 
 def _basic_pair(header: str) -> str:

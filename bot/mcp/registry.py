@@ -237,9 +237,8 @@ def _known_age(entry: DesiredServer) -> float:
     """
     known, config = entry.synced, entry.config
     waits_for_person = config.sign_in is not None and not entry.signed_in
-    if known.at is None or known.status is not SyncStatus.SYNCED or waits_for_person:
-        return math.inf
-    if known.capabilities.definition != definition_fingerprint(config):
+    is_other = known.capabilities.definition != definition_fingerprint(config)
+    if known.at is None or known.status is not SyncStatus.SYNCED or waits_for_person or is_other:
         return math.inf
     # A time in the future is of a clock that was wrong.
     age = time.time() - known.at

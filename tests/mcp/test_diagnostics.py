@@ -286,11 +286,14 @@ async def test_tools_that_are_not_offered_are_counted() -> None:
     assert "not offered: 2 without a name, a second s__t" in check.detail
 
 
-async def test_a_missing_context_tool_is_reported() -> None:
+@pytest.mark.parametrize(
+    ("setting", "value"), [("auto_context_tool", "search"), ("preview", {"t": "get"})], ids=["context", "preview"]
+)
+async def test_a_missing_tool_of_a_setting_is_reported(setting: str, value: Any) -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
-        check = found(await verified(remote("s", endpoint.url, auto_context_tool="search")), "tools")
-    assert (check.finding, check.fix) == (CheckStatus.DOUBTFUL, "correct its auto_context_tool")
+        check = found(await verified(remote("s", endpoint.url, **{setting: value})), "tools")
+    assert (check.finding, check.fix) == (CheckStatus.DOUBTFUL, f"correct its {setting}")
 
 
 # processes

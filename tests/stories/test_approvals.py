@@ -50,6 +50,20 @@ async def test_a_note_is_saved_once_after_y_and_not_before(tmp_path: Path) -> No
     assert place.notes == ["buy milk"]
 
 
+async def test_a_card_of_delete_note_1_shows_that_note(tmp_path: Path) -> None:
+    place = Installation(tmp_path)
+    async with place.terminal() as terminal:
+        await terminal.asks("add a note: buy milk")
+        await card(terminal, "buy milk")
+        terminal.press("y")
+        await terminal.shows("Saved as note #1: buy milk")
+        await terminal.asks("Delete note 1")
+        await card(terminal, "Delete a note", "Shows now: #1 buy milk")
+        terminal.press("y")
+        await terminal.shows("Deleted note #1: buy milk")
+    assert place.notes == []
+
+
 async def test_a_long_note_is_read_in_full_and_turned_down_with_enter_and_another_one_with_a_reason(
     tmp_path: Path,
 ) -> None:
