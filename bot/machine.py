@@ -55,7 +55,8 @@ def find_proxy(url: str, environment: Mapping[str, str] = os.environ) -> Proxy |
     parts = urlsplit(url)
     host, scheme = (parts.hostname or "").lower(), _SCHEMES.get(parts.scheme, "http")
     port = parts.port or (443 if scheme == "https" else 80)
-    if _is_this_machine(host) or any(_matches(entry, host, port) for entry in _no_proxy(environment)):
+    direct = re.split(r"[,\s]+", (environment.get("no_proxy") or environment.get("NO_PROXY") or "").strip().lower())
+    if _is_this_machine(host) or any(_matches(entry, host, port) for entry in direct):
         return None
     return next((Proxy.parse(*given) for given in _proxies(environment, (scheme, "all"))), None)
 
@@ -100,10 +101,6 @@ def _proxies(environment: Mapping[str, str], schemes: tuple[str, ...]) -> Iterat
             if value := environment.get(name, "").strip():
                 yield name, value
                 break
-
-
-def _no_proxy(environment: Mapping[str, str]) -> list[str]:
-    return re.split(r"[,\s]+", (environment.get("no_proxy") or environment.get("NO_PROXY") or "").strip().lower())
 
 
 def _matches(entry: str, host: str, port: int) -> bool:

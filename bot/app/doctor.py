@@ -177,7 +177,7 @@ async def _check_call(choice: ModelChoice) -> Check:
             fix = "use a model that is made for tool calls"
         elif replies[-1].calls_as_text:
             detail = "It wrote a trial call as text, because its service does not parse it."
-            fix = str(PARSE_CALLS)
+            fix = f"{PARSE_CALLS}, or use a model that is made for tool calls"
         else:
             finding, detail = CheckStatus.WELL, "It called the tool of a trial properly."
     return Check(f"{choice.name} tool call", finding, detail, fix, monotonic() - began)

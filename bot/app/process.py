@@ -14,7 +14,7 @@ import secrets
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -89,15 +89,6 @@ def _start(pid: int) -> str:
 # -------------------- health
 
 
-@dataclass(frozen=True, slots=True)
-class _DatabaseHealth:
-    """Result of the last database check."""
-
-    answers: bool
-    unwritable: str = ""
-    fix: str = ""
-
-
 class HealthCheck:
     """Health check of the process. `check_writable` writes a small row to the database, `servers` returns the state of
     the MCP servers, `watch` adds listeners.
@@ -119,7 +110,7 @@ class HealthCheck:
         self._checkpoints_fail: Callable[[], bool] = lambda: False
         self._files_are_older: Callable[[], bool] = lambda: False
         self._checking = asyncio.Lock()
-        self._database = _DatabaseHealth(answers=False)
+        self._database = Health(database=False)
         self._checked_at = -FRESH_SECONDS
 
     def watch(self, platform: str, listener: Listener) -> None:
@@ -139,50 +130,35 @@ class HealthCheck:
         platforms: dict[str, ListenerStatus] = {
             name: await listener.listening() for name, listener in self._listeners.items()
         }
-        database = await self._database_health()
-        return Health(
-            database.answers,
-            platforms,
-            _count_servers(self._servers()),
-            unwritable=database.unwritable,
-            fix=database.fix,
+        statuses = [state.status for state in self._servers()]
+        enabled = [status for status in statuses if status not in _OFF]
+        errors = sum(status in _IN_TROUBLE for status in statuses)
+        return replace(
+            await self._database_health(),
+            platforms=platforms,
+            servers=ServersHealth(len(statuses), statuses.count(ServerStatus.CONNECTED), errors),
             checkpoints_fail=self._checkpoints_fail(),
             files_are_older=self._files_are_older(),
-            lacks_servers=self._needs_servers and _all_fail(self._servers()),
+            lacks_servers=self._needs_servers and bool(enabled) and all(status in _IN_TROUBLE for status in enabled),
         )
 
-    async def _database_health(self) -> _DatabaseHealth:
+    async def _database_health(self) -> Health:
         async with self._checking:
             if self._clock() - self._checked_at >= FRESH_SECONDS:
                 self._database = await self._check_database()
                 self._checked_at = self._clock()
             return self._database
 
-    async def _check_database(self) -> _DatabaseHealth:
+    async def _check_database(self) -> Health:
         try:
             async with asyncio.timeout(DATABASE_SECONDS):
                 await self._check_writable()
         except DatabaseUnwritable as error:
-            return _DatabaseHealth(answers=True, unwritable=error.reason, fix=error.fix)
+            return Health(database=True, unwritable=error.reason, fix=error.fix)
         except (DatabaseError, TimeoutError) as error:
             log.debug("database check failed: %s", error or "no answer")
-            return _DatabaseHealth(answers=False)
-        return _DatabaseHealth(answers=True)
-
-
-def _all_fail(states: Iterable[ServerSnapshot]) -> bool:
-    """Return True if every enabled server has errors, and there is one."""
-    enabled = [state.status for state in states if state.status not in _OFF]
-    return bool(enabled) and all(status in _IN_TROUBLE for status in enabled)
-
-
-def _count_servers(states: Iterable[ServerSnapshot]) -> ServersHealth:
-    statuses = [state.status for state in states]
-    return ServersHealth(
-        total=len(statuses),
-        connected=statuses.count(ServerStatus.CONNECTED),
-        errors=sum(status in _IN_TROUBLE for status in statuses),
-    )
+            return Health(database=False)
+        return Health(database=True)
 
 
 class SessionCounters:

@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
@@ -69,7 +69,8 @@ def _run(
     except CountersignError as error:
         if debug:
             traceback.print_exc()
-        _print_once(str(error), printed)
+        if str(error) not in printed:
+            print_error(str(error))
         code = USAGE if isinstance(error, SettingsError | InvalidOption) else FAILED
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -83,11 +84,6 @@ def _run(
         print_error(f"Something broke ({type(error).__name__}: {error}). Fix: run it with --debug to see where")
         code = FAILED
     return code
-
-
-def _print_once(problem: str, printed: Sequence[str]) -> None:
-    if problem not in printed:
-        print_error(problem)
 
 
 def _fill_own_folders() -> None:

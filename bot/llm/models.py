@@ -119,7 +119,6 @@ class DiscoveredWindow:
         self._configured = configured
         self._window = 0
         self._output = 0
-        self._discovered: tuple[Capabilities, Capabilities] | None = None
         self._lookups = 0
         self._lookup: asyncio.Task[None] | None = None
 
@@ -129,14 +128,10 @@ class DiscoveredWindow:
         capabilities = self._model.capabilities
         if not self._is_known:
             return capabilities
-        if self._discovered is None or self._discovered[0] is not capabilities:
-            known = replace(
-                capabilities, context_tokens=self._configured or self._window or capabilities.context_tokens
-            )
-            if self._output and not capabilities.largest_output:
-                known = replace(known, output_tokens=min(self._output, USUAL_OUTPUT), largest_output=self._output)
-            self._discovered = capabilities, known
-        return self._discovered[1]
+        known = replace(capabilities, context_tokens=self._configured or self._window or capabilities.context_tokens)
+        if self._output and not capabilities.largest_output:
+            known = replace(known, output_tokens=min(self._output, USUAL_OUTPUT), largest_output=self._output)
+        return known
 
     @property
     def _is_known(self) -> bool:
@@ -224,16 +219,11 @@ class InstrumentedModel:
         self._label = label
         self._observe = observe
         self._clock = clock
-        self._known = model.capabilities
-        self._named = replace(self._known, model=label)
 
     @property
     def capabilities(self) -> Capabilities:
         """Capabilities of the model."""
-        if self._known is not self._model.capabilities:
-            self._known = self._model.capabilities
-            self._named = replace(self._known, model=self._label)
-        return self._named
+        return replace(self._model.capabilities, model=self._label)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the model's events. The answer is measured when the stream ends or is closed."""
