@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import discord
 
@@ -22,6 +23,8 @@ from bot.chat.message_handler import (
 )
 
 DEEPEST = 6
+UNREADABLE = "[a message that cannot be read]"
+T = TypeVar("T")
 _QUOTE = re.compile(r"^[^\S\n]*>(?:>> .*\Z| [^\n]*)", re.MULTILINE | re.DOTALL)
 
 
@@ -36,20 +39,32 @@ def message_content(
     """Return the content of a message. `text` is its text without the mentions of the bot; `to_plain` returns other
     markup as displayed. Embeds of a bot or webhook are its own text, those of a user are previews of links.
     """
-    embeds, is_app = [*map(_embed, message.embeds)], message.author.bot or message.webhook_id is not None
-    own = [*_poll(message.poll), *_parts(message), *(embeds if is_app else ())]
+    embeds, is_app = _read(_embeds, message), message.author.bot or message.webhook_id is not None
+    own = [*_read(_poll, message), *_read(_parts, message), *(embeds if is_app else ())]
     place = guild.get_channel_or_thread(message.reference.channel_id) if guild and message.reference else None
     label = forwarded_label("", place.name if place is not None else "")
     others = [(label, _snapshot(snapshot)) for snapshot in message.message_snapshots]
+    if not others and message.reference and message.reference.type is discord.MessageReferenceType.forward:
+        others = [(label, UNREADABLE)]
     others += [(PREVIEW_LABEL, embed) for embed in embeds if not is_app]
     forwarded = (ThreadMessage("", "", label, to_plain(text)[:LONGEST_FORWARDED]) for label, text in others)
     return MessageContent("\n".join(filter(None, (text, *map(to_plain, own)))), tuple(forwarded))
 
 
 def _snapshot(snapshot: discord.MessageSnapshot) -> str:
-    lines = filter(None, (snapshot.content, *_parts(snapshot), *map(_embed, snapshot.embeds)))
+    lines = filter(None, (snapshot.content, *_read(_parts, snapshot), *_read(_embeds, snapshot)))
     text = append_file_names("\n".join(lines), [attachment.filename for attachment in snapshot.attachments])
-    return text or "[a message that cannot be read]"
+    return text or UNREADABLE
+
+
+def _read(parts: Callable[[T], Iterator[str]], message: T) -> list[str]:
+    """Return the texts of parts, which discord.py may find invalid only now."""
+    texts: list[str] = []
+    with suppress(AttributeError, KeyError, TypeError, ValueError):
+        for text in parts(message):
+            texts.append(text)  # noqa: PERF402 - keeps those before an error
+        return texts
+    return [*texts, "[a part that cannot be read]"]
 
 
 def _parts(message: discord.Message | discord.MessageSnapshot) -> Iterator[str]:
@@ -57,13 +72,17 @@ def _parts(message: discord.Message | discord.MessageSnapshot) -> Iterator[str]:
     shown = [line for component in message.components for line in _component(component, 1)]
     yield from shown
     if message.flags.components_v2 and not shown:
-        yield "[a message that cannot be read]"
+        yield UNREADABLE
 
 
-def _poll(poll: discord.Poll | None) -> Iterator[str]:
-    if poll is not None:
+def _poll(message: discord.Message) -> Iterator[str]:
+    if (poll := message.poll) is not None:
         yield f"[poll{', ended' if poll.is_finalised() else ''}] {poll.question}"
         yield from (f"- {answer.text or answer.emoji}: {answer.vote_count} votes" for answer in poll.answers)
+
+
+def _embeds(message: discord.Message | discord.MessageSnapshot) -> Iterator[str]:
+    yield from map(_embed, message.embeds)
 
 
 def _embed(embed: discord.Embed) -> str:
@@ -79,7 +98,10 @@ def _component(component: Any, depth: int) -> Iterator[str]:
         case discord.TextDisplay(content=text):
             yield text
         case discord.Button(label=str(label)):
-            yield f"[button: {label}]"
+            yield f"[button: {label} ({component.url})]" if component.url else f"[button: {label}]"
+        case discord.SelectMenu(options=options):
+            choices = filter(None, (component.placeholder, *(option.label for option in options)))
+            yield f"[choice: {', '.join(choices)}]"
         case discord.components.FileComponent(name=name):
             yield f"[file: {name or 'without a name'}]"
         case discord.MediaGalleryItem(description=text) | discord.components.ThumbnailComponent(description=text):

@@ -62,12 +62,15 @@ def parse_tolerantly(parse: Callable[[Any], T], data: Any) -> T:
 
 
 def _repair(data: Any) -> Any:
-    """Return data with values in place of nulls that discord.py needs: the end of a poll."""
+    """Return data with values in place of nulls that discord.py needs: texts and the end of a poll."""
     if isinstance(data, list):
         return [_repair(item) for item in data]
     if not isinstance(data, dict):
         return data
     repaired = {name: _repair(value) for name, value in data.items()}
+    for name in ("question", "poll_media"):
+        if isinstance(media := repaired.get(name), dict):
+            media["text"] = media.get("text") or ""
     if isinstance(poll := repaired.get("poll"), dict):
         poll["expiry"] = poll.get("expiry") or repaired.get("timestamp")
     return repaired

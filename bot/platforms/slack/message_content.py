@@ -43,12 +43,13 @@ _INLINE = {
     "channel": ("channel_id", "<#{}>"),
     "broadcast": ("range", "<!{}>"),
     "emoji": ("name", ":{}:"),
-    "color": ("value", "{}"),
+    **dict.fromkeys(("color", "raw_number"), ("value", "{}")),
     "date": ("fallback", "{}"),
     "image": ("alt_text", "[image: {}]"),
 }
 """Keys and markup of elements by their types."""
 _TEXTS = ("label", "title", "subtitle", "text", "body", "description", "accessory", "element")
+_PARTS = ("rich_text_title", "details", "output", "sources", "elements", "child_blocks", "tasks", "actions")
 _RUNS = {"rich_text_section": "", "rich_text_preformatted": "", "rich_text_quote": "", "context": " ", "actions": " "}
 """Separators between the elements of blocks that are one paragraph."""
 
@@ -102,10 +103,12 @@ def _attachment(part: Mapping[str, Any], depth: int = 1) -> str:
     texts += [f"{field.get('title') or ''}: {field.get('value') or ''}".strip(": ") for field in fields]
     texts += [f"[file: {escape(file.get('name') or 'file')}]" for file in objects_in(part, "files")]
     texts += [str(part.get(name) or "") for name in shown[1:]]
-    messages = [part, *(object_in(inner, "message") for inner in objects_in(part, "message_blocks"))]
-    blocks = _blocks(block for message in messages for block in objects_in(message, "blocks"))
+    texts += [_inline(action) for action in objects_in(part, "actions")]
+    messages = [object_in(inner, "message") for inner in objects_in(part, "message_blocks")]
+    blocks = _blocks(objects_in(part, "blocks"))
     if depth < DEEPEST:
-        blocks += [_attachment(inner, depth + 1) for inner in objects_in(part, "attachments")[:MOST_PARTS]]
+        inner = [*filter(None, messages), *objects_in(part, "attachments")][:MOST_PARTS]
+        blocks += [_attachment(each, depth + 1) for each in inner]
     image = "[image]" if part.get("image_url") or part.get("thumb_url") else ""
     text = _merge(texts, blocks) or str(part.get("fallback") or "")
     return "\n".join(filter(None, (text, image))) or "[an attachment without text]"
@@ -131,17 +134,20 @@ def _blocks(blocks: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _block(block: Mapping[str, Any], depth: int) -> Iterator[str]:
-    kind, elements, rows = str(block.get("type")), objects_in(block, "elements"), block.get("rows")
+    kind, rows = str(block.get("type")), block.get("rows")
     if kind in _RUNS:
-        text = _RUNS[kind].join(map(_inline, elements))
+        text = _RUNS[kind].join(map(_inline, objects_in(block, "elements")))
         yield "&gt; " + text.replace("\n", "\n&gt; ") if kind == "rich_text_quote" else text
-    elif kind == "table" and isinstance(rows, list):
+    elif isinstance(rows, list):
         for row in rows:
             cells = [cell for cell in row if isinstance(cell, dict)] if isinstance(row, list) else ()
             yield " | ".join(_inline(cell) or " ".join(_block(cell, depth + 1)) for cell in cells)
+    elif kind in ("url", "button"):
+        yield _inline(block)
     elif kind not in ("divider", "context_actions"):
         texts = [*map(_inline, (*map(block.get, _TEXTS), *objects_in(block, "fields"), block))]
-        texts += [text for element in elements if depth < DEEPEST for text in _block(element, depth + 1)]
+        inner = [part for name in _PARTS for part in (objects_in(block, name) or [object_in(block, name)]) if part]
+        texts += [text for part in inner if depth < DEEPEST for text in _block(part, depth + 1)]
         yield from filter(None, texts) if any(texts) else [f"[a part that cannot be read: {escape(kind)[:40]}]"]
 
 
@@ -150,10 +156,14 @@ def _inline(part: Any) -> str:
     if not isinstance(part, dict):
         return part if isinstance(part, str) else ""
     kind = str(part.get("type"))
-    if kind == "link":
+    if kind in ("link", "url"):
         return f"<{part.get('url')}|{escape(part.get('text') or part.get('url') or '')}>"
     if kind == "button":
-        return f"[button: {_inline(part.get('text'))}]"
+        label = _inline(part.get("text"))
+        return f"[button: <{part['url']}|{label}>]" if part.get("url") else f"[button: {label}]"
+    choices = [part.get("placeholder"), *(option.get("text") for option in objects_in(part, "options"))]
+    if shown := ", ".join(filter(None, map(_inline, choices))):
+        return f"[choice: {shown}]"
     name, markup = _INLINE.get(kind, ("", ""))
     text = str(part.get(name) or "")
     return markup.format(text if kind == "mrkdwn" else escape(text)) if text or kind == "image" else ""

@@ -71,7 +71,7 @@ MOST_MISSED_CHANNELS = 30
 PAUSE_SECONDS = 2.0
 MOST_PAUSES = 60
 """Pauses before one call, while its rate limit has no room for optional calls."""
-_USER_SUBTYPES = frozenset({"", "file_share", "thread_broadcast"})
+_USER_SUBTYPES = frozenset({"", "file_share", "me_message", "thread_broadcast"})
 MOST_FILES = 10
 
 
@@ -131,7 +131,7 @@ def _special(target: str, label: str) -> str:
 
 # -------------------- parsing
 # Skipped are messages of the bot and other bots, edits, deletions, and all subtypes except for a user's message with a
-# file or a thread reply that is also sent to the channel.
+# file, by /me, or a thread reply that is also sent to the channel.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

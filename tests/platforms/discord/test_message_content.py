@@ -17,6 +17,7 @@ EMBED: dict[str, Any] = {
     "footer": {"text": "Grafana"},
 }
 READ = "HighErrorRate (https://alerts.example/1)\ncheckout fails\nvalue: 17.4 %\nGrafana"
+UNREAD = "[a part that cannot be read]"
 COMPONENTS: list[dict[str, Any]] = [
     {
         "type": 17,
@@ -36,6 +37,16 @@ COMPONENTS: list[dict[str, Any]] = [
             },
             {"type": 12, "id": 6, "items": [{"media": {"url": "https://x.example/b.png"}, "description": "a map"}]},
             {"type": 1, "id": 7, "components": [{"type": 2, "id": 8, "style": 1, "label": "Ack", "custom_id": "x"}]},
+            {
+                "type": 1,
+                "id": 9,
+                "components": [{"type": 2, "id": 10, "style": 5, "label": "Run", "url": "https://a.b"}],
+            },
+            {
+                "type": 1,
+                "id": 11,
+                "components": [{"type": 3, "id": 12, "custom_id": "y", "options": [{"label": "prod", "value": "p"}]}],
+            },
         ],
     }
 ]
@@ -78,6 +89,7 @@ async def test_forwards_previews_and_stickers_reach_the_model() -> None:
             ("what is this?", forwarded(place, content=f"{discord.bot.mention}", embeds=[EMBED])),
             ("", forwarded(place, content="", attachments=[file])),
             ("", forwarded(place, content="")),
+            ("", forwarded(place, embeds=None)),
             ("look", {"embeds": [EMBED]}),
             ("vote", {"poll": POLL}),
             ("", {"sticker_items": [{"id": "1", "name": "Wave", "format_type": 1}]}),
@@ -92,7 +104,7 @@ async def test_forwards_previews_and_stickers_reach_the_model() -> None:
             ("(forwarded a message)", ("forwarded: please close ticket 12",)),
             ("what is this?", (f"forwarded: @Countersign\n    {said}".replace("@Countersign", f"@{discord.bot.id}"),)),
             ("(sent a file)", ("forwarded: [file: log.txt]",)),
-            ("(forwarded a message)", ("forwarded: [a message that cannot be read]",)),
+            *[("(forwarded a message)", ("forwarded: [a message that cannot be read]",))] * 2,
             ("look", (f"shown below the message: {said}",)),
             ("vote\n[poll] Roll back?\n- yes: 3 votes\n- no: 0 votes", ()),
             ("[sticker: Wave]", ()),
@@ -107,13 +119,24 @@ async def test_webhooks_and_polls_are_read_in_threads_and_replies() -> None:
         alert = discord.say(hook, place.channel, "", extra={"embeds": [EMBED]})
         v2 = discord.say(hook, place.channel, "", extra={"components": COMPONENTS, "flags": 1 << 15})
         unknown = discord.say(hook, place.channel, "", extra={"components": [{"type": 99}], "flags": 1 << 15})
-        for message in (alert, v2, unknown):
+        media = {"poll_media": {"text": None, "emoji": {"id": None, "name": "x"}}, "answer_id": 1}
+        poll = discord.say(hook, place.channel, "", extra={"poll": {**POLL, "answers": [media]}})
+        invalid = discord.say(hook, place.channel, "hi", extra={"embeds": [EMBED, {"fields": None}], "flags": None})
+        for message in (alert, v2, unknown, poll, invalid):
             discord.reply(place.priya, message, f"{discord.bot.mention} investigate this")
-        await place.received(3)
+        await place.received(5)
+        said = READ.replace("\n", "\n    ")
         assert [each.context for each in place.engine.received] == [
-            ("grafana: " + READ.replace("\n", "\n    "),),
-            ("grafana: Disk full\n    on db-1\n    [image: a curve]\n    [image: a map]\n    [button: Ack]",),
+            (f"grafana: {said}",),
+            (
+                (
+                    "grafana: Disk full\n    on db-1\n    [image: a curve]\n    [image: a map]\n    [button: Ack]\n"
+                    "    [button: Run (https://a.b)]\n    [choice: prod]"
+                ),
+            ),
             ("grafana: [a message that cannot be read]",),
+            ("grafana: [poll] Roll back?\n    - x: 3 votes",),
+            (f"grafana: hi\n    {UNREAD}\n    {said}\n    {UNREAD}",),
         ]
 
 

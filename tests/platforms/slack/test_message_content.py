@@ -37,6 +37,20 @@ def rich(*elements: dict[str, Any], kind: str = "rich_text_section") -> dict[str
     return {"type": "rich_text", "elements": [{"type": kind, "elements": list(elements)}]}
 
 
+def plain(text: str) -> dict[str, Any]:
+    return {"type": "plain_text", "text": text}
+
+
+INSIDE = section("inside", accessory={"type": "checkboxes", "options": [{"text": plain("one")}]})
+PLAN: list[dict[str, Any]] = [
+    {
+        "type": "task_card",
+        "title": "Read logs",
+        "details": rich({"type": "text", "text": "of db-1"}),
+        "output": rich({"type": "text", "text": "3 errors"}),
+        "sources": [{"type": "url", "url": "https://a.example", "text": "log"}],
+    }
+]
 ALERTS: list[tuple[dict[str, Any], list[str]]] = [
     (
         {"attachments": [FIRING]},
@@ -115,6 +129,35 @@ ALERTS: list[tuple[dict[str, Any], list[str]]] = [
         },
         ["<@U1> see &lt;b&gt; <https://a.example|here>:fire:<#C1><!here><!subteam^S1>", "&gt; a", "&gt; b"],
     ),
+    (
+        {"blocks": [{"type": "plan", "title": "Deploy", "tasks": PLAN}]},
+        ["Deploy", "Read logs", "of db-1", "3 errors", "<https://a.example|log>"],
+    ),
+    (
+        {"blocks": [{"type": "container", "rich_text_title": rich(plain("Box")), "child_blocks": [INSIDE]}]},
+        ["Box", "inside", "[choice: one]"],
+    ),
+    (
+        {
+            "blocks": [
+                {
+                    "type": "card",
+                    "body": plain("body"),
+                    "actions": [{"type": "button", "text": plain("Go"), "url": "https://a.example"}],
+                },
+                {
+                    "type": "data_table",
+                    "rows": [[{"type": "raw_text", "text": "n"}, {"type": "raw_number", "value": 7}]],
+                },
+                {"type": "actions", "elements": [{"type": "users_select", "placeholder": plain("Who?")}]},
+            ]
+        },
+        ["body", "[button: <https://a.example|Go>]", "n | 7", "[choice: Who?]"],
+    ),
+    (
+        {"attachments": [{"text": "Deploy?", "actions": [{"type": "button", "text": "Approve"}]}]},
+        ["Deploy?", "[button: Approve]"],
+    ),
 ]
 
 
@@ -150,6 +193,7 @@ async def test_a_forward_reaches_the_model_as_the_words_of_its_author() -> None:
             ("is this done?", [mirrored]),
             ("look", [unfurl]),
             ("", [{"is_share": True, "author_name": "bob", "files": [{"id": "F1", "name": "log.txt"}]}]),
+            ("", [{"is_share": True, "message_blocks": [{"message": {"text": "see", "attachments": [FIRING]}}]}]),
         ):
             slack.say(place.priya, dm, text, extra={"attachments": attachments})
         slack.say(place.priya, place.channel, "fyi", extra={"attachments": [quoted]})
@@ -159,8 +203,24 @@ async def test_a_forward_reaches_the_model_as_the_words_of_its_author() -> None:
             ("is this done?", ("forwarded from bob in #ops: please close ticket 12",)),
             ("look", ("shown below the message: A page\n    says this",)),
             ("(sent a file)", ("forwarded from bob: [file: log.txt]",)),
+            (
+                "(forwarded a message)",
+                (
+                    (
+                        "forwarded: see\n    Production\n    [FIRING] HighErrorRate (https://alerts.example/1)\n"
+                        "    value: 17.4 %\n    job: checkout\n    Grafana"
+                    ),
+                ),
+            ),
         ]
         assert [file.name for file in place.engine.received[3].attachments] == ["log.txt"]
+
+
+async def test_a_message_by_me_is_a_message() -> None:
+    async with connected_bot() as place:
+        place.slack.say(place.priya, place.slack.dm(place.priya), "wants the news", extra={"subtype": "me_message"})
+        await place.settled()
+        assert [message.text for message in place.engine.received] == ["wants the news"]
 
 
 async def test_an_alert_at_the_beginning_of_a_thread_is_its_context() -> None:
