@@ -308,6 +308,8 @@ class ReplyDraft:
             # The other name is that of a server that does not stream.
             yield from self._read_delta(get_field(choice, "delta") or get_field(choice, "message"))
             finish = text(choice, "finish_reason")
+            if "malformed" in finish.lower():  # Gemini's, of a call
+                raise ProviderRejected(ProviderError(200, finish, "tool_use_failed"))
             self._aborted |= finish in _BROKEN_OFF
             self._finish = finish if finish and finish not in _BROKEN_OFF else self._finish
 

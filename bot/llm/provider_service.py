@@ -258,6 +258,7 @@ class Service:
 
     def _error_of(self, complaint: ProviderError, status: int, tools: Sequence[str]) -> ModelError:
         kind, tool = classify(complaint), ""
+        kind = ErrorKind.TOO_LONG if kind is ErrorKind.OUTPUT_LIMIT and _within(complaint) else kind
         made, cause, fix = _ERRORS.get(kind, _REQUEST)
         if kind not in _ERRORS and (tool := rejected_tool(status, complaint.param, complaint.message, tools)):
             made, cause, fix = _TOOL
@@ -495,14 +496,19 @@ _NO = re.compile(
 ).pattern
 _NO_IMAGES = re.compile(
     rf"{_IMAGE}.{{0,80}}{_NO}|{_NO}.{{0,80}}{_IMAGE}|{_NO}.{{0,30}}content|content.{{0,60}}{_NO}.{{0,30}}(?:str|text)"
-    r"|content.{0,40}should be|only text|text.only|expect(?:s|ed) .{0,20}(?:str|text)|valid string|untagged enum",
+    r"|content.{0,40}should be|only (?:\w+ )?text|text.only|expect(?:s|ed) .{0,20}(?:str|text)|valid string"
+    r"|untagged enum|other than text|str type expected|concatenate str",
     re.IGNORECASE | re.DOTALL,
 )
 """A refusal of every image, in the answer to a request with images."""
+_NO_VISION = re.compile(
+    rf"model\b.{{0,40}}{_NO}.{{0,30}}(?:vision|multi-?modal|image input)", re.IGNORECASE | re.DOTALL
+)
+"""The same, also if these images seem to be the reason."""
 _ONE_IMAGE = re.compile(
     r"exceed|dimension|too (?:large|many|small|big)|corrupt|decod|download|fetch|format|base64|media.?type|mime|pixel"
-    r"|\b(?:MB|bytes)\b|(?:at most|maximum|limit|up to)\D{0,20}[1-9]|(?:un|not )able to|could not|malformed"
-    r"|failed to (?!deser)",
+    r"|identify|\b(?:png|jpe?g)\b|(?:\b|\d)[KMG]B\b|\bbytes\b|(?:at most|maximum|limit|up to)\D{0,20}[1-9]"
+    r"|(?:un|not )able to|could not|malformed|failed to (?!deser)",
     re.IGNORECASE,
 )
 """A refusal of these images: others may be accepted."""
@@ -588,7 +594,8 @@ def classify_for_images(error: ProviderError) -> ErrorKind:
     kind = classify(error)
     if kind not in _OF_IMAGES:
         return kind
-    if _NO_IMAGES.search(error.details) and not _ONE_IMAGE.search(error.details):
+    text = error.details
+    if _NO_VISION.search(text) or (_NO_IMAGES.search(text) and not _ONE_IMAGE.search(text)):
         return ErrorKind.NO_IMAGES
     return ErrorKind.ATTACHMENTS if kind is ErrorKind.REQUEST else kind
 
@@ -598,9 +605,13 @@ _NUMBERS = re.compile(r"(?<![\w.])\d{2,7}(?![\w.]*\w)")
 
 def accepted_tokens(error: ProviderError, asked: int) -> int:
     """Return the longest reply that an error leaves room for, in tokens, less than `asked`."""
-    within = "context" in error.message.lower()
-    named = [int(number) // (2 if within else 1) for number in _NUMBERS.findall(error.message.replace(",", ""))]
+    named = [int(number) // (2 if _within(error) else 1) for number in _NUMBERS.findall(error.message.replace(",", ""))]
     return max((number for number in named if asked // 64 < number < asked), default=asked // 2)
+
+
+def _within(error: ProviderError) -> bool:
+    """Return True if a limit is one of request and reply together."""
+    return re.search(r"\b(?:context|prompt|inputs|messages)\b", error.message.lower()) is not None
 
 
 def _in_words(message: str, status: int) -> ErrorKind | None:

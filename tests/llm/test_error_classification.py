@@ -117,6 +117,12 @@ SAID = [
         400,
         {"message": "`tool calling` is not supported with this model: tool calling is not supported"},
     ),
+    (ErrorKind.NO_TOOLS, 500, {"message": "tools param requires --jinja flag"}),  # llama.cpp
+    (ErrorKind.NO_TOOLS, 400, {"message": "Unrecognized request arguments supplied: tool_choice, tools"}),
+    (ErrorKind.NO_TOOLS, 400, {"message": "Unsupported parameter: 'tools' is not supported with this model."}),
+    (ErrorKind.NO_TOOLS, 400, {"message": "Tool use has not been enabled, because it is unsupported by llama-2"}),
+    (ErrorKind.NO_TOOLS, 422, {"detail": [{"loc": ["body", "tools"], "msg": "Extra inputs are not permitted"}]}),
+    (ErrorKind.REQUEST, 400, {"message": "Unsupported parameter: 'tools[0].function.strict'"}),
     # Reasoning of another model
     (ErrorKind.REASONING, 400, {"code": "invalid_encrypted_content", "message": "could not be verified"}),
     (ErrorKind.REASONING, 400, {"message": "Encrypted content is not supported with this model."}),
@@ -140,6 +146,17 @@ SAID = [
             " length is 8192 tokens and your request has 1000 input tokens"
         },
     ),
+    (
+        ErrorKind.OUTPUT_LIMIT,
+        400,
+        {
+            "message": "This model's maximum context length is 4096 tokens. However, you requested 8207 tokens"
+            " (15 in the messages, 8192 in the completion)."
+        },
+    ),
+    (ErrorKind.OUTPUT_LIMIT, 400, {"message": "Range of max_tokens should be [1, 8192]"}),  # Qwen
+    (ErrorKind.OUTPUT_LIMIT, 400, {"message": "it has a maxOutputTokens value of 9 but the range is from 1 to 8"}),
+    (ErrorKind.OUTPUT_LIMIT, 400, {"message": "Invalid 'max_tokens': integer above maximum value."}),
     (ErrorKind.STREAM_OPTIONS, 422, {"detail": [{"loc": ["body", "stream_options"], "msg": "Extra inputs"}]}),
     (ErrorKind.STREAM_OPTIONS, 400, {"message": "Unrecognized request argument supplied: stream_options"}),
     (ErrorKind.CACHE_MARKS, 400, {"message": "cache_control: Extra inputs are not permitted"}),
@@ -148,13 +165,18 @@ SAID = [
     (ErrorKind.EFFORT, 400, {"message": "Unsupported value.", "param": "reasoning_effort"}),
     (ErrorKind.EFFORT, 400, {"message": "adaptive thinking is not supported on this model"}),
     (ErrorKind.EFFORT, 400, {"message": '"qwen2.5:7b" does not support thinking'}),
+    (ErrorKind.EFFORT, 400, {"message": "Budget 0 is invalid. This model only works in thinking mode."}),  # Gemini
     # The order of messages, as templates want it
+    (ErrorKind.ROLES, 500, {"message": "Jinja Exception: Conversation roles must alternate at row 1"}),
+    (ErrorKind.ROLES, 400, {"message": "Unexpected role 'user' after role 'tool'"}),  # Mistral
     (ErrorKind.ROLES, 400, {"message": "Conversation roles must alternate user/assistant/user/assistant/..."}),
     (ErrorKind.ROLES, 400, {"message": "System message must be at the beginning."}),
     # A call that the service could not read: it is asked again
     (ErrorKind.FAILED_CALL, 400, {"code": "tool_use_failed", "message": "Failed to call a function."}),
     (ErrorKind.FAILED_CALL, 400, {"message": "Failed to call a function. See 'failed_generation' for more details."}),
     (ErrorKind.FAILED_CALL, 400, {"message": "Tool call validation failed: tool call validation failed"}),
+    (ErrorKind.FAILED_CALL, 500, {"message": "error parsing tool call: raw='{', err=unexpected end of JSON input"}),
+    (ErrorKind.FAILED_CALL, 400, {"code": "output_parse_failed", "message": "Parsing failed."}),
     # A denial is never a passing trouble
     (ErrorKind.KEY, 401, {"code": "rate_limit_exceeded", "message": "No."}),
     (ErrorKind.KEY, 401, {"type": "server_error", "message": "Unauthorized"}),
@@ -207,6 +229,12 @@ UNSEEING = [
     (400, "This is a text-only model."),
     (400, "Only text content is supported"),
     (400, "multimodal is disabled on this server"),
+    (500, "failed to process inputs: this model is missing data required for image input"),  # Ollama
+    (400, "This model only supports text."),
+    (400, "content parts other than text are not supported"),
+    (400, "The model does not support vision. Supported formats: text"),
+    (422, "body.messages.0.content: str type expected"),
+    (500, 'can only concatenate str (not "list") to str'),  # a template
 ]
 FAULTY = [
     (400, "Could not process image"),
@@ -216,6 +244,9 @@ FAULTY = [
     (400, "Invalid base64 image_url."),
     (400, "Error while downloading the image."),
     (400, "Bad Request"),
+    (400, "cannot identify image file <_io.BytesIO object>"),
+    (400, "The image must be less than 20MB"),
+    (400, "Only png, jpeg, gif and webp images are supported"),
 ]
 
 

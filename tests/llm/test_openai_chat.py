@@ -466,3 +466,12 @@ def test_a_configuration_does_not_show_its_key() -> None:
 def test_environment_variables_do_not_change_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "not an address")
     assert openai_chat.create(openai_chat.Config(MODEL, KEY)).capabilities.images
+
+
+async def test_a_call_that_the_service_calls_malformed_is_asked_again() -> None:
+    finish = "function_call_filter: MALFORMED_FUNCTION_CALL"
+    reply = Raw(({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}, "[DONE]"))
+    async with talking(OPENAI_CHAT, reply) as (model, _):
+        with pytest.raises(ModelUnavailable) as caught:
+            await complete(model)
+    assert caught.value.retry_after == 0
