@@ -453,7 +453,7 @@ _NAMES = {
     ErrorKind.REASONING: "invalid_encrypted_content",
     ErrorKind.BUSY: "rate_limit_exceeded|rate_limit_error",
     ErrorKind.OUT_OF_ORDER: "server_is_overloaded|server_error",
-    ErrorKind.FAILED_CALL: "tool_use_failed|tool_call_parse_error",
+    ErrorKind.FAILED_CALL: "tool_use_failed|tool_call_parse_error|output_parse_failed",
     ErrorKind.ATTACHMENTS: "image_parse_error|invalid_base64_image|invalid_image|invalid_image_format|invalid_image_url"
     "|unsupported_file",
 }
@@ -515,17 +515,18 @@ _ONE_IMAGE = re.compile(
 _OF_IMAGES = frozenset({ErrorKind.REQUEST, ErrorKind.MODEL, ErrorKind.OUT_OF_ORDER, ErrorKind.CACHE_MARKS})
 """Kinds that a refusal of images may be taken for."""
 
+_MAX_TOKENS = "max_?(?:completion_?|output_?)?tokens"
 _WORDS: dict[ErrorKind, re.Pattern[str]] = {
     ErrorKind.OUTPUT_LIMIT: re.compile(
-        r"(?i)max(?:_completion|_output)?_tokens\S*(?: or \S+)? (?:is )?too (?:large|high)"
-        r"|max(?:_completion|_output)?_tokens(?:: \d+ > \d+|\W.{0,50}(?:must be|less than|at most|range|between))"
+        rf"(?i){_MAX_TOKENS}\S*(?: or \S+)? (?:is )?too (?:large|high)|range of {_MAX_TOKENS}"
+        rf"|{_MAX_TOKENS}(?:: \d+ > \d+|\W.{{0,50}}(?:must be|less than|at most|range|between|above|exceeds the))"
         r"|supports? (?:at most|up to|a maximum of) \d+ (?:completion|output) tokens"
-        r"|maximum (?:allowed )?number of output tokens|maximum tokens you requested exceeds"
+        r"|\d in the completion|number of output tokens|maximum tokens you requested exceeds"
     ),
     ErrorKind.STREAM_OPTIONS: re.compile(r"(?i)stream_?options|include_usage|include_obfuscation|prompt_cache_key"),
     ErrorKind.EFFORT: re.compile(
         r"(?i)reasoning[_.]?effort|output_config|\beffort\b|thinking\.(?:type|budget|adaptive|enabled|disabled)"
-        r"|budget_tokens|adaptive thinking|think value|enable_thinking"
+        r"|budget_tokens|thinking_?budget|only works in thinking|adaptive thinking|think value|enable_thinking"
         r"|(?:not|n't) support (?:thinking|reasoning)\b|\bthinking\b.{0,20}(?:not supported|extra inputs)"
     ),
     ErrorKind.TOO_LONG: re.compile(
@@ -546,14 +547,15 @@ _WORDS: dict[ErrorKind, re.Pattern[str]] = {
         r"|(?:unknown|unrecognized|unexpected|unsupported|extra)\b.{0,80}\breasoning(?:_content|_details)?\b"
     ),
     ErrorKind.NO_TOOLS: re.compile(
-        r"(?i)(?:does not|doesn't|do not|not) support (?:the use of )?(?:tools?|functions?)\b"
-        r"|(?:tool|function) (?:use|calling|calls)\S* (?:is|are) not (?:supported|enabled|available)"
+        r"(?i)(?:not|n't) support (?:the use of )?(?:tools?|functions?)\b|requires --jinja|\btools: extra"
+        r"|(?:tools?|function)(?: (?:use|calling|calls))?\S* (?:is|are|has) (?:not |un)(?:been )?(?:sup|enab|avail)"
+        r"|(?:unrecognized|unknown|unsupported) (?:request )?(?:arg|para|field|name).{0,40}\btools\b(?![.\[])"
         r"|no endpoints found that support tool use"
         r"|\"?auto\"? tool choice requires"
     ),
     ErrorKind.ROLES: re.compile(
         r"(?i)roles must alternate|system message must be (?:at the beginning|the first)|multiple system messages"
-        r"|must start with a user message"
+        r"|must start with a user message|unexpected role"
     ),
     ErrorKind.TOKEN_LIMIT: re.compile(r"(?i)max_tokens\b.{0,60}(?:not supported|unsupported|max_completion_tokens)"),
     ErrorKind.CACHE_MARKS: re.compile(
@@ -566,6 +568,8 @@ _WORDS: dict[ErrorKind, re.Pattern[str]] = {
     ),
     ErrorKind.FILTERED: re.compile(r"(?i)content (?:management|filter(?:ing)?|usage) policy|flagged as"),
 }
+_OF_TEMPLATES = (ErrorKind.NO_TOOLS, ErrorKind.ROLES, ErrorKind.FAILED_CALL)
+"""Kinds that Ollama and llama.cpp report with the status 500."""
 
 
 def classify(error: ProviderError) -> ErrorKind:
@@ -615,7 +619,8 @@ def _within(error: ProviderError) -> bool:
 
 
 def _in_words(message: str, status: int) -> ErrorKind | None:
-    telling = _WORDS if status < 500 and status not in _PASSING else {}
+    kinds = _OF_TEMPLATES if status == 500 else _WORDS if status < 500 and status not in _PASSING else ()
+    telling = {kind: _WORDS[kind] for kind in kinds}
     for problem, words in (*_WORDS_ANYWHERE.items(), *telling.items()):
         if words.search(message):
             return problem

@@ -18,26 +18,30 @@ from bot.domain.messages import Part, TextPart, ToolCall
 from bot.domain.tools import Tool
 from bot.llm.wire_format import parse_call
 
+_TAG = r"(?:\w+:)?(?:think(?:ing)?|thought|reasoning)>"
+_CLOSING = rf"(?:</{_TAG}|\[/THINK\]|\u25c1/think\u25b7|<channel\|>)"
 _THOUGHTS = re.compile(
-    r"(?:\A|(?<=\n))\s*<(think(?:ing)?)>.*?(?:</\1>\s*|\Z)"
-    r"|(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>.*?(?:<\|end\|>|(?=<\|start\|>)|\Z)"
-    r"|(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>|<\|return\|>\Z",
-    re.DOTALL,
+    rf"(?:\A|(?<=\n))\s*(?:<{_TAG}|\[THINK\]|\u25c1think\u25b7|<\|channel>thought\b).*?(?:{_CLOSING}\s*|\Z)"
+    r"|(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>"
+    r".*?(?:<\|end\|>|(?=<\|start\|>)|\Z)"
+    r"|(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>|<\|(?:return|im_end|eot_id|endoftext)\|>\Z",
+    re.DOTALL | re.IGNORECASE,
 )
-_END_ALONE = re.compile(r"\A(?:(?!<think(?:ing)?>).)*?(?<!`)</think(?:ing)?>\s*", re.DOTALL)
+_END_ALONE = re.compile(rf"\A(?:(?!<{_TAG}).)*?(?<!`){_CLOSING}\s*", re.DOTALL | re.IGNORECASE)
 """Thoughts whose beginning is in the model's prompt."""
-_TAGS = ("<think>", "<thinking>", "</think>", "</thinking>", "<|channel|>", "<|start|>assistant", "<|return|>")
+_TAGS = ("<think>", "<thinking>", "<thought>", "<reasoning>", "</think>", "</thinking>", "</thought>", "</reasoning>")
 _TOKEN = re.compile(
-    r"</?tool_calls?>|</?function_calls>|<\|/?tool_calls?\|>|\[/?TOOL_CALLS\]|\[ARGS\]|\[CALL_ID\]\w+|<\|python_tag\|>"
-    r"|<\|(?:start|end|call|channel|message|constrain|eom_id|eot_id|im_end)\|>|<\uff5ctool(?:\u2581\w+)*\uff5c>"
-    r"|<\|tool_calls?_\w+\|>|<\uff5cend\u2581of\u2581sentence\uff5c>|</?minimax:tool_call>|\bto="
+    r"<\|/?\w+\|>|<\uff5c[\w\u2581]+\uff5c>|</s>|</?(?:\w+:)?(?:tools?|tool_?calls?|function_calls)>"
+    r"|\[/?TOOL_CALLS\]|\[ARGS\]|\[CALL_ID\]\w+|functools(?=\[)|\bto=",
+    re.IGNORECASE,
 )
 _FILLER = re.compile(
-    r"[\s;,]+|\{(?=\{)|\}|```(?:json|tool_call)?|(?:assistant|commentary|analysis|function|json|code)\b(?![.:_-])"
+    r"[\s;,]+|\{(?=\{)|\}|```(?:json|tool_call)?|assistant(?=commentary to=)"
+    r"|(?:assistant|commentary|analysis|function|json|code)\b(?![.:_-])"
 )
 _NAME = re.compile(r"[A-Za-z_][\w./-]*(?::\d+)?")
 _ELEMENT = re.compile(
-    r"<(?:function|invoke)(?:=|\s+name=)[\"']?([\w.-]+)[\"']?>(.*?)</(?:function|invoke)>"
+    r"<(?:function|invoke)(?:=|\s+name=)[\"']?([\w.-]+)[\"']?(?:>|(?={))(.*?)</?(?:function|invoke)>"
     r"|([\w.-]+)\s*((?:<arg_key>.*?</arg_value>\s*)+)",
     re.DOTALL,
 )
@@ -46,31 +50,15 @@ _PARAMETER = re.compile(
     r"|<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>",
     re.DOTALL,
 )
+_NAMES = ("name", "tool", "tool_name", "function")
+_OBJECTS = (*(f'{{"{key}":' for key in (*_NAMES, "arguments", "parameters")), '{"type":"function"', '{"tool_call')
+_HELD = ("<|", "[think]", "\u25c1think\u25b7")
 _OPENERS = (
-    *(
-        "<tool_call",
-        "<function",
-        "<|tool_call",
-        "[TOOL_CALLS]",
-        "<|python_tag|>",
-        "<|channel|>",
-        "<|start|>",
-        "<\uff5ctool",
-    ),
-    *(
-        "<invoke",
-        "<minimax:",
-        "commentaryto=",
-        "assistant<|",
-        "functions.",
-        "to=functions",
-        '{"name":',
-        '{{"name":',
-        '[{"name":',
-    ),
-    *('{"type":"function"', '{"function":', '{"arguments":', '{"parameters":', '```json{"name"', '```{"name"'),
+    *_HELD,
+    *("<tool", "<function", "<invoke", "<minimax:", "<seed:", "<\uff5c", "[tool_calls]", "functools[", "commentaryto="),
+    *("assistant<|", "assistantcommentaryto=", "functions.", "to=functions", "```tool_call", *_OBJECTS),
+    *(f"{before}{opening}" for before in ("[", "{", "```", "```json", "```json[") for opening in _OBJECTS),
 )
-_HARMONY = ("<|channel|>", "<|start|>")
 _LONGEST_OPENING = 200
 
 
@@ -88,7 +76,7 @@ class VisibleText:
     """Text of a reply as it may be shown while it is written. With `thinks_first`, the text begins as a thought."""
 
     def __init__(self, tools: Sequence[Tool], *, thinks_first: bool) -> None:
-        self._openers = (*_OPENERS, *(f"{tool.name}<|" for tool in tools)) if tools else _HARMONY
+        self._openers = (*_OPENERS, *(f"{tool.name}<|".lower() for tool in tools)) if tools else _HELD
         self.thinks_first = thinks_first
         self._pieces: list[str] = []
         self._shown = ""
@@ -103,15 +91,16 @@ class VisibleText:
             return
         text = "".join(self._pieces)
         visible = "" if self.thinks_first and not _END_ALONE.match(text) else without_thoughts(text)
-        head = re.sub(r"\s+", "", visible[:_LONGEST_OPENING])
+        head = re.sub(r"\s+", "", visible[:_LONGEST_OPENING]).lower()
         tail = visible[visible.rfind("<") :] if "<" in visible else "\0"
         self._holds = not head or any(head.startswith(mark) or mark.startswith(head) for mark in self._openers)
-        if not self._holds and any(tag.startswith(tail) for tag in _TAGS):
+        if not self._holds and any(
+            tag.startswith(tail.lower()) for tag in (*_TAGS, "<|channel|>", "<|return|>", "<|im_end|>")
+        ):
             visible, self._holds = visible[: -len(tail)], True
         elif self._holds:
             visible = ""
-        elif without_thoughts(f"{text}\0") == visible:  # within a thought
-            self._holds = True
+        self._holds = self._holds or not without_thoughts(f"{text}\0").endswith("\0")  # within a thought
         yield from self.show(visible)
 
     def show(self, visible: str) -> Iterator[TextDelta]:
@@ -145,6 +134,7 @@ def _calls(text: str, tools: Mapping[str, Tool]) -> list[ToolCall]:
     """Return the calls of a text that is nothing but calls of these tools; else none."""
     found: list[tuple[str, Any]] = []
     pending, at, marked = "", 0, False
+    text = text.replace("\uff5cDSML\uff5c", "")  # DeepSeek's tags
     decoder = json.JSONDecoder(object_pairs_hook=unique_names)
     while tools and at < len(text):
         if (element := _ELEMENT.match(text, at)) and (name := _offered(element[1] or element[3], tools)):
@@ -179,13 +169,14 @@ def _calls(text: str, tools: Mapping[str, Tool]) -> list[ToolCall]:
 
 def _named(value: Any, tools: Mapping[str, Tool]) -> list[tuple[str, Any]]:
     """Return the calls of a JSON value that names its tools; one without a name if it is something else."""
-    entries = value if isinstance(value, list) else [value]
+    value = value.get("tool_calls", value) if isinstance(value, dict) and len(value) == 1 else value
     calls: list[tuple[str, Any]] = []
-    for entry in entries:
-        inner = entry.get("function", entry) if isinstance(entry, dict) else {}
+    for entry in value if isinstance(value, list) else [value]:
+        inner = entry.get("function") if isinstance(entry, dict) else {}
         fields = inner if isinstance(inner, dict) else entry
-        name = _offered(str(fields.get("name", "")), tools)
-        is_call = name and fields.keys() <= {"name", "arguments", "parameters", "type", "id"}
+        names = [str(fields[key]) for key in _NAMES if key in fields]
+        name = _offered(names[0], tools) if len(names) == 1 else ""
+        is_call = name and fields.keys() <= {*_NAMES, "arguments", "parameters", "type", "id", "tool_call_id"}
         calls.append((name if is_call else "", fields.get("arguments", fields.get("parameters", {}))))
     return calls or [("", {})]
 
@@ -199,6 +190,8 @@ def _offered(name: str, tools: Mapping[str, Tool]) -> str:
 def _parameters(body: str, tool: Tool) -> Any:
     if body.lstrip().startswith("{"):
         return body
+    if _PARAMETER.sub("", body).strip():
+        return None
     properties = tool.input_schema.get("properties")
     arguments: dict[str, Any] = {}
     for match in _PARAMETER.finditer(body):

@@ -49,6 +49,12 @@ THOUGHTS = [
     ("<think></think>Rain.\n<think>Sure?</think>Sun.", "Rain.\nSun."),
     ("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Rain.<|return|>", "Rain."),
     ("Write `<think>` and `</think>` around it.", "Write `<think>` and `</think>` around it."),
+    ("<thought>Hm.</thought>Rain.", "Rain."),
+    ("<Think>Hm.</thinking>Rain.", "Rain."),
+    ("[THINK]Hm.[/THINK]Rain.", "Rain."),
+    ("\u25c1think\u25b7Hm.\u25c1/think\u25b7Rain.", "Rain."),
+    ("<|channel>thought\nHm.<channel|>Rain.", "Rain."),
+    ("<think>Hm.</think>Rain.<|im_end|>", "Rain."),
     ("1 < 2 and <b>bold</b>", "1 < 2 and <b>bold</b>"),
 ]
 CALLS: list[tuple[str, list[tuple[str, dict[str, Any]]]]] = [
@@ -104,6 +110,25 @@ CALLS: list[tuple[str, list[tuple[str, dict[str, Any]]]]] = [
     ),
     (f"weather__look<|channel|>commentary<|message|>{JSON}", [("weather__look", OSLO)]),
     (f"commentary to=functions.weather__look json{JSON}", [("weather__look", OSLO)]),
+    (f"assistantcommentary to=functions.weather__look json{JSON}", [("weather__look", OSLO)]),
+    (f"[TOOL_CALLS] [{NAMED}]</s>", [("weather__look", OSLO)]),
+    (f"functools[{NAMED}]", [("weather__look", OSLO)]),
+    (f"<TOOLCALL>[{NAMED}]</TOOLCALL>", [("weather__look", OSLO)]),
+    (f"<tools>{NAMED}</tools><|endoftext|>", [("weather__look", OSLO)]),
+    (f"<|start_header_id|>assistant<|end_header_id|>\n\n{NAMED}<|eot_id|>", [("weather__look", OSLO)]),
+    (f"<function=weather__look{JSON}</function>", [("weather__look", OSLO)]),
+    (f"```json\n[{NAMED}]\n```", [("weather__look", OSLO)]),
+    ('{"tool_calls": [{"type": "function", "function": ' + NAMED + "}]}", [("weather__look", OSLO)]),
+    ('{"tool": "weather__look", "arguments": ' + JSON + "}", [("weather__look", OSLO)]),
+    (
+        (
+            '<\uff5cDSML\uff5cfunction_calls><\uff5cDSML\uff5cinvoke name="weather__look">'
+            '<\uff5cDSML\uff5cparameter name="city" string="true">Oslo</\uff5cDSML\uff5cparameter>'
+            '<\uff5cDSML\uff5cparameter name="days" string="false">2</\uff5cDSML\uff5cparameter>'
+            "</\uff5cDSML\uff5cinvoke></\uff5cDSML\uff5cfunction_calls>"
+        ),
+        [("weather__look", OSLO)],
+    ),
     (
         (
             "<\uff5ctool\u2581calls\u2581begin\uff5c><\uff5ctool\u2581call\u2581begin\uff5c>function<\uff5ctool\u2581sep\uff5c>"
@@ -130,6 +155,7 @@ NO_CALLS = [
     '{"city": "Oslo"}',
     "[1, 2]",
     "<tool_call></tool_call>",
+    "<tool_call><function=weather__look><parameter=city>Oslo</function></tool_call>",
 ]
 
 
