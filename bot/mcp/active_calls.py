@@ -155,22 +155,14 @@ class CallDeadline:
             self._limit.reschedule(when)
 
 
-@dataclass(frozen=True, slots=True)
-class _CallOwner:
-    """User and turn of a call."""
-
-    person: str
-    turn: str
-
-
 class ActiveCall:
-    """One call. `attempt` is its last request. `answered` is True once the server can no longer ask about
-    it; `seconds_asked` is the time users took to answer.
+    """One call. `owner` is its user and turn. `attempt` is its last request. `answered` is True once the server can no
+    longer ask about it; `seconds_asked` is the time users took to answer.
     """
 
     def __init__(self, context: CallContext) -> None:
         self.context = context
-        self.owner = _CallOwner(context.author.principal, context.key.rpartition(":")[0])
+        self.owner = context.author.principal, context.key.rpartition(":")[0]
         self.answered = True
         self.seconds_asked = 0.0
         self._task_context = contextvars.copy_context()
@@ -225,7 +217,7 @@ class ActiveCalls:
         self._limit = AT_ONCE
         self._calls: list[ActiveCall] = []
         self._other_requests = 0
-        self._abandoned: list[tuple[float, _CallOwner]] = []
+        self._abandoned: list[tuple[float, tuple[str, str]]] = []
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._logged_problems = 0
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date, time
 from functools import cache, lru_cache
-from itertools import islice
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Self
 
 from bot.domain.tools import ArgumentError, canonical_json
@@ -109,14 +109,8 @@ _LARGEST_SCHEMA = 100_000
 _MOST_STEPS = 10_000
 
 
-@dataclass(slots=True)
-class _Steps:
-    """Count of the steps of one check."""
-
-    taken: int = 0
-
-
-_steps: ContextVar[_Steps] = ContextVar("schema_steps")
+_steps: ContextVar[Iterator[int]] = ContextVar("schema_steps")
+"""Count of the steps of one check."""
 
 
 class _NotCheckable(Exception):
@@ -149,7 +143,7 @@ def _errors(schema: Mapping[str, Any], arguments: Mapping[str, Any], formats: Fo
     from jsonschema import SchemaError  # noqa: PLC0415 - see the module
     from referencing.exceptions import Unresolvable  # noqa: PLC0415 - see the module
 
-    token = _steps.set(_Steps())
+    token = _steps.set(count(1))
     try:
         rules = _rules(_Schema(schema))
         if rules.flat is not None and rules.flat.is_surely_valid(arguments):
@@ -232,9 +226,7 @@ def _bound_validator(kind: Any) -> Any:
 
 def _count_steps(rule: Callable[..., Any]) -> Callable[..., Any]:
     def count_and_check(validator: Any, expected: Any, value: Any, schema: Any) -> Any:
-        steps = _steps.get()
-        steps.taken += 1
-        if steps.taken > _MOST_STEPS:
+        if next(_steps.get()) > _MOST_STEPS:
             raise _NotCheckable
         return rule(validator, expected, value, schema)
 

@@ -152,8 +152,6 @@ def _is_large(value: Any) -> bool:
                 left.extend(items)
             case str() as text if len(text) > _LONGEST_TEXT:
                 return True
-            case _:
-                pass
     return True
 
 

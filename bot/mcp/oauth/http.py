@@ -129,8 +129,6 @@ def open_guarded_transport(
             host, _ = origin_of(url)
             hosts |= _LOOPBACK if is_loopback(host) else {host}
             find = find_proxy
-        case _:
-            pass
     return GuardedTransport(replace(allowances, hosts=hosts), resolve, find)
 
 

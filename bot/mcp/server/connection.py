@@ -284,8 +284,6 @@ class Connection:
             case CallReturned(result) if result.is_error:
                 reason = gettext_lazy("the tool reported an error: check its arguments, and try it at the server")
                 self.failures.append((time.time(), tool.original_name, reason))
-            case _:
-                pass
 
     async def _call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         deadline = Deadline(context.deadline)

@@ -119,8 +119,6 @@ class _Outgoing(OutgoingStream):
             case JSONRPCNotification(method="notifications/cancelled", params=params):
                 if running := self._running.get(str((params or {}).get("requestId"))):
                     running.cancel()
-            case _:
-                pass
 
     async def _serve(self, request: JSONRPCRequest, scope: anyio.CancelScope) -> None:
         with scope:

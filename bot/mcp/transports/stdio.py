@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Self, TextIO, cast
 
 import anyio
@@ -294,20 +294,14 @@ class _Outgoing(OutgoingStream):
 async def _end(process: asyncio.SubprocessTransport, pipes: SubprocessPipes, leave_seconds: float) -> None:
     """Wait for the end of the process, then force it. Its children may hold the pipes open."""
     if not await _has_exited(pipes, leave_seconds):
-        await terminate_posix_process_tree(cast("Process", _ProcessHandle(process.get_pid())), leave_seconds)
+        await terminate_posix_process_tree(
+            cast("Process", SimpleNamespace(pid=process.get_pid(), returncode=None)), leave_seconds
+        )
         if not await _has_exited(pipes, _REAP_SECONDS):
             log.warning("MCP server process %d still runs after SIGKILL", process.get_pid())
     pipes.give_up()
     with suppress(PermissionError):
         process.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _ProcessHandle:
-    """Adapter with the attributes of a process that the library's termination needs."""
-
-    pid: int
-    returncode: None = None
 
 
 async def _has_exited(pipes: SubprocessPipes, seconds: float) -> bool:
