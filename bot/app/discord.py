@@ -18,6 +18,7 @@ from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import Rule
 from bot.engine.policy.approvers import Approvers
 from bot.engine.possible_approvers import check_deliveries
+from bot.engine.view_delivery import MemberLookup
 from bot.errors import CountersignError
 from bot.settings import Settings
 
@@ -87,7 +88,8 @@ def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) -> Dis
     from bot.chat.context import Lookups  # noqa: PLC0415 - loaded with the app
 
     stores = runtime.services.stores
-    reader = PendingCallReader(stores.reporting, runtime.turn_log, runtime.services.rules, app.surface)
+    members = MemberLookup((app.surface,))
+    reader = PendingCallReader(stores.reporting, runtime.turn_log, runtime.services.rules, app.surface, members=members)
     return app.listener(
         audience=AudiencePolicy(settings.discord_follow_threads),
         records=Lookups(

@@ -21,6 +21,7 @@ from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import Rule
 from bot.engine.policy.approvers import Approvers
 from bot.engine.possible_approvers import check_deliveries
+from bot.engine.view_delivery import MemberLookup
 from bot.errors import CountersignError, SettingsError
 from bot.i18n import _
 from bot.settings import Settings
@@ -325,6 +326,7 @@ def build_lookups(workspace: SlackApp, runtime: Runtime) -> Lookups:
         services.rules,
         workspace.surface,
         lambda conversation: conversation.channel.startswith("D"),
+        MemberLookup((workspace.surface,)),
     )
     elicitation, rights = runtime.turn_log.get_elicitation, services.rights
     builder = HomeTabBuilder(services.stores.reporting, reader.read, elicitation, rights, services.toolbox)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import time
@@ -16,7 +16,6 @@ from uuid import uuid4
 
 from bot.chat.actions import (
     Action,
-    ApprovalRef,
     Approve,
     ApproveWithGrant,
     ConfirmApproval,
@@ -25,7 +24,14 @@ from bot.chat.actions import (
     ShowInbox,
     rejection_message,
 )
-from bot.chat.card_messages import DIRECT_CONVERSATION, OPEN_CARD, confirmation_message, open_call_buttons, pending_call
+from bot.chat.card_messages import (
+    DIRECT_CONVERSATION,
+    OPEN_CARD,
+    alike_button,
+    confirmation_message,
+    open_call_buttons,
+    pending_line,
+)
 from bot.chat.delivery import ChannelMessages, NoticeOwner
 from bot.chat.message_model import (
     Block,
@@ -42,7 +48,7 @@ from bot.chat.message_model import (
     Text,
     fill_spans,
 )
-from bot.commands.command import CONFIRM, Command, CommandContext, CommandRejected, VerbHandler
+from bot.commands.command import CONFIRM, HELP, Command, CommandContext, CommandRejected, VerbHandler
 from bot.commands.dependencies import Rights
 from bot.domain.approvals import Approval, Decision, DecisionType
 from bot.domain.commands import (
@@ -58,13 +64,15 @@ from bot.domain.commands import (
     Verb,
 )
 from bot.domain.conversations import ConversationKey, Member
-from bot.domain.turns import Notice, StepStatus, ToolStep, Turn
+from bot.domain.turns import Notice, StepStatus, ToolRef, ToolStep, Turn
+from bot.engine.delegations import find_delegators
 from bot.engine.policy.rules import RuleBook, is_expected_approver
+from bot.engine.view_delivery import MemberLookup
 from bot.errors import CountersignError
 from bot.i18n import _, gettext_lazy, ngettext, pgettext
 from bot.ports import ApprovalLog, Commands, EngineApi, UserActivity
 from bot.ports.platform import ApproverDirectory
-from bot.ports.reporting import read_pending_approvals
+from bot.ports.reporting import PendingApproval, read_pending_approvals
 from bot.rendering.approval_card import ApprovalCard, approval_card, earliest_expiry, format_duration, headline
 
 T = TypeVar("T")
@@ -72,7 +80,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 COMMAND = "approvals"
-CALLS_A_PAGE = 3
+CALLS_A_PAGE = 4
 """Calls with all of their buttons in one message of Discord."""
 NOTHING_WAITS = gettext_lazy("Nothing waits for you.")
 NOT_ALL_READ = gettext_lazy(
@@ -144,7 +152,7 @@ def pending_call_blocks(call: PendingCall, now: float) -> Iterator[Block]:
     card = approval_card(call.step)
     if card is None:
         return
-    yield from pending_call(call.step, card, now, call.turn.question.agent_name)
+    yield from pending_line(call.step, card, now, call.turn.question.agent_name)
     yield Footer(_place(call))
     yield open_call_buttons(call.step, card)
 
@@ -184,6 +192,9 @@ def _blocks(pending: PendingCalls, page: int, now: float) -> Iterator[Block]:
         yield Rule()
         for block in pending_call_blocks(call, now):
             yield _in_inbox(block, page) if isinstance(block, Buttons) else block
+    for steps in _by_tool(pending.calls):
+        if button := alike_button(steps):
+            yield _in_inbox(Buttons((button,)), page)
     pages = page_count(pending)
     buttons = [Button(_("Back"), ShowInbox(page - 1))] if page > 1 else []
     buttons.append(Button(_("Refresh"), ShowInbox(page)))
@@ -191,6 +202,13 @@ def _blocks(pending: PendingCalls, page: int, now: float) -> Iterator[Block]:
     if pages > 1:
         yield Footer((Text(_("Page {number} of {count}", number=page, count=pages)),))
     yield Buttons(tuple(buttons))
+
+
+def _by_tool(calls: Sequence[PendingCall]) -> Iterable[list[ToolStep]]:
+    alike: dict[ToolRef | None, list[ToolStep]] = {}
+    for call in calls:
+        alike.setdefault(call.step.tool, []).append(call.step)
+    return alike.values()
 
 
 def _place(call: PendingCall) -> tuple[Span, ...]:
@@ -206,7 +224,7 @@ def _in_inbox(buttons: Buttons, page: int) -> Buttons:
 
 def _from_page(action: Action, page: int) -> Action:
     match action:
-        case Approve((ApprovalRef(),)) | ApproveWithGrant() | ConfirmApproval():
+        case Approve() | ApproveWithGrant() | ConfirmApproval():
             return InInbox(action, page)
         case OpenDenyForm(card):
             return OpenDenyForm(card, inbox_page=page)
@@ -232,6 +250,11 @@ class ApprovalsCommand:
             VerbHandler(_LIST, self._list),
             VerbHandler(_APPROVE, self._approve),
             VerbHandler(_DENY, self._deny),
+            *(
+                VerbHandler(verb, partial(self._pass_on, verb.path), raw=True)
+                for verb in commands.verbs.get(COMMAND, ())
+                if verb.path != HELP.path
+            ),
         )
         self._command = Command(COMMAND, _SUMMARY, handlers, _NO_RIGHTS, default="list")
 
@@ -251,6 +274,11 @@ class ApprovalsCommand:
         is_own = isinstance(request, Invocation) and request.command == COMMAND
         answers = self._command.invoke(request) if is_own else self._commands.handle(request)  # type: ignore[arg-type]
         async for answer in answers:
+            yield answer
+
+    async def _pass_on(self, path: str, request: CommandContext) -> AsyncIterator[Reply | Form]:
+        words = (path, *request.words)
+        async for answer in self._commands.handle(Invocation(COMMAND, words, request.member, request.conversation)):
             yield answer
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -360,15 +388,25 @@ class PendingCallReader:
     rules: RuleBook
     directory: ApproverDirectory | None = None
     is_direct: Callable[[ConversationKey], bool] = lambda _conversation: False
+    members: MemberLookup = MemberLookup(())
 
     async def read(self, member: Member, workspace_key: str, start: int, count: int) -> PendingCalls:
         """Return the calls of a workspace that wait for this user, oldest first, from `start` on. Raises
         CountersignError.
         """
+        workspace = ConversationKey.parse(f"{workspace_key}::")
+        delegators = await find_delegators(self.log, self.members, member, workspace)
+
+        def is_expected(call: PendingApproval) -> bool:
+            return is_expected_approver(self.rules, member, call) or (
+                call.asked_by.principal != member.author.principal
+                and any(is_expected_approver(self.rules, delegator, call) for delegator in delegators)
+            )
+
         theirs = await read_pending_approvals(
             self.overview,
             (f"{workspace_key}:",),
-            partial(is_expected_approver, self.rules, member),
+            is_expected,
             limit=MOST_READ,
             most_read=MOST_READ,
         )

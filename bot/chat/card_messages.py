@@ -90,6 +90,7 @@ from bot.rendering.timeline import ApprovalEntry, ElicitationEntry, RunAgainActi
 
 _DAY = 86_400.0
 TITLE, NAME, REASON, OUTCOME, RESULT, CHANGE, FIELDS, WARNING, PREVIEW = 180, 70, 400, 240, 120, 120, 700, 300, 240
+LINE = 300
 """Maximum lengths on a platform with small messages, so that the calls of one card leave room for their arguments."""
 OPEN_CARD = gettext_lazy("Open the card")
 MOST_NAMES = 3
@@ -386,6 +387,34 @@ def pending_call(step: ToolStep, card: ApprovalCard, now: float, agent: str = ""
     the agent that was asked.
     """
     return (*_open_call(step, card), *_requirements((step,), "", now, agent))
+
+
+def pending_line(step: ToolStep, card: ApprovalCard, now: float, agent: str = "") -> tuple[Block, ...]:
+    """Return the same with the call and all of its arguments in one line, if there is room."""
+    line = " · ".join(f"{argument.label}: {argument.preview}" for argument in card.arguments)
+    is_whole = not card.shortened and not any(argument.warnings for argument in card.arguments)
+    if not is_whole or card.withheld or edit_lines(step) or "\n" in line or len(line) > LINE:
+        return pending_call(step, card, now, agent)
+    title = Text(headline(step, card).removesuffix("?"), bold=True, limit=TITLE)
+    arguments = (_SEPARATOR, Text(line, unlinked=True)) if line else ()
+    shown = Paragraph((title, *arguments, _SEPARATOR, Text(str(RISKS[card.risk]))))
+    return (shown, *_requirements((step,), "", now, agent))
+
+
+def alike_button(steps: Sequence[ToolStep]) -> Button | None:
+    """Return the button that approves all of these calls, if they are of one tool, none of them may destroy data, and
+    no part is hidden.
+    """
+    cards = [card for step in steps if (card := approval_card(step))]
+    is_one_tool = len({(card.server, card.tool) for card in cards}) == 1
+    if len(cards) < 2 or not is_one_tool or any(step.may_destroy for step in steps) or any(map(_is_cut, cards)):
+        return None
+    refs = tuple(ApprovalRef(card.approval_id, card.revision) for card in cards)
+    return Button(_("Approve these {n} alike", n=len(cards)), Approve(refs), ButtonStyle.POSITIVE)
+
+
+def _is_cut(card: ApprovalCard) -> bool:
+    return card.shortened or card.withheld > 0
 
 
 def _open_call(step: ToolStep, card: ApprovalCard) -> Iterator[Block]:

@@ -440,7 +440,8 @@ class InteractionHandler:
         self, action: Approve | ApproveWithGrant | ConfirmApproval, page: int, interaction: Interaction
     ) -> None:
         """Decide a call, and show the list without it."""
-        card = action.cards[0] if isinstance(action, Approve) else action.card
+        cards = action.cards if isinstance(action, Approve) else (action.card,)
+        card = cards[0]
         actor = await self._approver(card.approval_id, interaction)
         rejection = ""
         match action:
@@ -453,7 +454,11 @@ class InteractionHandler:
                     return
                 rejection = rejection or OUT_OF_DATE
             case Approve():
-                rejection = await decide(self._engine, card, DecisionType.APPROVE, actor.member)
+                found: dict[str, None] = {}
+                for each in cards:
+                    actor = await self._approver(each.approval_id, interaction)
+                    found[await decide(self._engine, each, DecisionType.APPROVE, actor.member)] = None
+                rejection = "\n".join(filter(None, found))
             case ApproveWithGrant(_, offer):
                 rejection = await approve_with_grant(self._engine, card, offer, actor.member)
         await self._show_inbox(actor, interaction, page)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import ClassVar, Generic, TypeVar
@@ -129,8 +129,17 @@ async def resolve_mentions(names: PrincipalNames, sentence: str) -> str:
 
 
 async def resolve_reply_mentions(names: PrincipalNames, reply: Reply) -> Reply:
-    """Return a reply with names in its Markdown text. Code stays unchanged, because it is there to be copied."""
-    return replace(reply, text=await _replace(names, reply.text, _escape_markdown))
+    """Return a reply with names. Code in its Markdown text stays unchanged, because it is there to be copied."""
+
+    async def resolve(texts: Iterable[str]) -> tuple[str, ...]:
+        return tuple([await _replace(names, text, str) for text in texts])
+
+    table = reply.table
+    if table is not None:
+        table = replace(table, rows=tuple([await resolve(row) for row in table.rows]))
+    values = await resolve(value for _label, value in reply.details)
+    details = tuple((label, value) for (label, _old), value in zip(reply.details, values, strict=True))
+    return replace(reply, text=await _replace(names, reply.text, _escape_markdown), table=table, details=details)
 
 
 async def _replace(names: PrincipalNames, text: str, write: Callable[[str], str]) -> str:

@@ -17,7 +17,17 @@ from datetime import UTC, datetime
 from bot.commands.command import A_SERVER, CommandContext, VerbHandler, option
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory, VisibleServer
-from bot.commands.text_format import MOMENT, ROWS, format_moment, offset, page_of, sentences, server_label, shorten
+from bot.commands.text_format import (
+    MOMENT,
+    ROWS,
+    format_moment,
+    offset,
+    page_of,
+    parse_user,
+    sentences,
+    server_label,
+    shorten,
+)
 from bot.domain.audit import KINDS, AuditEntry, AuditQuery, AuditScope
 from bot.domain.commands import Parameter, ParameterKind, Reply, ReplyAction, ReplyFile, Table, Verb
 from bot.domain.conversations import ConversationKey
@@ -34,7 +44,6 @@ _PERSON = option("person", gettext_lazy("entries of this user: an id such as sla
 _SINCE = option("since", gettext_lazy("from then on: {formats}", formats=MOMENT), metavar="TIME")
 _KIND = option("kind", gettext_lazy("one kind of rows"), choices=tuple(KINDS), metavar="KIND")
 _DOWNLOAD = Parameter("download", gettext_lazy("all of it as a file (CSV)"), ParameterKind.FLAG)
-_MENTION = re.compile(r"<@!?([A-Za-z0-9]+)(?:\|[^>]*)?>")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -174,7 +183,7 @@ class AuditSearch:
         argument = request.arguments.get
         query = AuditQuery(
             subject=server.id if server else "",
-            person=_principal(argument("person"), request.conversation),
+            person=parse_user(argument("person"), request.conversation),
             kinds=KINDS[argument("kind")] if argument("kind") else (),
             since=request.arguments.since(self._dependencies.clock()),
         )
@@ -199,13 +208,6 @@ def _command_words(request: CommandContext, server: VisibleServer | None) -> tup
         if value := request.arguments.get(name):
             words += [f"--{name}", value]
     return tuple(words)
-
-
-def _principal(text: str, conversation: ConversationKey) -> str:
-    """Return a user's principal; an id alone is of this platform."""
-    mention = _MENTION.fullmatch(text)
-    person = mention[1] if mention else text.removeprefix("@")
-    return person if not person or ":" in person else f"{conversation.platform}:{person}"
 
 
 def _row(entry: AuditEntry) -> tuple[str, ...]:

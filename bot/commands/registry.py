@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from bot.commands.agents import AgentList, AskAgent
 from bot.commands.command import Command
 from bot.commands.conversations import Conversations
+from bot.commands.delegations import DelegationVerbs
 from bot.commands.dependencies import Administration, CommandDependencies
 from bot.commands.mcp import mcp_command
 from bot.commands.preferences import PreferenceVerbs
@@ -159,6 +160,13 @@ class CommandRegistry:
             Command("ask", gettext_lazy("Ask an agent by name"), (ask,), rights, default=""),
             Command("agents", gettext_lazy("Agents that can be asked by name"), (agents,), rights, default=""),
             Command("conversations", gettext_lazy("Conversations"), conversations.handlers, rights, default="list"),
+            Command(
+                "approvals",
+                gettext_lazy("Approvals"),
+                DelegationVerbs(dependencies).handlers,
+                rights,
+                default="delegations",
+            ),
             Command("usage", gettext_lazy("Tokens and money"), UsageVerbs(dependencies).handlers, rights, default="me"),
             Command(
                 "preferences", gettext_lazy("Your language and time zone"), preferences.handlers, rights, default="show"

@@ -9,17 +9,20 @@ import difflib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from typing import TypeVar
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import PageInfo, Reply
+from bot.domain.conversations import ConversationKey
 from bot.domain.servers import STATUS_LABELS, SYNC_LABELS, ServerConfig
-from bot.i18n import _, current_time_zone, format_date, gettext_lazy
+from bot.i18n import _, current_time_zone, format_date, gettext_lazy, weekdays
 
 MOMENT = gettext_lazy("2026-08-31, 2026-08-31T14:30, 12h or 7d")
 """Accepted formats for usage lines. Times without an offset are in the user's time zone."""
 _AGO = re.compile(r"(\d{1,5})\s*(m|min|h|d|w)", re.IGNORECASE)
+_LASTING = re.compile(r"(?:for )?(\d{1,5}) ?(m|h|d|w|minutes?|hours?|days?|weeks?)")
+_MENTION = re.compile(r"<@!?([A-Za-z0-9]+)(?:\|[^>]*)?>")
 _SECONDS = {"m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 T = TypeVar("T")
 ROWS = 10
@@ -85,6 +88,30 @@ def parse_time(text: str, now: float) -> float:
         return moment.astimezone(current_time_zone()).astimezone(UTC).timestamp()
     except OverflowError as error:
         raise ValueError("before or after all the years that can be written") from error
+
+
+def parse_end(text: str, now: float) -> float:
+    """Parse the end of a period into epoch seconds: `for 3 days`, `until Friday`, `tomorrow`, `2026-12-04`, or a time.
+    A day is part of the period, in the user's time zone. Raises ValueError.
+    """
+    text = text.casefold().strip()
+    if lasting := _LASTING.fullmatch(text):
+        return now + int(lasting[1]) * _SECONDS[lasting[2][0]]
+    text = text.removeprefix("until ").replace(_("until {day}", day="").strip(), "").strip()
+    today = datetime.fromtimestamp(now, current_time_zone()).date()
+    days = {"today": 0, "tomorrow": 1, _("today"): 0, _("tomorrow"): 1}
+    days |= {name: (number - today.weekday()) % 7 for name, number in weekdays().items()}
+    if text not in days and len(text) > len("2026-08-31"):
+        return parse_time(text.upper(), now)
+    day = today + timedelta(days[text]) if text in days else date.fromisoformat(text)
+    return datetime.combine(day + timedelta(1), time(), current_time_zone()).timestamp()
+
+
+def parse_user(text: str, conversation: ConversationKey) -> str:
+    """Return the principal of a mentioned user; an id alone is of this platform."""
+    mention = _MENTION.fullmatch(text)
+    person = mention[1] if mention else text.removeprefix("@")
+    return person if not person or ":" in person else f"{conversation.platform}:{person}"
 
 
 def pages(count: int) -> int:

@@ -357,6 +357,7 @@ class ApproverEvidence:
     Every approver must be in each set of `approvers` and not in `excluded`. These are checked again for earlier
     approvals, because fewer requirements may have applied then. `must_view` is True if the approval counts only after
     this user has opened the whole call. `self_approval` is True if the user has no other right than having asked.
+    `delegator` is the user whose right counts, if it is not the own one.
     """
 
     evidence: str = ""
@@ -365,11 +366,25 @@ class ApproverEvidence:
     excluded: frozenset[str] = field(default=frozenset(), compare=False)
     must_view: bool = False
     self_approval: bool = False
+    delegator: Author | None = None
 
     def accepts(self, person: str, evidence: str) -> bool:
         """Return True if an earlier approval by this principal, with this evidence, also fulfils these requirements."""
         known = {person, *evidence.split(", ")}
-        return person not in self.excluded and all(known & approvers for approvers in self.approvers)
+        users = {person, right_holder(person, evidence)}
+        return not users & self.excluded and all(known & approvers for approvers in self.approvers)
+
+    def delegated_by(self, delegator: Author) -> ApproverEvidence:
+        """Return this evidence of the delegator's right, for a decision by a delegate."""
+        return replace(self, evidence=f"{self.evidence}, {_FOR}{delegator.principal}", delegator=delegator)
+
+
+_FOR = "for "
+
+
+def right_holder(person: str, evidence: str) -> str:
+    """Return the principal whose right a decision by this user has used: the user, or the user's delegator."""
+    return evidence.rpartition(f", {_FOR}")[2] if f", {_FOR}" in evidence else person
 
 
 NO_EVIDENCE = ApproverEvidence()

@@ -16,6 +16,8 @@ from bot.domain.tools import digest
 IDLE_SECONDS = 3600.0
 """Seconds without use after which a grant for one thread ends."""
 LONGEST_HOURS = 7 * 24.0
+DELEGATION = "delegation"
+"""Scope of a grant of no calls: `granted_by` hands the right to decide to `person`, in the workspace `place`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -61,6 +61,7 @@ from bot.domain.policies import PolicyResult, is_person
 from bot.domain.secrets import lookalikes, stored_secrets
 from bot.domain.tools import ArgumentError, Tool, canonical_json
 from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolStep, Turn
+from bot.engine.delegations import find_delegators
 from bot.engine.locales import LocaleResolver
 from bot.engine.policy.approvers import check_approver
 from bot.engine.policy.rules import RuleBook, Rules
@@ -97,15 +98,16 @@ def grant_rejection(request: GrantRequest, step: ToolStep, evidence: ApproverEvi
     """Return the reason why an approver may not give this grant, in a sentence; empty if they may."""
     if step.tool is None or step.approval is None:
         return _("This call can be approved, but not granted. Ask for it again.")
+    if evidence.delegator is not None:
+        return _("You decide this for {name}. It can be approved, not granted.", name=evidence.delegator.name)
     if evidence.quorum > 1:
         return _("This needs {quorum} approvals each time. It can be approved, not granted.", quorum=evidence.quorum)
     if not admin and (isinstance(request.scope, PermanentScope) or request.everyone or request.destructive):
         return _("Only an admin can allow that.")
     if step.tool.destructive and not request.destructive:
         return _("It may be destructive, so each call needs its own approval, unless an admin grants it.")
-    if isinstance(request.scope, HoursScope) and not 0 < request.scope.hours <= LONGEST_HOURS:
-        return _("That takes between one minute and {hours} hours.", hours=f"{LONGEST_HOURS:.0f}")
-    return ""
+    is_too_long = isinstance(request.scope, HoursScope) and not 0 < request.scope.hours <= LONGEST_HOURS
+    return _("That takes between one minute and {hours} hours.", hours=f"{LONGEST_HOURS:.0f}") if is_too_long else ""
 
 
 def build_grant(
@@ -196,7 +198,7 @@ class ApprovalService:
         if not isinstance(checked, tuple):
             return checked
         turn, _step, evidence = checked
-        result = await self._log.decide(decision, evidence)
+        result = await self._log.decide(_in_name_of(evidence.delegator, decision), evidence)
         self._wake(turn)
         return result
 
@@ -346,16 +348,34 @@ class ApprovalService:
             check_approver,
             approvers,
             terms,
-            member,
-            decision.type,
+            verdict=decision.type,
             asker=asker,
             editors=pending.editors,
         )
-        evidence = check()
+        evidence = check(member)
         if isinstance(evidence, NotAllowed):
-            rejection = _in_english_too(lambda: _reason(check()))
+            evidence = await self._delegated(turn, pending, member, check) or evidence
+        if isinstance(evidence, NotAllowed):
+            rejection = _in_english_too(lambda: _reason(check(member)))
             return replace(rejection, reason=pending.possible_approvers.named(rejection.reason))
         return replace(evidence, must_view=bool(lookalikes(step.call.arguments, pending.secrets)))
+
+    async def _delegated(
+        self,
+        turn: Turn,
+        approval: Approval,
+        member: Member,
+        check: Callable[[Member], ApproverEvidence | NotAllowed],
+    ) -> ApproverEvidence | None:
+        """Return the evidence of a delegator of this member whose right as an approver counts now; None without one."""
+        person = member.author.principal
+        for delegator in await find_delegators(self._log, self._members, member, turn.conversation):
+            evidence = check(delegator)
+            if isinstance(evidence, NotAllowed) or evidence.self_approval:
+                continue
+            if person not in {approval.requested_for.principal, *evidence.excluded}:
+                return evidence.delegated_by(delegator.author)
+        return None
 
     async def _similar_calls(
         self, turn: Turn, approved: ToolStep, decision: Decision, member: Member
@@ -368,7 +388,7 @@ class ApprovalService:
             if step.approval is None or step.n == approved.n or step.tool != approved.tool:
                 continue
             evidence = await self._check_rights(turn, step, decision, member)
-            if isinstance(evidence, ApproverEvidence) and evidence.quorum <= 1:
+            if isinstance(evidence, ApproverEvidence) and evidence.quorum <= 1 and evidence.delegator is None:
                 evidence_by_revision[step.approval.id, step.approval.revision] = evidence
         return evidence_by_revision
 
@@ -408,6 +428,14 @@ class ApprovalService:
     def _wake(self, turn: Turn) -> None:
         self._wake_turn(turn.id)
         self._wake_delivery()
+
+
+def _in_name_of(delegator: Author | None, decision: Decision) -> Decision:
+    """Return a decision whose displayed name says whose right it uses."""
+    if delegator is None:
+        return decision
+    name = _("{delegate} for {approver}", delegate=decision.by.name, approver=delegator.name)
+    return replace(decision, by=replace(decision.by, name=name))
 
 
 def _in_english_too(reason: Callable[[], str]) -> NotAllowed:
@@ -547,6 +575,9 @@ class ApproverNotices:
         sets = terms.approvers or (by_default,)
         members = await self._members_of(surface, sets, turn.conversation)
         users = _approving_users((*sets, members), approval)
+        delegations = await self._log.delegations(turn.conversation.workspace_key)
+        delegates = {grant.person for grant in delegations if grant.granted_by in users}
+        users = list(dict.fromkeys((*users, *_approving_users((delegates,), approval))))
         place, url = str(turn.conversation), await self._card_url(surface, turn, approval.id)
         targets = [NoticeTarget(place, user.partition(":")[2], private=True) for user in users[:MAX_NOTIFIED_APPROVERS]]
         names = format_alternatives([name for each in approval.possible_approvers.all if (name := each.name)])
@@ -591,7 +622,7 @@ class ApproverNotices:
         return await self._locales.for_reader(surface, Author(conversation.platform, target.person, ""), conversation)
 
 
-def _approving_users(approvers: Iterable[frozenset[str]], approval: Approval) -> list[str]:
+def _approving_users(approvers: Iterable[Set[str]], approval: Approval) -> list[str]:
     """Return the principals of the approvers that are users of the author's platform."""
     asker = approval.requested_for
     excluded = frozenset({asker.principal, *approval.editors}) if approval.requirements.four_eyes else frozenset()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from bot.domain.approvals import (
@@ -76,7 +76,7 @@ def route_approval(
     return replace(terms, deliver=frozenset(channels | people)), note
 
 
-def named_people(approvers: Iterable[frozenset[str]], asker: Author, excluded: frozenset[str]) -> list[str]:
+def named_people(approvers: Iterable[Set[str]], asker: Author, excluded: frozenset[str]) -> list[str]:
     """Return the users of the author's platform among the approvers, as principals, sorted."""
     return sorted(entry for entry in _of_platform(approvers, asker) - excluded if is_person(entry))
 
@@ -106,7 +106,7 @@ def _recipient_sets(terms: ApprovalRequirements, approvers: Approvers) -> tuple[
     return terms.approvers or (approvers.approvers | approvers.admins,)
 
 
-def _of_platform(approvers: Iterable[frozenset[str]], asker: Author) -> set[str]:
+def _of_platform(approvers: Iterable[Set[str]], asker: Author) -> set[str]:
     """Return the entries that a user of the author's platform may match, groups and roles included."""
     entries = {asker.principal if entry == ASKER else entry for entries in approvers for entry in entries}
     platform = asker.platform

@@ -41,6 +41,7 @@ from bot.i18n.languages import (
     translations,
     use_language,
     use_time_zone,
+    weekdays,
 )
 
 _FULL_STOPS = ".。"
@@ -208,4 +209,5 @@ __all__ = [
     "script_name",
     "use_language",
     "use_time_zone",
+    "weekdays",
 ]

@@ -143,6 +143,16 @@ def format_date(moment: float | date, style: Literal["medium", "full"] = "medium
     return dates.format_date(day, style, locale=_locale())
 
 
+def weekdays() -> dict[str, int]:
+    """Return the numbers of the weekdays by their names in English and in the language, Monday first."""
+    numbers_by_name: dict[str, int] = {}
+    for locale in ("en", _locale()):
+        for width in ("wide", "abbreviated"):
+            names = dates.get_day_names(width, locale=locale)
+            numbers_by_name |= {name.casefold(): number for number, name in names.items()}
+    return numbers_by_name
+
+
 def format_time(moment: float) -> str:
     """Format a time of day: `17:00`."""
     return dates.format_skeleton("Hm", datetime.fromtimestamp(moment, current_time_zone()), locale=_locale())

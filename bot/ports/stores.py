@@ -131,6 +131,12 @@ class GrantStore(Protocol):
     async def active_grants(self, workspace: str) -> Sequence[Grant]:
         """Return the active grants of a workspace (`platform:workspace`), newest first."""
 
+    async def delegations(self, workspace: str) -> Sequence[Grant]:
+        """Return the active delegations of a workspace, newest first."""
+
+    async def delegate(self, grant: Grant) -> bool:
+        """Store a delegation. Return False if it exists."""
+
     async def revoke(self, grant_id: str, by: Author) -> bool:
         """Revoke a grant for later calls. Return False if it is not active."""
 

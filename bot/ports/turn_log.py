@@ -140,6 +140,9 @@ class ApprovalLog(TurnViews, Protocol):
         that the grant covers are approved too, each with its own evidence.
         """
 
+    async def delegations(self, workspace: str) -> Sequence[Grant]:
+        """Return the active delegations of a workspace, newest first."""
+
     async def record_view(self, approval_id: str, revision: int, portion: Portion, by: Author) -> bool:
         """Record in the audit, once, that a user opens a page of the whole call of an approval. Return False if the
         call does not wait at this revision. A decision with `ApproverEvidence.must_view` needs every page.

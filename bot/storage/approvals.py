@@ -30,6 +30,7 @@ from bot.domain.approvals import (
     Revision,
     StaleRevision,
     ViewRequired,
+    right_holder,
 )
 from bot.domain.conversations import Author
 from bot.domain.grants import Grant, covers
@@ -38,7 +39,7 @@ from bot.storage import audit
 from bot.storage.audit import record_refused, server_id_of
 from bot.storage.codec import converter, decode, encode
 from bot.storage.database import Database, Upsert, notify_turn, now, transaction
-from bot.storage.grants import add_grant, call_to_cover
+from bot.storage.grants import add_grant, call_to_cover, read_delegations
 from bot.storage.tables import Json, approval_of_step, approval_views, approvals, decisions, steps, turns
 from bot.storage.turn_records import read_approval, read_record
 from bot.storage.turn_states import lock_turn, mark_view_stale, note_approvals_ended, requeue
@@ -381,6 +382,11 @@ class SqlApprovalLog:
         return _claim_due(connection, _due_notices, _claim_notice, reaches, limit)
 
     @transaction
+    def delegations(self, connection: sa.Connection, workspace: str) -> Sequence[Grant]:
+        """Return the active delegations of a workspace, newest first."""
+        return read_delegations(connection, workspace)
+
+    @transaction
     def get_approval(self, connection: sa.Connection, approval_id: str) -> tuple[Turn, ToolStep] | None:
         """Return the turn and the step of an approval."""
         return read_approval(connection, approval_id)
@@ -445,9 +451,9 @@ def _record_decision(
     principal, name = _decider(decision)
     evidence = "" if decision.is_automatic else signing.evidence
     position = {"a": decision.approval_id, "r": decision.revision}
-    counted, outdated = _counted_approvers(connection, row, decision, signing)
+    counted, outdated, used = _counted_approvers(connection, row, decision, signing)
     missing = _missing(row, len(counted), signing)
-    if approved and decision.by.principal in counted:
+    if approved and used & {principal, right_holder(principal, evidence)}:
         return AlreadyDecided(f"You have already approved it. It needs {_more_approvals(missing)}.")
     if approved:
         for person in outdated:
@@ -527,17 +533,21 @@ def _settle(connection: sa.Connection, row: Any, decision: Decision, names: str)
 
 def _counted_approvers(
     connection: sa.Connection, approval: Any, decision: Decision, signing: ApproverEvidence
-) -> tuple[_Approvers, _Approvers]:
+) -> tuple[_Approvers, _Approvers, set[str]]:
     """Return the approvers that count, in their order, and those that no longer count because a rule has become
-    stricter. The latter may approve again if the rule permits it.
+    stricter. The latter may approve again if the rule permits it. The principals are of those that count, and of those
+    whose rights they have used: a right counts once.
     """
     order = {name: position for position, name in enumerate(approval.approver_names or ())}
     rows = connection.execute(_signed, {"a": decision.approval_id, "r": decision.revision}).all()
     counted: dict[str, str] = {}
     outdated: dict[str, str] = {}
+    used: set[str] = set()
     for row in sorted(rows, key=lambda row: order.get(row.name, 0)):
-        (counted if signing.accepts(row.principal, row.evidence) else outdated)[row.principal] = row.name
-    return counted, outdated
+        accepted = signing.accepts(row.principal, row.evidence)
+        (counted if accepted else outdated)[row.principal] = row.name
+        used |= {row.principal, right_holder(row.principal, row.evidence)} if accepted else set()
+    return counted, outdated, used
 
 
 def _missing(row: Any, approvals: int, signing: ApproverEvidence) -> int:

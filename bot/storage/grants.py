@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.grants import CallToCover, Grant, GrantUse, covers
+from bot.domain.grants import DELEGATION, CallToCover, Grant, GrantUse, covers
 from bot.domain.turns import StepStatus, ToolStep, TurnInput
 from bot.storage import audit
 from bot.storage.codec import decode
@@ -98,8 +98,29 @@ class SqlGrantStore:
     @transaction
     def active_grants(self, connection: sa.Connection, workspace: str) -> Sequence[Grant]:
         """Return the active grants in a workspace and its conversations, newest first."""
-        values = {"workspace": workspace, **prefix_bounds("key_prefix", f"{workspace}:")}
-        return [_grant(row) for row in connection.execute(_of_workspace, values)]
+        return [grant for grant in _read_active(connection, workspace) if grant.scope != DELEGATION]
+
+    @transaction
+    def delegations(self, connection: sa.Connection, workspace: str) -> Sequence[Grant]:
+        """Return the active delegations of a workspace, newest first."""
+        return read_delegations(connection, workspace)
+
+    @change_once
+    def delegate(self, connection: sa.Connection, grant: Grant) -> bool:
+        """Add a delegation. Return False if it exists."""
+        added = add_grant(connection, grant)
+        if added:
+            audit.record(
+                connection,
+                "granted",
+                grant.granted_by,
+                conversation=grant.place,
+                grant=grant.id,
+                scope=grant.scope,
+                person=grant.person,
+                seconds=grant.lasts,
+            )
+        return added
 
     @change_once
     def revoke(self, connection: sa.Connection, grant_id: str, by: Author) -> bool:
@@ -119,6 +140,16 @@ class SqlGrantStore:
             person=row.principal,
         )
         return True
+
+
+def _read_active(connection: sa.Connection, workspace: str) -> Sequence[Grant]:
+    values = {"workspace": workspace, **prefix_bounds("key_prefix", f"{workspace}:")}
+    return [_grant(row) for row in connection.execute(_of_workspace, values)]
+
+
+def read_delegations(connection: sa.Connection, workspace: str) -> Sequence[Grant]:
+    """Return the active delegations of a workspace, newest first."""
+    return [grant for grant in _read_active(connection, workspace) if grant.scope == DELEGATION]
 
 
 def call_to_cover(step: ToolStep, conversation: ConversationKey) -> CallToCover | None:

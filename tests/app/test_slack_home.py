@@ -15,6 +15,7 @@ from bot.commands.dependencies import Rights
 from bot.domain.approvals import ASKER, MEMBERS, NO_REQUIREMENTS, Approval, ApprovalRequirements, Decision, DecisionType
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.elicitations import DECLINED, ElicitationRequest, FormMode
+from bot.domain.grants import Grant
 from bot.domain.messages import ToolCall
 from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, ServerStatus
@@ -101,6 +102,9 @@ class Workspace:
         if approval_id in self.unreadable:
             raise ValueError("a later release wrote this")
         return await self.log.get_approval(approval_id)
+
+    async def delegations(self, workspace: str) -> Sequence[Grant]:
+        return await self.log.delegations(workspace)
 
     async def _inquiry(self, elicitation_id: str) -> OpenElicitation | None:
         elicitation = await self.log.get_elicitation(elicitation_id)

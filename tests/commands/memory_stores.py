@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.grants import Grant
+from bot.domain.grants import DELEGATION, Grant
 from bot.domain.locales import Locale, UserLocale
 from bot.domain.pins import Pin, Pinned
 from bot.domain.policies import Rule
@@ -280,6 +280,13 @@ class MemoryGrants:
         if self.away:
             raise DatabaseError("The database is away.", "start it")
         return [each for each in self.kept if f"{each.place}:".startswith(f"{workspace}:")]
+
+    async def delegations(self, workspace: str) -> Sequence[Grant]:
+        return [each for each in await self.active_grants(workspace) if each.scope == DELEGATION]
+
+    async def delegate(self, grant: Grant) -> bool:
+        self.kept.append(replace(grant, expires_at=grant.lasts))
+        return True
 
     async def revoke(self, grant_id: str, by: Author) -> bool:
         if all(each.id != grant_id for each in self.kept):

@@ -234,6 +234,12 @@ CASES = [
     Case("usage workspace --by model", "This workspace · 1 question · 1,200 tokens"),
     Case("usage all", "Only the operator sees every workspace"),
     Case("usage help", "/usage me", who=RequiredRole.EVERYONE),
+    Case(
+        "approvals delegate test:dan for 3 days", "may decide the calls that you may decide", who=RequiredRole.EVERYONE
+    ),
+    Case("approvals delegations", "No one decides for anybody else", who=RequiredRole.EVERYONE),
+    Case("approvals undelegate test:dan", "There is no such delegation", who=RequiredRole.EVERYONE),
+    Case("approvals help", "/approvals delegate", who=RequiredRole.EVERYONE),
     Case("preferences show", "Your language and time zone", who=RequiredRole.EVERYONE),
     Case("preferences set --timezone Asia/Tokyo", "It counts from now on", who=RequiredRole.EVERYONE),
     Case("preferences clear", "What you had chosen is deleted", who=RequiredRole.EVERYONE),

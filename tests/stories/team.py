@@ -29,8 +29,8 @@ from bot.engine.locales import LocaleResolver
 from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.evaluation import Reviewed, nothing_reviewed
 from bot.engine.policy.rules import Policies, RuleBook, ServerPolicy
+from bot.engine.view_delivery import MemberLookup
 from bot.ports import CallContext, Commands, Listener, Surface, Toolbox
-from bot.ports.platform import ApproverDirectory
 from bot.rendering.deceptive_text import disguises
 from bot.storage.address import PostgresServer
 from bot.storage.postgresql import PostgresDatabase, listen
@@ -475,8 +475,9 @@ class Team(ABC):
     def _credentials(self) -> Iterable[str]:
         """The platform's arguments for `team_process.py`."""
 
-    def _reader(self, log: SqlTurnLog, directory: ApproverDirectory) -> PendingCallReader:
-        return PendingCallReader(SqlReporting(log._database), log, self._rule_book(), directory)
+    def _reader(self, log: SqlTurnLog, surface: Any) -> PendingCallReader:
+        members = MemberLookup((surface,))
+        return PendingCallReader(SqlReporting(log._database), log, self._rule_book(), surface, members=members)
 
     def _rule_book(self) -> RuleBook:
         default_profile = self.servers_enabled.default_profile

@@ -63,6 +63,28 @@ async def test_an_approver_decides_in_the_list_of_waiting_calls_oldest_first(tea
     assert team.toolbox.names == [SEND]
 
 
+async def test_calls_alike_are_approved_together_unless_one_may_destroy_data(team: Team) -> None:
+    ada = team.person("Ada")
+    payments(team, team.principal(ada))
+    names = ("Ben", "Zoe", "Kim")
+    team.model.script = [*(ask_for(call(SEND, to=name)) for name in names), *(say(f"Sent {n}.") for n in range(3))]
+    async with team.at_work():
+        for name in names:
+            await team.card(team.ask(f"pay {name}"))
+        await team.open_list(ada)
+        listed = await shows(team, ada, "Waiting for you (3)", "to: Ben", "to: Zoe", "to: Kim")
+        await team.press(ada, listed, "Approve these 3 alike")
+        await shows(team, ada, NOTHING_WAITS)
+        await team.until(lambda: len(team.toolbox.calls) == 3)
+        team.model.script = [ask_for(call(DELETE, account="7")), ask_for(call(DELETE, account="8"))]
+        for account in "78":
+            await team.card(team.ask(f"close {account}"))
+        await team.open_list(ada)
+        listed = await shows(team, ada, "Waiting for you (2)")
+        assert not any("alike" in label for label in team.buttons(listed))
+    assert sorted(arguments["to"] for _name, arguments, _context in team.toolbox.calls) == sorted(names)
+
+
 async def test_a_user_who_may_not_decide_sees_nothing_of_the_calls_of_others(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
     payments(team, team.principal(ada), team.principal(team.sam), four_eyes=True)
@@ -103,7 +125,7 @@ async def test_the_list_is_shown_to_a_user_who_types_its_name_to_the_bot_and_has
             return [message for message in seen if "Waiting for you (5)" in team.words(message)]
 
         await team.until(listed)
-        assert "Person 2" in team.words(listed()[-1])
-        assert "Person 3" not in team.words(listed()[-1])
+        assert "Person 3" in team.words(listed()[-1])
+        assert "Person 4" not in team.words(listed()[-1])
         await team.press(team.sam, listed()[-1], "More")
         await team.until(lambda: "Person 4" in team.words(listed()[-1]))
