@@ -393,7 +393,7 @@ def pending_line(step: ToolStep, card: ApprovalCard, now: float, agent: str = ""
     """Return the same with the call and all of its arguments in one line, if there is room."""
     line = " · ".join(f"{argument.label}: {argument.preview}" for argument in card.arguments)
     is_whole = not card.shortened and not any(argument.warnings for argument in card.arguments)
-    if not is_whole or card.withheld or edit_lines(step) or "\n" in line or len(line) > LINE:
+    if not is_whole or card.withheld or card.preview or edit_lines(step) or "\n" in line or len(line) > LINE:
         return pending_call(step, card, now, agent)
     title = Text(headline(step, card).removesuffix("?"), bold=True, limit=TITLE)
     arguments = (_SEPARATOR, Text(line, unlinked=True)) if line else ()

@@ -158,10 +158,9 @@ _RECIPIENTS = lines_field(
     gettext_lazy("Recipients"),
     gettext_lazy("TOOL=ARGUMENT,ARGUMENT: the arguments that name who gets it, one tool a line"),
 )
-_PREVIEW = Field(
+_PREVIEW = lines_field(
     "preview",
     gettext_lazy("Previews"),
-    FieldKind.LINES,
     gettext_lazy("TOOL=TOOL, one a line: the second shows on the card what a call of the first is about"),
 )
 _CONNECT_TIME = text_field(

@@ -278,10 +278,9 @@ async def test_a_call_of_another_workspace_is_neither_decided_nor_shown(listenin
     assert not listening.form(listening.priya)
 
 
-async def test_a_call_of_another_workspace_is_not_denied_by_a_form(listening: Workspace) -> None:
+async def test_a_call_of_another_workspace_is_not_denied(listening: Workspace) -> None:
     view, card = await foreign(listening)
-    await listening.open_form(listening.priya, card, OpenDenyForm(CARD))
-    await listening.submit(listening.priya, Reason="mine")
+    await listening.press(listening.priya, card, OpenDenyForm(CARD))
     await listening.see(listening.priya, view.turn.conversation, ELSEWHERE)
     assert listening.engine.decisions == []
 
