@@ -31,7 +31,7 @@ from bot.domain.completions import (
 )
 from bot.domain.lenient_json import parse_object
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
-from bot.llm.hosted_model import Delta, HostedConfig, Sdk, VendorClient, http_settings
+from bot.llm.hosted_model import Delta, HostedConfig, VendorClient
 from bot.llm.model_list import ModelListPaths, listed_model
 from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected, Service
 from bot.llm.tool_schemas import tool_arguments, tool_description
@@ -96,7 +96,6 @@ _IMAGE_BYTES = 5 * 2**20 * 3 // 4
 _WINDOW = 200_000
 """Default window in tokens. All of the vendor's models have at least this many."""
 _PASSED_OVER = frozenset({b"ping", b"content_block_stop"})
-_SDK = Sdk(anthropic.AsyncStream[Any], anthropic.APIStatusError, anthropic.APIConnectionError, anthropic.APIError)
 
 Block = dict[str, Any]
 
@@ -467,13 +466,6 @@ def create(config: Config) -> LanguageModel:
 
 
 def _client(service: Service) -> VendorClient:
-    client = anthropic.AsyncAnthropic(
-        api_key=service.key,
-        base_url=service.address,
-        max_retries=0,
-        timeout=service.timeout(),
-        # The client sends `Authorization: Bearer`; older compatible servers look for the header it had before.
-        default_headers=None if service.own_address else {"x-api-key": service.key},
-        http_client=anthropic.DefaultAioHttpClient(**http_settings(service.address)),
-    )
-    return VendorClient(service, client, "/v1/messages", _SDK)
+    # The client sends `Authorization: Bearer`; older compatible servers look for the header it had before.
+    headers = None if service.own_address else {"x-api-key": service.key}
+    return VendorClient(service, anthropic, anthropic.AsyncAnthropic, "/v1/messages", headers)

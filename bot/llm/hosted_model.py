@@ -331,16 +331,6 @@ def _easier(request: ModelRequest, kind: ErrorKind, error: ProviderError) -> Mod
 # -------------------- client
 
 
-@dataclass(frozen=True, slots=True)
-class Sdk:
-    """The classes of one SDK: its stream; its errors: an answer with a bad status, no connection, any at all."""
-
-    stream: Any
-    status_error: type[Exception]
-    connection_error: type[Exception]
-    error: type[Exception]
-
-
 def http_settings(address: str) -> dict[str, Any]:
     """Return the settings of the vendors' HTTP clients for a service. Raises SettingsError for a variable of this
     machine that cannot be used.
@@ -382,18 +372,25 @@ async def _limit_error_body(response: httpx2.Response) -> None:
 
 
 class VendorClient:
-    """One vendor's client for one protocol, which is at `path`."""
+    """One vendor's client for one protocol, which is at `path`. `sdk` is the vendor's library, `client` its class."""
 
-    def __init__(self, service: Service, client: Any, path: str, sdk: Sdk) -> None:
+    def __init__(self, service: Service, sdk: Any, client: Any, path: str, headers: Mapping[str, str] | None) -> None:
         self.service = service
-        self._client = client
-        self._path = path
         self._sdk = sdk
+        self._path = path
+        self._client = client(
+            api_key=service.key,
+            base_url=service.address,
+            max_retries=0,
+            timeout=service.timeout(),
+            default_headers=headers,
+            http_client=sdk.DefaultAioHttpClient(**http_settings(service.address)),
+        )
 
     async def post(self, body: bytes) -> httpx2.Response:
         """Send a request; return when the answer begins. Raises the vendor's errors."""
         response: httpx2.Response = await self._client.post(
-            self._path, cast_to=httpx2.Response, content=body, stream=True, stream_cls=self._sdk.stream
+            self._path, cast_to=httpx2.Response, content=body, stream=True, stream_cls=self._sdk.AsyncStream[Any]
         )
         return response
 
@@ -402,7 +399,7 @@ class VendorClient:
         not JSON or too large.
         """
         response: httpx2.Response = await self._client.get(
-            path, cast_to=httpx2.Response, stream=True, stream_cls=self._sdk.stream
+            path, cast_to=httpx2.Response, stream=True, stream_cls=self._sdk.AsyncStream[Any]
         )
         body = bytearray()
         try:
@@ -417,22 +414,22 @@ class VendorClient:
 
     def read_error(self, error: Exception) -> ProviderError | None:
         """Return the service's error if the answer contains one."""
-        return _read(error) if isinstance(error, self._sdk.status_error) else None
+        return _read(error) if isinstance(error, self._sdk.APIStatusError) else None
 
     @contextmanager
     def map_errors(self, tools: Sequence[str]) -> Iterator[None]:
         """Map the vendor's errors to those of `bot.errors`."""
         try:
             yield
-        except self._sdk.status_error as error:
+        except self._sdk.APIStatusError as error:
             raise self.service.error_from(_read(error), tools) from error
         except ProviderRejected as error:
             raise self.service.error_from(error.error, tools) from error
-        except self._sdk.connection_error as error:
+        except self._sdk.APIConnectionError as error:
             raise self._interruption_error(error) from error
         except (httpx2.HTTPError, OSError) as error:
             raise self.service.incomplete_error() from error
-        except (self._sdk.error, aiohttp.ClientError, ValueError, RecursionError) as error:
+        except (self._sdk.APIError, aiohttp.ClientError, ValueError, RecursionError) as error:
             raise self.service.unreadable_error() from error
 
     def _interruption_error(self, error: Exception) -> ModelUnavailable:
@@ -459,15 +456,7 @@ def openai_client(service: Service, path: str) -> VendorClient:
     """Return OpenAI's client for the protocol at `path`."""
     import openai  # noqa: PLC0415 - heavy, and other vendors' models use this module too
 
-    client = openai.AsyncOpenAI(
-        api_key=service.key,
-        base_url=service.address,
-        max_retries=0,
-        timeout=service.timeout(),
-        http_client=openai.DefaultAioHttpClient(**http_settings(service.address)),
-    )
-    sdk = Sdk(openai.AsyncStream[Any], openai.APIStatusError, openai.APIConnectionError, openai.APIError)
-    return VendorClient(service, client, path, sdk)
+    return VendorClient(service, openai, openai.AsyncOpenAI, path, None)
 
 
 def _as_json(body: bytes) -> Any:
