@@ -34,6 +34,7 @@ from bot.commands.text_format import (
     parse_policy,
     sentences,
     server_label,
+    with_principals,
 )
 from bot.domain.approvals import APPROVERS, NO_REQUIREMENTS, THREAD, ApprovalPolicy, OnTimeout
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, ReplyAction, Table, Verb
@@ -157,7 +158,11 @@ def options_of(rule: Rule, slug: str) -> tuple[str, ...]:
 
 def _given_keys(arguments: Arguments, conversation: ConversationKey) -> Mapping[str, Any]:
     terms: dict[str, Any] = {key: True for option, key in _FLAGS.items() if arguments.has(option)}
-    terms |= {key: list(arguments.get_all(option)) for option, key in _LISTS.items() if arguments.has(option)}
+    terms |= {
+        key: [with_principals(text) for text in arguments.get_all(option)]
+        for option, key in _LISTS.items()
+        if arguments.has(option)
+    }
     terms |= {key: arguments.get(option) for option, key in _TEXTS.items() if arguments.has(option)}
     if later := [who for who in terms.get("approvers", ()) if who[:1].isdigit()]:
         first = [who for who in terms.pop("approvers") if who not in later]

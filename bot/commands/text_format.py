@@ -22,7 +22,7 @@ MOMENT = gettext_lazy("2026-08-31, 2026-08-31T14:30, 12h or 7d")
 """Accepted formats for usage lines. Times without an offset are in the user's time zone."""
 _AGO = re.compile(r"(\d{1,5})\s*(m|min|h|d|w)", re.IGNORECASE)
 _LASTING = re.compile(r"(?:for )?(\d{1,5}) ?(m|h|d|w|minutes?|hours?|days?|weeks?)")
-_MENTION = re.compile(r"<@!?([A-Za-z0-9]+)(?:\|[^>]*)?>")
+_MENTION = re.compile(r"<(@!?|@&|!subteam\^)([A-Z]*)([A-Z0-9]+)(?:\|[^>]*)?>")
 _SECONDS = {"m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 T = TypeVar("T")
 ROWS = 10
@@ -107,10 +107,21 @@ def parse_end(text: str, now: float) -> float:
     return datetime.combine(day + timedelta(1), time(), current_time_zone()).timestamp()
 
 
+def with_principals(text: str) -> str:
+    """Return a text with principals in place of mentions, as Slack and Discord write them."""
+
+    def principal(mention: re.Match[str]) -> str:
+        kind, letters, rest = mention.groups()
+        platform = "slack" if letters else "discord"
+        group = {"@&": "-role", "!subteam^": "-group"}.get(kind, "")
+        return f"{platform}{group}:{letters}{rest}"
+
+    return _MENTION.sub(principal, text)
+
+
 def parse_user(text: str, conversation: ConversationKey) -> str:
     """Return the principal of a mentioned user; an id alone is of this platform."""
-    mention = _MENTION.fullmatch(text)
-    person = mention[1] if mention else text.removeprefix("@")
+    person = with_principals(text).removeprefix("@")
     return person if not person or ":" in person else f"{conversation.platform}:{person}"
 
 

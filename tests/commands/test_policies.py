@@ -37,6 +37,16 @@ def only_rule(held: CommandHarness) -> Rule:
     return rule
 
 
+async def test_approvers_are_mentioned_by_name_and_stored_by_id() -> None:
+    held = command_harness()
+    mentions = ["<@U1|ana>", "<@!22>", "<@&33>", "<!subteam^S4|@leads>"]
+    line = " ".join(f"--approver {mention}" for mention in mentions)
+    await held.ask(f"mcp policy set notes add ask {line} --approver 30m:<!subteam^S5|@heads>,<@&66>")
+    requirements = only_rule(held).requirements
+    assert requirements.approvers == (frozenset({"slack:U1", "discord:22", "discord-role:33", "slack-group:S4"}),)
+    assert requirements.escalate == Escalation(1800.0, frozenset({"slack-group:S5", "discord-role:66"}))
+
+
 async def test_every_condition_and_every_term_can_be_said_and_said_again_by_the_button() -> None:
     held = command_harness()
     await held.profiles.save(Profile("p1", "Desk", "test:w"), ANA)
