@@ -196,6 +196,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/platforms/discord/message_content.py": frozenset(
         {
             *("- {}: {} votes", "[a message that cannot be read]", "[an embed without text]", "[button: {}]"),
+            *("[a part that cannot be read]", "[button: {} ({})]", "[choice: {}]"),
             *("[file: {}]", "[image: {}]", "[sticker: {}]", "without a name"),
         }
     ),
@@ -221,6 +222,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/platforms/slack/message_content.py": frozenset(
         {
             *("[a part that cannot be read: {}]", "[an attachment without text]", "[button: {}]"),
+            *("[button: <{}|{}>]", "[choice: {}]"),
             *("[file: {}]", "[image: {}]"),
         }
     ),
