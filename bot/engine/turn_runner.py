@@ -495,7 +495,9 @@ class TurnRunner:
             async with asyncio.timeout(PREVIEW_SECONDS):
                 outcome = await self._toolbox.call(tool, step.call, context)
             if isinstance(outcome, CallReturned) and not outcome.result.is_error:
-                preview = Preview(outcome.result.text_or_json[:PREVIEW_CHARACTERS])
+                # Later parts repeat the first one as JSON.
+                first = next((part.text for part in outcome.result.parts if isinstance(part, TextPart)), "")
+                preview = Preview((first or outcome.result.text_or_json)[:PREVIEW_CHARACTERS])
         except TimeoutError:
             preview = Preview(problem=PreviewProblem.TIMEOUT)
         status = StepStatus.FAILED if preview.problem else StepStatus.DONE

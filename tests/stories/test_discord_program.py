@@ -27,7 +27,7 @@ DROP_IT = "delete that note"
 LOOK_UP = "look it up"
 THINK = "think about it"
 TOOL = "ticket-desk__lookup"
-NOTES = {"notes": {"command": "python", "args": ["-m", "mcp_servers.notes"]}}
+NOTES = {"notes": {"command": "python", "args": ["-m", "mcp_servers.notes"], "trusted": True}}
 FINAL = "AI answer"
 
 
@@ -82,12 +82,13 @@ async def test_a_question_is_answered_and_a_change_waits_for_an_approver(
 
         discord.say(priya, thread, DROP_IT)
         card = await company.reads(thread, "Approve: Delete a note", "because it may delete data")
-        for person, outcome in ((priya, ("You may not approve this.", "Sam")), (sam, ("Deleted note #1",))):
-            await company.press(person, card, "Approve")
-            question = await company.reads(thread, "cannot be taken back", user=person)
-            assert company.place.notes == ["The deploy is at noon."]
-            await company.press(person, question, "Approve")
-            await company.reads(thread, *outcome)
+        await company.press(priya, card, "Approve")
+        await company.reads(thread, "You may not approve this.", "Sam")
+        await company.press(sam, card, "Approve")
+        question = await company.reads(thread, "cannot be taken back", user=sam)
+        assert company.place.notes == ["The deploy is at noon."]
+        await company.press(sam, question, "Approve")
+        await company.reads(thread, "Deleted note #1")
         assert company.place.notes == []
 
         private = discord.dm(priya)

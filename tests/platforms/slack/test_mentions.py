@@ -53,7 +53,7 @@ async def test_names_in_a_reply_are_no_markdown_and_its_code_stays() -> None:
         named = await resolve_reply_mentions(place.people, reply)
         escaped = "".join(each if each.isalnum() else f"\\{each}" for each in f"@{user.name}")
         assert named.text == f"Only {escaped} can. Try `slack:{user.id}`."
-        assert named.details == reply.details
+        assert named.details == (("by", f"@{user.name}"),)
 
 
 async def test_handles_of_groups_are_asked_for_once_in_five_minutes() -> None:
