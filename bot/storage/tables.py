@@ -30,6 +30,8 @@ audit             append-only and chained; no row refers to another table
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from bot.storage.database import StorableText
@@ -45,6 +47,22 @@ metadata = sa.MetaData(
 # Plain JSON on PostgreSQL too: JSONB would change the order of arguments, which approvers have seen, and
 # refuse NUL, which tools may return.
 Json = sa.JSON()
+
+_Type = type[sa.types.TypeEngine[Any]] | sa.types.TypeEngine[Any]
+
+
+def _table(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
+    return sa.Table(name, metadata, *items)
+
+
+def _required(kind: _Type, *names: str, default: str | None = None) -> list[sa.Column[Any]]:
+    """Return columns with a value in every row."""
+    return [sa.Column(name, kind, nullable=False, server_default=default) for name in names]
+
+
+def _nullable(kind: _Type, *names: str) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind) for name in names]
+
 
 # -------------------- conversations, turns, steps, files and usage
 
@@ -68,62 +86,54 @@ def count_where(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
     return sa.func.sum(sa.case((condition, 1), else_=0))
 
 
-conversations = sa.Table(
+conversations = _table(
     "conversations",
-    metadata,
     sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("title", StorableText, nullable=False, server_default=""),
-    sa.Column("last_seq", sa.BigInteger, nullable=False),
-    sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("updated_at", sa.Double, nullable=False),
+    *_required(StorableText, "title", default=""),
+    *_required(sa.BigInteger, "last_seq"),
+    *_required(sa.Double, "created_at", "updated_at"),
     # False after a message to another user, until a message addresses the bot. `addressed_at` is the time of the last
     # such message on its platform.
     sa.Column("followed", sa.Boolean, nullable=False, server_default=sa.true()),
-    sa.Column("addressed_at", sa.Double, nullable=False, server_default="0"),
+    *_required(sa.Double, "addressed_at", default="0"),
     # The agent that was named last; empty for the profile of the place.
-    sa.Column("agent_id", StorableText, nullable=False, server_default=""),
-    sa.Column("agent_name", StorableText, nullable=False, server_default=""),
+    *_required(StorableText, "agent_id", "agent_name", default=""),
 )
 # Prefixes of keys are compared byte by byte, independent of the server's collation.
 sa.Index("conversations_key_prefix", conversations.c.key, postgresql_ops={"key": "text_pattern_ops"})
 
-summaries = sa.Table(
+summaries = _table(
     "summaries",
-    metadata,
     sa.Column("conversation", sa.ForeignKey(conversations.c.key, ondelete="CASCADE"), primary_key=True),
-    sa.Column("upto", sa.BigInteger, nullable=False),
-    sa.Column("text", StorableText, nullable=False),
-    sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("sources", Json, nullable=False),
+    *_required(sa.BigInteger, "upto"),
+    *_required(StorableText, "text"),
+    *_required(sa.Double, "created_at"),
+    *_required(Json, "sources"),
 )
 
-turns = sa.Table(
+turns = _table(
     "turns",
-    metadata,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("conversation", sa.ForeignKey(conversations.c.key, ondelete="CASCADE"), nullable=False),
-    sa.Column("seq", sa.BigInteger, nullable=False),
-    sa.Column("status", sa.Text, nullable=False),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("author_id", StorableText, nullable=False),
-    sa.Column("author_name", StorableText, nullable=False),
+    *_required(sa.BigInteger, "seq"),
+    *_required(sa.Text, "status", "kind"),
+    *_required(StorableText, "author_id", "author_name"),
     # `Author.principal` and `ConversationKey.workspace_key`: claims are distributed fairly among these.
-    sa.Column("principal", StorableText, nullable=False),
-    sa.Column("workspace", sa.Text, nullable=False),
+    *_required(StorableText, "principal"),
+    *_required(sa.Text, "workspace"),
     # The agent of the input; empty for the profile of the place.
-    sa.Column("agent_id", StorableText, nullable=False, server_default=""),
-    sa.Column("input", Json, nullable=False),
-    sa.Column("failure", StorableText, nullable=False, server_default=""),
-    sa.Column("owner", sa.Text),
-    sa.Column("fence", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("lease_until", sa.Double),
-    sa.Column("wake_at", sa.Double),
-    sa.Column("stop_by", StorableText),
-    sa.Column("recoveries", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("ended_at", sa.Double),
+    *_required(StorableText, "agent_id", default=""),
+    *_required(Json, "input"),
+    *_required(StorableText, "failure", default=""),
+    *_nullable(sa.Text, "owner"),
+    *_required(sa.BigInteger, "fence", default="0"),
+    *_nullable(sa.Double, "lease_until", "wake_at"),
+    *_nullable(StorableText, "stop_by"),
+    *_required(sa.Integer, "recoveries", default="0"),
+    *_required(sa.Double, "created_at"),
+    *_nullable(sa.Double, "ended_at"),
     # Set once `content_deletion` has taken all content out of the turn's rows.
-    sa.Column("content_deleted_at", sa.Double),
+    *_nullable(sa.Double, "content_deleted_at"),
     sa.UniqueConstraint("conversation", "seq"),
 )
 _live = sa.text("status in ('queued', 'running', 'waiting')")
@@ -137,82 +147,65 @@ sa.Index("turns_created", turns.c.created_at)
 _with_content = sa.text("content_deleted_at is null and ended_at is not null")
 sa.Index("turns_with_content", turns.c.ended_at, sqlite_where=_with_content, postgresql_where=_with_content)
 
-message_keys = sa.Table(
+message_keys = _table(
     "message_keys",
-    metadata,
     sa.Column("key", StorableText, primary_key=True),
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), nullable=False, index=True),
 )
 
-steps = sa.Table(
+steps = _table(
     "steps",
-    metadata,
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("n", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("status", sa.Text, nullable=False),
-    sa.Column("repeatable", sa.Boolean, nullable=False),
-    sa.Column("body", Json, nullable=False),
-    sa.Column("result", Json),
-    sa.Column("late_result", Json),
-    sa.Column("fence", sa.BigInteger),
-    sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("started_at", sa.Double),
-    sa.Column("ended_at", sa.Double),
+    *_required(sa.Text, "kind", "status"),
+    *_required(sa.Boolean, "repeatable"),
+    *_required(Json, "body"),
+    *_nullable(Json, "result", "late_result"),
+    *_nullable(sa.BigInteger, "fence"),
+    *_required(sa.Double, "created_at"),
+    *_nullable(sa.Double, "started_at", "ended_at"),
 )
 
-user_locales = sa.Table(
+user_locales = _table(
     "user_locales",
-    metadata,
     sa.Column("principal", StorableText, primary_key=True),
-    sa.Column("language", sa.Text, nullable=False, server_default=""),
-    sa.Column("time_zone", sa.Text, nullable=False, server_default=""),
-    sa.Column("told_language", sa.Text, nullable=False, server_default=""),
-    sa.Column("updated_at", sa.Double, nullable=False),
+    *_required(sa.Text, "language", "time_zone", "told_language", default=""),
+    *_required(sa.Double, "updated_at"),
 )
 
-feedback = sa.Table(
+feedback = _table(
     "feedback",
-    metadata,
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("principal", StorableText, primary_key=True),
-    sa.Column("good", sa.Boolean, nullable=False),
-    sa.Column("at", sa.Double, nullable=False),
+    *_required(sa.Boolean, "good"),
+    *_required(sa.Double, "at"),
 )
 
 # Files returned by tools, by SHA-256: read only for delivery and downloads, deleted with their turn.
-files = sa.Table(
+files = _table(
     "files",
-    metadata,
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("data", sa.LargeBinary, nullable=False),
+    *_required(sa.LargeBinary, "data"),
 )
 
 # Usage of models. Outlives the turns and holds no texts.
-usage = sa.Table(
+usage = _table(
     "usage",
-    metadata,
     sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("turn_id", sa.Text, nullable=False),
+    *_required(sa.Text, "turn_id"),
     # The request's step; 0 until the final usage is known.
-    sa.Column("n", sa.Integer, nullable=False),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("at", sa.Double, nullable=False),
-    sa.Column("workspace", sa.Text, nullable=False),
-    sa.Column("channel", sa.Text, nullable=False),
-    sa.Column("principal", StorableText, nullable=False),
-    sa.Column("model", StorableText, nullable=False),
-    sa.Column("input_tokens", sa.BigInteger, nullable=False),
-    sa.Column("cached_tokens", sa.BigInteger, nullable=False),
-    sa.Column("cache_writes", sa.BigInteger, nullable=False),
-    sa.Column("output_tokens", sa.BigInteger, nullable=False),
-    sa.Column("reasoning_tokens", sa.BigInteger, nullable=False),
+    *_required(sa.Integer, "n"),
+    *_required(sa.Text, "kind"),
+    *_required(sa.Double, "at"),
+    *_required(sa.Text, "workspace", "channel"),
+    *_required(StorableText, "principal", "model"),
+    *_required(sa.BigInteger, "input_tokens", "cached_tokens", "cache_writes", "output_tokens", "reasoning_tokens"),
     # In micro-units of the currency; null if the model had no price then.
-    sa.Column("cost", sa.BigInteger),
-    sa.Column("currency", sa.Text, nullable=False),
+    *_nullable(sa.BigInteger, "cost"),
+    *_required(sa.Text, "currency"),
     # Estimated: the provider does not report usage, or the reply is incomplete.
-    sa.Column("estimated", sa.Boolean, nullable=False),
+    *_required(sa.Boolean, "estimated"),
 )
 sa.Index("usage_principal", usage.c.principal, usage.c.at)
 sa.Index("usage_channel", usage.c.channel, usage.c.at)
@@ -221,38 +214,31 @@ sa.Index("usage_at", usage.c.at)
 
 # -------------------- approvals, decisions, grants and elicitations
 
-approvals = sa.Table(
+approvals = _table(
     "approvals",
-    metadata,
     sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("turn_id", sa.Text, nullable=False),
-    sa.Column("n", sa.Integer, nullable=False),
-    sa.Column("revision", sa.Integer, nullable=False),
-    sa.Column("fingerprint", sa.Text, nullable=False),
-    sa.Column("proposed_arguments", Json, nullable=False),
-    sa.Column("revised_arguments", Json),
-    sa.Column("revised_by", StorableText, nullable=False, server_default=""),
-    sa.Column("approved_arguments", Json),
-    sa.Column("requested_for_id", StorableText, nullable=False),
-    sa.Column("requested_for_name", StorableText, nullable=False),
-    sa.Column("view_revision", sa.BigInteger, nullable=False),
-    sa.Column("expires_in", sa.Double),
-    sa.Column("posted_at", sa.Double),
-    sa.Column("expires_at", sa.Double),
-    sa.Column("decided_by", StorableText, nullable=False, server_default=""),
-    sa.Column("decided_at", sa.Double),
-    sa.Column("reason", StorableText, nullable=False, server_default=""),
-    sa.Column("requirements", Json, nullable=False),
-    sa.Column("remind_in", sa.Double),
-    sa.Column("reminded_at", sa.Double),
-    sa.Column("possible_approvers", Json),
+    *_required(sa.Text, "turn_id"),
+    *_required(sa.Integer, "n", "revision"),
+    *_required(sa.Text, "fingerprint"),
+    *_required(Json, "proposed_arguments"),
+    *_nullable(Json, "revised_arguments"),
+    *_required(StorableText, "revised_by", default=""),
+    *_nullable(Json, "approved_arguments"),
+    *_required(StorableText, "requested_for_id", "requested_for_name"),
+    *_required(sa.BigInteger, "view_revision"),
+    *_nullable(sa.Double, "expires_in", "posted_at", "expires_at"),
+    *_required(StorableText, "decided_by", default=""),
+    *_nullable(sa.Double, "decided_at"),
+    *_required(StorableText, "reason", default=""),
+    *_required(Json, "requirements"),
+    *_nullable(sa.Double, "remind_in", "reminded_at"),
+    *_nullable(Json, "possible_approvers"),
     sa.Column("notify_privately", sa.Boolean, nullable=False, server_default=sa.false()),
-    sa.Column("notified_at", sa.Double),
-    sa.Column("editors", Json),
-    sa.Column("approver_names", Json),
+    *_nullable(sa.Double, "notified_at"),
+    *_nullable(Json, "editors", "approver_names"),
     # Positions and labels of stored secrets in `proposed` and `revised`, never their values.
-    sa.Column("proposed_secrets", Json, nullable=False),
-    sa.Column("revised_secrets", Json),
+    *_required(Json, "proposed_secrets"),
+    *_nullable(Json, "revised_secrets"),
     sa.UniqueConstraint("turn_id", "n"),
     sa.ForeignKeyConstraint(["turn_id", "n"], [steps.c.turn_id, steps.c.n], ondelete="CASCADE"),
 )
@@ -264,80 +250,66 @@ sa.Index("approvals_to_notify", approvals.c.posted_at, sqlite_where=_to_notify, 
 approval_of_step = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
 """Condition that joins a call and its approval."""
 
-decisions = sa.Table(
+decisions = _table(
     "decisions",
-    metadata,
     sa.Column("approval_id", sa.ForeignKey(approvals.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("principal", StorableText, primary_key=True),
-    sa.Column("name", StorableText, nullable=False),
-    sa.Column("decision", sa.Text, nullable=False),
-    sa.Column("reason", StorableText, nullable=False, server_default=""),
-    sa.Column("at", sa.Double, nullable=False),
-    sa.Column("key", sa.Text, nullable=False),
-    sa.Column("evidence", StorableText, nullable=False),
+    *_required(StorableText, "name"),
+    *_required(sa.Text, "decision"),
+    *_required(StorableText, "reason", default=""),
+    *_required(sa.Double, "at"),
+    *_required(sa.Text, "key"),
+    *_required(StorableText, "evidence"),
 )
 
 # Approvers who opened the whole call of a revision in private, with the number of viewed pages.
-approval_views = sa.Table(
+approval_views = _table(
     "approval_views",
-    metadata,
     sa.Column("approval_id", sa.ForeignKey(approvals.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("principal", StorableText, primary_key=True),
-    sa.Column("pages", sa.Integer, nullable=False),
-    sa.Column("viewed", sa.Integer, nullable=False),
-    sa.Column("at", sa.Double, nullable=False),
+    *_required(sa.Integer, "pages", "viewed"),
+    *_required(sa.Double, "at"),
 )
 
-grants = sa.Table(
+grants = _table(
     "grants",
-    metadata,
     sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("server", sa.Text, nullable=False),
-    sa.Column("tool", sa.Text, nullable=False),
-    sa.Column("fingerprint", sa.Text, nullable=False),
-    sa.Column("conversation", sa.Text, nullable=False),
-    sa.Column("principal", StorableText, nullable=False),
-    sa.Column("granted_by", StorableText, nullable=False),
-    sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("expires_at", sa.Double),
-    sa.Column("revoked_at", sa.Double),
-    sa.Column("revoked_by", StorableText, nullable=False, server_default=""),
-    sa.Column("scope", sa.Text, nullable=False),
-    sa.Column("server_name", StorableText, nullable=False),
-    sa.Column("definition", sa.Text, nullable=False),
-    sa.Column("destructive", sa.Boolean, nullable=False),
-    sa.Column("idle_seconds", sa.Double),
-    sa.Column("used_at", sa.Double),
-    sa.Column("granted_by_name", StorableText, nullable=False),
-    sa.Column("approval_id", sa.Text, nullable=False),
-    sa.Column("rule", StorableText, nullable=False),
-    sa.Column("requirements_digest", sa.Text, nullable=False),
+    *_required(sa.Text, "server", "tool", "fingerprint", "conversation"),
+    *_required(StorableText, "principal", "granted_by"),
+    *_required(sa.Double, "created_at"),
+    *_nullable(sa.Double, "expires_at", "revoked_at"),
+    *_required(StorableText, "revoked_by", default=""),
+    *_required(sa.Text, "scope"),
+    *_required(StorableText, "server_name"),
+    *_required(sa.Text, "definition"),
+    *_required(sa.Boolean, "destructive"),
+    *_nullable(sa.Double, "idle_seconds", "used_at"),
+    *_required(StorableText, "granted_by_name"),
+    *_required(sa.Text, "approval_id"),
+    *_required(StorableText, "rule"),
+    *_required(sa.Text, "requirements_digest"),
 )
 sa.Index("grants_tool", grants.c.server, grants.c.tool)
 
 # Elicitations of servers during a call, or before its next attempt.
-elicitations = sa.Table(
+elicitations = _table(
     "elicitations",
-    metadata,
     sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("turn_id", sa.Text, nullable=False),
-    sa.Column("n", sa.Integer, nullable=False),
-    sa.Column("round", sa.Integer, nullable=False),
-    sa.Column("key", StorableText, nullable=False),
-    sa.Column("request", Json, nullable=False),
-    sa.Column("state", Json),
-    sa.Column("fence", sa.BigInteger),
-    sa.Column("status", sa.Text, nullable=False),
-    sa.Column("answer", Json),
-    sa.Column("answered_by", StorableText, nullable=False, server_default=""),
-    sa.Column("reason", StorableText, nullable=False, server_default=""),
-    sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("answered_at", sa.Double),
-    sa.Column("expires_in", sa.Double),
-    sa.Column("view_revision", sa.BigInteger, nullable=False),
-    sa.Column("expires_at", sa.Double),
+    *_required(sa.Text, "turn_id"),
+    *_required(sa.Integer, "n", "round"),
+    *_required(StorableText, "key"),
+    *_required(Json, "request"),
+    *_nullable(Json, "state"),
+    *_nullable(sa.BigInteger, "fence"),
+    *_required(sa.Text, "status"),
+    *_nullable(Json, "answer"),
+    *_required(StorableText, "answered_by", "reason", default=""),
+    *_required(sa.Double, "created_at"),
+    *_nullable(sa.Double, "answered_at", "expires_in"),
+    *_required(sa.BigInteger, "view_revision"),
+    *_nullable(sa.Double, "expires_at"),
     sa.UniqueConstraint("turn_id", "n", "round", "key"),
     sa.ForeignKeyConstraint(["turn_id", "n"], [steps.c.turn_id, steps.c.n], ondelete="CASCADE"),
 )
@@ -345,48 +317,41 @@ elicitations = sa.Table(
 
 # -------------------- deliveries and posted messages
 
-deliveries = sa.Table(
+deliveries = _table(
     "deliveries",
-    metadata,
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("revision", sa.BigInteger, nullable=False),
-    sa.Column("delivered_revision", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("due_at", sa.Double, nullable=False, server_default="0"),
-    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("error", StorableText, nullable=False, server_default=""),
-    sa.Column("owner", sa.Text),
-    sa.Column("lease_until", sa.Double),
+    *_required(sa.BigInteger, "revision"),
+    *_required(sa.BigInteger, "delivered_revision", default="0"),
+    *_required(sa.Double, "due_at", default="0"),
+    *_required(sa.Integer, "attempts", default="0"),
+    *_required(StorableText, "error", default=""),
+    *_nullable(sa.Text, "owner"),
+    *_nullable(sa.Double, "lease_until"),
 )
 _behind = sa.text("delivered_revision < revision")
 sa.Index("deliveries_stale", deliveries.c.due_at, sqlite_where=_behind, postgresql_where=_behind)
 
-message_refs = sa.Table(
+message_refs = _table(
     "message_refs",
-    metadata,
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("slot", sa.Text, primary_key=True),
-    sa.Column("ref", sa.Text, nullable=False),
+    *_required(sa.Text, "ref"),
 )
 
 
 # -------------------- the audit
 
-audit = sa.Table(
+audit = _table(
     "audit",
-    metadata,
     sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("at", sa.Double, nullable=False),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("conversation", sa.Text, nullable=False),
-    sa.Column("turn_id", sa.Text, nullable=False),
-    sa.Column("actor", StorableText, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.Column("previous", sa.Text, nullable=False),
-    sa.Column("hash", sa.Text, nullable=False),
+    *_required(sa.Double, "at"),
+    *_required(sa.Text, "kind", "conversation", "turn_id"),
+    *_required(StorableText, "actor"),
+    *_required(sa.Text, "body", "previous", "hash"),
     # An index for lookups; the chained value is `subject` in the body.
-    sa.Column("subject", StorableText, nullable=False),
+    *_required(StorableText, "subject"),
     # `key id:hex` of the HMAC over the hash; empty without a key.
-    sa.Column("mac", sa.Text, nullable=False),
+    *_required(sa.Text, "mac"),
 )
 sa.Index("audit_turn", audit.c.turn_id)
 sa.Index("audit_actor", audit.c.actor, audit.c.seq)
@@ -398,244 +363,203 @@ sa.Index("audit_subject", audit.c.subject, audit.c.seq, sqlite_where=_about, pos
 # -------------------- MCP servers, their secrets and capabilities
 
 # JSON is stored as plain text below, because an unreadable row must not hide the others.
-mcp_servers = sa.Table(
+mcp_servers = _table(
     "mcp_servers",
-    metadata,
     sa.Column("id", StorableText, primary_key=True),
-    sa.Column("workspace", StorableText, nullable=False),
-    sa.Column("slug", StorableText, nullable=False),
-    sa.Column("title", StorableText, nullable=False),
-    sa.Column("title_key", StorableText, nullable=False),
-    sa.Column("description", StorableText, nullable=False),
-    sa.Column("transport", sa.Text, nullable=False),
-    sa.Column("definition", sa.Text, nullable=False),
-    sa.Column("authentication", sa.Text, nullable=False),
-    sa.Column("trusted", sa.Boolean, nullable=False),
-    sa.Column("auto_connect", sa.Boolean, nullable=False),
-    sa.Column("enablement", sa.Text, nullable=False),
-    sa.Column("version", sa.BigInteger, nullable=False),
-    sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("created_by", StorableText, nullable=False),
-    sa.Column("updated_at", sa.Double, nullable=False),
-    sa.Column("updated_by", StorableText, nullable=False),
+    *_required(StorableText, "workspace", "slug", "title", "title_key", "description"),
+    *_required(sa.Text, "transport", "definition", "authentication"),
+    *_required(sa.Boolean, "trusted", "auto_connect"),
+    *_required(sa.Text, "enablement"),
+    *_required(sa.BigInteger, "version"),
+    *_required(sa.Double, "created_at"),
+    *_required(StorableText, "created_by"),
+    *_required(sa.Double, "updated_at"),
+    *_required(StorableText, "updated_by"),
     sa.UniqueConstraint("slug", "workspace"),
     sa.UniqueConstraint("title_key", "workspace"),
 )
 
-mcp_secrets = sa.Table(
+mcp_secrets = _table(
     "mcp_secrets",
-    metadata,
     sa.Column("server_id", sa.ForeignKey(mcp_servers.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("slot", StorableText, primary_key=True),
-    sa.Column("source", sa.Text, nullable=False),
-    sa.Column("location", StorableText, nullable=False, server_default=""),
-    sa.Column("ciphertext", sa.Text),
-    sa.Column("updated_at", sa.Double, nullable=False),
-    sa.Column("updated_by", StorableText, nullable=False),
+    *_required(sa.Text, "source"),
+    *_required(StorableText, "location", default=""),
+    *_nullable(sa.Text, "ciphertext"),
+    *_required(sa.Double, "updated_at"),
+    *_required(StorableText, "updated_by"),
     # The endpoint that the secret was given for (`bot.domain.secret_binding`).
-    sa.Column("bound_to", StorableText, nullable=False),
-    sa.Column("vouched", sa.Boolean, nullable=False),
+    *_required(StorableText, "bound_to"),
+    *_required(sa.Boolean, "vouched"),
 )
 
-mcp_capabilities = sa.Table(
+mcp_capabilities = _table(
     "mcp_capabilities",
-    metadata,
     sa.Column("server_id", StorableText, primary_key=True),
-    sa.Column("status", sa.Text, nullable=False),
-    sa.Column("capabilities", sa.Text),
-    sa.Column("definitions", sa.Text),
-    sa.Column("server_version", StorableText, nullable=False, server_default=""),
-    sa.Column("synced_at", sa.Double),
-    sa.Column("error", StorableText, nullable=False, server_default=""),
+    *_required(sa.Text, "status"),
+    *_nullable(sa.Text, "capabilities", "definitions"),
+    *_required(StorableText, "server_version", default=""),
+    *_nullable(sa.Double, "synced_at"),
+    *_required(StorableText, "error", default=""),
 )
 
 # One row for each pinned tool. The row without a tool marks the server's first sync.
-tool_pins = sa.Table(
+tool_pins = _table(
     "tool_pins",
-    metadata,
     sa.Column("server_id", StorableText, primary_key=True),
     sa.Column("tool", StorableText, primary_key=True),
-    sa.Column("definition", sa.Text, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.Column("pinned_by", StorableText, nullable=False),
-    sa.Column("pinned_at", sa.Double, nullable=False),
+    *_required(sa.Text, "definition", "body"),
+    *_required(StorableText, "pinned_by"),
+    *_required(sa.Double, "pinned_at"),
 )
 
 
 # -------------------- API tokens, one-time links, sign-ins, policies and profiles
 
-api_tokens = sa.Table(
+api_tokens = _table(
     "api_tokens",
-    metadata,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("name", StorableText, nullable=False, unique=True),
     sa.Column("hash", sa.Text, nullable=False, unique=True),
-    sa.Column("role", sa.Text, nullable=False),
-    sa.Column("workspace", StorableText, nullable=False, server_default=""),
-    sa.Column("created_by", StorableText, nullable=False),
-    sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("expires_at", sa.Double),
-    sa.Column("revoked_at", sa.Double),
+    *_required(sa.Text, "role"),
+    *_required(StorableText, "workspace", default=""),
+    *_required(StorableText, "created_by"),
+    *_required(sa.Double, "created_at"),
+    *_nullable(sa.Double, "expires_at", "revoked_at"),
 )
 
-one_time_links = sa.Table(
+one_time_links = _table(
     "one_time_links",
-    metadata,
     sa.Column("hash", sa.Text, primary_key=True),
-    sa.Column("server_id", StorableText, nullable=False),
-    sa.Column("slot", StorableText, nullable=False),
-    sa.Column("principal", StorableText, nullable=False),
-    sa.Column("user_name", StorableText, nullable=False),
-    sa.Column("conversation", sa.Text, nullable=False),
-    sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("expires_at", sa.Double, nullable=False),
-    sa.Column("used_at", sa.Double),
+    *_required(StorableText, "server_id", "slot", "principal", "user_name"),
+    *_required(sa.Text, "conversation"),
+    *_required(sa.Double, "created_at", "expires_at"),
+    *_nullable(sa.Double, "used_at"),
 )
 sa.Index("one_time_links_expiry", one_time_links.c.expires_at)
 
 # The body is encrypted, and bound to its server and user.
-sign_ins = sa.Table(
+sign_ins = _table(
     "sign_ins",
-    metadata,
     sa.Column("server_id", StorableText, primary_key=True),
     sa.Column("principal", StorableText, primary_key=True),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.Column("version", sa.BigInteger, nullable=False),
-    sa.Column("updated_at", sa.Double, nullable=False),
-    sa.Column("updated_by", StorableText, nullable=False),
+    *_required(sa.Text, "body"),
+    *_required(sa.BigInteger, "version"),
+    *_required(sa.Double, "updated_at"),
+    *_required(StorableText, "updated_by"),
 )
 
-pending_sign_ins = sa.Table(
+pending_sign_ins = _table(
     "pending_sign_ins",
-    metadata,
     sa.Column("hash", sa.Text, primary_key=True),
-    sa.Column("server_id", StorableText, nullable=False),
-    sa.Column("principal", StorableText, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("expires_at", sa.Double, nullable=False),
+    *_required(StorableText, "server_id", "principal"),
+    *_required(sa.Text, "body"),
+    *_required(sa.Double, "created_at", "expires_at"),
 )
 sa.Index("pending_sign_ins_expiry", pending_sign_ins.c.expires_at)
 
 # The body is encrypted, and bound to its workspace.
-installations = sa.Table(
+installations = _table(
     "installations",
-    metadata,
     sa.Column("platform", StorableText, primary_key=True),
     sa.Column("workspace", StorableText, primary_key=True),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.Column("version", sa.BigInteger, nullable=False),
-    sa.Column("removed_at", sa.Double),
-    sa.Column("updated_at", sa.Double, nullable=False),
+    *_required(sa.Text, "body"),
+    *_required(sa.BigInteger, "version"),
+    *_nullable(sa.Double, "removed_at"),
+    *_required(sa.Double, "updated_at"),
 )
 
-used_install_states = sa.Table(
+used_install_states = _table(
     "used_install_states",
-    metadata,
     sa.Column("hash", sa.Text, primary_key=True),
-    sa.Column("expires_at", sa.Double, nullable=False),
+    *_required(sa.Double, "expires_at"),
 )
 sa.Index("used_install_states_expiry", used_install_states.c.expires_at)
 
 
-policy_rules = sa.Table(
+policy_rules = _table(
     "policy_rules",
-    metadata,
     sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("workspace", StorableText, nullable=False),
-    sa.Column("server_id", StorableText, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.Column("set_by", StorableText, nullable=False),
-    sa.Column("set_at", sa.Double, nullable=False),
+    *_required(StorableText, "workspace", "server_id"),
+    *_required(sa.Text, "body"),
+    *_required(StorableText, "set_by"),
+    *_required(sa.Double, "set_at"),
 )
 sa.Index("policy_rules_server", policy_rules.c.server_id)
 
-profiles = sa.Table(
+profiles = _table(
     "profiles",
-    metadata,
     sa.Column("id", StorableText, primary_key=True),
-    sa.Column("workspace", StorableText, nullable=False),
-    sa.Column("name", StorableText, nullable=False),
-    sa.Column("name_key", StorableText, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.Column("version", sa.BigInteger, nullable=False),
-    sa.Column("updated_at", sa.Double, nullable=False),
-    sa.Column("updated_by", StorableText, nullable=False),
+    *_required(StorableText, "workspace", "name", "name_key"),
+    *_required(sa.Text, "body"),
+    *_required(sa.BigInteger, "version"),
+    *_required(sa.Double, "updated_at"),
+    *_required(StorableText, "updated_by"),
     sa.UniqueConstraint("name_key", "workspace"),
 )
 
-profile_bindings = sa.Table(
+profile_bindings = _table(
     "profile_bindings",
-    metadata,
     sa.Column("scope", StorableText, primary_key=True),
     sa.Column("profile_id", sa.ForeignKey(profiles.c.id, ondelete="CASCADE"), nullable=False, index=True),
-    sa.Column("set_by", StorableText, nullable=False),
-    sa.Column("set_at", sa.Double, nullable=False),
+    *_required(StorableText, "set_by"),
+    *_required(sa.Double, "set_at"),
 )
 
 # Profiles that answer to their names in a place, beside the one that is bound to it.
-agent_bindings = sa.Table(
+agent_bindings = _table(
     "agent_bindings",
-    metadata,
     sa.Column("scope", StorableText, primary_key=True),
     sa.Column("profile_id", sa.ForeignKey(profiles.c.id, ondelete="CASCADE"), primary_key=True, index=True),
-    sa.Column("set_by", StorableText, nullable=False),
-    sa.Column("set_at", sa.Double, nullable=False),
+    *_required(StorableText, "set_by"),
+    *_required(sa.Double, "set_at"),
 )
 
 
 # -------------------- jobs, leases, quotas, faults
 
-jobs = sa.Table(
+jobs = _table(
     "jobs",
-    metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("due_at", sa.Double, nullable=False),
+    *_required(sa.Double, "due_at"),
 )
 
-leases = sa.Table(
+leases = _table(
     "leases",
-    metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("holder", sa.Text, nullable=False),
-    sa.Column("expires_at", sa.Double, nullable=False),
+    *_required(sa.Text, "holder"),
+    *_required(sa.Double, "expires_at"),
 )
 
-quotas = sa.Table(
+quotas = _table(
     "quotas",
-    metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("due_at", sa.Double, nullable=False),
+    *_required(sa.Double, "due_at"),
 )
 
-config_version = sa.Table(
+config_version = _table(
     "config_version",
-    metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("version", sa.BigInteger, nullable=False),
+    *_required(sa.BigInteger, "version"),
 )
 
-faults = sa.Table(
+faults = _table(
     "faults",
-    metadata,
     sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("body", Json, nullable=False),
-    sa.Column("opened_at", sa.Double, nullable=False),
-    sa.Column("closed_at", sa.Double),
-    sa.Column("first_at", sa.Double, nullable=False),
-    sa.Column("occurrences", sa.Integer, nullable=False),
-    sa.Column("message", sa.Integer, nullable=False),
-    sa.Column("message_at", sa.Double),
-    sa.Column("ref", sa.Text, nullable=False),
-    sa.Column("revision", sa.BigInteger, nullable=False),
-    sa.Column("delivered", sa.BigInteger, nullable=False),
+    *_required(sa.Text, "kind"),
+    *_required(Json, "body"),
+    *_required(sa.Double, "opened_at"),
+    *_nullable(sa.Double, "closed_at"),
+    *_required(sa.Double, "first_at"),
+    *_required(sa.Integer, "occurrences", "message"),
+    *_nullable(sa.Double, "message_at"),
+    *_required(sa.Text, "ref"),
+    *_required(sa.BigInteger, "revision", "delivered"),
 )
 
-fault_reports = sa.Table(
+fault_reports = _table(
     "fault_reports",
-    metadata,
     sa.Column("key", sa.Text, sa.ForeignKey("faults.key", ondelete="CASCADE"), primary_key=True),
     sa.Column("reporter", sa.Text, primary_key=True),
-    sa.Column("expires_at", sa.Double, nullable=False),
+    *_required(sa.Double, "expires_at"),
 )
