@@ -17,7 +17,7 @@ from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.conversations import Author
 from bot.errors import Conflict
 from bot.storage import audit
-from bot.storage.database import Database, Upsert, change_once, now, transaction
+from bot.storage.database import Store, Upsert, change_once, now, transaction
 from bot.storage.encryption import hash_token
 from bot.storage.tables import api_tokens
 
@@ -54,11 +54,8 @@ _add = Upsert(
 )
 
 
-class SqlTokenStore:
+class SqlTokenStore(Store):
     """Tokens by name."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def create(
         self, name: str, role: ApiRole, workspace: str, lifetime: float | None, by: Author

@@ -38,7 +38,7 @@ from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.storage import audit
 from bot.storage.audit import record_refused, server_id_of
 from bot.storage.codec import converter, decode, encode
-from bot.storage.database import Database, Upsert, notify_turn, now, transaction
+from bot.storage.database import Store, Upsert, notify_turn, now, transaction
 from bot.storage.grants import add_grant, call_to_cover, read_delegations
 from bot.storage.tables import Json, approval_of_step, approval_views, approvals, decisions, steps, turns
 from bot.storage.turn_records import read_approval, read_record
@@ -199,10 +199,8 @@ _claim_notice = (
 )
 
 
-class SqlApprovalLog:
+class SqlApprovalLog(Store):
     """Decisions on approvals; see `bot.ports.ApprovalLog`. Part of `SqlTurnLog`."""
-
-    _database: Database
 
     async def decide(self, decision: Decision, signing: ApproverEvidence = NO_EVIDENCE) -> DecisionResult:
         """Settle an approval that is still awaiting and unchanged, or count one approver of several."""

@@ -28,8 +28,8 @@ from bot.storage.audit_chain import CONNECTION_KEY, AuditKeys, row_hash
 from bot.storage.codec import CONTENT_DELETED, UNREADABLE, converter
 from bot.storage.database import (
     OWNER_RETRY_SECONDS,
-    Database,
     StorableText,
+    Store,
     has_prefix,
     now,
     prefix_bounds,
@@ -444,11 +444,8 @@ def _fingerprint(tool: ToolRef | None, arguments: Any) -> str:
     return digest([tool.server, tool.server_id, tool.place, tool.name, tool.definition, arguments])
 
 
-class SqlCallAudit:
+class SqlCallAudit(Store):
     """Audit of calls without a turn. See `bot.ports.CallAudit`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @transaction
     def record_call(

@@ -35,7 +35,7 @@ from bot.domain.turns import StepStatus
 from bot.storage.audit import Row, call_facts, entry_of, read_after, read_head
 from bot.storage.audit_chain import ChainCheck, Findings
 from bot.storage.checkpoints import CheckpointCheck, CheckpointLines, SortedCheckpoints, sort_checkpoints
-from bot.storage.database import Database, now, report
+from bot.storage.database import Database, Store, now, report
 from bot.storage.tables import approval_of_step, approvals, audit, decisions, grants, steps, turns
 from bot.storage.turn_states import lock_turn
 
@@ -125,11 +125,11 @@ class ExternalRecords:
 NO_EXTERNAL_RECORDS = ExternalRecords()
 
 
-class SqlAuditTrail:
+class SqlAuditTrail(Store):
     """Reader and verifier of the whole audit."""
 
     def __init__(self, database: Database, batch_size: int = BATCH_SIZE) -> None:
-        self._database = database
+        super().__init__(database)
         self._batch_size = batch_size
 
     @report
@@ -156,11 +156,11 @@ class SqlAuditTrail:
         return read_after(connection, query, behind, limit)
 
 
-class Verification:
+class Verification(Store):
     """One run of a verification. `batch_size` is the number of rows for each transaction."""
 
     def __init__(self, database: Database, batch_size: int, external: ExternalRecords) -> None:
-        self._database = database
+        super().__init__(database)
         self._batch_size = batch_size
         self._external = external
         self._findings = Findings()

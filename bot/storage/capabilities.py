@@ -21,7 +21,7 @@ from bot.errors import NotFound
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, decode, encode_text, json_text, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config
-from bot.storage.database import Database, Upsert, now, transaction
+from bot.storage.database import Store, Upsert, now, transaction
 from bot.storage.tables import mcp_capabilities, mcp_servers, tool_pins
 
 OFFERED = ("tools", "resources", "templates", "prompts", "instructions")
@@ -108,11 +108,8 @@ _save_failure = Upsert(
 _delete_capabilities = mcp_capabilities.delete().where(mcp_capabilities.c.server_id == bindparam("i"))
 
 
-class SqlPinStore:
+class SqlPinStore(Store):
     """Pins by server and tool."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @transaction
     def pinned_definitions(self, connection: sa.Connection) -> Mapping[str, Pinned]:

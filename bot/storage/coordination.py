@@ -21,7 +21,7 @@ from sqlalchemy import bindparam
 from bot.domain.health import Fault, FaultRecord
 from bot.ports import Quota, QuotaExceeded, QuotaGranted
 from bot.storage.codec import decode, encode
-from bot.storage.database import RETRY_SECONDS, Database, Upsert, notify_config_changed, now, transaction
+from bot.storage.database import RETRY_SECONDS, Store, Upsert, notify_config_changed, now, transaction
 from bot.storage.tables import config_version, fault_reports, faults, leases, quotas
 
 QUIET_SECONDS = 3600.0
@@ -95,11 +95,8 @@ _bump = Upsert(
 )
 
 
-class SqlQuotas:
+class SqlQuotas(Store):
     """Quotas by name. Each call costs one statement."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @transaction
     def acquire(
@@ -132,11 +129,8 @@ def _earliness(quota: Quota) -> float:
     return (quota.at_once - 1) * quota.interval
 
 
-class SqlLeases:
+class SqlLeases(Store):
     """Leases by name. Their transactions are urgent, because a late renewal loses the lease."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def acquire_or_renew(self, name: str, holder: str, seconds: float) -> bool:
         """Acquire or renew a lease. Return True if the holder has it."""
@@ -234,11 +228,8 @@ _record_message = (
 )
 
 
-class SqlFaultStore:
+class SqlFaultStore(Store):
     """Faults in the database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @transaction
     def report(self, connection: sa.Connection, fault: Fault, reporter: str, seconds: float) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from enum import StrEnum
 from functools import wraps
 from importlib import import_module
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -33,7 +33,7 @@ from bot.storage.audit_chain import CONNECTION_KEY, AuditKeys
 
 log = logging.getLogger(__name__)
 
-S = TypeVar("S", bound="HasDatabase")
+S = TypeVar("S", bound="Store")
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -267,10 +267,11 @@ class Database(ABC):
             self._away_since = None
 
 
-class HasDatabase(Protocol):
+class Store:
     """A class with methods that `transaction` and `report` make asynchronous."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
 
 _Work = Callable[Concatenate[S, sa.Connection, P], T]

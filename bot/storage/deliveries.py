@@ -21,7 +21,7 @@ from bot.storage.codec import converter, encode
 from bot.storage.database import (
     NO_RETRIES,
     OWNER_RETRY_SECONDS,
-    Database,
+    Store,
     Upsert,
     notify_all,
     notify_turn,
@@ -297,10 +297,9 @@ _give_up = (
 )
 
 
-class SqlDeliveryQueue:
+class SqlDeliveryQueue(Store):
     """Deliveries of a database; see `bot.ports.DeliveryQueue`. Part of `SqlTurnLog`."""
 
-    _database: Database
     me: str
 
     @transaction

@@ -19,17 +19,15 @@ from bot.domain.turns import Claim, TurnRecord
 from bot.ports.platform import AnswerRejected, ElicitationAnswered, OpenElicitation
 from bot.storage import audit
 from bot.storage import elicitation_rows as rows
-from bot.storage.database import OWNER_RETRY_SECONDS, Database, notify_turn, transaction
+from bot.storage.database import OWNER_RETRY_SECONDS, Store, notify_turn, transaction
 from bot.storage.turn_records import read_record
 from bot.storage.turn_states import check_claim, lock_turn, mark_view_stale, requeue
 
 TOO_LATE = "It had expired."
 
 
-class SqlElicitations:
+class SqlElicitations(Store):
     """Elicitations of a database; see `bot.ports.ElicitationLog`. Part of `SqlTurnLog`."""
-
-    _database: Database
 
     async def suspend_for_elicitation(
         self, claim: Claim, n: int, needed: CallNeedsInput, expires_in: float | None

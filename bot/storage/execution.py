@@ -33,7 +33,7 @@ from bot.errors import LostLease, TurnInterrupted
 from bot.storage import audit, elicitation_rows, turn_records, usage
 from bot.storage.audit import record_finished, record_new, record_sent
 from bot.storage.codec import converter, encode
-from bot.storage.database import OWNER_RETRY_SECONDS, Database, Upsert, notify_all, now, transaction
+from bot.storage.database import OWNER_RETRY_SECONDS, Store, Upsert, notify_all, now, transaction
 from bot.storage.grants import use_grants
 from bot.storage.history import HistoryCache
 from bot.storage.tables import approvals, deliveries, steps, turns
@@ -152,10 +152,9 @@ _finished = sa.select(turns.c.id).where(
 )
 
 
-class SqlTurnExecution:
+class SqlTurnExecution(Store):
     """Turns that this process runs; see `bot.ports.TurnExecution`. Part of `SqlTurnLog`."""
 
-    _database: Database
     _records: RecordCache
     _ended: HistoryCache
     _prices: PriceList

@@ -18,7 +18,7 @@ from bot.domain.grants import DELEGATION, CallToCover, Grant, GrantUse, covers
 from bot.domain.turns import StepStatus, ToolStep, TurnInput
 from bot.storage import audit
 from bot.storage.codec import decode
-from bot.storage.database import Database, Upsert, change_once, has_prefix, now, prefix_bounds, transaction
+from bot.storage.database import Store, Upsert, change_once, has_prefix, now, prefix_bounds, transaction
 from bot.storage.tables import grants, steps, turns
 
 _is_active = sa.and_(grants.c.revoked_at.is_(None), sa.or_(grants.c.expires_at.is_(None), grants.c.expires_at > now()))
@@ -89,11 +89,8 @@ _existing = sa.select(steps.c.n).where(
 )
 
 
-class SqlGrantStore:
+class SqlGrantStore(Store):
     """Grants by workspace."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @transaction
     def active_grants(self, connection: sa.Connection, workspace: str) -> Sequence[Grant]:

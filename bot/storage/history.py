@@ -29,7 +29,7 @@ from bot.domain.turns import (
     truncate_results,
 )
 from bot.storage.codec import UNREADABLE, converter
-from bot.storage.database import OWNER_RETRY_SECONDS, Database, Upsert, now, transaction
+from bot.storage.database import OWNER_RETRY_SECONDS, Store, Upsert, now, transaction
 from bot.storage.tables import (
     approval_of_step,
     approvals,
@@ -220,10 +220,9 @@ _abandoned = (
 )
 
 
-class SqlTurnHistory:
+class SqlTurnHistory(Store):
     """Earlier turns of conversations; see `bot.ports.TurnHistory`. Part of `SqlTurnLog`."""
 
-    _database: Database
     _ended: HistoryCache
 
     async def history(self, conversation: ConversationKey, before: int, limit: int) -> History:

@@ -20,7 +20,7 @@ from bot.domain.conversations import Author
 from bot.domain.installations import Installation
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, decode_text, encode_text, omit_fields
-from bot.storage.database import Database, Upsert, now, transaction
+from bot.storage.database import Database, Store, Upsert, now, transaction
 from bot.storage.encryption import SecretBox, hash_token
 from bot.storage.tables import installations, used_install_states
 
@@ -89,11 +89,11 @@ class EncryptedInstallation:
         return connection.execute(_reencrypt, values).rowcount
 
 
-class SqlInstallationStore:
+class SqlInstallationStore(Store):
     """Installations by platform and workspace."""
 
     def __init__(self, database: Database, box: SecretBox) -> None:
-        self._database = database
+        super().__init__(database)
         self._box = box
 
     @transaction

@@ -22,7 +22,7 @@ from bot.i18n import DEFAULT_LANGUAGE, use_language
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, json_text
 from bot.storage.coordination import bump_config_version, lock_config
-from bot.storage.database import Database, change_once, now, transaction
+from bot.storage.database import Database, Store, change_once, now, transaction
 from bot.storage.tables import approval_of_step, approvals, mcp_servers, policy_rules, steps, turns
 from bot.storage.turn_records import read_record
 
@@ -66,11 +66,11 @@ _past_calls = (
 )
 
 
-class SqlPolicyStore:
+class SqlPolicyStore(Store):
     """Rules, each of one workspace."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self._logged: set[str] = set()
 
     @transaction

@@ -21,7 +21,7 @@ from bot.i18n import gettext_lazy
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, converter, decode, encode_text, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config
-from bot.storage.database import Database, Upsert, change_once, now, transaction
+from bot.storage.database import Database, Store, Upsert, change_once, now, transaction
 from bot.storage.servers import changed_meanwhile
 from bot.storage.tables import agent_bindings, profile_bindings, profiles
 
@@ -70,11 +70,11 @@ _unbind_by_name = agent_bindings.delete().where(_this_agent)
 _unbind = profile_bindings.delete().where(profile_bindings.c.scope == bindparam("p"))
 
 
-class SqlProfileStore:
+class SqlProfileStore(Store):
     """Profiles and their bindings to places."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self._logged: set[str] = set()
 
     @transaction

@@ -37,7 +37,17 @@ from bot.ports import (
 from bot.ports.reporting import LONGEST_ERROR
 from bot.storage import activity, audit, retention
 from bot.storage.codec import UNREADABLE, decode
-from bot.storage.database import Database, StorableText, Upsert, change_once, has_prefix, now, prefix_bounds, report
+from bot.storage.database import (
+    Database,
+    StorableText,
+    Store,
+    Upsert,
+    change_once,
+    has_prefix,
+    now,
+    prefix_bounds,
+    report,
+)
 from bot.storage.tables import (
     approval_of_step,
     approvals,
@@ -294,13 +304,13 @@ _count_pending = (
 )
 
 
-class SqlReporting:
+class SqlReporting(Store):
     """Pages of conversations, calls and the audit, and the pending work and recent turns of a user. `limits` are those
     on the turns of one user.
     """
 
     def __init__(self, database: Database, limits: TurnLimits = NO_TURN_LIMITS) -> None:
-        self._database = database
+        super().__init__(database)
         self._limits = limits
 
     # ------------------------------------------------------------------ conversations

@@ -21,7 +21,7 @@ from bot.domain.messages import Message, MessageRole, ToolCall
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnInput
 from bot.storage import audit, history
 from bot.storage.codec import CONTENT_DELETED, UNREADABLE, Body, decode, encode
-from bot.storage.database import NO_RETRIES, Database, Upsert, has_prefix, now, prefix_bounds, transaction
+from bot.storage.database import NO_RETRIES, Database, Store, Upsert, has_prefix, now, prefix_bounds, transaction
 from bot.storage.grants import delete_ended_grants, delete_grants_of_conversation
 from bot.storage.history import HistoryCache
 from bot.storage.tables import (
@@ -240,10 +240,9 @@ _delete_conversation = (
 _live_in = sa.select(turns.c.id).where(turns.c.conversation == bindparam("k"), is_live(turns)).limit(1)
 
 
-class SqlRetention:
+class SqlRetention(Store):
     """Retention of a database; see `bot.ports.TurnRetention`. Part of `SqlTurnLog`."""
 
-    _database: Database
     _ended: HistoryCache
 
     @transaction(retry_seconds=NO_RETRIES)

@@ -22,7 +22,7 @@ from bot.domain.secrets import LINK_SECONDS, SecretLink, SecretReference, Secret
 from bot.domain.servers import ServerRecord
 from bot.errors import SecretUnavailable
 from bot.storage.codec import UNREADABLE
-from bot.storage.database import Database, now, transaction
+from bot.storage.database import Store, now, transaction
 from bot.storage.encryption import SecretBox, from_environment, from_file, hash_token
 from bot.storage.tables import mcp_secrets, mcp_servers, one_time_links
 
@@ -262,11 +262,8 @@ _find = sa.select(one_time_links).where(*_is_valid)
 _use_up = one_time_links.update().where(*_is_valid).values(used_at=now()).returning(*one_time_links.c)
 
 
-class SqlLinkStore:
+class SqlLinkStore(Store):
     """One-time links by token. See `bot.ports.LinkStore`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def create_link(
         self, server_id: str, slot: str, by: Author, conversation: ConversationKey

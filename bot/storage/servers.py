@@ -43,7 +43,7 @@ from bot.errors import Conflict, NotFound
 from bot.storage import audit, capabilities
 from bot.storage.codec import UNREADABLE, decode, encode_text, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config, read_version
-from bot.storage.database import Database, now, transaction
+from bot.storage.database import Database, Store, now, transaction
 from bot.storage.encryption import Encrypted, SecretBox, open_regular_file
 from bot.storage.grants import revoke_grants_of_server
 from bot.storage.installations import read_encrypted_installations
@@ -110,7 +110,7 @@ class Resealed:
     unopened: tuple[str, ...] = ()
 
 
-class SqlServerStore:
+class SqlServerStore(Store):
     """Server records and their secrets. For `environment`, `open_file` and `grants` see `SecretValues`."""
 
     def __init__(
@@ -121,7 +121,7 @@ class SqlServerStore:
         open_file: Callable[[str], BinaryIO] = open_regular_file,
         grants: FindGrants = no_grants,
     ) -> None:
-        self._database = database
+        super().__init__(database)
         self._box = box
         self._secrets = SecretValues(box, environment, open_file, grants)
         self._logged: dict[str, str] = {}

@@ -24,7 +24,7 @@ from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, SignIn, SignInKe
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, decode_text, encode_text
 from bot.storage.coordination import bump_config_version, lock_config, read_version
-from bot.storage.database import Database, now, transaction
+from bot.storage.database import Database, Store, now, transaction
 from bot.storage.encryption import SecretBox, hash_token
 from bot.storage.tables import mcp_servers, pending_sign_ins, sign_ins
 
@@ -95,13 +95,13 @@ def _pending_context(server_id: str, principal: str) -> str:
     return json.dumps(["sign-in under way", server_id, principal])
 
 
-class SqlSignInStore:
+class SqlSignInStore(Store):
     """Sign-ins by server and user, and pending ones by state. `clock` returns epoch seconds for the displayed sign-in
     time.
     """
 
     def __init__(self, database: Database, box: SecretBox, clock: Callable[[], float] = time.time) -> None:
-        self._database = database
+        super().__init__(database)
         self._box = box
         self._clock = clock
 

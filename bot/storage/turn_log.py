@@ -39,7 +39,7 @@ from bot.errors import QueueFull
 from bot.storage import audit
 from bot.storage.approvals import SqlApprovalLog
 from bot.storage.codec import decode, encode
-from bot.storage.database import Database, StorableText, Upsert, notify_all, notify_stop, now, transaction
+from bot.storage.database import Database, StorableText, Store, Upsert, notify_all, notify_stop, now, transaction
 from bot.storage.deliveries import SqlDeliveryQueue
 from bot.storage.elicitations import SqlElicitations
 from bot.storage.execution import SqlTurnExecution
@@ -172,10 +172,9 @@ class _Position:
     agent: AgentRef | None
 
 
-class SqlTurnQueue:
+class SqlTurnQueue(Store):
     """Messages that become turns; see `bot.ports.TurnQueue`. Part of `SqlTurnLog`."""
 
-    _database: Database
     _limits: TurnLimits
     _arriving: set[str]
     me: str
@@ -470,7 +469,7 @@ class SqlTurnLog(
         limits: TurnLimits = NO_TURN_LIMITS,
         name: str = "",
     ) -> None:
-        self._database = database
+        super().__init__(database)
         self._listen = listen
         self._records = RecordCache()
         self._arriving: set[str] = set()

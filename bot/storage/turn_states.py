@@ -25,7 +25,7 @@ from bot.errors import LostLease, Stopped
 from bot.storage import audit, elicitation_rows
 from bot.storage.audit import record_finished
 from bot.storage.codec import UNREADABLE
-from bot.storage.database import NO_RETRIES, Database, notify_all, now, record_metric, transaction
+from bot.storage.database import NO_RETRIES, Store, notify_all, now, record_metric, transaction
 from bot.storage.tables import approval_of_step, approvals, count_where, deliveries, is_active, is_live, steps, turns
 from bot.storage.turn_records import RecordCache, read_turn
 
@@ -347,10 +347,9 @@ class Owned:
     stopped_by: str | None
 
 
-class SqlClaims:
+class SqlClaims(Store):
     """Claims on turns; see `bot.ports.TurnClaims`. Part of `SqlTurnLog`."""
 
-    _database: Database
     _limits: TurnLimits
     _records: RecordCache
     _arriving: set[str]

@@ -14,7 +14,7 @@ from sqlalchemy import bindparam
 from bot.domain.completions import Usage
 from bot.domain.turns import Claim
 from bot.domain.usage import PricedUsage, UsageGrouping, UsageQuery, UsageTotal, channel_of, total
-from bot.storage.database import Database, Upsert, now, report, transaction
+from bot.storage.database import Store, Upsert, now, report, transaction
 from bot.storage.tables import usage
 
 _IN_PROGRESS = 0
@@ -100,11 +100,8 @@ _old = sa.select(usage.c.id).where(usage.c.at < now() - bindparam("seconds")).li
 _delete_old = usage.delete().where(usage.c.id.in_(_old))
 
 
-class SqlUsageStore:
+class SqlUsageStore(Store):
     """Sums of recorded usage."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @transaction
     def totals(self, connection: sa.Connection, queries: Sequence[UsageQuery]) -> Sequence[UsageTotal]:

@@ -20,7 +20,7 @@ from bot.domain.locales import Locale, UserLocale
 from bot.errors import NotFound
 from bot.ports import Feedback
 from bot.storage import audit
-from bot.storage.database import Database, StorableText, Upsert, now, report, transaction
+from bot.storage.database import StorableText, Store, Upsert, now, report, transaction
 from bot.storage.retention import delete_content
 from bot.storage.tables import (
     approval_views,
@@ -81,11 +81,8 @@ _old = (
 _delete_old = user_locales.delete().where(user_locales.c.principal.in_(_old))
 
 
-class SqlLocaleStore:
+class SqlLocaleStore(Store):
     """Languages and time zones by user. See `bot.ports.LocaleStore`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @report
     def find(self, connection: sa.Connection, principal: str) -> UserLocale:
@@ -127,11 +124,8 @@ _save = Upsert(
 _of_turn = sa.select(feedback).where(feedback.c.turn_id == bindparam("t")).order_by(feedback.c.at, feedback.c.principal)
 
 
-class SqlFeedbackStore:
+class SqlFeedbackStore(Store):
     """Feedback by turn and user. See `bot.ports.FeedbackStore`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @transaction
     def save(self, connection: sa.Connection, turn_id: str, good: bool, by: Author) -> None:
@@ -216,11 +210,8 @@ class ForgetResult:
     unfinished: int = 0
 
 
-class SqlPersonData:
+class SqlPersonData(Store):
     """The data of one person in a database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @report
     def export(self, connection: sa.Connection, principal: str) -> Mapping[str, Sequence[Row]]:
