@@ -10,15 +10,15 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from bot.errors import DatabaseError, DatabaseUnavailable
-from bot.storage.database import Database, report, transaction
+from bot.storage.database import Database, Store, report, transaction
 from bot.storage.sqlite import open_sqlite
 
 
-class Words:
+class Words(Store):
     """Words in a table. `failures` holds errors of the next transactions."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self.failures: list[str] = []
         self.ran = 0
 
