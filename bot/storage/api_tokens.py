@@ -17,7 +17,7 @@ from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.conversations import Author
 from bot.errors import Conflict
 from bot.storage import audit
-from bot.storage.database import Store, Upsert, change_once, now, transaction
+from bot.storage.database import Store, change_once, insert_new, now, transaction
 from bot.storage.encryption import hash_token
 from bot.storage.tables import api_tokens
 
@@ -35,23 +35,7 @@ _revoke = (
 _delete = api_tokens.delete().where(api_tokens.c.id == bindparam("of_id"))
 
 # The unique index decides between concurrent tokens of the same name.
-_add = Upsert(
-    lambda insert: (
-        insert(api_tokens)
-        .values(
-            id=bindparam("id"),
-            name=bindparam("name"),
-            hash=bindparam("hash"),
-            role=bindparam("role"),
-            workspace=bindparam("workspace"),
-            created_by=bindparam("created_by"),
-            created_at=now(),
-            expires_at=now() + bindparam("lifetime", type_=sa.Double),
-        )
-        .on_conflict_do_nothing(index_elements=["name"])
-        .returning(api_tokens.c.id)
-    )
-)
+_add = insert_new(api_tokens, created_at=now(), expires_at=now() + bindparam("lifetime", type_=sa.Double))
 
 
 class SqlTokenStore(Store):

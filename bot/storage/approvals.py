@@ -38,7 +38,7 @@ from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.storage import audit
 from bot.storage.audit import record_refused, server_id_of
 from bot.storage.codec import converter, decode, encode
-from bot.storage.database import Store, Upsert, notify_turn, now, transaction
+from bot.storage.database import Store, insert_or_update, notify_turn, now, transaction
 from bot.storage.grants import add_grant, call_to_cover, read_delegations
 from bot.storage.tables import Json, approval_of_step, approval_views, approvals, decisions, steps, turns
 from bot.storage.turn_records import read_approval, read_record
@@ -97,32 +97,7 @@ _settle_approval = (
 )
 _count = approvals.update().where(approvals.c.id == bindparam("a")).values(approver_names=bindparam("who", type_=Json))
 # A later denial by the same approver replaces the approval.
-_add_decision = Upsert(
-    lambda insert: (
-        insert(decisions)
-        .values(
-            approval_id=bindparam("a"),
-            revision=bindparam("r"),
-            principal=bindparam("p"),
-            name=bindparam("name"),
-            decision=bindparam("decision"),
-            reason=bindparam("why"),
-            key=bindparam("key"),
-            evidence=bindparam("evidence"),
-            at=now(),
-        )
-        .on_conflict_do_update(
-            index_elements=["approval_id", "revision", "principal"],
-            set_={
-                "decision": bindparam("decision"),
-                "reason": bindparam("why"),
-                "key": bindparam("key"),
-                "evidence": bindparam("evidence"),
-                "at": now(),
-            },
-        )
-    )
-)
+_add_decision = insert_or_update(decisions, "decision", "reason", "key", "evidence", at=now())
 _decided = sa.select(decisions.c.decision, decisions.c.approval_id).where(decisions.c.key == bindparam("key"))
 _signed = sa.select(decisions.c.principal, decisions.c.name, decisions.c.evidence).where(
     decisions.c.approval_id == bindparam("a"),
@@ -459,11 +434,12 @@ def _record_decision(
     connection.execute(
         _add_decision.on(connection),
         {
-            **position,
-            "p": principal,
+            "approval_id": decision.approval_id,
+            "revision": decision.revision,
+            "principal": principal,
             "name": name,
             "decision": decision.type.value,
-            "why": decision.reason,
+            "reason": decision.reason,
             "key": key,
             "evidence": evidence,
         },

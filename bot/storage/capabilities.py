@@ -21,7 +21,7 @@ from bot.errors import NotFound
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, decode, encode_text, json_text, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config
-from bot.storage.database import Store, Upsert, now, transaction
+from bot.storage.database import Store, insert_new, insert_or_update, now, transaction
 from bot.storage.tables import mcp_capabilities, mcp_servers, tool_pins
 
 OFFERED = ("tools", "resources", "templates", "prompts", "instructions")
@@ -34,32 +34,8 @@ pins = tool_pins.c
 _definitions = sa.select(pins.server_id, pins.tool, pins.definition)
 _pins_of_server = sa.select(tool_pins).where(pins.server_id == bindparam("s"), pins.tool != NO_TOOL).order_by(pins.tool)
 _mark_of_server = sa.select(pins.tool).where(pins.server_id == bindparam("s"), pins.tool == NO_TOOL)
-_row = {
-    "server_id": bindparam("s"),
-    "tool": bindparam("t"),
-    "definition": bindparam("d"),
-    "body": bindparam("b"),
-    "pinned_by": bindparam("who"),
-    "pinned_at": now(),
-}
-_add_mark = Upsert(
-    lambda insert: insert(tool_pins).values(**_row).on_conflict_do_nothing().returning(tool_pins.c.definition)
-)
-_replace_pin = Upsert(
-    lambda insert: (
-        insert(tool_pins)
-        .values(**_row)
-        .on_conflict_do_update(
-            index_elements=["server_id", "tool"],
-            set_={
-                "definition": bindparam("d"),
-                "body": bindparam("b"),
-                "pinned_by": bindparam("who"),
-                "pinned_at": now(),
-            },
-        )
-    )
-)
+_add_mark = insert_new(tool_pins, pinned_at=now())
+_replace_pin = insert_or_update(tool_pins, "definition", "body", "pinned_by", pinned_at=now())
 _delete_pins = tool_pins.delete().where(pins.server_id == bindparam("s"))
 _slug = sa.select(mcp_servers.c.slug).where(mcp_servers.c.id == bindparam("s"))
 
@@ -69,41 +45,17 @@ _select_capabilities = sa.select(mcp_capabilities.c.capabilities).where(mcp_capa
 
 _server = sa.select(mcp_servers.c.id).where(mcp_servers.c.id == bindparam("i")).with_for_update(read=True)
 
-_save_capabilities = Upsert(
-    lambda insert: (
-        insert(mcp_capabilities)
-        .values(
-            server_id=bindparam("i"),
-            status=SyncStatus.SYNCED.value,
-            capabilities=bindparam("what"),
-            definitions=bindparam("prints"),
-            server_version=bindparam("release"),
-            synced_at=now(),
-            error="",
-        )
-        .on_conflict_do_update(
-            index_elements=["server_id"],
-            set_={
-                "status": SyncStatus.SYNCED.value,
-                "capabilities": bindparam("what"),
-                "definitions": bindparam("prints"),
-                "server_version": bindparam("release"),
-                "synced_at": now(),
-                "error": "",
-            },
-        )
-    )
+_save_capabilities = insert_or_update(
+    mcp_capabilities,
+    "capabilities",
+    "definitions",
+    "server_version",
+    status=SyncStatus.SYNCED.value,
+    synced_at=now(),
+    error="",
 )
 
-_save_failure = Upsert(
-    lambda insert: (
-        insert(mcp_capabilities)
-        .values(server_id=bindparam("i"), status=SyncStatus.SYNC_FAILED.value, error=bindparam("why"))
-        .on_conflict_do_update(
-            index_elements=["server_id"], set_={"status": SyncStatus.SYNC_FAILED.value, "error": bindparam("why")}
-        )
-    )
-)
+_save_failure = insert_or_update(mcp_capabilities, "error", status=SyncStatus.SYNC_FAILED.value)
 
 _delete_capabilities = mcp_capabilities.delete().where(mcp_capabilities.c.server_id == bindparam("i"))
 
@@ -175,10 +127,10 @@ def save_capabilities(connection: sa.Connection, server_id: str, capabilities: S
     connection.execute(
         _save_capabilities.on(connection),
         {
-            "i": server_id,
-            "what": text,
-            "prints": definitions_text(capabilities),
-            "release": capabilities.server_version,
+            "server_id": server_id,
+            "capabilities": text,
+            "definitions": definitions_text(capabilities),
+            "server_version": capabilities.server_version,
         },
     )
 
@@ -186,7 +138,7 @@ def save_capabilities(connection: sa.Connection, server_id: str, capabilities: S
 def save_sync_failure(connection: sa.Connection, server_id: str, problem: str) -> None:
     """Save the error of a failed sync; the cached capabilities stay."""
     if not _is_removed(connection, server_id):
-        connection.execute(_save_failure.on(connection), {"i": server_id, "why": problem})
+        connection.execute(_save_failure.on(connection), {"server_id": server_id, "error": problem})
 
 
 def delete_capabilities(connection: sa.Connection, server_id: str) -> None:
@@ -210,15 +162,14 @@ def _read_pins(connection: sa.Connection, server_id: str) -> Sequence[Pin]:
 
 def _mark_as_pinned(connection: sa.Connection, server_id: str, who: str) -> bool:
     """Mark the server's tools as pinned. Return False if they were."""
-    mark = {"s": server_id, "t": NO_TOOL, "d": "", "b": "", "who": who}
+    mark = {"server_id": server_id, "tool": NO_TOOL, "definition": "", "body": "", "pinned_by": who}
     return connection.execute(_add_mark.on(connection), mark).first() is not None
 
 
 def _replace_pins(connection: sa.Connection, server_id: str, tools: Iterable[Tool], who: str) -> None:
     for tool in tools:
-        body = encode_text(tool)
-        row = {"s": server_id, "t": tool.original_name, "d": tool.definition, "b": body, "who": who}
-        connection.execute(_replace_pin.on(connection), row)
+        pin = {"server_id": server_id, "tool": tool.original_name, "definition": tool.definition, "pinned_by": who}
+        connection.execute(_replace_pin.on(connection), {**pin, "body": encode_text(tool)})
 
 
 def _pin(row: Any) -> Pin:

@@ -21,7 +21,7 @@ from sqlalchemy import bindparam
 from bot.domain.health import Fault, FaultRecord
 from bot.ports import Quota, QuotaExceeded, QuotaGranted
 from bot.storage.codec import decode, encode
-from bot.storage.database import RETRY_SECONDS, Store, Upsert, notify_config_changed, now, transaction
+from bot.storage.database import RETRY_SECONDS, Store, Upsert, insert_or_update, notify_config_changed, now, transaction
 from bot.storage.tables import config_version, fault_reports, faults, leases, quotas
 
 QUIET_SECONDS = 3600.0
@@ -176,9 +176,6 @@ _insert = Upsert(
     lambda insert: (
         insert(faults)
         .values(
-            key=bindparam("fault"),
-            kind=bindparam("kind"),
-            body=bindparam("body"),
             opened_at=now(),
             closed_at=now(),
             first_at=now(),
@@ -188,7 +185,7 @@ _insert = Upsert(
             revision=0,
             delivered=0,
         )
-        .on_conflict_do_nothing(index_elements=["key"])
+        .on_conflict_do_nothing()
     )
 )
 _lock_fault = sa.select(faults, (faults.c.message_at + QUIET_SECONDS > now()).label("is_recent")).where(_key)
@@ -202,13 +199,7 @@ _reopen = (
 )
 _open = _reopen.values(first_at=now(), occurrences=1, message=faults.c.message + 1, message_at=None, ref="")
 _expiry = now() + bindparam("seconds", type_=sa.Double())
-_report = Upsert(
-    lambda insert: (
-        insert(fault_reports)
-        .values(key=bindparam("fault"), reporter=bindparam("by"), expires_at=_expiry)
-        .on_conflict_do_update(index_elements=["key", "reporter"], set_={"expires_at": _expiry})
-    )
-)
+_report = insert_or_update(fault_reports, expires_at=_expiry)
 _withdraw = fault_reports.delete().where(
     fault_reports.c.key == bindparam("fault"), fault_reports.c.reporter == bindparam("by")
 )
@@ -235,21 +226,21 @@ class SqlFaultStore(Store):
     def report(self, connection: sa.Connection, fault: Fault, reporter: str, seconds: float) -> None:
         """Open a fault, or keep it open for `seconds` more."""
         body = encode(fault)
-        connection.execute(_insert.on(connection), {"fault": fault.key, "kind": fault.kind.value, "body": body})
+        connection.execute(_insert.on(connection), {"key": fault.key, "kind": fault.kind.value, "body": body})
         row = connection.execute(_lock_fault, {"fault": fault.key}).one()
         change = {"fault": fault.key, "new_kind": fault.kind.value, "new_body": body}
         if row.closed_at is not None:
             connection.execute(_reopen if row.is_recent else _open, change)
         elif row.body != body:
             connection.execute(_update_body, change)
-        connection.execute(_report.on(connection), {"fault": fault.key, "by": reporter, "seconds": seconds})
+        connection.execute(_report.on(connection), {"key": fault.key, "reporter": reporter, "seconds": seconds})
 
     @transaction
     def extend(self, connection: sa.Connection, key: str, reporter: str, seconds: float) -> None:
         """Keep an open fault open for `seconds` more."""
         row = connection.execute(_lock_fault, {"fault": key}).first()
         if row is not None and row.closed_at is None:
-            connection.execute(_report.on(connection), {"fault": key, "by": reporter, "seconds": seconds})
+            connection.execute(_report.on(connection), {"key": key, "reporter": reporter, "seconds": seconds})
 
     @transaction
     def withdraw(self, connection: sa.Connection, key: str, reporter: str) -> None:

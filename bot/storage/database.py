@@ -368,6 +368,27 @@ class Upsert:
         return self._built[dialect]
 
 
+def insert_new(table: sa.Table, **values: Any) -> Upsert:
+    """Return an insert of a row unless it conflicts with a stored one. It returns the new row's primary key. Columns
+    without a value here have that of the parameter of their name.
+    """
+    return Upsert(lambda insert: insert(table).values(**values).on_conflict_do_nothing().returning(*table.primary_key))
+
+
+def insert_or_update(table: sa.Table, *columns: str, **values: Any) -> Upsert:
+    """Return an insert of a row that updates these columns, and those with a value here, of a row with the same
+    primary key.
+    """
+
+    def build(insert: Callable[[sa.Table], Any]) -> sa.Executable:
+        new = insert(table).values(**values)
+        changed = {name: new.excluded[name] for name in (*columns, *values)}
+        statement: sa.Executable = new.on_conflict_do_update(index_elements=[*table.primary_key], set_=changed)
+        return statement
+
+    return Upsert(build)
+
+
 class now(FunctionElement[float]):  # noqa: N801 - reads as SQL
     """SQL function: epoch seconds of the database's clock."""
 

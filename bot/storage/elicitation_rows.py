@@ -32,10 +32,9 @@ from bot.storage.codec import decode, encode
 from bot.storage.database import now
 from bot.storage.tables import deliveries, elicitations, steps, turns
 
-_add = elicitations.insert().values(
-    created_at=now(),
-    view_revision=sa.select(deliveries.c.revision + 1).where(deliveries.c.turn_id == bindparam("t")).scalar_subquery(),
-)
+next_revision = sa.select(deliveries.c.revision + 1).where(deliveries.c.turn_id == bindparam("t")).scalar_subquery()
+"""The revision of turn `t` that a change of this transaction makes."""
+_add = elicitations.insert().values(created_at=now(), view_revision=next_revision)
 _rounds = sa.select(sa.func.coalesce(sa.func.max(elicitations.c.round), 0)).where(
     elicitations.c.turn_id == bindparam("t"), elicitations.c.n == bindparam("i")
 )

@@ -33,10 +33,10 @@ from bot.errors import LostLease, TurnInterrupted
 from bot.storage import audit, elicitation_rows, turn_records, usage
 from bot.storage.audit import record_finished, record_new, record_sent
 from bot.storage.codec import converter, encode
-from bot.storage.database import OWNER_RETRY_SECONDS, Store, Upsert, notify_all, now, transaction
+from bot.storage.database import OWNER_RETRY_SECONDS, Store, Upsert, insert_new, notify_all, now, transaction
 from bot.storage.grants import use_grants
 from bot.storage.history import HistoryCache
-from bot.storage.tables import approvals, deliveries, steps, turns
+from bot.storage.tables import approvals, steps, turns
 from bot.storage.turn_records import RecordCache, read_record
 from bot.storage.turn_states import (
     check_claim,
@@ -52,48 +52,8 @@ from bot.storage.turn_states import (
     suspend_until_decided,
 )
 
-_add_step = Upsert(
-    lambda insert: (
-        insert(steps)
-        .values(
-            turn_id=bindparam("turn_id"),
-            n=bindparam("n"),
-            kind=bindparam("kind"),
-            status=bindparam("status"),
-            repeatable=bindparam("repeatable"),
-            body=bindparam("body"),
-            result=bindparam("result"),
-            created_at=now(),
-        )
-        .on_conflict_do_nothing()
-    )
-)
-_add_approval = Upsert(
-    lambda insert: (
-        insert(approvals)
-        .values(
-            id=bindparam("id"),
-            turn_id=bindparam("turn_id"),
-            n=bindparam("n"),
-            revision=bindparam("revision"),
-            fingerprint=bindparam("fingerprint"),
-            proposed_arguments=bindparam("proposed_arguments"),
-            requested_for_id=bindparam("requested_for_id"),
-            requested_for_name=bindparam("requested_for_name"),
-            expires_in=bindparam("expires_in"),
-            requirements=bindparam("requirements"),
-            remind_in=bindparam("remind_in"),
-            possible_approvers=bindparam("possible_approvers"),
-            notify_privately=bindparam("notify_privately"),
-            proposed_secrets=bindparam("proposed_secrets"),
-            view_revision=sa.select(deliveries.c.revision + 1)
-            .where(deliveries.c.turn_id == bindparam("turn_id"))
-            .scalar_subquery(),
-        )
-        .on_conflict_do_nothing()
-        .returning(approvals.c.id)
-    )
-)
+_add_step = Upsert(lambda insert: insert(steps).values(created_at=now()).on_conflict_do_nothing())
+_add_approval = insert_new(approvals, view_revision=elicitation_rows.next_revision)
 _begin = (
     steps.update()
     .where(
@@ -457,6 +417,7 @@ def _approval_row(turn_id: str, step: ToolStep) -> dict[str, Any]:
     return {
         "id": approval.id,
         "turn_id": turn_id,
+        "t": turn_id,
         "n": step.n,
         "revision": approval.revision,
         "fingerprint": approval.fingerprint,

@@ -18,7 +18,7 @@ from bot.domain.grants import DELEGATION, CallToCover, Grant, GrantUse, covers
 from bot.domain.turns import StepStatus, ToolStep, TurnInput
 from bot.storage import audit
 from bot.storage.codec import decode
-from bot.storage.database import Store, Upsert, change_once, has_prefix, now, prefix_bounds, transaction
+from bot.storage.database import Store, change_once, has_prefix, insert_new, now, prefix_bounds, transaction
 from bot.storage.tables import grants, steps, turns
 
 _is_active = sa.and_(grants.c.revoked_at.is_(None), sa.or_(grants.c.expires_at.is_(None), grants.c.expires_at > now()))
@@ -37,26 +37,7 @@ _of_workspace = (
     )
     .order_by(grants.c.created_at.desc(), grants.c.id)
 )
-_lasts = bindparam("lasts", type_=sa.Double)
-_add = Upsert(
-    lambda insert: (
-        insert(grants)
-        .values(
-            **{
-                name: bindparam(name)
-                for name in (
-                    "id", "scope", "server", "server_name", "tool", "definition", "conversation", "principal",
-                    "granted_by", "granted_by_name", "approval_id", "rule", "requirements_digest", "fingerprint",
-                    "destructive", "idle_seconds",
-                )
-            },
-            created_at=now(),
-            expires_at=now() + _lasts,
-        )
-        .on_conflict_do_nothing()
-        .returning(grants.c.id)
-    )
-)  # fmt: skip
+_add = insert_new(grants, created_at=now(), expires_at=now() + bindparam("lasts", type_=sa.Double))
 _use = (
     grants.update()
     .where(grants.c.id == bindparam("i"))

@@ -29,7 +29,7 @@ from bot.domain.turns import (
     truncate_results,
 )
 from bot.storage.codec import UNREADABLE, converter
-from bot.storage.database import OWNER_RETRY_SECONDS, Store, Upsert, now, transaction
+from bot.storage.database import OWNER_RETRY_SECONDS, Store, insert_or_update, now, transaction
 from bot.storage.tables import (
     approval_of_step,
     approvals,
@@ -121,25 +121,10 @@ def _size(value: object) -> int:
             return _A_VALUE
 
 
-def _values() -> dict[str, Any]:
-    return {
-        "upto": bindparam("u"),
-        "text": bindparam("words"),
-        "created_at": now(),
-        "sources": bindparam("from", type_=summaries.c.sources.type),
-    }
-
-
 _read = sa.select(summaries.c.upto, summaries.c.text, summaries.c.sources).where(
     summaries.c.conversation == bindparam("k")
 )
-_save = Upsert(
-    lambda insert: (
-        insert(summaries)
-        .values(conversation=bindparam("k"), **_values())
-        .on_conflict_do_update(index_elements=["conversation"], set_=_values())
-    )
-)
+_save = insert_or_update(summaries, "upto", "text", "sources", created_at=now())
 # Locked, so that a concurrent deletion waits, and then deletes the new summary too.
 _lock_summary = _read.with_for_update()
 _lock_turns = (
@@ -259,7 +244,7 @@ class SqlTurnHistory(Store):
         key = str(claim.conversation)
         if _sources_exist(connection, key, summary, past):
             sources = converter.unstructure(summary.sources, Sources)
-            values = {"k": key, "u": summary.upto, "words": summary.text, "from": sources}
+            values = {"conversation": key, "upto": summary.upto, "text": summary.text, "sources": sources}
             connection.execute(_save.on(connection), values)
 
     @transaction

@@ -20,7 +20,7 @@ from bot.domain.conversations import Author
 from bot.domain.installations import Installation
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, decode_text, encode_text, omit_fields
-from bot.storage.database import Database, Store, Upsert, now, transaction
+from bot.storage.database import Database, Store, Upsert, insert_new, now, transaction
 from bot.storage.encryption import SecretBox, hash_token
 from bot.storage.tables import installations, used_install_states
 
@@ -55,14 +55,7 @@ _reencrypt = (
     installations.update().where(*_of_workspace, _columns.body == bindparam("was")).values(body=bindparam("to"))
 )
 _forget_old_states = used_install_states.delete().where(used_install_states.c.expires_at <= now())
-_use_state = Upsert(
-    lambda insert: (
-        insert(used_install_states)
-        .values(hash=bindparam("h"), expires_at=now() + bindparam("seconds"))
-        .on_conflict_do_nothing()
-        .returning(used_install_states.c.hash)
-    )
-)
+_use_state = insert_new(used_install_states, expires_at=now() + bindparam("seconds"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +158,7 @@ class SqlInstallationStore(Store):
     def use_state(self, connection: sa.Connection, state: str, seconds: float) -> bool:
         """Use up a state. After a lost COMMIT response it is used and False is returned."""
         connection.execute(_forget_old_states)
-        used = connection.execute(_use_state.on(connection), {"h": hash_token(state), "seconds": seconds})
+        used = connection.execute(_use_state.on(connection), {"hash": hash_token(state), "seconds": seconds})
         return used.first() is not None
 
     async def _encrypt(self, installation: Installation) -> EncryptedInstallation:

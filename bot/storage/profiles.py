@@ -21,7 +21,7 @@ from bot.i18n import gettext_lazy
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, converter, decode, encode_text, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config
-from bot.storage.database import Database, Store, Upsert, change_once, now, transaction
+from bot.storage.database import Database, Store, change_once, insert_or_update, now, transaction
 from bot.storage.servers import changed_meanwhile
 from bot.storage.tables import agent_bindings, profile_bindings, profiles
 
@@ -49,23 +49,12 @@ _other_names = sa.select(profiles.c.name).where(
 )
 _bindings = sa.select(profile_bindings).order_by(profile_bindings.c.scope)
 _bound = sa.select(profile_bindings.c.profile_id).where(profile_bindings.c.scope == bindparam("p"))
-_bind = Upsert(
-    lambda insert: (
-        insert(profile_bindings)
-        .values(scope=bindparam("p"), profile_id=bindparam("i"), set_by=bindparam("who"), set_at=now())
-        .on_conflict_do_update(
-            index_elements=["scope"],
-            set_={"profile_id": bindparam("i"), "set_by": bindparam("who"), "set_at": now()},
-        )
-    )
-)
+_bind = insert_or_update(profile_bindings, "profile_id", "set_by", set_at=now())
 _agent_bindings = sa.select(agent_bindings).order_by(agent_bindings.c.scope, agent_bindings.c.set_at)
 _this_agent = sa.and_(agent_bindings.c.scope == bindparam("p"), agent_bindings.c.profile_id == bindparam("i"))
 _answers_to_name = sa.select(agent_bindings.c.scope).where(_this_agent)
 _is_agent = sa.select(agent_bindings.c.scope).where(agent_bindings.c.profile_id == bindparam("i"))
-_bind_by_name = agent_bindings.insert().values(
-    scope=bindparam("p"), profile_id=bindparam("i"), set_by=bindparam("who"), set_at=now()
-)
+_bind_by_name = agent_bindings.insert().values(set_at=now())
 _unbind_by_name = agent_bindings.delete().where(_this_agent)
 _unbind = profile_bindings.delete().where(profile_bindings.c.scope == bindparam("p"))
 
@@ -137,7 +126,8 @@ class SqlProfileStore(Store):
             raise NotFound("That profile does not exist.", "list the profiles")
         if connection.execute(_bound, {"p": place}).scalar() == profile_id:
             return
-        connection.execute(_bind.on(connection), {"p": place, "i": profile_id, "who": by.principal})
+        binding = {"scope": place, "profile_id": profile_id, "set_by": by.principal}
+        connection.execute(_bind.on(connection), binding)
         audit.record(connection, "bound profile", by.principal, subject=profile_id, profile=row.name, place=place)
         bump_config_version(connection)
 
@@ -164,7 +154,7 @@ class SqlProfileStore(Store):
         if connection.execute(_answers_to_name, {"p": place, "i": profile_id}).first() is not None:
             return False
         _check_name(connection, self._read(row), is_agent=True)
-        connection.execute(_bind_by_name, {"p": place, "i": profile_id, "who": by.principal})
+        connection.execute(_bind_by_name, {"scope": place, "profile_id": profile_id, "set_by": by.principal})
         audit.record(connection, "bound agent", by.principal, subject=profile_id, profile=row.name, place=place)
         bump_config_version(connection)
         return True

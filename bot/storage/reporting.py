@@ -41,9 +41,9 @@ from bot.storage.database import (
     Database,
     StorableText,
     Store,
-    Upsert,
     change_once,
     has_prefix,
+    insert_new,
     now,
     prefix_bounds,
     report,
@@ -96,14 +96,7 @@ _turn_of_principal = (
     .where(turns.c.author_id == _principal)
     .limit(1)
 )
-_create = Upsert(
-    lambda insert: (
-        insert(conversations)
-        .values(key=bindparam("k"), title=bindparam("t"), last_seq=0, created_at=now(), updated_at=now())
-        .on_conflict_do_nothing()
-        .returning(conversations.c.key)
-    )
-)
+_create = insert_new(conversations, last_seq=0, created_at=now(), updated_at=now())
 _active = (
     sa.select(_key)
     .where(_has_prefix, conversations.c.updated_at > now() - bindparam("seconds", type_=sa.Double))
@@ -334,7 +327,7 @@ class SqlReporting(Store):
     @change_once
     def create(self, connection: sa.Connection, conversation: ConversationKey, title: str) -> bool:
         """Add an empty conversation. Return False if it exists."""
-        values = {"k": str(conversation), "t": " ".join(title.split())[:TITLE_LENGTH]}
+        values = {"key": str(conversation), "title": " ".join(title.split())[:TITLE_LENGTH]}
         return connection.execute(_create.on(connection), values).first() is not None
 
     @report

@@ -194,7 +194,7 @@ def _bare_call(body: Body) -> ToolStep:
 
 # -------------------- jobs and old rows
 
-_add_job = Upsert(lambda insert: insert(jobs).values(name=bindparam("name"), due_at=now()).on_conflict_do_nothing())
+_add_job = Upsert(lambda insert: insert(jobs).values(due_at=now()).on_conflict_do_nothing())
 _start_job = (
     jobs.update()
     .where(

@@ -39,7 +39,17 @@ from bot.errors import QueueFull
 from bot.storage import audit
 from bot.storage.approvals import SqlApprovalLog
 from bot.storage.codec import decode, encode
-from bot.storage.database import Database, StorableText, Store, Upsert, notify_all, notify_stop, now, transaction
+from bot.storage.database import (
+    Database,
+    StorableText,
+    Store,
+    Upsert,
+    insert_new,
+    notify_all,
+    notify_stop,
+    now,
+    transaction,
+)
 from bot.storage.deliveries import SqlDeliveryQueue
 from bot.storage.elicitations import SqlElicitations
 from bot.storage.execution import SqlTurnExecution
@@ -89,14 +99,7 @@ _add_claimed_turn = (
     .values(created_at=now(), status=TurnStatus.RUNNING, fence=1, lease_until=now() + LEASE_SECONDS)
     .returning(turns, sa.literal(0).label("revision"))
 )
-_add_key = Upsert(
-    lambda insert: (
-        insert(message_keys)
-        .values(key=bindparam("k"), turn_id=bindparam("t"))
-        .on_conflict_do_nothing()
-        .returning(message_keys.c.key)
-    )
-)
+_add_key = insert_new(message_keys)
 _add_delivery = deliveries.insert()
 _add_claimed_delivery = deliveries.insert().values(revision=0, lease_until=now() + LEASE_SECONDS)
 _ahead = (
@@ -430,7 +433,7 @@ def _turn_row(message: InboundMessage, turn_id: str, position: _Position) -> dic
 def _add_keys(connection: sa.Connection, message: InboundMessage, turn_id: str) -> None:
     # Sorted, because two transactions that insert the same keys could deadlock.
     for key in sorted(message.keys):
-        if connection.execute(_add_key.on(connection), {"k": key, "t": turn_id}).first() is None:
+        if connection.execute(_add_key.on(connection), {"key": key, "turn_id": turn_id}).first() is None:
             raise Duplicate
 
 

@@ -255,13 +255,7 @@ MOST_BYTES = 32 * 2**20
 """Largest number of bytes of all files of one turn. Larger files are stored by name and size only."""
 
 _sizes = sa.select(files.c.id, sa.func.length(files.c.data).label("size")).where(files.c.turn_id == bindparam("t"))
-_add = Upsert(
-    lambda insert: (
-        insert(files)
-        .values(turn_id=bindparam("t"), id=bindparam("i"), data=bindparam("bytes"))
-        .on_conflict_do_nothing()
-    )
-)
+_add = Upsert(lambda insert: insert(files).on_conflict_do_nothing())
 _read = sa.select(files.c.data).where(files.c.turn_id == bindparam("t"), files.c.id == bindparam("i"))
 
 
@@ -310,6 +304,6 @@ def _store(connection: sa.Connection, turn_id: str, sizes: dict[str, int], data:
     if file_id not in sizes:
         if sum(sizes.values()) + len(data) > MOST_BYTES:
             return ""
-        connection.execute(_add.on(connection), {"t": turn_id, "i": file_id, "bytes": data})
+        connection.execute(_add.on(connection), {"turn_id": turn_id, "id": file_id, "data": data})
         sizes[file_id] = len(data)
     return file_id

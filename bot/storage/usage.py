@@ -6,6 +6,7 @@ A row outlives its turn and holds only its id.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,18 +20,9 @@ from bot.storage.tables import usage
 
 _IN_PROGRESS = 0
 """Step number of a request in progress; a turn's first step is 1."""
-_REPLACED = (
-    "n",
-    "model",
-    "input_tokens",
-    "cached_tokens",
-    "cache_writes",
-    "output_tokens",
-    "reasoning_tokens",
-    "cost",
-    "currency",
-    "estimated",
-)
+_TOKENS = [field.name for field in fields(Usage)]
+"""Columns and fields with numbers of tokens."""
+_REPLACED = ("n", "model", *_TOKENS, "cost", "currency", "estimated")
 """Columns that are replaced by better values."""
 
 
@@ -48,42 +40,10 @@ def _keep_better(insert: Any) -> Any:
     )
 
 
-_add = Upsert(
-    lambda insert: _keep_better(
-        insert(usage).values(
-            id=bindparam("id"),
-            turn_id=bindparam("turn_id"),
-            n=bindparam("n"),
-            kind=bindparam("kind"),
-            at=now(),
-            workspace=bindparam("workspace"),
-            channel=bindparam("channel"),
-            principal=bindparam("principal"),
-            model=bindparam("model"),
-            input_tokens=bindparam("input_tokens"),
-            cached_tokens=bindparam("cached_tokens"),
-            cache_writes=bindparam("cache_writes"),
-            output_tokens=bindparam("output_tokens"),
-            reasoning_tokens=bindparam("reasoning_tokens"),
-            cost=bindparam("cost"),
-            currency=bindparam("currency"),
-            estimated=bindparam("estimated"),
-        )
-    )
-)
+_add = Upsert(lambda insert: _keep_better(insert(usage).values(at=now())))
 _SUMS = (
     sa.func.count().label("requests"),
-    *(
-        sa.func.sum(column).label(column.name)
-        for column in (
-            usage.c.input_tokens,
-            usage.c.output_tokens,
-            usage.c.cached_tokens,
-            usage.c.cache_writes,
-            usage.c.reasoning_tokens,
-            usage.c.cost,
-        )
-    ),
+    *(sa.func.sum(usage.c[name]).label(name) for name in (*_TOKENS, "cost")),
     sa.func.count(usage.c.cost).label("priced"),
     sa.func.count().filter(usage.c.estimated).label("estimated"),
     usage.c.currency,
@@ -159,11 +119,7 @@ def _row(claim: Claim, priced: PricedUsage) -> Mapping[str, Any]:
         "channel": channel_of(claim.conversation),
         "principal": claim.person,
         "model": entry.model,
-        "input_tokens": entry.usage.input_tokens,
-        "cached_tokens": entry.usage.cached_tokens,
-        "cache_writes": entry.usage.cache_writes,
-        "output_tokens": entry.usage.output_tokens,
-        "reasoning_tokens": entry.usage.reasoning_tokens,
+        **{name: getattr(entry.usage, name) for name in _TOKENS},
         "cost": priced.cost,
         "currency": "" if priced.cost is None else priced.currency,
         "estimated": entry.estimated,
@@ -178,13 +134,7 @@ def _conditions(query: UsageQuery) -> Sequence[sa.ColumnElement[bool]]:
 def _total(row: Any) -> UsageTotal:
     return UsageTotal(
         requests=row.requests,
-        usage=Usage(
-            input_tokens=int(row.input_tokens),
-            output_tokens=int(row.output_tokens),
-            cached_tokens=int(row.cached_tokens),
-            cache_writes=int(row.cache_writes),
-            reasoning_tokens=int(row.reasoning_tokens),
-        ),
+        usage=Usage(**{name: int(getattr(row, name)) for name in _TOKENS}),
         costs={} if row.cost is None else {row.currency: int(row.cost)},
         unpriced=row.requests - row.priced,
         estimated=row.estimated,

@@ -20,7 +20,7 @@ from bot.domain.locales import Locale, UserLocale
 from bot.errors import NotFound
 from bot.ports import Feedback
 from bot.storage import audit
-from bot.storage.database import StorableText, Store, Upsert, now, report, transaction
+from bot.storage.database import StorableText, Store, insert_or_update, now, report, transaction
 from bot.storage.retention import delete_content
 from bot.storage.tables import (
     approval_views,
@@ -50,25 +50,8 @@ Row = dict[str, Any]
 # -------------------- languages and time zones
 
 _of_user = sa.select(user_locales).where(user_locales.c.principal == bindparam("who"))
-_choose = Upsert(
-    lambda insert: (
-        insert(user_locales)
-        .values(principal=bindparam("who"), language=bindparam("tag"), time_zone=bindparam("zone"), updated_at=now())
-        .on_conflict_do_update(
-            index_elements=["principal"],
-            set_={"language": bindparam("tag"), "time_zone": bindparam("zone"), "updated_at": now()},
-        )
-    )
-)
-_remember = Upsert(
-    lambda insert: (
-        insert(user_locales)
-        .values(principal=bindparam("who"), told_language=bindparam("tag"), updated_at=now())
-        .on_conflict_do_update(
-            index_elements=["principal"], set_={"told_language": bindparam("tag"), "updated_at": now()}
-        )
-    )
-)
+_choose = insert_or_update(user_locales, "language", "time_zone", updated_at=now())
+_remember = insert_or_update(user_locales, "told_language", updated_at=now())
 _has_no_choice = sa.and_(user_locales.c.language == "", user_locales.c.time_zone == "")
 _delete_empty = user_locales.delete().where(
     user_locales.c.principal == bindparam("who"), _has_no_choice, user_locales.c.told_language == ""
@@ -95,14 +78,14 @@ class SqlLocaleStore(Store):
     @transaction
     def choose(self, connection: sa.Connection, principal: str, locale: Locale) -> None:
         """Store a user's choice; empty values choose nothing."""
-        chosen = {"who": principal, "tag": locale.language, "zone": locale.time_zone}
+        chosen = {"principal": principal, "language": locale.language, "time_zone": locale.time_zone}
         connection.execute(_choose.on(connection), chosen)
         connection.execute(_delete_empty, {"who": principal})
 
     @transaction
     def remember(self, connection: sa.Connection, principal: str, language: str) -> None:
         """Store the language that a user's client has told."""
-        connection.execute(_remember.on(connection), {"who": principal, "tag": language})
+        connection.execute(_remember.on(connection), {"principal": principal, "told_language": language})
 
     @transaction
     def delete_old(self, connection: sa.Connection, seconds: float, limit: int) -> int:
@@ -114,13 +97,7 @@ class SqlLocaleStore(Store):
 
 # Locked, so that the turn is not deleted in between.
 _turn = sa.select(turns.c.id).where(turns.c.id == bindparam("t")).with_for_update(read=True, key_share=True)
-_save = Upsert(
-    lambda insert: (
-        insert(feedback)
-        .values(turn_id=bindparam("t"), principal=bindparam("who"), good=bindparam("good"), at=now())
-        .on_conflict_do_update(index_elements=["turn_id", "principal"], set_={"good": bindparam("good"), "at": now()})
-    )
-)
+_save = insert_or_update(feedback, "good", at=now())
 _of_turn = sa.select(feedback).where(feedback.c.turn_id == bindparam("t")).order_by(feedback.c.at, feedback.c.principal)
 
 
@@ -132,7 +109,7 @@ class SqlFeedbackStore(Store):
         """Save a user's current feedback."""
         if connection.execute(_turn, {"t": turn_id}).first() is None:
             raise NotFound("That answer was deleted.")
-        connection.execute(_save.on(connection), {"t": turn_id, "who": by.principal, "good": good})
+        connection.execute(_save.on(connection), {"turn_id": turn_id, "principal": by.principal, "good": good})
 
     @transaction
     def for_turn(self, connection: sa.Connection, turn_id: str) -> Sequence[Feedback]:
