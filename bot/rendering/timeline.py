@@ -18,7 +18,16 @@ from bot.domain.approvals import Approval
 from bot.domain.elicitations import Elicitation
 from bot.domain.messages import FilePart, ImageAudience, ImagePart, StoredFile, ToolResult
 from bot.domain.tools import UNSURE
-from bot.domain.turns import BlockingTurn, ModelStep, StepStatus, ToolStep, TurnStatus, TurnView, can_continue
+from bot.domain.turns import (
+    BlockingTurn,
+    CallOrigin,
+    ModelStep,
+    StepStatus,
+    ToolStep,
+    TurnStatus,
+    TurnView,
+    can_continue,
+)
 from bot.i18n import _, format_datetime, gettext_lazy, ngettext
 from bot.rendering.tables import format_for_people, summarize
 from bot.rendering.text_safety import single_line, strip_control
@@ -516,7 +525,7 @@ def _entries(view: TurnView) -> Iterator[Entry | ModelStep | ToolStep | Elicitat
                 yield step
                 yield from _reply_texts(step.message.text)
                 yield from (Note(single_line(note, NOTE_LIMIT)) for note in step.notes if note.strip())
-            case ToolStep():
+            case ToolStep() if step.origin is not CallOrigin.PREVIEW:  # its text is on the card
                 yield from _call_entries(last_state(step, view), view)
     yield from _ending(view)
 

@@ -300,7 +300,7 @@ def test_standard_input_goes_with_the_question_as_its_file(tmp_path: Path, subte
         with subtests.test("a text for the demo"):
             said = Installation(tmp_path / "demo").chat("-m", "summarise", typed="Sales rose.\nCosts fell.\n")
             assert said.code == 0
-            assert "I have read stdin.txt: 2 lines, which begin:" in said.out
+            assert "I have read stdin.txt (lines: 2). It begins:" in said.out
             assert "Sales rose.\nCosts fell." in said.out
             assert "does not read files" not in said.out + said.err
         asked = len(model.requests)

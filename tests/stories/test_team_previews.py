@@ -49,7 +49,8 @@ async def test_a_card_shows_what_the_call_is_about_and_no_model_reads_it(team: T
         assert [(name, arguments) for name, arguments, _context in team.toolbox.calls] == [(GET, {"id": 1})]
         team.toolbox.calls.clear()
         await approve(team, team.sam, card)
-        await team.reads(talk, "Gone.")
+        answer = await team.reads(talk, "Gone.")
+        assert "notes.get" not in team.words(answer)
         assert team.toolbox.names == [DELETE]
         assert "Buy milk" not in str(team.model.requests)
     assert team.refused() == []

@@ -300,7 +300,7 @@ def _beginning(file: re.Match[str]) -> str:
     lines = file["text"].strip().splitlines()
     first = "\n".join(_line(line, 200) for line in lines[:_MOST_FILE_LINES])
     return _(
-        "I cannot summarize, but I have read {file}: {n} lines, which begin:\n\n```\n{text}\n```",
+        "I cannot summarize, but I have read {file} (lines: {n}). It begins:\n\n```\n{text}\n```",
         file=file["name"],
         n=len(lines),
         text=first.replace("```", "'''"),

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bot.domain.commands import Reply
-from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus, TurnView
+from bot.domain.turns import CallOrigin, ModelStep, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.folders import in_shell
 from bot.i18n import _, gettext_lazy, ngettext
 from bot.platforms.console.lines import ConsoleTheme, cells, clip, fold, remark, safe_lines, strip_markdown, tool_text
@@ -133,7 +133,7 @@ def _entries(view: TurnView) -> Iterator[Entry]:
                 for index, note in enumerate(step.notes):
                     yield Note(f"note-{replies}-{index}", single_line(note, 500))
                 replies += 1
-            case ToolStep():
+            case ToolStep() if step.origin is not CallOrigin.PREVIEW:
                 yield from _call_entries(_at_the_end(step) if view.turn.status.ended else step, view)
     status = view.turn.status
     if not status.ended:
