@@ -194,6 +194,7 @@ def _blocks(pending: PendingCalls, page: int, now: float) -> Iterator[Block]:
             yield _in_inbox(block, page) if isinstance(block, Buttons) else block
     for steps in _by_tool(pending.calls):
         if button := alike_button(steps):
+            yield Rule()
             yield _in_inbox(Buttons((button,)), page)
     pages = page_count(pending)
     buttons = [Button(_("Back"), ShowInbox(page - 1))] if page > 1 else []

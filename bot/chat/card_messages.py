@@ -410,7 +410,9 @@ def alike_button(steps: Sequence[ToolStep]) -> Button | None:
     if len(cards) < 2 or not is_one_tool or any(step.may_destroy for step in steps) or any(map(_is_cut, cards)):
         return None
     refs = tuple(ApprovalRef(card.approval_id, card.revision) for card in cards)
-    return Button(_("Approve these {n} alike", n=len(cards)), Approve(refs), ButtonStyle.POSITIVE)
+    call = single_line(call_title(steps[0]), 40)
+    label = _("Approve these {n} alike: {call}", n=len(cards), call=call)
+    return Button(label, Approve(refs), ButtonStyle.POSITIVE)
 
 
 def _is_cut(card: ApprovalCard) -> bool:

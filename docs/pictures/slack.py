@@ -22,17 +22,18 @@ from photographs import photograph  # noqa: E402
 from scenes import Scene, answer, approval, approvals, deceptive_call, inquiry, working  # noqa: E402
 
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm  # noqa: E402
-from bot.chat.approval_inbox import PendingCall  # noqa: E402
+from bot.chat.approval_inbox import PendingCall, PendingCalls, inbox_message  # noqa: E402
 from bot.chat.command_runner import reply_message  # noqa: E402
 from bot.chat.forms import ElicitationForms  # noqa: E402
 from bot.chat.home_message import Home  # noqa: E402
+from bot.chat.message_model import Message  # noqa: E402
 from bot.domain.approvals import ApprovalNotice, Approver  # noqa: E402
 from bot.domain.commands import Form, Invocation, Reply  # noqa: E402
 from bot.domain.conversations import Member  # noqa: E402
 from bot.domain.turns import StepStatus, ToolStep, TurnView  # noqa: E402
 from bot.i18n import use_language, use_time_zone  # noqa: E402
 from bot.platforms.slack.home import home_view  # noqa: E402
-from bot.platforms.slack.message_blocks import command_reply, turn_messages  # noqa: E402
+from bot.platforms.slack.message_blocks import command_reply, outgoing_message, turn_messages  # noqa: E402
 from bot.platforms.slack.modals import (  # noqa: E402
     call_modal,
     confirm_modal,
@@ -97,7 +98,18 @@ def pictures() -> Mapping[str, str]:
         ),
         "form": page(modal(form_to_modal(sample_views.ADDING, ""))),
         "home": page(home(home_view(tab))),
+        "inbox": page(message(outgoing_message(inbox()).blocks, only_you=True)),
     }
+
+
+def inbox() -> Message:
+    """Return the list of three calls of one tool that wait for the user."""
+    calls = []
+    for n, summary in enumerate(("Checkout 502s", "Slow search", "Broken receipt"), 3):
+        step = sample_views.a_filing(StepStatus.AWAITING, n=n)
+        calls.append(replace(step, call=replace(step.call, arguments={"project": "OPS", "summary": summary})))
+    waiting = tuple(PendingCall(sample_views.ASKED.turn, step) for step in calls)
+    return inbox_message(PendingCalls(waiting, len(waiting)), 1, sample_views.NOW)
 
 
 def scene(shown: Scene) -> str:
