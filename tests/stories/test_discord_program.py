@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,39 @@ async def test_a_process_that_follows_a_killed_one_receives_at_once(tmp_path: Pa
             await company.reads(private, "You said: are you there?.", FINAL)
             assert "the process with the lease on receiving from Discord has ended" in second.log
             assert "stands by" not in second.log
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+async def test_remarks_of_colleagues_stay_unanswered_after_a_kill_and_after_a_long_disconnection(
+    tmp_path: Path, model: FakeLanguageModel, is_killed: bool
+) -> None:
+    async with a_company(tmp_path, model, {}) as company:
+        discord, priya, sam = company.discord, company.priya, company.sam
+        discord.say(sam, company.incidents, "the checkout is slow")
+        async with AsyncExitStack() as running:
+            first = await running.enter_async_context(company.bot())
+            thread = await company.thread(company.ask("why?"))
+            await company.reads(thread, "You said: why?.", FINAL)
+            discord.say(sam, thread, "I had that, too")
+            if is_killed:
+                await first.dies()
+                await discord.gateway.disconnected()
+            else:
+                discord.gateway.refuses = True
+                await discord.gateway.drop()
+            discord.say(sam, thread, "still slow")
+            discord.say(priya, thread, f"{discord.bot.mention} and now?")
+            discord.say(sam, thread, "thanks")
+            if is_killed:
+                await running.enter_async_context(company.bot())
+            else:
+                discord.gateway.forget_sessions()
+                discord.gateway.refuses = False
+            await company.reads(thread, "You said: and now?.", FINAL)
+            discord.say(priya, thread, f"{discord.bot.mention} anything else?")
+            await company.reads(thread, "You said: anything else?.", FINAL)
+        assert [request.question for request in model.requests] == ["why?", "and now?", "anything else?"]
+        assert sum("You said: " in words for words in company.words(thread)) == 3
 
 
 async def test_processes_share_the_shards_of_a_large_bot_and_one_that_is_killed_is_followed_by_the_other(

@@ -118,6 +118,30 @@ async def test_a_message_written_after_a_kill_is_answered_once_by_the_next_proce
             assert not slack.calls.refused()
 
 
+async def test_remarks_of_colleagues_stay_unanswered_after_a_kill(tmp_path: Path, model: FakeLanguageModel) -> None:
+    async with a_company(tmp_path, model, {}) as company:
+        slack, sam = company.slack, company.sam
+        slack.post.retries = ()
+        root = slack.say(sam, company.incidents, "the checkout is slow")
+        slack.say(sam, company.incidents, "since the deploy", thread_ts=root.ts)
+        async with company.bot() as first:
+            company.ask("why?", root.ts)
+            await company.draws(root.ts, "You said: why?.")
+            slack.say(sam, company.incidents, "I had that, too", thread_ts=root.ts)
+            await first.dies()
+        slack.say(sam, company.incidents, "still slow", thread_ts=root.ts)
+        company.ask("and now?", root.ts)
+        slack.say(sam, company.incidents, "thanks", thread_ts=root.ts)
+        async with company.bot() as second:
+            await company.draws(root.ts, "You said: and now?.")
+            last = company.ask("anything else?", root.ts)
+            await company.draws(root.ts, "You said: anything else?.")
+            assert last.ts > root.ts
+            assert [request.question for request in model.requests] == ["why?", "and now?", "anything else?"]
+            assert str(company.said(root.ts)).count("You said: ") == 3
+            assert "Traceback" not in second.log
+
+
 async def test_a_server_that_an_admin_adds_in_a_modal_is_used_by_the_next_question_until_it_is_off(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
