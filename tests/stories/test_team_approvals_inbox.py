@@ -6,7 +6,12 @@ from typing import Any
 
 from bot.chat.approval_inbox import NOTHING_WAITS
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
+from bot.domain.conversations import Author
+from bot.domain.grants import DELEGATION, Grant
 from bot.domain.policies import Rule
+from bot.storage.grants import SqlGrantStore
+from bot.storage.reporting import SqlReporting
+from bot.storage.sqlite import open_sqlite
 from tests.fakes.parts import ask_for, call, say, tool
 from tests.stories.japanese import both_languages  # noqa: F401 - a fixture
 from tests.stories.team import Team
@@ -84,6 +89,36 @@ async def test_calls_alike_are_approved_together_unless_one_may_destroy_data(tea
         listed = await shows(team, ada, "Waiting for you (2)")
         assert not any("alike" in label for label in team.buttons(listed))
     assert sorted(arguments["to"] for _name, arguments, _context in team.toolbox.calls) == sorted(names)
+
+
+async def test_a_delegate_decides_in_the_place_of_an_approver_until_the_delegation_ends(team: Team) -> None:
+    carol, dan = team.person("Carol"), team.person("Dan")
+    payments(team, team.principal(carol))
+    team.model.script = [ask_for(call(SEND, to="Ben")), say("Sent."), ask_for(call(SEND, to="Zoe"))]
+    async with team.at_work():
+        talk = team.ask("pay Ben")
+        card = await team.card(talk)
+        await team.open_list(dan)
+        await shows(team, dan, NOTHING_WAITS)
+        grants = SqlGrantStore(database := open_sqlite(team.database))
+        place = (await SqlReporting(database).conversations("", "", 1, 0))[0][0].key.workspace_key
+        given = Grant(
+            "d1", DELEGATION, "", "", "", "", place, team.principal(dan), team.principal(carol), "Carol", "", lasts=60.0
+        )  # fmt: skip
+        assert await grants.delegate(given)
+        await team.open_list(dan)
+        await team.press(dan, await shows(team, dan, "Waiting for you (1)", "to: Ben"), "Approve")
+        await team.reads(talk, "Sent.")
+        await team.settles(card)
+        approved_by = team.words(card).casefold()
+        assert "dan" in approved_by
+        assert "carol" in approved_by
+        assert await grants.revoke("d1", Author(place.partition(":")[0], "carol", "Carol"))
+        await database.close()
+        second = await team.card(team.ask("pay Zoe"))
+        await team.press(dan, second, "Approve")
+        await team.until(lambda: any("You may not approve this" in text for text in team.told(dan)))
+    assert team.toolbox.names == [SEND]
 
 
 async def test_a_user_who_may_not_decide_sees_nothing_of_the_calls_of_others(team: Team) -> None:
