@@ -2,7 +2,7 @@
 
 Text from outside goes into `plain_text` and `rich_text` only, where Slack reads no mention, link or style in it; links
 are those that `rendering` allows. Only the fallback text of a message is `mrkdwn`, escaped here. A message may have one
-`table` block (docs.slack.dev, table block). Further and larger tables are text; no row is omitted.
+`table` block (docs.slack.dev, table block). If there are more, or larger ones, all are text; no row is omitted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ HEADER = 150
 CONFIRM_TITLE, CONFIRM_TEXT, CONFIRM_BUTTON = 100, 300, 30
 
 TABLE_ROWS, TABLE_COLUMNS, TABLE_CHARACTERS = 100, 20, 10_000
-TABLES_A_MESSAGE = 1
 LIST_INDENT = 6
 
 VIEW_TITLE = 24
@@ -410,7 +409,9 @@ class RichTextBuilder:
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
-        self._tables = 0
+        self._table: tuple[int, str] | None = None
+        """Position of the `table` block, and its table as text."""
+        self._draws_tables = True
         self._elements: list[Element] = []
 
     def markdown(self, text: str) -> None:
@@ -496,14 +497,19 @@ class RichTextBuilder:
 
     def _grid(self, grid: MarkdownTable) -> None:
         rows = [[line_text(cell) for cell in row] for row in grid.rows]
-        if self._tables < TABLES_A_MESSAGE and fits_a_table(rows):
+        text = columns(rows) or " "
+        if self._table is None and self._draws_tables and fits_a_table(rows):
             self._end_block()
-            self._tables += 1
+            self._table = len(self.blocks), text
             heads, *body = grid.rows
             bold = [[_elements(cell, Style(bold=True)) for cell in heads]]
             self.blocks.append(table([*bold, *([_elements(cell) for cell in row] for row in body)], grid.aligned))
-        else:
-            self._add({"type": "rich_text_preformatted", "elements": [_text(columns(rows) or " ")]})
+            return
+        if self._table is not None:  # tables that are not all blocks are all texts
+            at, earlier = self._table
+            self.blocks[at] = rich_text({"type": "rich_text_preformatted", "elements": [_text(earlier)]})
+        self._table, self._draws_tables = None, False
+        self._add({"type": "rich_text_preformatted", "elements": [_text(text)]})
 
     def _add(self, element: Element) -> None:
         if len(self._elements) >= MOST_ELEMENTS:

@@ -81,17 +81,19 @@ def test_a_quote_keeps_its_content() -> None:
     assert fallback_text([{"type": "rich_text", "elements": [quote]}]) == "one\n• two\nthree"
 
 
-def test_a_table_is_a_table_and_a_second_one_columns() -> None:
+def test_a_table_is_a_table_and_several_are_all_columns() -> None:
     table = "| a | b |\n|---|--:|\n| 1 | **2** |\n"
-    first, second = rich_blocks(f"{table}\n{table}")
+    (first,) = rich_blocks(table)
     assert first["column_settings"] == [
         {"align": "left", "is_wrapped": True},
         {"align": "right", "is_wrapped": True},
     ]
     cells = [[cell["elements"][0]["elements"] for cell in row] for row in first["rows"]]
     assert cells == [[[text("a", bold=True)], [text("b", bold=True)]], [[text("1")], [text("2", bold=True)]]]
-    assert second["elements"][0]["type"] == "rich_text_preformatted"
-    assert fallback_text([second]) == "a  b\n─  ─\n1  2"
+    several = rich_blocks(f"{table}\n{table}\nand\n\n{table}")
+    assert {block["type"] for block in several} == {"rich_text"}
+    assert fallback_text(several).count("a  b\n─  ─\n1  2") == 3
+    check_message(several, "x")
 
 
 def test_an_empty_cell_is_a_blank() -> None:
@@ -196,4 +198,4 @@ def test_pieces_of_markdown_stand_among_other_blocks() -> None:
     prose.block({"type": "divider"})
     prose.markdown("| a |\n|---|\n| 1 |")
     prose.markdown("| b |\n|---|\n| 2 |")
-    assert [block["type"] for block in prose.blocks] == ["rich_text", "divider", "table", "rich_text"]
+    assert [block["type"] for block in prose.blocks] == ["rich_text", "divider", "rich_text", "rich_text"]
