@@ -90,6 +90,7 @@ _REMEMBERED = frozenset(
     {
         ErrorKind.REASONING,
         ErrorKind.ROLES,
+        ErrorKind.NO_SYSTEM,
         ErrorKind.TOKEN_LIMIT,
         ErrorKind.STREAM_OPTIONS,
         ErrorKind.CACHE_MARKS,

@@ -110,11 +110,15 @@ def request_body(
         messages += _messages(message, ids, by, thinks=n > question + 1)
         if n in (request.stable_messages, 1, len(request.messages)) and _takes_marks(model, known, own_address):
             _mark(messages[-1])
+    if ErrorKind.NO_SYSTEM in known:
+        messages = [{**message, "role": message["role"].replace("system", "user")} for message in messages]
+    if ErrorKind.ROLES in known or ErrorKind.NO_SYSTEM in known:
+        messages = merge_adjacent_roles(messages)
     # The vendor's models refuse the old name, compatible servers may not know the new one.
     new_name = own_address or ErrorKind.TOKEN_LIMIT in known
     body: dict[str, Any] = {
         "model": model,
-        "messages": merge_adjacent_roles(messages) if ErrorKind.ROLES in known else messages,
+        "messages": messages,
         "stream": True,
         **({} if ErrorKind.STREAM_OPTIONS in known else {"stream_options": {"include_usage": True}}),
         **_effort(reasoning, known),

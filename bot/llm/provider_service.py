@@ -118,6 +118,7 @@ class ErrorKind(Enum):
     ATTACHMENTS = auto()
     REASONING = auto()
     ROLES = auto()
+    NO_SYSTEM = auto()
     TOKEN_LIMIT = auto()
     OUTPUT_LIMIT = auto()
     NO_IMAGES = auto()
@@ -557,6 +558,10 @@ _WORDS: dict[ErrorKind, re.Pattern[str]] = {
         r"(?i)roles must alternate|system message must be (?:at the beginning|the first)|multiple system messages"
         r"|must start with a user message|unexpected role"
     ),
+    ErrorKind.NO_SYSTEM: re.compile(
+        r"(?i)(?:system|developer) (?:role|messages?|prompts?|instructions?) (?:is |are )?not "
+        r"(?:supported|enabled|allowed)"
+    ),
     ErrorKind.TOKEN_LIMIT: re.compile(r"(?i)max_tokens\b.{0,60}(?:not supported|unsupported|max_completion_tokens)"),
     ErrorKind.CACHE_MARKS: re.compile(
         r"(?i)cache_?(?:control|point)|prompt.?caching|content.{0,60}(?:must|should) be (?:a |of type )?(?:valid )?str"
@@ -568,7 +573,7 @@ _WORDS: dict[ErrorKind, re.Pattern[str]] = {
     ),
     ErrorKind.FILTERED: re.compile(r"(?i)content (?:management|filter(?:ing)?|usage) policy|flagged as"),
 }
-_OF_TEMPLATES = (ErrorKind.NO_TOOLS, ErrorKind.ROLES, ErrorKind.FAILED_CALL)
+_OF_TEMPLATES = (ErrorKind.NO_TOOLS, ErrorKind.ROLES, ErrorKind.NO_SYSTEM, ErrorKind.FAILED_CALL)
 """Kinds that Ollama and llama.cpp report with the status 500."""
 
 

@@ -171,6 +171,9 @@ SAID = [
     (ErrorKind.ROLES, 400, {"message": "Unexpected role 'user' after role 'tool'"}),  # Mistral
     (ErrorKind.ROLES, 400, {"message": "Conversation roles must alternate user/assistant/user/assistant/..."}),
     (ErrorKind.ROLES, 400, {"message": "System message must be at the beginning."}),
+    (ErrorKind.NO_SYSTEM, 400, {"message": "Developer instruction is not enabled for models/gemma-3-27b-it"}),
+    (ErrorKind.NO_SYSTEM, 500, {"message": "Jinja Exception: System role not supported"}),
+    (ErrorKind.NO_SYSTEM, 400, {"message": "System messages are not supported by this model."}),
     # A call that the service could not read: it is asked again
     (ErrorKind.FAILED_CALL, 400, {"code": "tool_use_failed", "message": "Failed to call a function."}),
     (ErrorKind.FAILED_CALL, 400, {"message": "Failed to call a function. See 'failed_generation' for more details."}),

@@ -405,6 +405,15 @@ async def test_a_template_that_wants_strict_turns_gets_them_from_then_on() -> No
     assert first.messages[6]["content"] == "Yes.\n\nAnd no."
 
 
+async def test_a_template_without_a_system_role_gets_the_prompt_as_the_users_from_then_on() -> None:
+    refusal = Status(500, "Jinja Exception: System role not supported", "BadRequestError")
+    async with talking(SEEING, refusal, Say("So."), Say("Again.")) as (model, service):
+        assert (await complete(model, asking(system("You help."), user("Why?")))).message.text == "So."
+        await complete(model, asking(system("You help."), user("Why?")))
+    first, again = service.requests[1:]
+    assert first.messages == again.messages == [{"role": "user", "content": "You help.\n\nWhy?"}]
+
+
 def test_the_vendor_knows_the_token_limit_by_another_name() -> None:
     request = ModelRequest((user("Hi"),), limits=ModelLimits(max_tokens=9))
     body = request_body(MODEL, request, own_address=True)
