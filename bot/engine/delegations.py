@@ -14,12 +14,15 @@ from bot.ports import ApprovalLog
 async def find_delegators(
     log: ApprovalLog, members: MemberLookup, member: Member, conversation: ConversationKey
 ) -> list[Member]:
-    """Return the users who have handed this member their right to decide. Guests and external users get none."""
+    """Return the users who have handed this member their right to decide. Guests and external users get none.
+    A token that was made later is another user than an earlier one of its name, as delegate and as delegator.
+    """
     if member.guest or member.external:
         return []
-    found = []
+    found: list[Member] = []
     for grant in await log.delegations(conversation.workspace_key):
-        if grant.person == member.author.principal:
+        if grant.person == member.author.principal and grant.created_at >= member.since:
             platform, _colon, user = grant.granted_by.partition(":")
-            found.append(await members.find(Author(platform, user, grant.granted_name), conversation))
-    return [delegator for delegator in found if delegator is not None]
+            delegator = await members.find(Author(platform, user, grant.granted_name), conversation)
+            found += [delegator] if delegator is not None and grant.created_at >= delegator.since else []
+    return found

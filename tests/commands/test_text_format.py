@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from bot.commands.text_format import format_ago, format_expiry, format_moment, parse_time
-from bot.i18n import use_time_zone
+from bot.commands.text_format import format_ago, format_expiry, format_moment, parse_end, parse_time
+from bot.i18n import use_language, use_time_zone
 
 NOW = 1_800_000_000.0
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -94,3 +94,24 @@ def test_a_time_that_is_shown_can_be_typed() -> None:
 def test_years_that_cannot_be_written_are_refused_in_every_zone(zone: str) -> None:
     with use_time_zone(zone), pytest.raises(ValueError, match="year"):
         parse_time("0001-01-01T00:00Z" if zone != TOKYO else "0001-01-01", 0)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "end"),
+    [
+        ("en", "for 3 days", "2026-12-04T17:00+09:00"),
+        ("en", "12h", "2026-12-02T05:00+09:00"),
+        ("en", "until Friday", "2026-12-05T00:00+09:00"),
+        ("en", "until Tue", "2026-12-02T00:00+09:00"),
+        ("en", "until monday", "2026-12-08T00:00+09:00"),
+        ("en", "tomorrow", "2026-12-03T00:00+09:00"),
+        ("en", "until 2026-12-04", "2026-12-05T00:00+09:00"),
+        ("en", "until 2026-12-04T18:30", "2026-12-04T18:30+09:00"),
+        ("ja", "金曜日まで", "2026-12-05T00:00+09:00"),
+        ("ja", "明日まで", "2026-12-03T00:00+09:00"),
+    ],
+)
+def test_an_end_in_words_is_that_of_the_users_day(language: str, text: str, end: str) -> None:
+    now = datetime.fromisoformat("2026-12-01T17:00+09:00").timestamp()  # a Tuesday
+    with use_time_zone(TOKYO), use_language(language):
+        assert parse_end(text, now) == datetime.fromisoformat(end).timestamp()

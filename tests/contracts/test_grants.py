@@ -32,7 +32,7 @@ from bot.domain.approvals import fingerprint as fingerprint_of
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
-from bot.domain.grants import Grant, GrantRequest, GrantUse, requirements_digest
+from bot.domain.grants import DELEGATION, Grant, GrantRequest, GrantUse, requirements_digest
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.policies import StoredPolicyResult
 from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
@@ -449,3 +449,35 @@ async def test_strange_names_do_no_harm(harness: Harness) -> None:
     (kept,) = await SqlGrantStore(harness.database).active_grants(HALL.workspace_key)
     assert kept.granted_by == "test:a\ufffdb?"
     assert await runs(harness, wanted(2, a=1))
+
+
+# ---------------------------------------------------------------------- delegations
+
+
+async def test_a_delegation_is_stored_whole_covers_no_call_and_is_in_the_audit(harness: Harness) -> None:
+    store, workspace = SqlGrantStore(harness.database), HALL.workspace_key
+    given = Grant(
+        "d1", DELEGATION, "", "", "", "", workspace, ANA.principal, BEN.principal, "Ben", "", lasts=3600.0
+    )  # fmt: skip
+    assert await store.delegate(given)
+    assert not await store.delegate(given)
+    (kept,) = await store.delegations(workspace)
+    assert kept == dataclasses.replace(
+        given, lasts=None, created_at=kept.created_at, expires_at=kept.created_at + 3600.0
+    )
+    assert await harness.log.delegations(workspace) == [kept]
+    assert (await store.active_grants(workspace), await store.delegations(ABROAD.workspace_key)) == ([], [])
+    assert not await runs(harness, wanted(2, a=1))
+    assert await store.revoke("d1", ANA)
+    assert await store.delegations(workspace) == []
+    assert await store.delegate(dataclasses.replace(given, id="d2"))
+    harness.time += 3600
+    assert await store.delegations(workspace) == []
+    audited = await entries(harness, "granted", "revoked grant")
+    rows = [(row.kind, row.actor, row.facts.get("person")) for row in audited]
+    assert rows == [
+        ("granted", "test:ben", "test:ana"),
+        ("revoked grant", "test:ana", "test:ana"),
+        ("granted", "test:ben", "test:ana"),
+    ]
+    assert await audit_findings(harness.database) == []

@@ -112,3 +112,15 @@ async def test_the_right_of_an_approver_counts_once_whoever_uses_it(harness: Eng
         assert isinstance(await engine.approvals.decide(by(approval, KIM), Member(KIM)), AlreadyDecided)
         assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE)) == Decided(DecisionType.APPROVE)
     assert await decided(harness) == [("test:kim", "test:ben, for test:ben"), ("test:zoe", "test:zoe")]
+
+
+async def test_a_later_token_of_the_same_name_takes_over_no_delegation(harness: EngineHarness) -> None:
+    engine = prepared(harness, terms("test:ben"))
+    async with running(engine):
+        _turn, approval = await asked(harness, engine)
+        await delegate(harness, BEN, ZOE)
+        (given,) = await SqlGrantStore(harness.database).delegations(HALL.workspace_key)
+        later = Member(ZOE, since=given.created_at + 1)
+        assert isinstance(await engine.approvals.decide(by(approval, ZOE), later), NotAllowed)
+        earlier = Member(ZOE, since=given.created_at - 1)
+        assert await engine.approvals.decide(by(approval, ZOE), earlier) == Decided(DecisionType.APPROVE)
