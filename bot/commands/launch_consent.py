@@ -33,6 +33,7 @@ _LONGEST_INTRO = 2_800
 """Characters about one server in a chat: fewer than every platform shows in one message or modal."""
 LONGEST_QUESTION = 160
 _DIGEST_LENGTH = 12
+_ASSIGNED = re.compile(r"(?:(?<![\w./-])|(?<=-e))([A-Za-z_]\w*)=")
 _PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 _UV, _NODE = "https://docs.astral.sh/uv", "https://nodejs.org"
 _SOURCES = {
@@ -70,6 +71,10 @@ def consent_facts(
             facts += [(gettext_lazy("folder"), cwd)] if cwd else []
             facts += [*_missing_program(process), *version_warning(config)]
             kind = gettext_lazy("variable")
+            # `docker -e NAME=value`, `env NAME=value` and `sh -c 'NAME=value …'` set variables, too.
+            for name in dict.fromkeys(_ASSIGNED.findall("\n".join((command, *args)))):
+                if effect := variable_effect(name):
+                    facts.append((gettext_lazy("warning"), _("{variable} {effect}", variable=name, effect=effect)))
     named = [(kind, name, text) for name, text in plain.items()]
     named += [(kind, slot.partition(":")[2], text) for slot, text in secrets if ":" in slot]
     named += [(gettext_lazy("sign-in"), slot, text) for slot, text in secrets if ":" not in slot]

@@ -36,6 +36,8 @@ _PEOPLE_AND_PLACES = frozenset(
         "workspaces", "org", "organization", "organisation", "tenant", "account", "accounts", "iban", "address",
         "addresses", "audience", "share", "shared", "sharing", "visibility", "public", "publish", "broadcast",
         "destination", "destinations", "forward", "reply", "repo", "repos", "repository",
+        "target", "targets", "rcpt", "whom", "mailto", "collaborator", "collaborators", "permission", "permissions",
+        "access", "viewer", "viewers", "editor", "editors", "private",
     )
 )  # fmt: skip
 """Words in the name of an argument whose values choose who learns of a call."""
@@ -119,11 +121,14 @@ def _is_known(value: object, own: re.Pattern[str], name: str = "") -> bool:
     of the asker and the conversation.
     """
     match value:
-        case None | False | "":
+        case None | "":
             return True
+        case False:
+            return "private" not in name.lower()
         case Mapping():
             return all(
-                _is_known(str(key), own) and _is_known(inner, own, f"{name} {key}") for key, inner in value.items()
+                _is_known(str(key), own) and _is_known(inner, own, f"{name} {_decoded(str(key))}")
+                for key, inner in value.items()
             )
         case list() | tuple():
             return all(_is_known(inner, own, name) for inner in value)
