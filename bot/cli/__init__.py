@@ -4,9 +4,11 @@ interrupted). The commands are implemented in `bot.app`, which each loads when i
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -60,6 +62,9 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by whoever has started the program
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
     try:
         # A fixed name in the help, because documentation uses it.
         code = app(prog_name="countersign", standalone_mode=False)

@@ -60,7 +60,7 @@ def read_address(url: str, folder: Path = Path("data")) -> Address:
         return PostgresServer(_check_url(f"postgresql://{rest}"), folder)
     path, question_mark, _ = url.removeprefix(_SQLITE).partition("?")
     path = unquote(path)
-    if not url.startswith(_SQLITE) or path in ("", ":memory:"):
+    if not url.startswith(_SQLITE) or path in ("", ":memory:") or "\0" in path:
         # Only the scheme is repeated, because the rest may hold a password.
         setting = f"DATABASE_URL ({scheme}:…)" if separator and _SCHEME.fullmatch(scheme) else "DATABASE_URL"
         raise DatabaseError(

@@ -114,7 +114,7 @@ def test_a_question_mark_in_the_address_of_a_file_is_refused_and_its_spelling_is
     assert read_address("sqlite:///what%3F.db") == SqliteFile(Path("what?.db"))
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://user:secret@host/x"])
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///a%00.db", "mysql://user:secret@host/x"])
 def test_an_address_this_release_cannot_use_is_refused_with_the_fix(url: str) -> None:
     with pytest.raises(DatabaseError) as caught:
         open_database(url)

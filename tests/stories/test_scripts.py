@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -356,3 +357,20 @@ def test_a_pasted_log_or_a_binary_is_no_list_of_questions(tmp_path: Path, subtes
                 assert 'countersign chat -m "What is this?" < FILE' in said.err
         assert model.requests == []
         assert place.chat(typed="hi\n" * 20).out.split() == ["Hello."] * 20
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_program_that_was_started_with_closed_streams_works(closed: str, tmp_path: Path) -> None:
+    place = Installation(tmp_path)
+    command = f'exec "$0" -m bot chat -m hello {closed}'
+    ended = subprocess.run(
+        ["sh", "-c", command, sys.executable],
+        cwd=place.folder,
+        env={**place.environment, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode, "Something broke" in ended.stderr) == (0, False), ended
+    assert ended.stdout.startswith("Hello!") == (">&- " not in f"{closed} ".replace("2>&- ", ""))
