@@ -26,9 +26,10 @@ from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.locales import Locale
 from bot.domain.secrets import LEAST_OPERATOR_BITS, weakness
 from bot.domain.turns import Notice, NoticeTarget
+from bot.engine.delegations import decidable
 from bot.engine.locales import LocaleResolver
 from bot.engine.policy.rules import can_approve
-from bot.engine.view_delivery import surface_for
+from bot.engine.view_delivery import MemberLookup, surface_for
 from bot.errors import DeliveryFailed, SettingsError
 from bot.ports import LinkStore, Surface
 from bot.settings import Settings
@@ -104,7 +105,9 @@ def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSur
         uploads=surface.uploads,
         user_activity=services.stores.reporting,
         find_approval=runtime.turn_log.get_approval,
-        may_approve=partial(can_approve, services.rules),
+        may_approve=lambda member: decidable(
+            runtime.turn_log, MemberLookup((surface,)), member, partial(can_approve, services.rules)
+        ),
         call_audit=services.stores.call_audit,
         admin_token=secret_value(settings.admin_api_token),
         models=frozenset(select_model(settings, name).name for name in settings.api_models),

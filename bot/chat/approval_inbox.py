@@ -65,14 +65,14 @@ from bot.domain.commands import (
 )
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.turns import Notice, StepStatus, ToolRef, ToolStep, Turn
-from bot.engine.delegations import find_delegators
+from bot.engine.delegations import decidable
 from bot.engine.policy.rules import RuleBook, is_expected_approver
 from bot.engine.view_delivery import MemberLookup
 from bot.errors import CountersignError
 from bot.i18n import _, gettext_lazy, ngettext, pgettext
 from bot.ports import ApprovalLog, Commands, EngineApi, UserActivity
 from bot.ports.platform import ApproverDirectory
-from bot.ports.reporting import PendingApproval, read_pending_approvals
+from bot.ports.reporting import read_pending_approvals
 from bot.rendering.approval_card import ApprovalCard, approval_card, earliest_expiry, format_duration, headline
 
 T = TypeVar("T")
@@ -395,19 +395,10 @@ class PendingCallReader:
         """Return the calls of a workspace that wait for this user, oldest first, from `start` on. Raises
         CountersignError.
         """
-        workspace = ConversationKey.parse(f"{workspace_key}::")
-        delegators = await find_delegators(self.log, self.members, member, workspace)
-
-        def is_expected(call: PendingApproval) -> bool:
-            return is_expected_approver(self.rules, member, call) or (
-                call.asked_by.principal != member.author.principal
-                and any(is_expected_approver(self.rules, delegator, call) for delegator in delegators)
-            )
-
         theirs = await read_pending_approvals(
             self.overview,
             (f"{workspace_key}:",),
-            is_expected,
+            decidable(self.log, self.members, member, partial(is_expected_approver, self.rules)),
             limit=MOST_READ,
             most_read=MOST_READ,
         )

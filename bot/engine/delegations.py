@@ -6,9 +6,13 @@ moment, which are those of the delegator alone: a delegation cannot be delegated
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from bot.domain.approvals import SelfApproval
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.engine.view_delivery import MemberLookup
-from bot.ports import ApprovalLog
+from bot.ports import ApprovalLog, PendingApproval
 
 
 async def find_delegators(
@@ -26,3 +30,23 @@ async def find_delegators(
             delegator = await members.find(Author(platform, user, grant.granted_name), conversation)
             found += [delegator] if delegator is not None and grant.created_at >= delegator.since else []
     return found
+
+
+def decidable(
+    log: ApprovalLog, members: MemberLookup, member: Member, may_decide: Callable[[Member, PendingApproval], bool]
+) -> Callable[[PendingApproval], Awaitable[bool]]:
+    """Return a test for lists: True if this member may decide the call by their own right or by that of a delegator.
+    The right of a user to approve their own call is not handed on.
+    """
+    delegators: dict[str, Sequence[Member]] = {}
+
+    async def may_member_decide(call: PendingApproval) -> bool:
+        if may_decide(member, call) or call.asked_by.principal == member.author.principal:
+            return may_decide(member, call)
+        place = call.conversation.workspace_key
+        if place not in delegators:
+            delegators[place] = await find_delegators(log, members, member, call.conversation)
+        for_others = replace(call, requirements=call.requirements.restrict(SelfApproval.RULE))
+        return any(may_decide(each, call) and may_decide(each, for_others) for each in delegators[place])
+
+    return may_member_decide

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -100,7 +100,7 @@ BATCH = 500
 async def read_pending_approvals(
     activity: UserActivity,
     key_prefixes: Sequence[str],
-    concerns: Callable[[PendingApproval], bool],
+    concerns: Callable[[PendingApproval], Awaitable[bool]],
     *,
     limit: int,
     most_read: int,
@@ -112,7 +112,7 @@ async def read_pending_approvals(
     calls: list[PendingApproval] = []
     for _ in range(0, most_read, BATCH):
         page = await activity.pending_approvals(key_prefixes, BATCH, behind)
-        calls += filter(concerns, page.calls)
+        calls += [call for call in page.calls if await concerns(call)]
         behind = page.behind
         if len(calls) > limit:
             last = calls[limit - 1]

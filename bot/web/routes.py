@@ -69,10 +69,10 @@ _LINE_BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x7
 @dataclass(frozen=True, slots=True)
 class WebDependencies:
     """Dependencies of the routes. `subscriptions` and `uploads` are shared with the API's surface. `user_activity`
-    lists pending calls, `find_approval` returns the call of an approval, `may_approve` returns True if a member may
-    approve it now. `call_audit` records calls without a turn. `admin_token` is the operator's own, empty for none;
-    `clock` is in epoch seconds. Requests may choose one of `models`, `provider:name`. `locales` resolves languages and
-    time zones. `keeps_content` is False if no history of conversations is stored.
+    lists pending calls, `find_approval` returns the call of an approval, `may_approve` returns a test of the calls that
+    a member may approve now, also for others. `call_audit` records calls without a turn. `admin_token` is the
+    operator's own, empty for none; `clock` is in epoch seconds. Requests may choose one of `models`, `provider:name`.
+    `locales` resolves languages and time zones. `keeps_content` is False if no history of conversations is stored.
     """
 
     engine: EngineApi
@@ -83,7 +83,7 @@ class WebDependencies:
     uploads: Uploads
     user_activity: UserActivity
     find_approval: Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]]
-    may_approve: Callable[[Member, PendingApproval], bool]
+    may_approve: Callable[[Member], Callable[[PendingApproval], Awaitable[bool]]]
     call_audit: CallAudit
     admin_token: str = ""
     models: frozenset[str] = frozenset()

@@ -1398,15 +1398,18 @@ async def test_one_older_call_is_reached_past_a_hundred_and_ten_newer_ones(harne
     for place in range(2):
         await awaiting(harness, at(f"theirs-{place}"), *(f"card-{place}-{n}" for n in range(55)))
 
-    def is_mine(call: PendingApproval) -> bool:
+    async def is_mine(call: PendingApproval) -> bool:
         return call.conversation == at("mine")
+
+    async def is_any(_call: PendingApproval) -> bool:
+        return True
 
     mine = await read_pending_approvals(archive, ["test:w:"], is_mine, limit=50, most_read=5_000)
     assert ([each.approval_id for each in mine.calls], mine.behind) == (["card-old"], None)
     sizes, behind = [], None
     for _ in range(3):
         page = await read_pending_approvals(
-            archive, ["test:w:"], lambda _: True, limit=50, most_read=5_000, behind=behind
+            archive, ["test:w:"], is_any, limit=50, most_read=5_000, behind=behind
         )
         sizes.append(len(page.calls))
         behind = page.behind

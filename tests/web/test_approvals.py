@@ -253,6 +253,10 @@ async def test_a_member_token_approves_its_own_ordinary_call_alone(folder: Path)
         approvals = (await api.post("/api/responses/stream", json=body, token=own)).json()["approvals"]
         count, wipe = sorted(approvals, key=lambda approval: str(approval["tool"]))
         assert (count["askerMayApprove"], wipe["askerMayApprove"]) == (True, False)
+        words = {"command": "approvals", "words": ["delegate", "other", "for", "1h"]}
+        assert "may decide" in (await api.post("/api/commands", json=words, token=own)).text
+        listed = await api.get("/api/responses/approvals?whose=to_sign", token=other)
+        assert listed.json()["approvals"] == []
         assert (await decided(api, count, other, approved=True))[0] == 404
         assert (await decided(api, wipe, own, approved=True))[0] == 403
         assert (await decided(api, count, own, approved=True))[1]["outcome"] == "approved"
@@ -303,6 +307,34 @@ async def test_an_approval_says_if_the_user_who_asked_may_approve_it(folder: Pat
         }
         for each in listed:
             assert (await decided(api, each, token, approved=True))[1]["outcome"] == "approved"
+
+
+async def test_a_delegate_is_listed_reads_and_decides_what_waits_for_the_delegator_until_it_ends(folder: Path) -> None:
+    async with an_api(folder, {"text": "hello"}, {"text": "again"}, who="api:one") as api:
+        one, two, third = [await api.token(name, ApiRole.MEMBER) for name in ("one", "two", "third")]
+        approval = await wanted(api)
+
+        async def commands(token: str, *words: str) -> str:
+            sent = {"command": "approvals", "words": list(words)}
+            return (await api.post("/api/commands", json=sent, token=token)).text
+
+        async def listed(token: str, whose: str = "to_sign") -> list[str]:
+            page = (await api.get(f"/api/responses/approvals?whose={whose}", token=token)).json()["approvals"]
+            return [each["arguments"]["text"] for each in page]
+
+        assert (await listed(one), await listed(two)) == (["hello"], [])
+        assert "may decide the calls that you may decide" in await commands(one, "delegate", "two", "for", "1h")
+        assert [await listed(token) for token in (one, two, third)] == [["hello"], ["hello"], []]
+        assert (await listed(two, "all"), await listed(two, "asked")) == (["hello"], [])
+        path = f"/api/responses/approval/{approval['approvalRequestId']}"
+        assert [(await api.get(path, token=token)).status_code for token in (two, third)] == [200, 404]
+        assert (await decided(api, approval, third, approved=True))[0] == 404
+        assert (await decided(api, approval, two, approved=True))[1]["outcome"] == "approved"
+        await becomes_done(api, approval)
+        await wanted(api)
+        assert (await listed(one), await listed(two)) == (["again"], ["again"])
+        assert "Ended" in await commands(one, "undelegate", "two")
+        assert (await listed(one), await listed(two)) == (["again"], [])
 
 
 async def test_a_program_that_a_rule_names_approves_whatever_its_role(folder: Path) -> None:

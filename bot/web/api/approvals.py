@@ -7,9 +7,8 @@ revision of a call: a decision on an older revision has no effect.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
-from functools import partial
 from typing import Annotated, Any, assert_never
 
 from fastapi import APIRouter, Path, Query
@@ -181,11 +180,10 @@ class _ApprovalHandler:
         self, caller: ApiClient, whose: Whose, size: int, behind: PendingApprovalPosition | None
     ) -> ApprovalList:
         """Return a page of calls that the caller has asked for or may approve."""
-        is_listed = partial(self._is_listed, caller, whose)
         page = await read_pending_approvals(
             self._dependencies.user_activity,
             key_prefixes(caller),
-            is_listed,
+            self._listed(caller, whose),
             limit=size,
             most_read=MOST_READ,
             behind=behind,
@@ -226,25 +224,21 @@ class _ApprovalHandler:
             waited=approval.waited,
         )
         if not caller.covers_workspace(turn.conversation.workspace_key) or not (
-            caller.may(ApiRole.APPROVER) or self._concerns(caller, pending)
+            caller.may(ApiRole.APPROVER) or await self._listed(caller, Whose.ALL)(pending)
         ):
             raise _not_found()
         if turn.content_deleted:
             raise ContentDeleted
         return call
 
-    def _concerns(self, caller: ApiClient, call: PendingApproval) -> bool:
-        return self._is_listed(caller, Whose.ALL, call)
+    def _listed(self, caller: ApiClient, whose: Whose) -> Callable[[PendingApproval], Awaitable[bool]]:
+        may_approve = self._dependencies.may_approve(caller.member)
 
-    def _is_listed(self, caller: ApiClient, whose: Whose, call: PendingApproval) -> bool:
-        own = call.asked_by.principal == caller.author.principal
-        match whose:
-            case Whose.ASKED:
-                return own
-            case Whose.TO_SIGN:
-                return self._dependencies.may_approve(caller.member, call)
-            case Whose.ALL:
-                return own or self._dependencies.may_approve(caller.member, call)
+        async def is_listed(call: PendingApproval) -> bool:
+            own = whose is not Whose.TO_SIGN and call.asked_by.principal == caller.author.principal
+            return own or (whose is not Whose.ASKED and await may_approve(call))
+
+        return is_listed
 
     def shape(self, caller: ApiClient, turn: Turn, step: ToolStep) -> ApprovalShape:
         """Return a pending call for the response."""
