@@ -213,7 +213,7 @@ class TurnRunner:
         if self._rules.is_absent:
             await self._finish(TurnStatus.FAILED, failure=_agent_gone(self._record.turn.question.agent_name))
         elif self._manual_call:
-            self._update(await self._log.append(self._claim, None, [await self._manual_step(self._manual_call)]))
+            self._update(await self._log.append(self._claim, None, await self._manual_steps(self._manual_call)))
         elif not self._record.steps and (calls := await self._context_calls()):
             self._update(await self._log.append(self._claim, None, calls))
         elif self._attached_prompt_failed:
@@ -313,8 +313,21 @@ class TurnRunner:
         member = await self._dependencies.find_member(turn.author, turn.conversation)
         return member is not None and self._rules.approvers.administers(member)
 
-    async def _resolve_approvers(self, steps: Sequence[ToolStep], rules: Rules) -> Sequence[ToolStep]:
-        return await asyncio.gather(*(self._dependencies.resolve_approvers(step, rules) for step in steps))
+    async def _ask_approvers(
+        self, steps: Sequence[ToolStep], offered: ToolSet, authorizer: CallAuthorizer
+    ) -> Sequence[ToolStep]:
+        """Return the steps with their possible approvers and previews, then the ended steps of the previews."""
+        resolve = self._dependencies.resolve_approvers
+        resolved = await asyncio.gather(*(resolve(step, authorizer.rules) for step in steps))
+        first = resolved[-1].n + 1 if resolved else 1
+        previews: dict[int, ToolStep] = {}
+        for step in resolved:
+            if call := authorizer.preview_call(first + len(previews), step, offered, self._record.turn.author):
+                previews[step.n] = call
+        shown = await asyncio.gather(*(self._preview(call, offered) for call in previews.values()))
+        answers = {n: ended.preview for n, ended in zip(previews, shown, strict=True)}
+        asked = [replace(step, preview=answers.get(step.n)) for step in resolved]
+        return [*asked, *(replace(ended, preview=None) for ended in shown)]
 
     # ------------------------------------------------------------------ calls
 
@@ -322,14 +335,13 @@ class TurnRunner:
     def _manual_call(self) -> ToolCall | None:
         return self._record.turn.question.call
 
-    async def _manual_step(self, call: ToolCall) -> ToolStep:
-        """Return the only step of a turn in which a user runs a tool without a model."""
+    async def _manual_steps(self, call: ToolCall) -> Sequence[ToolStep]:
+        """Return the steps of a turn in which a user runs a tool without a model: the call, and that of its preview."""
         turn = self._record.turn
         offered = await self._offer()
         authorizer = await self._authorizer()
         authorize = authorizer.authorize_rerun if turn.question.again else authorizer.authorize
-        step = authorize(1, call, offered, turn.author)
-        return await self._dependencies.resolve_approvers(step, authorizer.rules)
+        return await self._ask_approvers([authorize(1, call, offered, turn.author)], offered, authorizer)
 
     async def _run_calls(self) -> None:
         """Run all ready calls concurrently. A call approved meanwhile starts at once."""
@@ -405,9 +417,9 @@ class TurnRunner:
             replace(authorizer.authorize(n, call, offered, turn.author), origin=CallOrigin.ATTACHED)
             for n, call in enumerate(attached, start=1)
         ]
-        resolved = await self._resolve_approvers(steps, authorizer.rules)
-        first = len(attached) + 1
-        return [*resolved, *authorizer.context_calls(turn.question.text, enabled, turn.author, first=first)]
+        asked = await self._ask_approvers(steps, enabled, authorizer)
+        first = len(asked) + 1
+        return [*asked, *authorizer.context_calls(turn.question.text, enabled, turn.author, first=first)]
 
     @property
     def _attached_prompt_failed(self) -> bool:
@@ -470,16 +482,7 @@ class TurnRunner:
             self._toolbox.create_step(n, call, enabled, partial(authorize, n))
             for n, call in enumerate(requested, start=self._record.next_n + 1)
         ]
-        resolved = await self._resolve_approvers(steps, authorizer.rules)
-        first = self._record.next_n + 1 + len(resolved)
-        previews: dict[int, ToolStep] = {}
-        for step in resolved:
-            if call := authorizer.preview_call(first + len(previews), step, enabled, author):
-                previews[step.n] = call
-        shown = await asyncio.gather(*(self._preview(call, enabled) for call in previews.values()))
-        answers = {n: ended.preview for n, ended in zip(previews, shown, strict=True)}
-        steps = [replace(step, preview=answers.get(step.n)) for step in resolved]
-        return [*steps, *(replace(ended, preview=None) for ended in shown)]
+        return await self._ask_approvers(steps, enabled, authorizer)
 
     async def _preview(self, step: ToolStep, offered: ToolSet) -> ToolStep:
         """Run a preview within its time and return its step, ended, with the answer beside the result that models may

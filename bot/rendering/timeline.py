@@ -459,7 +459,8 @@ def last_state(step: ToolStep, view: TurnView) -> ToolStep:
 def answer(view: TurnView) -> str:
     """Return the answer of a turn: its last reply so far, or the result of a call that was run by hand."""
     if view.turn.question.call is not None:
-        calls = [step for step in _calls(view) if step.status is StepStatus.DONE]
+        done = [step for step in _calls(view) if step.status is StepStatus.DONE]
+        calls = [step for step in done if step.origin is not CallOrigin.PREVIEW]
         return calls[-1].result.text if calls and calls[-1].result else ""
     if view.streaming and not view.turn.status.ended:
         return view.streaming

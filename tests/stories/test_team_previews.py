@@ -6,10 +6,16 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from bot.domain.conversations import InboundMessage
 from bot.domain.flows import Flow, Sends, Words
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import CallReturned, ToolOutcome
+from bot.domain.turns import CallOrigin, ToolStep
+from bot.platforms.console.turn_tracker import exit_code
 from bot.ports.toolbox import CallContext
+from bot.rendering.timeline import answer
 from tests.fakes.parts import ask_for, call, say, tool
 from tests.stories.team import Team
 from tests.stories.test_team_self_approval import approve
@@ -53,6 +59,36 @@ async def test_a_card_shows_what_the_call_is_about_and_no_model_reads_it(team: T
         assert "notes.get" not in team.words(answer)
         assert team.toolbox.names == [DELETE]
         assert "Buy milk" not in str(team.model.requests)
+    assert team.refused() == []
+
+
+@pytest.mark.parametrize("attached", [False, True])
+async def test_the_card_of_a_call_by_hand_or_of_an_attached_one_shows_what_the_call_is_about(
+    team: Team, attached: bool
+) -> None:
+    notes(team, reads_note)
+    asked = ToolCall("run-1", DELETE, {"id": 7})
+    team.model.script = [say("Gone."), *([say("Deleted.")] if attached else []), say("Seen.")]
+    async with team.at_work() as engine:
+        talk = team.ask("hello")
+        await team.reads(talk, "Gone.")
+        first = await team.turn(engine, talk)
+        by_hand = InboundMessage(("run-1",), first.turn.conversation, first.turn.author, "Run notes.delete", call=asked)
+        attaching = replace(by_hand, call=None, attached=(asked,))
+        await engine.receive(attaching if attached else by_hand)
+        card = await team.card(talk)
+        assert "Buy milk" in team.words(card)
+        team.toolbox.calls.clear()
+        await approve(team, team.sam, card)
+        await team.until(lambda: DELETE in team.toolbox.names)
+        await engine.receive(replace(by_hand, keys=("next",), call=None, text="what did it say?"))
+        await team.reads(talk, "Seen.")
+        done = (await engine.recent_turns(first.turn.conversation, 2))[0]
+        assert "Buy milk" not in str(team.model.requests)
+    if not attached:
+        assert answer(done) == "ok"
+        assert exit_code(done) == 0
+    assert [step.origin is CallOrigin.PREVIEW for step in done.steps if isinstance(step, ToolStep)] == [False, True]
     assert team.refused() == []
 
 

@@ -285,7 +285,8 @@ def _turn_messages(results: _Results, replay: ToolReplay, *, shared: bool) -> li
     text = _question_text(turn.question)
     question = question_message(turn, text, shared=shared)
     if turn.question.call is not None:
-        result = " ".join(enclose(step.call.name, results.result(step).text) for step in earlier.calls)
+        calls = (step for step in earlier.calls if step.origin is not CallOrigin.PREVIEW)
+        result = " ".join(enclose(step.call.name, results.result(step).text) for step in calls)
         return [question, assistant(f"(A person ran this by hand.\n{result})")]
     return [question, *_attached_messages(results, replay), *_calls(results, replay), _answer(earlier)]
 

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import Elicitation
-from bot.domain.turns import Receipt, StepStatus, ToolStep, Turn, TurnStatus, TurnView
+from bot.domain.turns import CallOrigin, Receipt, StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.errors import CountersignError, DatabaseUnavailable, InvalidOption, NotFound
 from bot.i18n import gettext_lazy
 from bot.platforms.console.local_user import LocalUser
@@ -355,7 +355,7 @@ async def await_ready(promised: Awaitable[T]) -> T:
 
 def exit_code(view: TurnView) -> int:
     """Return the exit code for one turn. A manual call must have succeeded for ANSWERED."""
-    calls = [step for step in view.steps if isinstance(step, ToolStep)]
+    calls = [step for step in view.steps if isinstance(step, ToolStep) and step.origin is not CallOrigin.PREVIEW]
     match view.turn.status:
         case TurnStatus.CANCELLED:
             return INTERRUPTED
