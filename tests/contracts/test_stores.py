@@ -1408,9 +1408,7 @@ async def test_one_older_call_is_reached_past_a_hundred_and_ten_newer_ones(harne
     assert ([each.approval_id for each in mine.calls], mine.behind) == (["card-old"], None)
     sizes, behind = [], None
     for _ in range(3):
-        page = await read_pending_approvals(
-            archive, ["test:w:"], is_any, limit=50, most_read=5_000, behind=behind
-        )
+        page = await read_pending_approvals(archive, ["test:w:"], is_any, limit=50, most_read=5_000, behind=behind)
         sizes.append(len(page.calls))
         behind = page.behind
     assert (sizes, page.calls[-1].approval_id, behind) == ([50, 50, 11], "card-old", None)
