@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import shlex
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -363,10 +364,11 @@ def parse_command(text: str, commands: Commands, conversation: ConversationKey) 
 
 
 def split_args(text: str) -> tuple[str, ...]:
-    """Return words as a shell reads them, also between the curly quotes that Slack's clients make of straight ones. If
-    a quote is open, split at blanks only.
+    """Return words as a shell reads them, also between the curly quotes that Slack's clients make of straight ones, and
+    with the long dash that they make of two before an option. If a quote is open, split at blanks only.
     """
     straight = text.translate({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
+    straight = re.sub(r"(?<!\S)\u2014(?=[a-z])", "--", straight)
     try:
         return tuple(shlex.split(straight))
     except ValueError:

@@ -7,6 +7,7 @@ description. Arguments are positional ones, `--name value`, `--name=value` and f
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -106,6 +107,7 @@ POLICY = Parameter(
 )
 PAGE = option("page", gettext_lazy("which page"), metavar="N")
 _EVERY_VERB = "all"
+_SWITCH_WORDS = {"true": "yes", "on": "yes", "false": "no", "off": "no"}
 _LONGEST_USAGE = 120
 """Characters of a usage that fit on a line or two; a longer one is shortened."""
 HELP = Verb(
@@ -154,9 +156,11 @@ class Arguments:
 
     @property
     def page(self) -> int:
-        """Page number, from 1."""
+        """Page number, from 1. Raises CommandRejected."""
         text = self.get("page", "1")
-        return max(int(text), 1) if text.isascii() and text.isdigit() and len(text) < 7 else 1
+        if not (text.isascii() and text.isdigit() and len(text) < 7):
+            raise CommandRejected(_("`--page` is a whole number."))
+        return max(int(text), 1)
 
     def since(self, now: float) -> float | None:
         """Return the time of the option `--since`, both in epoch seconds; None without it. Raises CommandRejected."""
@@ -200,9 +204,12 @@ class _Parser:
         return Arguments({name: tuple(values) for name, values in self._values.items()})
 
     def _takes_rest(self) -> bool:
-        """Return True if a trailing `KEY=VALUE…` has begun: it also takes options that are not the verb's."""
+        """Return True if a trailing `KEY=VALUE…` has begun: it also takes options that are not the verb's, unless the
+        verb has those of a program behind `--`.
+        """
         places = self._verb.places
-        return bool(places) and places[-1].repeated and len(self._positional) >= len(places)
+        trailing = bool(places) and places[-1].repeated and self._verb.command_line is None
+        return trailing and len(self._positional) >= len(places)
 
     def _is_own(self, word: str) -> bool:
         """Return True for an option of the verb."""
@@ -234,14 +241,19 @@ class _Parser:
         name, assigned, value = text.partition("=")
         parameter = self._options.get(name.lower().replace("_", "-"))
         if parameter is None:
-            raise self._misuse(_("There is no such option."), did_you_mean(name, self._options, "--"))
+            bad = code(name, "").replace("`", "`--", 1)
+            missing = _("There is no option {option}.", option=bad) if bad else _("There is no such option.")
+            raise self._misuse(missing, did_you_mean(name, self._options, "--"))
         if parameter.shape is ParameterKind.FLAG:
             if assigned:
                 raise self._misuse(_("`--{option}` takes no value.", option=parameter.name))
             self._values[parameter.name] = ["yes"]
             return
         is_switch = set(parameter.choices) == {"yes", "no"}
-        if not assigned and is_switch and (not remaining or remaining[0].lower() not in parameter.choices):
+        following = remaining[0].lower() if remaining else ""
+        # A plain word is a value once all places for one argument are filled.
+        filled = len(self._positional) >= sum(not place.repeated for place in self._verb.places)
+        if not assigned and is_switch and not re.fullmatch(r"\w+" if filled else "yes|no", following):
             value = "yes"
         elif not assigned:
             if not remaining:
@@ -253,10 +265,12 @@ class _Parser:
 
     def _add_value(self, parameter: Parameter, value: str) -> None:
         if parameter.choices and value:
-            matches = [choice for choice in parameter.choices if choice.lower() == value.lower().replace("-", "_")]
-            matches += [choice for choice in parameter.choices if choice.lower() == value.lower()]
+            word = _SWITCH_WORDS.get(value.lower(), value) if "yes" in parameter.choices else value
+            matches = [choice for choice in parameter.choices if choice.lower() == word.lower().replace("-", "_")]
+            matches += [choice for choice in parameter.choices if choice.lower() == word.lower()]
             if not matches:
-                choices = ", ".join(f"`{choice}`" for choice in parameter.choices)
+                shown = parameter.metavar.split("|") if "|" in parameter.metavar else parameter.choices
+                choices = ", ".join(f"`{choice}`" for choice in shown)
                 bad = "" if looks_like_token(value) else code(value, "")
                 texts = {"parameter": _display_name(parameter), "choices": choices, "word": bad}
                 raise self._misuse(
@@ -276,7 +290,7 @@ class _Parser:
                 )
 
     def _misuse(self, *parts: str) -> CommandRejected:
-        usage = f"/{self._command} {self._verb.usage}"
+        usage = f"/{self._command} {self._verb.usage}".rstrip()
         if len(usage) > _LONGEST_USAGE:
             places = (place.usage for place in self._verb.places)
             usage = " ".join((f"/{self._command} {self._verb.path}", *places, "[--OPTION VALUE…]"))
@@ -286,7 +300,7 @@ class _Parser:
 
 def _display_name(parameter: Parameter) -> str:
     if parameter.shape is ParameterKind.PLACE:
-        return f"`{parameter.metavar or parameter.name.upper()}`"
+        return f"`{(not parameter.choices and parameter.metavar) or parameter.name.upper()}`"
     return f"`--{parameter.name}`"
 
 
@@ -395,7 +409,7 @@ class Command:
             async for answer in handler.do(context):
                 yield answer
         except CommandRejected as rejection:
-            yield error_reply(str(rejection))
+            yield error_reply(sentences(str(rejection), self._nearest_of_group(invocation.words)))
         except CountersignError as error:
             yield failure_reply(error)
 
@@ -450,6 +464,12 @@ class Command:
                 )
             )
         return match
+
+    def _nearest_of_group(self, words: Sequence[str]) -> str:
+        """Return a suggestion for a misspelt second word of a verb, which counts as an argument of the group."""
+        group, second = (word.lower() for word in (*words, "", "")[:2])
+        seconds = {path.partition(" ")[2] for path in self._paths if path.startswith(f"{group} ")}
+        return "" if second in seconds else did_you_mean(second, seconds, f"/{self.name} {group} ")
 
     def _find_handler(self, words: Sequence[str]) -> tuple[VerbHandler, Sequence[str]] | None:
         default = self._handlers[self._default]

@@ -85,7 +85,10 @@ class CatalogCommands:
         if entry is None:
             if arguments.has("from") or "/" in wanted:
                 raise CommandRejected(
-                    _("There is no server of that name in the catalog: `/mcp catalog WORDS` searches it.")
+                    _(
+                        "There is no server of that name in the catalog: `/mcp catalog WORDS` searches it. "
+                        "An address begins with https://."
+                    )
                 )
             return None
         given = {name.removeprefix(SLOT): text for name, text in values.items()}

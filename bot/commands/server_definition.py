@@ -71,6 +71,7 @@ _NO_CLIENT = gettext_lazy("Which client? The id is missing that the bot was give
 KEEP = "***"
 """Value that keeps the stored secret."""
 _GENERIC = frozenset(("www", "mcp", "api", "app", "server"))
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SECOND_LEVEL = frozenset(("co", "com", "org", "net", "gov", "ac"))
 
 
@@ -453,22 +454,21 @@ def place_words(name: str, words: Sequence[str]) -> tuple[str, str, Sequence[str
     """Return the name, the address and the other words of `add NAME URL`, or `add URL`; name and address may be empty.
     Raises CommandRejected.
     """
-    if _is_url(name):
+    if _URL.match(name):
         return "", name, words
-    if words and _is_url(words[0]):
-        if len(words) > 1:
-            raise CommandRejected(_("One address at a time, and options with `--`, such as `--title TEXT`."))
-        return name, words[0], ()
-    return name, "", words
+    url = next(filter(_URL.match, words), "")
+    if url and len(words) > 1:
+        raise CommandRejected(
+            _("One address at a time, and options with `--`, such as `--title TEXT`.")
+            if words[0] == url or "=" in words[0]
+            else _("A name of several words stands in quotes.")
+        )
+    return name, url, () if url else words
 
 
 def derived_name(url: str, argv: Sequence[str]) -> str:
     """Return a slug for a server without a name; empty if nothing suggests one."""
     return slug_of(server_name(argv[0], argv[1:]) if argv else _host_name(url))
-
-
-def _is_url(word: str) -> bool:
-    return word.lower().startswith(("http://", "https://"))
 
 
 def _host_name(url: str) -> str:

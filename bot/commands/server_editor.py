@@ -141,15 +141,10 @@ _LINES = {
 }
 """Repeatable options, each a line of a field."""
 _COMMAND_LINE = ("command", "arg")
-_SLOTS = Parameter(
+_SOURCE = Parameter(
     "slots",
-    gettext_lazy("a launch template and the values of its slots, such as template=git repo=docs"),
+    gettext_lazy("its address, or a launch template and its slots, such as template=git repo=docs"),
     repeated=True,
-    metavar="SLOT=VALUE",
-)
-_SOURCE = replace(
-    _SLOTS,
-    hint=gettext_lazy("its address, or a launch template and its slots"),
     metavar="URL|SLOT=VALUE",
 )
 ADD = Verb(
@@ -179,7 +174,7 @@ EDIT = Verb(
     gettext_lazy("change a server; its name alone shows the fields"),
     (
         SERVER,
-        _SLOTS,
+        _SOURCE,
         *_DEFINING,
         option("rename", gettext_lazy("another name for it, a slug"), metavar="NEW"),
         _TRUSTED,
@@ -257,7 +252,7 @@ def confirmation_errors(fields: Mapping[str, str], name: str) -> dict[str, str]:
 
 def errors_reply(text: str, errors: Mapping[str, str], verb: str) -> Reply:
     """Return a reply with all errors, by option."""
-    names = {"name": "name", "headers": "--header", TEMPLATE: f"{TEMPLATE}="}
+    names = {"name": "name", TEMPLATE: f"{TEMPLATE}=", **{field: f"--{option}" for option, field in _LINES.items()}}
     facts = tuple((names.get(name, _option_name(name)), str(error)) for name, error in errors.items())
     return replace(
         error_reply(sentences(text, _("`/mcp help {verb}` explains the options.", verb=verb))), details=facts
@@ -298,7 +293,7 @@ class ServerEdit:
         if set(arguments.values) <= {"server"}:
             yield self._form(record, values_of(record), {}, 1)
             return
-        fields = {**option_fields(arguments), **parse_assignments(arguments.get_all("slots"))}
+        _name, fields = _typed_fields(arguments)
         if arguments.has("rename"):
             fields["name"] = arguments.get("rename")
         server_request = ServerRequest(fields, request.member, request.conversation, argv=option_argv(arguments))
@@ -618,18 +613,21 @@ class ServerAdd:
 
 def _requested_server(request: CommandContext, *, everywhere: bool) -> ServerRequest:
     """Return the server that the words and options of `/mcp add` ask for. Raises CommandRejected."""
-    arguments = request.arguments
-    fields, argv = option_fields(arguments), option_argv(arguments)
-    name, url, others = place_words(arguments.get("name"), arguments.get_all("slots"))
-    if url:
-        if "url" in fields:
-            raise CommandRejected(_("Its address is given twice."))
-        fields["url"] = url
-    fields |= parse_assignments(others)
+    name, fields = _typed_fields(request.arguments)
+    argv = option_argv(request.arguments)
     name = name or fields.get("title", "") or derived_name(fields.get("url", ""), argv)
     if name and not is_slug(name):
         fields.setdefault("title", name)
     return ServerRequest(fields, request.member, request.conversation, name, everywhere, argv)
+
+
+def _typed_fields(arguments: Arguments) -> tuple[str, dict[str, str]]:
+    """Return the name, and options and words as fields. Raises CommandRejected."""
+    fields = option_fields(arguments)
+    name, url, others = place_words(arguments.get("name"), arguments.get_all("slots"))
+    if url and "url" in fields:
+        raise CommandRejected(_("Its address is given twice."))
+    return name, {**fields, **({"url": url} if url else {}), **parse_assignments(others)}
 
 
 def _typed_secret(fields: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:

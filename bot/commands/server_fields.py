@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
+from bot.commands.text_format import closest_match, sentences
 from bot.commands.token_detection import known_token, looks_like_token, plain_warning
 from bot.domain.flows import Sends, Words
 from bot.domain.secrets import SecretReference
@@ -42,6 +43,7 @@ LONGEST = {"title": 255, "description": 500, "url": 2048, "command": 2000, "clie
 LONGEST_SECONDS = 3600.0
 LONGEST_INSTRUCTION = 4000
 LONGEST_GROUP = 40
+NO_ADDRESS = gettext_lazy("That is no http or https address. Write https://host/path.")
 REFERENCE = gettext_lazy("Write env:NAME or file:/absolute/path: where the secret is, never the secret itself.")
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
@@ -78,28 +80,28 @@ def _read_text(longest: int, text: str) -> str:
     return text
 
 
+def _misread(text: str, wanted: str) -> ValueError:
+    """Return the error of a value, which may be repeated because it is no secret."""
+    return ValueError(_("{value} is not valid. {wanted}", value=f"{text[:40]!r}", wanted=wanted) if text else wanted)
+
+
+def _choose(text: str, choices: Collection[str]) -> str:
+    """Return a text that is one of the choices. Raises ValueError with the nearest one."""
+    if text in choices:
+        return text
+    near = closest_match(text, choices)
+    one_of = _("One of: {choices}.", choices=", ".join(choices))
+    raise _misread(text, sentences(one_of, _("Did you mean {name}?", name=near) if near else ""))
+
+
 def read_transport(text: str) -> str:
     """Parse one of TRANSPORTS, by any of its names."""
-    kind = transport_kind(text)
-    if kind not in TRANSPORTS:
-        raise ValueError(_("One of: {choices}.", choices=", ".join(TRANSPORTS)))
-    return kind
-
-
-def read_protocol(text: str) -> Protocol:
-    """Parse a version of MCP; empty is `auto`."""
-    try:
-        return Protocol(text.lower() or Protocol.AUTO)
-    except ValueError:
-        raise ValueError(_("One of: {choices}.", choices=", ".join(PROTOCOLS))) from None
+    return _choose(transport_kind(text), TRANSPORTS)
 
 
 def read_sign_in(text: str) -> AuthenticationKind:
     """Parse a type of authentication."""
-    try:
-        return AuthenticationKind(text.lower().replace("-", "_") or "none")
-    except ValueError:
-        raise ValueError(_("One of: {choices}.", choices=", ".join(KINDS))) from None
+    return AuthenticationKind(_choose(text.lower().replace("-", "_") or "none", KINDS))
 
 
 def read_header(text: str) -> str:
@@ -151,7 +153,7 @@ def read_switch(text: str) -> bool:
         case "no" | "off" | "false" | "n" | "":
             return False
         case _:
-            raise ValueError(_("yes or no."))
+            raise _misread(text, _("yes or no."))
 
 
 def read_seconds(text: str) -> float:
@@ -161,7 +163,8 @@ def read_seconds(text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds <= LONGEST_SECONDS:
-        raise ValueError(_("A number of seconds, more than 0 and at most {limit}.", limit=f"{LONGEST_SECONDS:g}"))
+        wanted = _("A number of seconds, more than 0 and at most {limit}.", limit=f"{LONGEST_SECONDS:g}")
+        raise _misread(text, wanted)
     return seconds
 
 
@@ -187,7 +190,7 @@ def read_switch_or_none(text: str) -> bool | None:
 def _read_number(least: int, most: int, text: str) -> int:
     """Parse a whole number from `least` to `most`."""
     if not (re.fullmatch(r"[0-9]{1,9}", text) and least <= int(text) <= most):
-        raise ValueError(_("A whole number from {least} to {most}.", least=least, most=most))
+        raise _misread(text, _("A whole number from {least} to {most}.", least=least, most=most))
     return int(text)
 
 
@@ -222,25 +225,21 @@ def read_tool_recipients(text: str) -> dict[str, tuple[str, ...]]:
     return recipients
 
 
-def _one_of(text: str, choices: type[_Choice]) -> _Choice:
-    if text.lower() not in list(choices):
-        raise ValueError(_("One of {choices}.", choices=", ".join(choices)))
-    return choices(text.lower())
-
-
 def _choice_or(default: _Choice) -> Callable[[str], _Choice]:
     """Return the parser of a choice; empty is the default."""
-    return lambda text: _one_of(text or default, type(default))
+    return lambda text: type(default)(_choose(text.lower() or default, tuple(type(default))))
 
 
 def _choice_or_none(choices: type[_Choice]) -> Callable[[str], _Choice | None]:
     """Return the parser of a choice; empty or `hints` is None, which leaves it to the server's hints."""
-    return lambda text: None if text.lower() in ("", BY_HINTS) else _one_of(text, choices)
+    return lambda text: None if text.lower() in ("", BY_HINTS) else choices(_choose(text.lower(), tuple(choices)))
 
 
 def _choice_by_tool(choices: type[_Choice], example: str) -> Callable[[str], dict[str, _Choice]]:
     """Return the parser of choices for single tools, one per line."""
-    return lambda text: {tool: _one_of(value, choices) for tool, value in _by_tool(text, example)}
+    return lambda text: {
+        tool: choices(_choose(value.lower(), tuple(choices))) for tool, value in _by_tool(text, example)
+    }
 
 
 def _by_tool(text: str, example: str) -> list[tuple[str, str]]:
@@ -286,7 +285,7 @@ def read_address(text: str) -> str:
     except ValueError:
         usable = False
     if not usable or any(character.isspace() for character in text):
-        raise ValueError(_("That is no http or https address. Write https://host/path."))
+        raise ValueError(NO_ADDRESS)
     if address.username or address.password:
         raise ValueError(_("A user name or password in an address would be kept readable. Use sign-in basic instead."))
     if any(_SECRET_QUERY.search(name) and value for name, value in parse_qsl(address.query)):
@@ -303,7 +302,7 @@ CONFIG_READERS: Mapping[str, Callable[[str], Any]] = {
     "system_instruction": partial(_read_text, LONGEST_INSTRUCTION),
     "response_instruction": partial(_read_text, LONGEST_INSTRUCTION),
     "auto_context_tool": partial(_read_text, LONGEST_INSTRUCTION),
-    "protocol": read_protocol,
+    "protocol": _choice_or(Protocol.AUTO),
     "connect_timeout": read_seconds_or_none,
     "list_timeout": read_seconds,
     "tool_timeout": read_seconds,

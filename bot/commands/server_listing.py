@@ -15,6 +15,7 @@ from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps, oauth_text
 from bot.commands.text_format import (
     POLICY_WORDS,
+    did_you_mean,
     format_ago,
     format_change,
     known_facts,
@@ -498,7 +499,8 @@ def _filter(arguments: Arguments) -> Callable[[VisibleServer], bool]:
     words, state = [word.lower() for word in arguments.get_all("words")], arguments.get("state").lower()
     names = {status: {status.value, str(status.label).lower()} for status in ServerStatus}
     if state and not any(state in known for known in names.values()):
-        raise CommandRejected(_("`--state` is one of {states}.", states=", ".join(f"`{status}`" for status in names)))
+        one_of = _("`--state` is one of {states}.", states=", ".join(f"`{status}`" for status in names))
+        raise CommandRejected(sentences(one_of, did_you_mean(state, names)))
 
     def fits(server: VisibleServer) -> bool:
         text = f"{server.name} {server.config.title}".lower()

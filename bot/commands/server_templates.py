@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from bot.commands.command import CommandRejected
 from bot.commands.launch_consent import consent_digest
 from bot.commands.server_definition import KEEP, ParsedDefinition
-from bot.commands.server_fields import REFERENCE, read_reference
+from bot.commands.server_fields import NO_ADDRESS, REFERENCE, read_reference
 from bot.commands.server_forms import SecretFieldMode, Step, confirmation, in_steps, steps_of_adding, steps_of_editing
 from bot.commands.text_format import sentences
 from bot.domain.commands import Field, FieldKind
@@ -38,6 +38,8 @@ SLOT = "slot_"
 MISSING_SECRET = gettext_lazy("It is missing. {reference}", reference=REFERENCE)
 _SEEN = "seen"
 _SLOT_NAME = re.compile(r"[a-z0-9_]+")
+_ADDRESS = re.compile(r"[^=?]*[/:.]|localhost$")
+"""Beginning of a word that is meant as an address."""
 _NOT_ITS_OWN = gettext_lazy("The launch template says what is started: leave this empty.")
 _THEIRS = ("command", "url", "cwd")
 
@@ -59,13 +61,11 @@ def parse_assignments(words: Sequence[str]) -> dict[str, str]:
         name = name.strip().lower()
         if not assigned or not _SLOT_NAME.fullmatch(name):
             raise CommandRejected(
-                _("A name of several words stands in quotes.")
-                if any("://" in other for other in words) and "." not in word
-                else _("That is no http or https address. Write https://host/path.")
-                if "://" in word or "." in word.partition("/")[0]
+                NO_ADDRESS
+                if _ADDRESS.match(word)
                 else _(
-                    "Behind the name goes an address such as https://host/path, or a launch template and its slots, "
-                    "such as `template=git repo=docs`."
+                    "Behind the name goes an address such as https://host/path, a program behind `--`, or a launch "
+                    "template and its slots, such as `template=git repo=docs`."
                 )
             )
         field = TEMPLATE if name == TEMPLATE else f"{SLOT}{name}"
@@ -111,7 +111,8 @@ def fill_template(
     slots = {name.removeprefix(SLOT): value.strip() for name, value in fields.items() if name.startswith(SLOT)}
     other_fields = without_template(fields)
     if not is_about_template(record, fields):
-        errors = {f"{SLOT}{name}": _("Say which launch template this is for: template=NAME.") for name in slots}
+        unclear = _("Say which launch template this is for: template=NAME. An option is written --NAME VALUE.")
+        errors = {f"{SLOT}{name}": unclear for name in slots}
         return FilledTemplate(record, other_fields, errors)
     return _TemplateFiller(record, other_fields, slots, templates).fill(fields.get(TEMPLATE, "").strip(), argv)
 

@@ -78,7 +78,7 @@ def test_all_errors_are_printed_at_once_on_standard_error(countersign: Countersi
     ended = countersign("servers", "add", "tickets", "--url", "nowhere", "--tool-timeout", "never")
     assert (ended.code, ended.out) == (1, "")
     assert "--url: That is no http or https address." in ended.err
-    assert "--tool-timeout: A number of seconds" in ended.err
+    assert "--tool-timeout: 'never' is not valid. A number of seconds" in ended.err
     assert "Traceback" not in ended.err
     unknown = countersign("servers", "lst")
     assert (unknown.code, unknown.out) == (1, "")

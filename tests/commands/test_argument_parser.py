@@ -71,8 +71,9 @@ def test_a_place_that_may_be_empty_is_filled_after_those_that_may_not(words: lis
         ([], "`NAME` is missing: its name."),
         ([""], "`NAME` is missing"),
         (["x", "y"], "That is more than this takes."),
-        (["x", "--ulr", "u"], "There is no such option. Did you mean `--url`?"),
-        (["x", "--zzzzzz"], "There is no such option. Usage"),
+        (["x", "--ulr", "u"], "There is no option `--ulr`. Did you mean `--url`?"),
+        (["x", "--zzzzzz"], "There is no option `--zzzzzz`. Usage"),
+        (["x", "--a b"], "There is no such option. "),
         (["x", "--url"], "`--url` needs a value: where."),
         (["x", "--url", "a", "--url", "b"], "`--url` is given twice."),
         (["x", "--trusted=yes"], "`--trusted` takes no value."),
@@ -105,6 +106,9 @@ def test_a_switch_needs_no_value_in_add_and_edit_alike(verb: Verb) -> None:
         (["x", "--trusted", "no"], "no"),
         (["x", "--trusted=yes", "--no-verify"], "yes"),
         (["x", "--trusted", "--no-verify"], "yes"),
+        (["x", "--trusted", "template=git"], "yes"),
+        (["x", "--trusted", "off"], "no"),
+        (["--trusted=true", "x"], "yes"),
     ):
         read = parse_arguments(verb, words, "mcp")
         assert (read.get(verb.places[0].name), read.get("trusted")) == ("x", value)

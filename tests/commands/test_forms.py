@@ -66,7 +66,8 @@ async def test_all_errors_are_shown_at_once_and_valid_values_stay() -> None:
     assert errors(again) == {
         "title": "This is taken by notes.",
         "where": "That is no http or https address. Write https://host/path.",
-        "auth": "One of: none, header, basic, api_key, oauth, client_credentials.",
+        "auth": "'magic' is not valid. One of: none, header, basic, api_key, oauth, client_credentials. "
+        "Did you mean basic?",
     }
     assert values(again)["policy"] == "deny"
     assert values(again)["where"] == "ftp://example.com"
@@ -263,7 +264,10 @@ async def test_every_way_over_http_can_be_added_and_stays_when_something_else_is
 
 async def test_a_way_that_there_is_not_is_told_with_those_there_are() -> None:
     reply = await command_harness().ask("mcp add wiki --transport pigeon --url https://wiki.example/mcp")
-    assert ("--transport", "One of: streamable_http, stdio, auto, sse, jsonrpc_http.") in reply.details
+    assert (
+        "--transport",
+        "'pigeon' is not valid. One of: streamable_http, stdio, auto, sse, jsonrpc_http.",
+    ) in reply.details
 
 
 async def test_a_program_is_started_for_the_operator_alone() -> None:
@@ -441,7 +445,7 @@ async def test_the_flow_of_a_server_is_made_stricter_by_admins_and_looser_by_the
     assert flows.tool_recipients == {"send": ("to", "cc")}
     wrong = await held.ask("mcp edit jira --tool-words read=mine")
     assert wrong.failed
-    assert "One of own, shared, strangers." in str(wrong)
+    assert "One of: own, shared, strangers." in str(wrong)
 
 
 async def test_a_disabled_server_is_not_looked_at_when_it_is_edited() -> None:

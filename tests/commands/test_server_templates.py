@@ -180,11 +180,14 @@ async def test_an_invalid_slot_value_has_its_error_under_the_slot(line: str, fie
     assert not held.store.kept
 
 
-@pytest.mark.parametrize("word", ["repo", "=docs", "--polcy=allow"])
-async def test_a_word_behind_the_name_that_is_no_slot_is_explained(word: str) -> None:
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("repo", "template=git repo=docs"), ("=docs", "template=git repo=docs"), ("--polcy=allow", "`--policy`")],
+)
+async def test_a_word_behind_the_name_that_is_no_slot_is_explained(word: str, said: str) -> None:
     reply = await harness().ask(f"mcp add docs template=git {word}")
     assert reply.failed
-    assert "template=git repo=docs" in reply.text
+    assert said in reply.text
 
 
 async def test_options_stand_before_or_after_the_slots() -> None:

@@ -63,6 +63,7 @@ def test_silenced_text_mentions_no_user_and_keeps_addresses() -> None:
 def test_the_curly_quotes_of_slacks_clients_quote() -> None:
     assert split_args("show \u201cmy server\u201d \u2018x y\u2019") == ("show", "my server", "x y")
     assert split_args('show "open') == ("show", '"open')
+    assert split_args("add x \u2014title A \u2014 b\u2014c") == ("add", "x", "--title", "A", "\u2014", "b\u2014c")
 
 
 def test_of_a_long_thread_the_newest_lines_are_kept() -> None:
