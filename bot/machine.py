@@ -11,14 +11,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
+from itertools import chain
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bot.domain.locales import time_zone_name
+from bot.domain.locales import machine_time_zone, zone_of_variable
 from bot.errors import SettingsError
+from bot.i18n import gettext_lazy
 
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-_UNREADABLE = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+_KEY_LOG = "SSLKEYLOGFILE"
+_HASHED = "[0-9a-f]" * 8 + ".[0-9]"
+"""Name of a certificate's file in a folder, by which OpenSSL finds it."""
+_LONGEST_SHOWN = 100
+_dropped: dict[str, str] = {}
+"""Variables that this process has taken from its environment."""
+_HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]+")
 _SCHEMES = {"https": "https", "wss": "https", "http": "http", "ws": "http"}
 
 
@@ -35,7 +43,11 @@ class Proxy:
         url = value if "://" in value else f"http://{value}"
         try:
             parts = urlsplit(url)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            host, port, rest = parts.hostname or "", parts.port, (parts.path.strip("/"), parts.query, parts.fragment)
+            is_address = parts.scheme in ("http", "https") and _HOST.fullmatch(host) is not None and port != 0
+            # Words such as `none` and `DIRECT` are no hosts.
+            is_word = "://" not in value and port is None and "." not in host
+            usable = is_address and not is_word and not any(rest) and url.isprintable() and " " not in url
         except ValueError:
             usable = False
         if not usable:
@@ -47,51 +59,76 @@ class Proxy:
             )
         return cls(variable, url)
 
+    @property
+    def fix(self) -> str:
+        """Fix of a request that did not get through the proxy."""
+        return gettext_lazy("check {variable}, and that the proxy lets the bot out", variable=self.variable)
 
-def find_proxy(url: str, environment: Mapping[str, str] = os.environ) -> Proxy | None:
-    """Return the proxy for requests to a URL: that of HTTPS_PROXY or HTTP_PROXY, else of ALL_PROXY. None if there is
-    none, or NO_PROXY names the host; this machine needs none. Raises SettingsError for a proxy that cannot be used.
+
+def find_proxy(
+    url: str, environment: Mapping[str, str] = os.environ, setting: tuple[str, str] | None = None
+) -> Proxy | None:
+    """Return the proxy for requests to a URL: that of a setting by its name and value, else of HTTPS_PROXY or
+    HTTP_PROXY, else of ALL_PROXY. None if there is none, or NO_PROXY names the host; this machine needs none. Raises
+    SettingsError for a proxy or a URL that cannot be used.
     """
-    parts = urlsplit(url)
-    host, scheme = (parts.hostname or "").lower(), _SCHEMES.get(parts.scheme, "http")
-    port = parts.port or (443 if scheme == "https" else 80)
+    try:
+        parts = urlsplit(url)
+        scheme = _SCHEMES.get(parts.scheme, "http")
+        port = parts.port or (443 if scheme == "https" else 80)
+    except ValueError as error:  # which may quote a password
+        raise SettingsError("A request has no valid address.", "write the address as https://host/path") from error
+    host = (parts.hostname or "").lower()
     direct = re.split(r"[,\s]+", (environment.get("no_proxy") or environment.get("NO_PROXY") or "").strip().lower())
     if _is_this_machine(host) or any(_matches(entry, host, port) for entry in direct):
         return None
-    return next((Proxy.parse(*given) for given in _proxies(environment, (scheme, "all"))), None)
+    proxies = (setting,) if setting else _proxies(environment, (scheme, "all"))
+    return next((Proxy.parse(*given) for given in proxies), None)
 
 
 def check_certificates(environment: Mapping[str, str] = os.environ) -> None:
     """Raise SettingsError if SSL_CERT_FILE or SSL_CERT_DIR name nothing that holds certificates."""
-    for name in _CERTIFICATES:
-        if value := environment.get(name, ""):
-            try:
-                _load_certificates(name, value)
-            except OSError as error:
-                reason = error.strerror if type(error) in _UNREADABLE else "it holds no certificate"
-                raise SettingsError(
-                    f"{name} is {value!r}, which cannot be used: {reason}.",
-                    f"correct {name}, or unset it to use the certificates of this machine",
-                ) from error
+    for problem in _file_problems(environment, _CERTIFICATES):
+        raise problem
 
 
-def machine_problems(environment: Mapping[str, str] = os.environ) -> Iterator[SettingsError]:
-    """Yield the variables of this machine that cannot be used as they are."""
+def drop_key_log() -> None:
+    """Take an SSLKEYLOGFILE that cannot be written from the environment, because libraries fail with it when they load.
+    `machine_problems` still yields it.
+    """
+    for _problem in _file_problems(os.environ, (_KEY_LOG,)):
+        _dropped[_KEY_LOG] = os.environ.pop(_KEY_LOG)
+
+
+def machine_problems(environment: Mapping[str, str] | None = None) -> Iterator[SettingsError]:
+    """Yield the variables that cannot be used as they are, by default those of this process."""
+    if environment is None:
+        environment = {**os.environ, **_dropped}
     for name, value in _proxies(environment, ("https", "http", "all")):
         try:
             Proxy.parse(name, value)
         except SettingsError as problem:
             yield problem
-    try:
-        check_certificates(environment)
-    except SettingsError as problem:
-        yield problem
+    yield from _file_problems(environment, (*_CERTIFICATES, _KEY_LOG))
     zone = environment.get("TZ", "")
-    if zone.strip() and not environment.get("TIME_ZONE") and time_zone_name(zone.removeprefix(":")) is None:
-        yield SettingsError(
-            f"TZ is {zone!r}, which is not the name of a time zone, so times are in UTC.",
-            "set TZ or TIME_ZONE to a name such as Asia/Tokyo",
-        )
+    if zone.strip() and not environment.get("TIME_ZONE") and zone_of_variable(zone) is None:
+        clause = f"is not the name of a time zone, so times are in {machine_time_zone(environment)} without TIME_ZONE"
+        yield _unusable("TZ", zone, clause, "set TZ or TIME_ZONE to a name such as Asia/Tokyo")
+
+
+def _unusable(name: str, value: str, clause: str, fix: str) -> SettingsError:
+    shown = repr(value)
+    shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
+    return SettingsError(f"{name} is {shown}, which {clause}.", fix)
+
+
+def _file_problems(environment: Mapping[str, str], names: tuple[str, ...]) -> Iterator[SettingsError]:
+    """Yield those of the variables whose files cannot be used."""
+    for name in filter(environment.get, names):
+        if reason := _unusable_reason(name, environment[name]):
+            fix = "record no keys" if name == _KEY_LOG else "use the certificates of this machine"
+            clause = f"cannot be used: {reason}"
+            yield _unusable(name, environment[name], clause, f"correct {name}, or unset it to {fix}")
 
 
 def _proxies(environment: Mapping[str, str], schemes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -108,7 +145,7 @@ def _matches(entry: str, host: str, port: int) -> bool:
     perhaps with a port.
     """
     name = entry
-    if found := re.fullmatch(r"(\[.+\]|[^:]+):([0-9]+)", entry):
+    if found := re.fullmatch(r"(\[.+\]|[^:]+):([0-9]{1,5})", entry):
         name = found[1] if int(found[2]) == port else ""
     with suppress(ValueError):
         return ip_address(host) in ip_network(name.strip("[]"), strict=False)
@@ -122,11 +159,25 @@ def _is_this_machine(host: str) -> bool:
     return host == "localhost" or host.endswith(".localhost")
 
 
-def _load_certificates(name: str, value: str) -> None:
-    """Raises OSError."""
+def _unusable_reason(name: str, value: str) -> str:
+    """Return why the libraries cannot use the file or the folders of a variable; empty if they can."""
     import ssl  # noqa: PLC0415 - rarely needed, and slow to load
 
-    if name == "SSL_CERT_FILE":
-        ssl.create_default_context(cafile=value)
-    elif not any(Path(value).iterdir()):
-        raise OSError("empty")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        match name:
+            case "SSL_CERT_FILE":
+                context.load_verify_locations(value)
+            case "SSL_CERT_DIR":
+                for file in chain.from_iterable(Path(folder).glob(_HASHED) for folder in value.split(os.pathsep)):
+                    with suppress(OSError):
+                        context.load_verify_locations(file)
+                        return ""
+                return "it has no certificate under the name that `openssl rehash` gives it"
+            case _:
+                context.keylog_filename = value
+    except ssl.SSLError:
+        return "it holds no certificate"
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.domain import locales
+from bot.domain.locales import machine_time_zone
 from bot.errors import SettingsError
 from bot.machine import find_proxy, machine_problems
 from tests.fakes import AUTHORITY
@@ -40,6 +42,7 @@ EVERYWHERE = {"HTTPS_PROXY": P, "HTTP_PROXY": Q}
         ("https://a.example:8443", EVERYWHERE | {"NO_PROXY": "a.example:8443"}, None),
         ("http://10.1.2.3", EVERYWHERE | {"NO_PROXY": "10.0.0.0/8"}, None),
         ("http://11.1.2.3", EVERYWHERE | {"NO_PROXY": "10.0.0.0/8,,"}, Q),
+        ("http://11.1.2.3", EVERYWHERE | {"NO_PROXY": f"[,[::1]:5,10.0.0.0/99,*.,:,a:{'1' * 5_000}"}, Q),
     ],
 )
 def test_the_proxy_of_a_url_is_that_of_its_variable(
@@ -62,12 +65,33 @@ def test_a_proxy_that_cannot_be_used_is_named_without_its_password() -> None:
         ("HTTPS_PROXY", '"http://p.example:3128"'),
         ("http_proxy", "http://"),
         ("HTTPS_PROXY", "http://p.example:port"),
+        ("HTTPS_PROXY", "none"),
+        ("HTTPS_PROXY", "false"),
+        ("HTTPS_PROXY", "DIRECT"),
+        ("HTTPS_PROXY", "3128"),
+        ("HTTPS_PROXY", "${PROXY}"),
+        ("HTTPS_PROXY", "http://$PROXY:1"),
+        ("HTTPS_PROXY", "http://*:1"),
+        ("HTTPS_PROXY", "http://..:1"),
+        ("HTTPS_PROXY", "http:/h:1"),
+        ("HTTPS_PROXY", "http://p.example/proxy.pac"),
+        ("HTTPS_PROXY", "http://p.example:1 http://q.example:1"),
+        ("HTTPS_PROXY", f"http://{'h' * 300}:1"),
+        ("HTTPS_PROXY", f"http://{'h.' * 200}example:1"),
+        ("HTTPS_PROXY", "\udcff:1"),
         ("SSL_CERT_FILE", "/nowhere/ca.pem"),
         ("SSL_CERT_FILE", "EMPTY"),
         ("SSL_CERT_FILE", "FOLDER"),
         ("SSL_CERT_DIR", "/nowhere/certs"),
+        ("SSL_CERT_FILE", "x" * 5_000),
         ("SSL_CERT_DIR", "FOLDER"),
+        ("SSL_CERT_DIR", "JUNK"),
+        ("SSL_CERT_DIR", "x" * 5_000),
+        ("SSLKEYLOGFILE", "/nowhere/keys"),
+        ("SSLKEYLOGFILE", "FOLDER"),
         ("TZ", "JST-9"),
+        ("TZ", "x" * 5_000),
+        ("TZ", "/etc/passwd"),
         ("TZ", "EST5EDT,M3.2.0,M11.1.0"),
         ("TZ", "Asia"),
     ],
@@ -77,16 +101,55 @@ def test_a_variable_that_cannot_be_used_is_one_sentence_that_names_it(
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "empty").touch()
-    value = {"EMPTY": str(tmp_path / "empty"), "FOLDER": str(tmp_path / "folder")}.get(value, value)
+    (tmp_path / "junk").mkdir()
+    (tmp_path / "junk" / "0a1b2c3d.0").write_text("no certificate")
+    value = str(tmp_path / value.lower()) if value in ("EMPTY", "FOLDER", "JUNK") else value
     (problem,) = machine_problems({variable: value})
     assert problem.cause.startswith(variable)
     assert variable in problem.fix
+    assert len(problem.cause) < 300
 
 
 def test_variables_that_can_be_used_are_no_problem() -> None:
     environment = {"HTTPS_PROXY": "p:3128", "SSL_CERT_FILE": AUTHORITY, "TZ": ":Asia/Tokyo"}
     assert list(machine_problems(environment | {"SSL_CERT_DIR": "", "HTTP_PROXY": ""})) == []
     assert list(machine_problems({"TZ": "JST-9", "TIME_ZONE": "Asia/Tokyo"})) == []
+
+
+@pytest.mark.parametrize(
+    "zone",
+    [":/etc/localtime", "/usr/share/zoneinfo/Asia/Tokyo", ":/usr/share/zoneinfo/Asia/Tokyo", "posix/Asia/Tokyo"],
+)
+def test_a_zone_may_be_a_file_as_for_the_c_library(zone: str) -> None:
+    assert list(machine_problems({"TZ": zone})) == []
+    assert ("Tokyo" in zone) == (machine_time_zone({"TZ": zone}) == "Asia/Tokyo")
+
+
+def test_the_zone_in_place_of_an_unknown_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = tmp_path / "localtime"
+    clock.symlink_to("/usr/share/zoneinfo/Asia/Tokyo")
+    monkeypatch.setattr(locales, "_LOCAL_TIME", clock)
+    (problem,) = machine_problems({"TZ": "JST-9"})
+    assert "times are in Asia/Tokyo without TIME_ZONE" in problem.cause
+
+
+def test_folders_of_certificates_are_a_list_as_for_openssl(tmp_path: Path) -> None:
+    (tmp_path / "0a1b2c3d.0").symlink_to(AUTHORITY)
+    (tmp_path / "0a1b2c3d.1").write_text("no certificate")
+    assert list(machine_problems({"SSL_CERT_DIR": f"/nowhere{os.pathsep}{tmp_path}"})) == []
+
+
+@pytest.mark.parametrize(
+    "proxy", ["p:1", "p.example", "http://p", "http://u:p%40w@p:1/", "HTTP://P:1", "https://[::1]:1", "http://a_b:1"]
+)
+def test_proxies_are_addresses_of_a_host(proxy: str) -> None:
+    assert list(machine_problems({"HTTPS_PROXY": proxy})) == []
+
+
+@pytest.mark.parametrize("url", ["https://[::1", "https://a.example:99999", "https://a.example:port"])
+def test_a_url_that_is_no_address_is_an_error_for_people(url: str) -> None:
+    with pytest.raises(SettingsError, match="no valid address"):
+        find_proxy(url, EVERYWHERE)
 
 
 @pytest.mark.parametrize("zone", ["Asia", "/etc/passwd", "JST-9"])
@@ -97,7 +160,12 @@ def test_no_zone_of_the_machine_keeps_the_program_from_loading(zone: str) -> Non
 def test_chat_and_doctor_go_on_where_they_need_no_such_variable_and_name_it_where_they_do(
     tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    bad = {"ALL_PROXY": "socks://127.0.0.1:1", "SSL_CERT_FILE": "/nowhere/ca.pem", "TZ": "JST-9"}
+    bad = {
+        "ALL_PROXY": "socks://127.0.0.1:1",
+        "SSL_CERT_FILE": "/nowhere/ca.pem",
+        "SSLKEYLOGFILE": "/nowhere/keys",
+        "TZ": "JST-9",
+    }
     far = {"BOT_MODEL": "openai:m", "OPENAI_API_KEY": "sk-test-key", "OPENAI_BASE_URL": "https://far.example/v1"}
     near, remote = Installation(tmp_path / "near", {}), Installation(tmp_path / "far", {})
     near.environment |= bad
@@ -110,6 +178,12 @@ def test_chat_and_doctor_go_on_where_they_need_no_such_variable_and_name_it_wher
         assert said.code != 0
         assert all(line.startswith(tuple(f"countersign: {name} " for name in bad)) for line in said.err.splitlines())
         assert "Something broke" not in said.err
+        assert len(said.err.splitlines()) == len(bad)
+    with subtests.test("certificates"):
+        remote.environment["ALL_PROXY"] = ""
+        said = remote.chat("-m", "Hello")
+        assert (said.code, said.err.count("SSL_CERT_FILE is")) == (2, 1)
+        remote.environment |= bad
     with subtests.test("the doctor"):
         said = remote.countersign("doctor")
         assert said.code == 1

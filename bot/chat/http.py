@@ -15,7 +15,7 @@ import aiohttp
 from bot.domain.conversations import Attachment
 from bot.errors import DeliveryFailed, NotFound
 from bot.i18n import gettext_lazy
-from bot.machine import find_proxy
+from bot.machine import check_certificates, find_proxy
 from bot.rendering.text_safety import single_line
 
 LARGEST_FILE = 10 * 1024 * 1024
@@ -26,11 +26,14 @@ _CONNECT_SECONDS = 10.0
 
 class HttpSession:
     """One session for all requests to a platform, open within `async with`. A request takes at most `seconds`. `url` is
-    the API, whose `proxy` is that of all the platform's hosts.
+    the API, whose `proxy` is that of all the platform's hosts. Raises SettingsError for a variable of this machine that
+    cannot be used.
     """
 
     def __init__(self, seconds: float, url: str) -> None:
         proxy = find_proxy(url)
+        if url.startswith("https:"):
+            check_certificates()
         self.proxy = proxy.url if proxy else None
         self._timeout = aiohttp.ClientTimeout(total=seconds, connect=_CONNECT_SECONDS)
         self._session: aiohttp.ClientSession | None = None
@@ -56,10 +59,9 @@ class HttpSession:
 def unreachable(platform: str, status_page: str, error: Exception) -> tuple[str, str]:
     """Return cause and fix of a request without a response."""
     if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
-        return (
-            gettext_lazy("{platform} cannot be reached through the proxy.", platform=platform),
-            gettext_lazy("check HTTPS_PROXY, and that the proxy lets the bot out"),
-        )
+        proxy = find_proxy(f"https://{status_page}")  # as that of the API
+        cause = gettext_lazy("{platform} cannot be reached through the proxy.", platform=platform)
+        return cause, proxy.fix if proxy else ""
     cause = gettext_lazy("{platform} does not answer.", platform=platform)
     return cause, gettext_lazy("check the network and {status_page}", status_page=status_page)
 

@@ -29,7 +29,7 @@ from bot.domain.locales import Locale, system_locale, use_locale
 from bot.domain.server_files import find_sections
 from bot.errors import CountersignError, InvalidOption, SettingsError
 from bot.folders import HOME_VARIABLE, Folders, copy_defaults, find_folders, in_shell
-from bot.machine import machine_problems
+from bot.machine import drop_key_log, machine_problems
 from bot.settings import Settings, read_settings
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -59,6 +59,7 @@ def _run(
     printed = [str(problem) for problem in machine_problems()]
     for problem in printed:
         print_error(problem)
+    drop_key_log()
     try:
         if needs_consent:
             require_consent(find_folders())

@@ -95,10 +95,16 @@ def system_locale(environment: Mapping[str, str]) -> Locale:
 
 def machine_time_zone(environment: Mapping[str, str] = os.environ) -> str:
     """Return the time zone of this machine: TZ, else the one that is set up; `UTC` if it has no name."""
-    if zone := time_zone_name(environment.get("TZ", "").removeprefix(":")):
-        return zone
-    _, _, name = str(_LOCAL_TIME.resolve()).partition("/zoneinfo/")
-    return time_zone_name(name) or "UTC"
+    return zone_of_variable(environment.get("TZ", "")) or zone_of_variable(str(_LOCAL_TIME)) or "UTC"
+
+
+def zone_of_variable(value: str) -> str | None:
+    """Return the time zone of a value of TZ: a name or the path of a file, perhaps behind a colon. None for others."""
+    path = name = value.strip().removeprefix(":")
+    if path.startswith("/"):
+        name = os.path.realpath(path).rpartition("/zoneinfo/")[2]
+    # A copy of a zone has no name.
+    return time_zone_name(name.removeprefix("posix/")) or ("UTC" if path == str(_LOCAL_TIME) else None)
 
 
 def zone_info(name: str) -> ZoneInfo:

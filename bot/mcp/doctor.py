@@ -255,7 +255,7 @@ class NetworkProbes:
             return failed_check("HTTP", *split_fix(attempt.refusal))
         if attempt.failure:
             cause = _("The request failed: {reason}.", reason=attempt.failure)
-            return failed_check("HTTP", cause, _("check the server's log"))
+            return failed_check("HTTP", cause, attempt.fix or _("check the server's log"))
         self._status = attempt.status or 0
         self._refusal = attempt.refusal
         self._asked_for = headers.get("www-authenticate", "")

@@ -98,6 +98,11 @@ def lazy_reason(error: Exception) -> str:
     return error.args[0] if error.args and isinstance(error.args[0], LazyText) else ""
 
 
+def known_fix(error: BaseException) -> str:
+    """Return the fix of the error's cause; empty if it has none."""
+    return getattr(error.__cause__, "fix", "")
+
+
 def without_stop(text: str) -> str:
     """Return a sentence without its full stop, as a part of another one."""
     return text.as_clause() if isinstance(text, LazyText) else text.rstrip(".")
@@ -152,7 +157,8 @@ class RequestContext:
     sender's context, so a context variable separates concurrent requests.
 
     `sent`: the request may have left the process. `status`: HTTP status. `code`: JSON-RPC error code. `failure`:
-    connection error. `quotes`: `failure` may quote the server. `refusal`: reason of a rejected sign-in, for users.
+    connection error. `fix`: its fix, empty if it lies with the server. `quotes`: `failure` may quote the server.
+    `refusal`: reason of a rejected sign-in, for users.
     `retry_after`: seconds that the server asks to wait. `error_body`: beginning of the body of an HTTP error,
     unredacted. `open_elicitations`: their number. `asked_until`: end of the last one, in seconds of a clock. The server
     may be silent during them.
@@ -162,6 +168,7 @@ class RequestContext:
     status: int | None = None
     code: int | None = None
     failure: str = ""
+    fix: str = ""
     quotes: bool = False
     refusal: str = ""
     retry_after: float | None = None

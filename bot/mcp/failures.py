@@ -254,7 +254,7 @@ def http_failure(config: ServerConfig, attempt: RequestContext, redact: Redactio
     assert isinstance(config.transport, HttpTransport)
     server = config.name
     if attempt.failure:
-        fix, address = gettext_lazy("start it, or correct its url"), public_address(config.transport.url)
+        fix, address = attempt.fix or gettext_lazy("start it, or correct its url"), public_address(config.transport.url)
         cause = gettext_lazy("Server {server} cannot be reached at {address}.", server=server, address=address)
         reason = gettext_lazy(
             "Server {server} cannot be reached at {address}: {reason}.",

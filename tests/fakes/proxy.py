@@ -3,7 +3,8 @@
     async with FakeProxy({"tools.example:80": port}) as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
 
-It passes on to ports of this machine what it has a route for, by CONNECT and by whole URLs, and answers 403 otherwise.
+It passes on to ports of this machine what it has a route for, by CONNECT and by whole URLs, and answers 403, or as it
+is told, otherwise.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from urllib.parse import urlsplit
 class FakeProxy:
     """`asked` has each `host:port` that it was asked for."""
 
-    def __init__(self, routes: Mapping[str, int]) -> None:
+    def __init__(
+        self, routes: Mapping[str, int], refusal: bytes = b"HTTP/1.1 403 Not here\r\ncontent-length: 0\r\n\r\n"
+    ) -> None:
         self.routes = dict(routes)
+        self.refusal = refusal
         self.asked: list[str] = []
         self.url = ""
 
@@ -48,7 +52,7 @@ class FakeProxy:
         host = f"{parts.hostname}:{parts.port or 80}"
         self.asked.append(host)
         if host not in self.routes:
-            writer.write(b"HTTP/1.1 403 Not here\r\ncontent-length: 0\r\n\r\n")
+            writer.write(self.refusal)
             return
         from_there, there = await asyncio.open_connection("127.0.0.1", self.routes[host])
         if method == "CONNECT":

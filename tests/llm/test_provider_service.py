@@ -111,7 +111,10 @@ def test_people_read_in_their_language_why_there_is_no_answer() -> None:
 
 
 @OLD_WAYS
-async def test_the_password_of_a_proxy_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("variable", "scheme"), [("HTTPS_PROXY", "https"), ("http_proxy", "http")])
+async def test_a_proxy_that_wants_a_password_is_named_without_the_one_it_has(
+    variable: str, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n")
@@ -120,9 +123,11 @@ async def test_the_password_of_a_proxy_is_not_shown(monkeypatch: pytest.MonkeyPa
 
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
         port = proxy.sockets[0].getsockname()[1]
-        monkeypatch.setenv("HTTPS_PROXY", f"http://sam:hunter-two@127.0.0.1:{port}")
-        model = openai_chat.create(openai_chat.Config("m", "sk-0123456789", base_url="https://models.example/v1"))
-        with pytest.raises(ModelUnavailable, match="cannot be reached through the proxy") as caught:
+        monkeypatch.setenv(variable, f"http://sam:hunter-two@127.0.0.1:{port}")
+        model = openai_chat.create(openai_chat.Config("m", "sk-0123456789", base_url=f"{scheme}://models.example/v1"))
+        with pytest.raises(
+            ModelUnavailable, match=f"cannot be reached through the proxy.* Check {variable},"
+        ) as caught:
             await events(model)
         await model.close()
     assert "hunter" not in f"{caught.value} {caught.value!r}"

@@ -76,10 +76,40 @@ async def test_what_the_proxy_refuses_names_its_variable_and_no_name_service(pro
 
 
 @pytest.mark.parametrize(
+    ("variable", "scheme"), [("ALL_PROXY", "http"), ("ALL_PROXY", "https"), ("MCP_PROXY", "https")]
+)
+@pytest.mark.parametrize("answer", ["407 Proxy Authentication Required", "hangs up", "is dead"])
+async def test_a_proxy_that_lets_nothing_through_is_what_has_to_be_mended(
+    variable: str, answer: str, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = f"HTTP/1.1 {answer}\r\ncontent-length: 0\r\n\r\n" if answer.startswith("4") else ""
+    url, allowances = f"{scheme}://tools.example/mcp", AllowedTargets()
+    entry = remote("s", url)
+    async with FakeProxy({}, refusal.encode()) as proxy:
+        if answer == "is dead":
+            await proxy.__aexit__(None, None, None)
+        monkeypatch.setenv("ALL_PROXY", proxy.url)
+        if variable == "MCP_PROXY":
+            allowances, entry = AllowedTargets(proxy=proxy.url), remote("s", url, id="srv_1")
+        async with started(entry, allowances=allowances, resolve=public) as box:
+            state = await box.connect(entry.id)
+            checks = [check async for check in box.diagnose(entry.id)]
+        async with open_client(open_guarded_transport(entry, allowances, public)) as client:
+            with pytest.raises(ServerTrouble) as signing_in:
+                await client.send(httpx2.Request("GET", f"{scheme}://tools.example/login"))
+    fix = f"check {variable}, and that the proxy lets the bot out"
+    assert state.problem.endswith(f"(through the proxy of {variable}). Fix: {fix}.")
+    assert next(check.fix for check in checks if check.name == "HTTP") == fix
+    assert signing_in.value.fix == fix
+
+
+@pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
         ("ALL_PROXY", "socks://u:pass@127.0.0.1:1", "ALL_PROXY (socks://…) is not the address of a proxy"),
+        ("ALL_PROXY", "none", "ALL_PROXY is not the address of a proxy"),
         ("SSL_CERT_FILE", "/nowhere/ca.pem", "SSL_CERT_FILE is '/nowhere/ca.pem'"),
+        ("SSL_CERT_DIR", "/nowhere", "SSL_CERT_DIR is '/nowhere'"),
     ],
 )
 async def test_a_variable_that_cannot_be_used_is_named_by_the_server_that_needs_it(
@@ -89,8 +119,16 @@ async def test_a_variable_that_cannot_be_used_is_named_by_the_server_that_needs_
     async with started(remote("far", "https://tools.example/mcp"), remote("near", endpoint)) as box:
         state = await box.connect("file:far")
         assert said in state.problem
+        assert f"Fix: set {variable}" in state.problem or f"Fix: correct {variable}" in state.problem
         assert "pass" not in state.problem
         assert (await box.connect("file:near")).status is ServerStatus.CONNECTED
+
+
+async def test_a_proxy_of_admins_servers_that_cannot_be_used_is_named_by_its_setting() -> None:
+    targets = AllowedTargets(proxy="http://u:pass@*:1")
+    async with started(remote("s", "https://tools.example/mcp", id="u1"), allowances=targets, resolve=public) as box:
+        problem = (await box.connect("u1")).problem
+    assert "MCP_PROXY (http://…) is not the address of a proxy that can be used. Fix: set MCP_PROXY" in problem
 
 
 async def test_a_sign_in_to_a_server_of_the_operator_goes_through_the_proxy(proxy: FakeProxy) -> None:

@@ -45,7 +45,7 @@ async def test_slack_is_reached_through_the_proxy(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_proxy_that_refuses_is_named_in_place_of_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeProxy({}) as proxy:
-        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        monkeypatch.setenv("ALL_PROXY", proxy.url)
         async with (
             Rest("t.o.ken", url="https://far.example/api/v10") as rest,
             WebApi("xoxb-1", url="https://far.example/") as api,
@@ -54,7 +54,7 @@ async def test_a_proxy_that_refuses_is_named_in_place_of_the_platform(monkeypatc
                 with pytest.raises(DeliveryFailed) as failure:
                     await ask()
                 assert failure.value.cause == f"{platform} cannot be reached through the proxy."
-                assert "HTTPS_PROXY" in failure.value.fix
+                assert "ALL_PROXY" in failure.value.fix
 
 
 async def test_slack_is_reached_directly_where_no_proxy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

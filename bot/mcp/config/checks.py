@@ -184,10 +184,7 @@ class AllowedTargets:
 
     def proxy_for(self, url: str) -> Proxy | None:
         """Return the proxy for a server of an admin, unless NO_PROXY names its host."""
-        found = (
-            find_proxy(url, {**os.environ, "https_proxy": self.proxy, "http_proxy": self.proxy}) if self.proxy else None
-        )
-        return replace(found, variable="MCP_PROXY") if found else None
+        return find_proxy(url, setting=("MCP_PROXY", self.proxy)) if self.proxy else None
 
     def allows_slug(self, slug: str) -> bool:
         """Return True if a server of this name may be added and run."""

@@ -23,7 +23,7 @@ from bot.i18n import gettext_lazy
 from bot.logs import out_of_context
 from bot.machine import find_proxy
 from bot.mcp.config.checks import AllowedTargets, Resolve, check_definition, origin_of, parse_ip, resolve_host
-from bot.mcp.errors import COMPRESSED, InvalidDefinition, lazy_reason, without_stop
+from bot.mcp.errors import COMPRESSED, InvalidDefinition, known_fix, lazy_reason, without_stop
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.transports.http import GuardedTransport
 from bot.ports import Leases, SignInStore
@@ -74,7 +74,7 @@ class AuthServerClient:
             reason = lazy_reason(error) or without_stop(str(error)) or type(error).__name__
             raise ServerTrouble(
                 gettext_lazy("{host} cannot be asked: {reason}.", host=host, reason=reason),
-                gettext_lazy("try again later"),
+                known_fix(error) or gettext_lazy("try again later"),
             ) from error
 
     async def _answer(self, request: httpx2.Request) -> httpx2.Response:

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
+from http import HTTPStatus
 
 import httpx2
 
@@ -30,7 +31,9 @@ from bot.mcp.errors import (
     InvalidDefinition,
     RequestContext,
     current_request,
+    known_fix,
     lazy_reason,
+    status_phrase,
     without_stop,
 )
 
@@ -78,7 +81,7 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
             raise httpx2.ConnectError(without_stop(error.cause), request=request) from error
 
     async def send(self, request: httpx2.Request, proxy: Proxy | None) -> httpx2.Response:
-        """Send a request through a proxy or directly. Raises ProxyError, which names the proxy's variable."""
+        """Send a request through a proxy or directly. Raises TransportError, which names the proxy's variable."""
         key = (proxy, request.url.scheme)
         if key not in self._pools:
             try:
@@ -86,13 +89,18 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
             except SettingsError as error:
                 raise httpx2.ConnectError(without_stop(error.cause), request=request) from error
         try:
-            return await self._pools[key].handle_async_request(request)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
+            response = await self._pools[key].handle_async_request(request)
+            if proxy is not None and response.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+                await response.aclose()
+                raise httpx2.ProxyError(status_phrase(response.status_code))
+        except httpx2.TransportError as error:
             if proxy is None:
                 raise
+            kind = httpx2.ProxyError if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout) else type(error)
             reason = without_stop(lazy_reason(error) or str(error)) or type(error).__name__
             text = gettext_lazy("{reason} (through the proxy of {variable})", reason=reason, variable=proxy.variable)
-            raise httpx2.ProxyError(text, request=request) from error
+            raise kind(text, request=request) from SettingsError(text, proxy.fix)
+        return response
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -349,7 +357,7 @@ def _stand_in(request: httpx2.Request, attempt: RequestContext, error: httpx2.Tr
 
 
 def _note(attempt: RequestContext, error: httpx2.TransportError) -> None:
-    attempt.failure, attempt.quotes = _phrase(error), isinstance(error, _QUOTING)
+    attempt.failure, attempt.fix, attempt.quotes = _phrase(error), known_fix(error), isinstance(error, _QUOTING)
 
 
 def _phrase(error: httpx2.TransportError) -> str:

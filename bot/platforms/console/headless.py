@@ -31,7 +31,7 @@ from bot.domain.elicitations import (
 from bot.domain.lenient_json import DuplicateName, unique_names
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import Receipt, TurnStatus, TurnView
-from bot.errors import CountersignError, InvalidOption, NotFound, QueueFull
+from bot.errors import CountersignError, InvalidOption, NotFound, QueueFull, SettingsError
 from bot.folders import in_shell
 from bot.i18n import _
 from bot.platforms.console import turn_tracker
@@ -326,6 +326,8 @@ class HeadlessChat:
             if self._tracker.closed.is_set():
                 return self._discard_output()
             return task.result() if task.done() and not self._interrupted.is_set() else 130
+        except SettingsError:  # which each command prints alike
+            raise
         except CountersignError as error:
             write(self._output.remarks, f"countersign: {in_shell(single_line(str(error), 1000))}\n")
             return error_code(error)
