@@ -288,7 +288,9 @@ class _DefinitionParser:
             name_in_slot = slot.removeprefix(prefix)
             try:
                 if not assigned or not key.fullmatch(name_in_slot):
-                    raise ValueError(sentences(_("Each is NAME=REFERENCE."), REFERENCE))  # noqa: TRY301 - like the other errors
+                    # The part before the padding of a pasted secret is no name.
+                    about = _("{name} cannot be used as a name.", name=f"{name_in_slot!r}") if text.strip("=") else ""
+                    raise ValueError(sentences(about, _("Each is NAME=REFERENCE."), REFERENCE))  # noqa: TRY301 - like the others
                 if prefix == HEADER_PREFIX:
                     check_header(name_in_slot)
                     if is_plain_header(name_in_slot, text.strip()):
