@@ -1,7 +1,7 @@
 """The one description of what somebody agrees to before a server is added: whole, escaped, on one line each.
 
 Nothing in it is cut or masked. What has no room on a screen is refused instead of asked. References to secrets stay
-references. Variables that load code or redirect packages and connections are named with their effect.
+references. Variables and options that load code or redirect packages and connections are named with their effect.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bot.commands.server_definition import command_line
 from bot.commands.text_format import sentences
 from bot.domain.catalog import unpinned_package
 from bot.domain.characters import spell_hidden
-from bot.domain.launch_variables import variable_effect
+from bot.domain.launch_variables import argument_effects, variable_effect
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
 from bot.domain.tools import digest
@@ -33,7 +33,6 @@ _LONGEST_INTRO = 2_800
 """Characters about one server in a chat: fewer than every platform shows in one message or modal."""
 LONGEST_QUESTION = 160
 _DIGEST_LENGTH = 12
-_ASSIGNED = re.compile(r"(?:(?<![\w./-])|(?<=-e))([A-Za-z_]\w*)=")
 _PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 _UV, _NODE = "https://docs.astral.sh/uv", "https://nodejs.org"
 _SOURCES = {
@@ -71,10 +70,8 @@ def consent_facts(
             facts += [(gettext_lazy("folder"), cwd)] if cwd else []
             facts += [*_missing_program(process), *version_warning(config)]
             kind = gettext_lazy("variable")
-            # `docker -e NAME=value`, `env NAME=value` and `sh -c 'NAME=value …'` set variables, too.
-            for name in dict.fromkeys(_ASSIGNED.findall("\n".join((command, *args)))):
-                if effect := variable_effect(name):
-                    facts.append((gettext_lazy("warning"), _("{variable} {effect}", variable=name, effect=effect)))
+            for name, effect in argument_effects((command, *args)).items():
+                facts.append((gettext_lazy("warning"), _("{variable} {effect}", variable=name, effect=effect)))
     named = [(kind, name, text) for name, text in plain.items()]
     named += [(kind, slot.partition(":")[2], text) for slot, text in secrets if ":" in slot]
     named += [(gettext_lazy("sign-in"), slot, text) for slot, text in secrets if ":" not in slot]
