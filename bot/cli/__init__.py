@@ -17,7 +17,7 @@ from bot import __version__
 from bot.cli import audit, config, database
 from bot.cli.admin import WORDS, VerbatimCommand, secret_commands, servers, token_commands, usage
 from bot.cli.chat import chat, doctor, run
-from bot.cli.execution import USAGE, print_error
+from bot.cli.execution import FAILED, USAGE, output_failed, print_error
 from bot.cli.setup import setup
 
 app = typer.Typer(
@@ -74,4 +74,8 @@ def main() -> None:
         message = error.format_message().replace("Value error, ", "")
         print_error(f"{message}{'' if message.endswith(('.', '?')) else '.'} Fix: see `{command} --help`")
         code = USAGE
-    sys.exit(code or 0)
+    except OSError:
+        if not output_failed("\n"):
+            raise
+        code = FAILED
+    sys.exit(FAILED if output_failed() else code or 0)

@@ -49,7 +49,6 @@ def run_command(
     locale = system_locale(os.environ)
     with use_locale(locale):
         code = _run(command, locale, debug=debug, needs_consent=needs_consent)
-    sys.stdout.flush()
     raise typer.Exit(code)
 
 
@@ -75,16 +74,32 @@ def _run(
         code = USAGE if isinstance(error, SettingsError | InvalidOption) else FAILED
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except BrokenPipeError:
-        # The reader of the output has closed it: no further output is possible.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = FAILED
     except Exception as error:  # last resort: users get one line, not a traceback
+        if isinstance(error, OSError) and output_failed("\n"):
+            return FAILED
         if debug:
             raise
         print_error(f"Something broke ({type(error).__name__}: {error}). Fix: run it with --debug to see where")
         code = FAILED
     return code
+
+
+def output_failed(last: str = "") -> bool:
+    """Flush the standard streams, that of the output with a last text where a lost one is not tried again. Return True
+    if the output fails, after one line with the reason, or in silence if the reader of a pipe has closed it.
+    """
+    failed = False
+    for stream, text in ((sys.stdout, last), (sys.stderr, "")):
+        try:
+            if text:
+                stream.write(text)
+            stream.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            failed = failed or stream is sys.stdout
+            if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+                print_error(f"The output cannot be written: {error.strerror}. Fix: write it to another place")
+    return failed
 
 
 def _fill_own_folders() -> None:
@@ -104,7 +119,8 @@ def _fill_own_folders() -> None:
 def print_error(problem: str) -> None:
     """Print an error on one line."""
     visible = "".join(character if character.isprintable() else " " for character in in_shell(problem))
-    typer.echo(f"countersign: {' '.join(visible.split())}", err=True)
+    with suppress(OSError):  # as of a full disk
+        typer.echo(f"countersign: {' '.join(visible.split())}", err=True)
 
 
 def require_consent(folders: Folders) -> None:

@@ -374,3 +374,21 @@ def test_a_program_that_was_started_with_closed_streams_works(closed: str, tmp_p
     )
     assert (ended.returncode, "Something broke" in ended.stderr) == (0, False), ended
     assert ended.stdout.startswith("Hello!") == (">&- " not in f"{closed} ".replace("2>&- ", ""))
+
+
+@pytest.mark.parametrize("words", ["chat -m hello", "chat -m hello --json", "doctor", "audit head", "--help"])
+def test_an_output_that_cannot_be_written_is_one_line_and_a_closed_pipe_none(words: str, tmp_path: Path) -> None:
+    place = Installation(tmp_path, {})
+    for redirection, lines in ((">/dev/full", 1), (">/dev/full 2>/dev/full", 0), ("| true", 0)):
+        ended = subprocess.run(
+            ["bash", "-c", f'"$0" -m bot {words} {redirection}; exit "${{PIPESTATUS[0]}}"', sys.executable],
+            cwd=place.folder,
+            env=place.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        said = ended.stderr.splitlines()
+        cause = "countersign: The output cannot be written: No space left on device. Fix: "
+        assert (ended.returncode, len(said), all(line.startswith(cause) for line in said)) == (1, lines, True), ended

@@ -83,16 +83,15 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
     async def send(self, request: httpx2.Request, proxy: Proxy | None) -> httpx2.Response:
         """Send a request through a proxy or directly. Raises TransportError, which names the proxy's variable."""
         key = (proxy, request.url.scheme)
-        if key not in self._pools:
-            try:
-                self._pools[key] = pool(*key)
-            except SettingsError as error:
-                raise httpx2.ConnectError(without_stop(error.cause), request=request) from error
         try:
+            if key not in self._pools:
+                self._pools[key] = pool(*key)
             response = await self._pools[key].handle_async_request(request)
             if proxy is not None and response.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
                 await response.aclose()
                 raise httpx2.ProxyError(status_phrase(response.status_code))
+        except SettingsError as error:
+            raise httpx2.ConnectError(without_stop(error.cause), request=request) from error
         except httpx2.TransportError as error:
             if proxy is None:
                 raise

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
@@ -312,7 +310,9 @@ class HeadlessChat:
                         await asyncio.sleep(ABANDONED_SECONDS / 100)
 
     async def _until_interrupted(self, work: Awaitable[int]) -> int:
-        """Return the exit code of the work: 130 after an interrupt, that of an error, 1 after a closed output."""
+        """Return the exit code of the work: 130 after an interrupt, that of an error, 1 if the reader of the output has
+        closed it. Raises OSError if the output fails otherwise.
+        """
         task = asyncio.ensure_future(work)
         handlers = (asyncio.ensure_future(self._decide_alone()), asyncio.ensure_future(self._answer_alone()))
         others = (asyncio.ensure_future(self._interrupted.wait()), asyncio.ensure_future(self._tracker.closed.wait()))
@@ -324,27 +324,19 @@ class HeadlessChat:
             if not task.done():
                 await self._stop()
             if self._tracker.closed.is_set():
-                return self._discard_output()
+                write(self._output.answers, "\n")  # which raises its error again
             return task.result() if task.done() and not self._interrupted.is_set() else 130
         except SettingsError:  # which each command prints alike
             raise
         except CountersignError as error:
             write(self._output.remarks, f"countersign: {in_shell(single_line(str(error), 1000))}\n")
             return error_code(error)
-        except OSError:
-            return self._discard_output()
+        except BrokenPipeError:
+            return 1
         finally:
             for task_or_wait in (task, *handlers, *others):
                 task_or_wait.cancel()
             await asyncio.gather(task, *handlers, *others, return_exceptions=True)
-
-    def _discard_output(self) -> int:
-        """Return the exit code after the reader of a pipe has closed it. The buffer is discarded, because the
-        interpreter would report an error at exit.
-        """
-        with suppress(OSError), Path(os.devnull).open("w") as nowhere:
-            os.dup2(nowhere.fileno(), self._output.answers.fileno())
-        return 1
 
     async def _decide_alone(self) -> None:
         while True:
