@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from bot.chat.actions import OUT_OF_DATE
 from bot.chat.approval_inbox import NOTHING_WAITS
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.conversations import Author
@@ -89,6 +91,53 @@ async def test_calls_alike_are_approved_together_unless_one_may_destroy_data(tea
         listed = await shows(team, ada, "Waiting for you (2)")
         assert not any("alike" in label for label in team.buttons(listed))
     assert sorted(arguments["to"] for _name, arguments, _context in team.toolbox.calls) == sorted(names)
+
+
+async def test_a_call_that_was_edited_after_the_listing_is_left_out_of_those_approved_together(team: Team) -> None:
+    ada = team.person("Ada")
+    payments(team, team.principal(ada))
+    team.toolbox.add(replace(tool(SEND), input_schema={"type": "object", "properties": {"to": {"type": "string"}}}))
+    names = ("Ben", "Zoe", "Kim")
+    team.model.script = [*(ask_for(call(SEND, to=name)) for name in names), *(say("Sent.") for _ in range(3))]
+    async with team.at_work():
+        cards = [await team.card(team.ask(f"pay {name}")) for name in names]
+        await team.open_list(ada)
+        listed = await shows(team, ada, "Waiting for you (3)")
+        before = team.screen(listed)
+        await team.press(team.priya, cards[1], "Edit…")
+        await team.fill_in(team.priya, {"to": "Zoe and a friend"})
+        await team.until(lambda: "Changed by " in team.words(cards[1]))
+        await team.press(ada, listed, "Approve these 3 alike", old=before)
+        await team.hears(ada, OUT_OF_DATE)
+        await team.until(lambda: len(team.toolbox.calls) == 2)
+        await team.open_list(ada)
+        listed = await shows(team, ada, "Waiting for you (1)", "Zoe and a friend")
+        await team.press(ada, listed, "Approve")
+        await shows(team, ada, NOTHING_WAITS)
+        await team.until(lambda: len(team.toolbox.calls) == 3)
+    sent_to = [arguments["to"] for _name, arguments, _context in team.toolbox.calls]
+    assert (sorted(sent_to[:2]), sent_to[2]) == (["Ben", "Kim"], "Zoe and a friend")
+
+
+async def test_calls_of_a_tool_that_has_changed_since_the_listing_are_not_sent_and_the_answers_say_so(
+    team: Team,
+) -> None:
+    ada = team.person("Ada")
+    payments(team, team.principal(ada))
+    names = ("Ben", "Zoe")
+    team.model.script = [*(ask_for(call(SEND, to=name)) for name in names), *(say("It has changed.") for _ in names)]
+    async with team.at_work():
+        talks = [team.ask(f"pay {name}") for name in names]
+        for talk in talks:
+            await team.card(talk)
+        await team.open_list(ada)
+        listed = await shows(team, ada, "Waiting for you (2)")
+        team.toolbox.add(replace(tool(SEND), description="Send and cc the chairman"))
+        await team.press(ada, listed, "Approve these 2 alike")
+        for talk in talks:
+            await team.reads(talk, "It has changed.")
+            await team.reads(talk, "has changed since it was approved.")
+    assert team.toolbox.calls == []
 
 
 async def test_a_delegate_decides_in_the_place_of_an_approver_until_the_delegation_ends(team: Team) -> None:
