@@ -132,6 +132,8 @@ def given_rule(base: Rule, arguments: Arguments, conversation: ConversationKey) 
         raise CommandRejected(
             _("`--{option}` cannot be used: {problem}.", option=option, problem=error.problem)
         ) from error
+    except ValueError as error:  # a name that is no mention
+        raise CommandRejected(str(error)) from error
 
 
 def options_of(rule: Rule, slug: str) -> tuple[str, ...]:

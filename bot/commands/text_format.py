@@ -23,6 +23,7 @@ MOMENT = gettext_lazy("2026-08-31, 2026-08-31T14:30, 12h or 7d")
 _AGO = re.compile(r"(\d{1,5})\s*(m|min|h|d|w)", re.IGNORECASE)
 _LASTING = re.compile(r"(?:for )?(\d{1,5}) ?(m|h|d|w|minutes?|hours?|days?|weeks?)")
 _MENTION = re.compile(r"<(@!?|@&|!subteam\^)([A-Z]*)([A-Z0-9]+)(?:\|[^>]*)?>")
+_BARE_NAME = re.compile(r"(?:^|[\s,:])@([\w.-]{1,80})")
 _SECONDS = {"m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 T = TypeVar("T")
 ROWS = 10
@@ -108,7 +109,9 @@ def parse_end(text: str, now: float) -> float:
 
 
 def with_principals(text: str) -> str:
-    """Return a text with principals in place of mentions, as Slack and Discord write them."""
+    """Return a text with principals in place of mentions, as Slack and Discord write them. Raises ValueError for a
+    name that the platform has not resolved.
+    """
 
     def principal(mention: re.Match[str]) -> str:
         kind, letters, rest = mention.groups()
@@ -116,12 +119,17 @@ def with_principals(text: str) -> str:
         group = {"@&": "-role", "!subteam^": "-group"}.get(kind, "")
         return f"{platform}{group}:{letters}{rest}"
 
-    return _MENTION.sub(principal, text)
+    resolved = _MENTION.sub(principal, text)
+    if bare := _BARE_NAME.search(resolved):
+        name = f"`@{bare[1]}`"
+        text = _("{name} says no id. Choose it in the list that opens after `@`, or write PLATFORM:ID.", name=name)
+        raise ValueError(text)
+    return resolved
 
 
 def parse_user(text: str, conversation: ConversationKey) -> str:
     """Return the principal of a mentioned user; an id alone is of this platform."""
-    person = with_principals(text).removeprefix("@")
+    person = with_principals(text.removeprefix("@"))
     return person if not person or ":" in person else f"{conversation.platform}:{person}"
 
 

@@ -96,6 +96,13 @@ async def test_every_condition_and_every_term_can_be_said_and_said_again_by_the_
         ("notes add ask --argument project", "`--argument` is written NAME=VALUE."),
         ("notes add ask --annotation nice=yes", "`--annotation` cannot be used: must be true or false of one of"),
         ("notes add ask --asker everyone", "`--asker` cannot be used: must be PLATFORM:ID, members or guests."),
+        (
+            "notes add ask --approver @leads",
+            "`@leads` says no id. Choose it in the list that opens after `@`, or write",
+        ),
+        ("notes add ask --asker test:ana --asker @on-call.eu", "`@on-call.eu` says no id."),
+        ("notes add ask --approver test:ana --approver 30m:test:ben,@責任者", "`@責任者` says no id."),
+        ("notes add ask --approver test:ana --approver 30m:@heads", "`@heads` says no id."),
         ("notes add ask --approver test:ana --quorum 2", "`--quorum` cannot be used: no one could approve"),
         ("notes add ask --approver test:ana --approver 30m:ben", "`--approver` cannot be used: must be a time from 1m"),
         (
