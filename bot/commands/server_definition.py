@@ -12,20 +12,16 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from bot.commands.command import CommandRejected
 from bot.commands.server_fields import (
-    BY_HINTS,
-    CONFIG_READERS,
-    DEFAULT,
-    FLOW_READERS,
     HEADER_NAME,
+    NAME_READERS,
     REFERENCE,
     VARIABLE_NAME,
     check_header,
-    field_text,
     read_address,
     read_client_id,
     read_command_line,
@@ -39,8 +35,8 @@ from bot.commands.server_fields import (
 )
 from bot.commands.text_format import sentences
 from bot.domain.catalog import server_name
-from bot.domain.flows import ServerFlows
 from bot.domain.secrets import SecretReference, SecretSource, is_plain_header, is_plain_variable, weakness
+from bot.domain.server_settings import SETTINGS, with_settings
 from bot.domain.servers import (
     AUTH_SECRET,
     OAUTH_KINDS,
@@ -136,12 +132,9 @@ class _DefinitionParser:
     def parse(self, hidden: str) -> ParsedDefinition:
         transport = self._transport()
         base = self._base.config
-        config = dataclasses.replace(
-            base,
-            transport=transport,
-            flows=ServerFlows(**self._parse_all(FLOW_READERS, base.flows)),
-            **self._parse_all(CONFIG_READERS, base),
-        )
+        names = {name: self._parse(name, getattr(base, name), read) for name, read in NAME_READERS.items()}
+        settings = {setting.key: self._parse(setting.key, setting.of(base), setting.kind.parse) for setting in SETTINGS}
+        config = with_settings(dataclasses.replace(base, transport=transport, **names), settings)
         if config.protocol is not Protocol.AUTO and kind_of(transport) == HttpKind.JSONRPC:
             self._errors["protocol"] = _("A server of jsonrpc_http does not speak MCP: set it to auto.")
         authentication = self._authentication(config.transport)
@@ -149,9 +142,6 @@ class _DefinitionParser:
         stored |= {slot: value for slot, value in self._values.items() if slot in references}
         record = dataclasses.replace(self._base, config=config, authentication=authentication, secrets=references)
         return ParsedDefinition(record, stored, self._errors)
-
-    def _parse_all(self, readers: Mapping[str, Callable[[str], Any]], present: object) -> dict[str, Any]:
-        return {name: self._parse(name, getattr(present, name), read) for name, read in readers.items()}
 
     def _parse(self, name: str, present: T, read: Callable[[str], T]) -> T:
         if name not in self._fields:
@@ -404,7 +394,6 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
     ]
     lines = "\n".join((*(f"{name}={value}" for name, value in plain_values_of(config.transport)), *references))
     secret, user = record.secrets.get(AUTH_SECRET), record.secrets.get(USER_SLOT)
-    config_fields = {name: field_text(getattr(config, name)) for name in CONFIG_READERS}
     return {
         "name": config.name,
         "title": config.title,
@@ -418,11 +407,7 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
         "issuer": record.authentication.issuer,
         "secret": str(secret) if secret is not None and secret.source is not SecretSource.STORED else "",
         "env" if local else "headers": lines,
-        **config_fields,
-        "reconnect": DEFAULT if config.reconnect is None else config_fields["reconnect"],
-        **{name: field_text(getattr(config.flows, name)) for name in FLOW_READERS},
-        "words": config.flows.words or BY_HINTS,
-        "sends": config.flows.sends or BY_HINTS,
+        **{setting.key: setting.text(config) for setting in SETTINGS},
     }
 
 

@@ -37,7 +37,7 @@ from bot.commands.server_definition import (
     with_missing_secrets,
 )
 from bot.commands.server_directory import ServerDirectory
-from bot.commands.server_fields import DEFAULT, KINDS, NO, SENDS, TRANSPORTS, WORDS, YES, is_slug, slug_of
+from bot.commands.server_fields import KINDS, TRANSPORTS, is_slug, slug_of
 from bot.commands.server_forms import SecretFieldMode, Step, form, next_step, steps_of_editing
 from bot.commands.server_import import IMPORTING, ServerImport
 from bot.commands.server_secrets import SecretLinks, enter_secret, missing_secrets_text, missing_slots, secret_form
@@ -58,7 +58,8 @@ from bot.commands.server_templates import (
 from bot.commands.text_format import error_reply, format_change, parse_policy, sentences, server_label
 from bot.domain.commands import Form, Parameter, ParameterKind, Reply, ReplyAction, Verb
 from bot.domain.conversations import ConversationKey
-from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord, SessionScope, ToolNaming
+from bot.domain.server_settings import SETTINGS, TRUSTED
+from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord
 from bot.i18n import _, gettext_lazy
 
 _REFERENCE = "env:NAME or file:/path"
@@ -90,54 +91,10 @@ _DEFINING = (
         metavar="NAME=SECRETREF",
     ),
 )
-_TRUSTED = option("trusted", gettext_lazy("whether its word counts on which tools only read"), choices=(YES, NO))
-# On platforms with a limit on options, the last ones are left out; the forms have them.
-_TUNING = (
-    option("system-instruction", gettext_lazy("description for the model"), metavar="TEXT"),
-    option("response-instruction", gettext_lazy("text for the model after a tool call"), metavar="TEXT"),
-    option("connect-timeout", gettext_lazy("seconds to connect"), metavar="SECONDS"),
-    option("tool-timeout", gettext_lazy("seconds a call may take"), metavar="SECONDS"),
-    option("tool-limit", gettext_lazy("the same for one tool, or none"), repeated=True, metavar="TOOL=SECONDS"),
-    option("auto-connect", gettext_lazy("connect at the start"), choices=(YES, NO)),
-    option("auto-context-tool", gettext_lazy("a tool that is asked every question first"), metavar="TOOL"),
-    option("use-instructions", gettext_lazy("give the model the server's own instructions"), choices=(YES, NO)),
-    option("words", gettext_lazy("authors of the text that its tools return"), choices=WORDS),
-    option("sends", gettext_lazy("readers of the data that its calls send"), choices=SENDS),
-    option("tool-words", gettext_lazy("the first for one tool, or none"), repeated=True, metavar="TOOL=WORDS"),
-    option("tool-sends", gettext_lazy("the second for one tool, or none"), repeated=True, metavar="TOOL=SENDS"),
-    option(
-        "tool-recipients",
-        gettext_lazy("the arguments of a tool that name the recipients, or none"),
-        repeated=True,
-        metavar="TOOL=ARGUMENT,...",
-    ),
-    option(
-        "preview",
-        gettext_lazy("a tool that shows on the card what a call is about, or none"),
-        repeated=True,
-        metavar="[TOOL=]TOOL",
-    ),
-    option("list-timeout", gettext_lazy("seconds to list its tools again"), metavar="SECONDS"),
-    option("tool-timeout-max", gettext_lazy("seconds of a call that reports progress"), metavar="SECONDS"),
-    option("reconnect", gettext_lazy("connect again by itself after a loss"), choices=(DEFAULT, YES, NO)),
-    option("connect-retries", gettext_lazy("further attempts within the time to connect"), metavar="NUMBER"),
-    option("output-limit", gettext_lazy("characters of a result that the model gets"), metavar="NUMBER"),
-    option("fallback-group", gettext_lazy("servers that stand in for each other, or none"), metavar="GROUP"),
-    option("fallback-order", gettext_lazy("its place in the group, 1 is asked first"), metavar="NUMBER"),
-    option("tool-names", gettext_lazy("names of its tools for the model"), choices=tuple(ToolNaming)),
-    option("sessions", gettext_lazy("users who share the server's session"), choices=tuple(SessionScope)),
-    option("max-sessions", gettext_lazy("how many sessions may be open, if not all share one"), metavar="NUMBER"),
-    option("session-idle-timeout", gettext_lazy("seconds until an unused one ends, or default"), metavar="SECONDS"),
-    option("protocol", gettext_lazy("the version of MCP to speak, or auto"), metavar="VERSION"),
-)
+_TUNING = tuple(setting.parameter for setting in SETTINGS if setting is not TRUSTED)
 _LINES = {
     "header": "headers",
-    "env": "env",
-    "tool-limit": "tool_timeouts",
-    "preview": "preview",
-    "tool-words": "tool_words",
-    "tool-sends": "tool_sends",
-    "tool-recipients": "tool_recipients",
+    **{setting.parameter.name: setting.key for setting in SETTINGS if setting.kind.by_tool},
 }
 """Repeatable options, each a line of a field."""
 _COMMAND_LINE = ("command", "arg")
@@ -157,7 +114,7 @@ ADD = Verb(
         ),
         _SOURCE,
         *_DEFINING,
-        _TRUSTED,
+        TRUSTED.parameter,
         replace(POLICY, shape=ParameterKind.OPTION, required=False),
         Parameter("no-verify", gettext_lazy("do not look whether it can be used"), ParameterKind.FLAG),
         *_TUNING,
@@ -177,7 +134,7 @@ EDIT = Verb(
         _SOURCE,
         *_DEFINING,
         option("rename", gettext_lazy("another name for it, a slug"), metavar="NEW"),
-        _TRUSTED,
+        TRUSTED.parameter,
         Parameter("no-verify", gettext_lazy("do not look whether it can be used"), ParameterKind.FLAG),
         *_TUNING,
         ALLOW,
@@ -196,7 +153,7 @@ _CHOOSING = 2
 
 def option_fields(arguments: Arguments) -> dict[str, str]:
     """Return options as fields, without absent ones."""
-    options = {parameter.name for parameter in (*_DEFINING, *_TUNING, _TRUSTED)}.difference(_COMMAND_LINE)
+    options = {parameter.name for parameter in (*_DEFINING, *_TUNING, TRUSTED.parameter)}.difference(_COMMAND_LINE)
     fields = {
         _LINES.get(name, name.replace("-", "_")): "\n".join(values)
         for name, values in arguments.values.items()

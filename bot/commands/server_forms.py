@@ -5,24 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from itertools import groupby
+from operator import attrgetter
 
 from bot.commands.command import SECRET_FIELD, SubmissionContext, choice_field, filled_field, lines_field, text_field
-from bot.commands.server_fields import (
-    DEFAULT,
-    KINDS,
-    LONGEST,
-    LONGEST_GROUP,
-    LONGEST_INSTRUCTION,
-    NO,
-    PROTOCOLS,
-    SENDS,
-    TRANSPORTS,
-    WORDS,
-    YES,
-)
+from bot.commands.server_fields import KINDS, LONGEST, TRANSPORTS
 from bot.commands.text_format import POLICY_CHOICES
 from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
-from bot.domain.servers import OAUTH_KINDS, SessionScope, ToolNaming
+from bot.domain.server_settings import AUTO_CONNECT, SETTINGS, TRUSTED
+from bot.domain.servers import OAUTH_KINDS
 from bot.i18n import _, gettext_lazy
 
 _NAME = Field(
@@ -111,105 +102,13 @@ _FOLDER = text_field("cwd", gettext_lazy("Folder"), gettext_lazy("where the prog
 _DESCRIPTION = text_field(
     "description", gettext_lazy("Description"), gettext_lazy("its purpose"), LONGEST["description"]
 )
-_CONNECTS = Field(
-    "auto_connect", gettext_lazy("Connect at the start"), FieldKind.SWITCH, gettext_lazy("no: on first use")
-)
-_TRUSTED = Field(
-    "trusted",
-    gettext_lazy("Trusted"),
-    FieldKind.SWITCH,
-    gettext_lazy("whether its word counts on which tools only read"),
-)
-_SYSTEM = lines_field(
-    "system_instruction",
-    gettext_lazy("System instruction"),
-    gettext_lazy("description for the model"),
-    LONGEST_INSTRUCTION,
-)
-_RESPONSE = lines_field(
-    "response_instruction",
-    gettext_lazy("Response instruction"),
-    gettext_lazy("text for the model after a tool call"),
-    LONGEST_INSTRUCTION,
-)
-_INSTRUCTIONS = Field(
-    "use_instructions",
-    gettext_lazy("Instructions of the server"),
-    FieldKind.SWITCH,
-    gettext_lazy("yes: the model gets them, once they are reviewed"),
-)
-_CONTEXT = text_field(
-    "auto_context_tool", gettext_lazy("Context tool"), gettext_lazy("a tool that is asked every question first"), 255
-)
-_PROTOCOL = choice_field(
-    "protocol",
-    gettext_lazy("Version of MCP"),
-    gettext_lazy("another than auto for a server that works in an older one only"),
-    PROTOCOLS,
-)
-_WORDS = choice_field("words", gettext_lazy("Words"), gettext_lazy("authors of the text that its tools return"), WORDS)
-_SENDS = choice_field("sends", gettext_lazy("Sends"), gettext_lazy("readers of the data that its calls send"), SENDS)
-_TOOL_WORDS = lines_field(
-    "tool_words", gettext_lazy("Words of single tools"), gettext_lazy("TOOL=strangers, one a line")
-)
-_TOOL_SENDS = lines_field("tool_sends", gettext_lazy("Sends of single tools"), gettext_lazy("TOOL=world, one a line"))
-_RECIPIENTS = lines_field(
-    "tool_recipients",
-    gettext_lazy("Recipients"),
-    gettext_lazy("TOOL=ARGUMENT,ARGUMENT: the arguments that name who gets it, one tool a line"),
-)
-_PREVIEW = lines_field(
-    "preview",
-    gettext_lazy("Previews"),
-    gettext_lazy("TOOL=TOOL, one a line: the second shows on the card what a call of the first is about"),
-)
-_CONNECT_TIME = text_field(
-    "connect_timeout", gettext_lazy("Seconds to connect"), gettext_lazy("empty: the usual time"), 10
-)
-_SESSIONS = choice_field(
-    "sessions",
-    gettext_lazy("Sessions"),
-    gettext_lazy("who shares what the server keeps, such as open pages"),
-    tuple(SessionScope),
-)
-_MAX_SESSIONS = text_field(
-    "max_sessions", gettext_lazy("Open sessions"), gettext_lazy("at most, if not all share one"), 10
-)
-_SESSION_IDLE = text_field(
-    "session_idle_timeout",
-    gettext_lazy("Seconds until an unused session ends"),
-    gettext_lazy("empty: the usual time"),
-    10,
-)
-_RETRIES = text_field(
-    "connect_retries", gettext_lazy("Further attempts"), gettext_lazy("within the time to connect"), 10
-)
-_RECONNECT = choice_field(
-    "reconnect",
-    gettext_lazy("Reconnect"),
-    gettext_lazy("connect again by itself after a loss"),
-    (DEFAULT, YES, NO),
-)
-_OUTPUT = text_field(
-    "output_limit", gettext_lazy("Output limit"), gettext_lazy("characters of a result that the model gets"), 10
-)
-_GROUP = text_field(
-    "fallback_group",
-    gettext_lazy("Fallback group"),
-    gettext_lazy("servers that stand in for each other"),
-    LONGEST_GROUP,
-)
-_ORDER = text_field("fallback_order", gettext_lazy("Place in the group"), gettext_lazy("1 is asked first"), 10)
-_TOOL_NAMES = choice_field(
-    "tool_names", gettext_lazy("Names of tools"), gettext_lazy("names of its tools for the model"), tuple(ToolNaming)
-)
-_CALL_TIME = text_field("tool_timeout", gettext_lazy("Seconds a call may take"), longest=10)
 _USER_IF_BASIC = replace(_USER, hint=gettext_lazy("for basic: env:NAME or file:/path; *** keeps the one there is"))
 _PAIR = replace(
     _HIDDEN,
     label=gettext_lazy("User name and password"),
     hint=gettext_lazy("as USER:PASSWORD, kept encrypted; the password alone if the user name is a reference"),
 )
+_FORM = attrgetter("form")
 
 
 Step = tuple[Field, ...]
@@ -236,18 +135,19 @@ def steps_of_adding(fields: Mapping[str, str], mode: SecretFieldMode) -> list[St
 def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> list[Step]:
     """Return the steps of editing, with a confirmation if the command line changes."""
     if before.get("transport") == "stdio":
-        steps: list[Step] = [(_NAME, _DESCRIPTION, _LOCAL, _CONNECTS, _TRUSTED), (_ENV, _FOLDER)]
+        steps: list[Step] = [
+            (_NAME, _DESCRIPTION, _LOCAL, AUTO_CONNECT.form_field, TRUSTED.form_field),
+            (_ENV, _FOLDER),
+        ]
     else:
         steps = [
-            (_NAME, _DESCRIPTION, _REMOTE, _CONNECTS, _TRUSTED),
+            (_NAME, _DESCRIPTION, _REMOTE, AUTO_CONNECT.form_field, TRUSTED.form_field),
             (_AUTH, _HEADER, _USER_IF_BASIC, _SECRET, _HEADERS),
         ]
         if fields.get("auth") in OAUTH_KINDS:
             steps.append((_CLIENT, _SCOPE))
-    steps += [(_SYSTEM, _RESPONSE, _INSTRUCTIONS, _CONTEXT), (_CONNECT_TIME, _CALL_TIME, _PREVIEW)]
-    steps.append((_WORDS, _SENDS, _TOOL_WORDS, _TOOL_SENDS, _RECIPIENTS))
-    steps.append((_SESSIONS, _MAX_SESSIONS, _SESSION_IDLE, _RETRIES, _RECONNECT))
-    steps.append((_OUTPUT, _GROUP, _ORDER, _TOOL_NAMES, _PROTOCOL))
+    for _form, settings in groupby(sorted(filter(_FORM, SETTINGS), key=_FORM), _FORM):
+        steps += in_steps([setting.form_field for setting in settings])
     if before.get("transport") == "stdio" and fields.get("where", before["command"]) != before["command"]:
         steps.append((confirmation(before["name"]),))
     return steps

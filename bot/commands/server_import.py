@@ -33,7 +33,7 @@ from bot.commands.server_definition import (
     weak_secret_warning,
     with_missing_secrets,
 )
-from bot.commands.server_fields import field_text, is_slug, slug_of
+from bot.commands.server_fields import is_slug, slug_of
 from bot.commands.server_secrets import enter_secret, missing_slots
 from bot.commands.text_format import parse_policy, sentences
 from bot.commands.token_detection import looks_like_token
@@ -42,18 +42,13 @@ from bot.domain.characters import spell_hidden
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Table
 from bot.domain.secrets import is_plain_header, is_plain_variable
 from bot.domain.server_files import ServerEntry, find_sections, unknown_keys_text
+from bot.domain.server_settings import SETTINGS, field_text
 from bot.domain.servers import USER_SLOT, ServerEnablement, ServerRecord, StdioTransport
 from bot.domain.toml_errors import toml_problem
 from bot.i18n import _, gettext_lazy, ngettext
 
 MOST_SERVERS = 100
-_SETTINGS = frozenset(
-    (
-        "connect_timeout", "list_timeout", "tool_timeout", "tool_timeout_max", "auto_connect", "reconnect",
-        "connect_retries", "output_limit", "fallback_group", "fallback_order", "tool_names", "protocol", "sessions",
-        "max_sessions", "session_idle_timeout",
-    )
-)  # fmt: skip
+_SETTINGS = frozenset(setting.key for setting in SETTINGS if setting.imported)
 """Settings of servers, as in the operator's file."""
 _KNOWN = frozenset(
     (

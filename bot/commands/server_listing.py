@@ -30,13 +30,13 @@ from bot.commands.tool_review import withheld_tools
 from bot.domain.commands import ActionStyle, Parameter, Reply, ReplyAction, RequiredRole, Table, Verb
 from bot.domain.conversations import ConversationKey
 from bot.domain.pins import count_definitions
+from bot.domain.server_settings import SETTINGS
 from bot.domain.servers import (
     EVERYWHERE,
     AuthenticationKind,
     HttpKind,
     HttpTransport,
     OAuthTerms,
-    Protocol,
     ServerConfig,
     ServerRecord,
     ServerStatus,
@@ -46,7 +46,7 @@ from bot.domain.servers import (
     SyncStatus,
 )
 from bot.domain.tools import Risk, Tool, ToolKind, count_risks
-from bot.i18n import _, format_enumeration, format_number, gettext_lazy, ngettext
+from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 
 _SHOWN_SESSIONS = 5
 MARKS = {
@@ -149,29 +149,6 @@ def time_limits(config: ServerConfig) -> str:
         _("{seconds} s with progress", seconds=f"{config.tool_timeout_max:g}"),
     ]
     return format_enumeration(limits)
-
-
-def connection_facts(config: ServerConfig) -> list[tuple[str, str]]:
-    """Return the settings of a server that are not the usual ones."""
-    usual = ServerConfig(config.name, config.transport)
-    retries = _("{count} within the time to connect", count=config.connect_retries) if config.connect_retries else ""
-    group = (
-        _("{group}, place {number}", group=config.fallback_group, number=config.fallback_order)
-        if config.fallback_group
-        else ""
-    )
-    return [
-        (gettext_lazy("reconnects"), "" if config.reconnect is None else _("yes") if config.reconnect else _("no")),
-        (gettext_lazy("further attempts"), retries),
-        (
-            gettext_lazy("output limit"),
-            _("{count} characters", count=format_number(config.output_limit))
-            if config.output_limit != usual.output_limit
-            else "",
-        ),
-        (gettext_lazy("fallback group"), group),
-        (gettext_lazy("tool names"), config.tool_names.value if config.tool_names != usual.tool_names else ""),
-    ]
 
 
 def sessions_text(config: ServerConfig, sessions: Sequence[SessionSnapshot], now: float) -> str:
@@ -444,17 +421,20 @@ class ServerListing:
             facts.append((gettext_lazy("sign-in"), oauth_text(config.sign_in)))
         if server.record is not None:
             facts += server_details(server.record, self._dependencies.clock())
+        special = {
+            "tool_timeout": time_limits(config),
+            "use_instructions": self._instructions(server),
+            "fallback_group": config.fallback_group
+            and _("{group}, place {number}", group=config.fallback_group, number=config.fallback_order),
+        }
         return [
             *facts,
-            (gettext_lazy("system instruction"), config.system_instruction),
-            (gettext_lazy("response instruction"), config.response_instruction),
-            (gettext_lazy("instructions of the server"), self._instructions(server)),
-            (gettext_lazy("auto context tool"), config.auto_context_tool),
-            (gettext_lazy("previews"), ", ".join(f"{tool}={preview}" for tool, preview in config.preview.items())),
-            (gettext_lazy("protocol, as set"), "" if config.protocol is Protocol.AUTO else config.protocol.value),
+            *(
+                (setting.fact, special.get(setting.key) or setting.description(config))
+                for setting in SETTINGS
+                if setting.fact
+            ),
             (gettext_lazy("folders it may list"), ", ".join(config.roots)),
-            (gettext_lazy("time limits"), time_limits(config)),
-            *connection_facts(config),
             (gettext_lazy("id"), config.id),
         ]
 

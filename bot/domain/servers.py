@@ -17,13 +17,6 @@ MOST_RESOURCES = 10_000
 """Maximum number of resources of a server that are listed."""
 _EXPRESSION = re.compile(r"\{[+#./;?&]?([^{}]+)\}")
 _MODIFIER = re.compile(r"\*$|:[0-9]+$")
-MOST_SESSIONS = 100
-"""Highest `max_sessions` of a server."""
-MOST_CONNECT_RETRIES = 10
-OUTPUT_LIMITS = (1_000, 200_000)
-"""Least and most `output_limit` of a server, in characters."""
-LAST_FALLBACK = 99
-"""Highest `fallback_order`."""
 EVERYWHERE = ""
 """Workspace of a server that all workspaces share."""
 STDIO = "stdio"

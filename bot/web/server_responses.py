@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
-from pydantic import Field
+from pydantic import Field, create_model
 
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_definition import KEEP, command_line, plain_values_of
@@ -19,6 +19,7 @@ from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import kind_of_sign_in
 from bot.domain.conversations import ConversationKey
 from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.server_settings import SETTINGS, Setting
 from bot.domain.servers import (
     AUTH_SECRET,
     OAUTH_KINDS,
@@ -26,6 +27,7 @@ from bot.domain.servers import (
     AuthenticationKind,
     HttpTransport,
     ServerCapabilities,
+    ServerConfig,
     ServerRecord,
     ServerStatus,
     StdioTransport,
@@ -173,38 +175,28 @@ class OpenSessionResponse(ResponseModel):
     idle_since: Moment = Field(description="Null while a call runs.")
 
 
-class ServerDetails(ServerAnswer):
+def _setting_value(setting: Setting, config: ServerConfig) -> Any:
+    """Return the value of a setting in a response; null for none, and for no group."""
+    value = setting.of(config)
+    return None if setting.kind.nullable and value == "" else value
+
+
+_SETTING_FIELDS: Any = {
+    setting.key: (
+        setting.kind.json | None if setting.kind.nullable else setting.kind.json,
+        Field(description=setting.plain_about),
+    )
+    for setting in SETTINGS
+}
+
+
+class ServerDetails(create_model("ServerSettings", __base__=ServerAnswer, **_SETTING_FIELDS)):  # type: ignore[misc]
     """One server in full."""
 
     command_line: str | None = Field(description="For a program: the exact command line, as a shell would take it.")
 
     config: dict[str, Any] = Field(description="As it was given, `***` for every secret that is kept here.")
     tools: list[str]
-    system_instruction: str
-    response_instruction: str
-    use_instructions: bool = Field(description="Whether the model gets the server's own instructions.")
-    auto_context_tool: str
-    protocol: str = Field(description="The version of MCP to speak, as set; `auto` for the newest.")
-    connect_timeout: float | None = Field(description="Seconds; null for the usual time.")
-    list_timeout: float
-    tool_timeout: float
-    tool_timeout_max: float
-    tool_timeouts: dict[str, float]
-    preview: dict[str, str]
-    words: str | None = Field(description="Authors of the text that its tools return; null if its hints decide.")
-    sends: str | None = Field(description="Readers of the arguments of its calls; null if its hints decide.")
-    tool_words: dict[str, str]
-    tool_sends: dict[str, str]
-    tool_recipients: dict[str, list[str]]
-    reconnect: bool | None = Field(description="Whether it is connected again after a loss; null as for all.")
-    connect_retries: int
-    output_limit: int
-    fallback_group: str | None
-    fallback_order: int
-    tool_names: str = Field(description="`prefixed` or `plain`.")
-    sessions: str = Field(description="Users of one session: `shared`, `conversation` or `person`.")
-    max_sessions: int
-    session_idle_timeout: float | None = Field(description="Seconds; null for the usual time.")
     open_sessions: list[OpenSessionResponse] = Field(
         description="Sessions of conversations or users in this process, without their owners."
     )
@@ -294,35 +286,10 @@ class ServerSerializer:
         config = server.config
         shared = self._common_fields(server)
         return ServerDetails(
-            **shared,
+            **{**shared, **{setting.key: _setting_value(setting, config) for setting in SETTINGS}},
             command_line=command_line(config) or None,
             config=_config(server),
             tools=[tool.original_name for tool in self.directory.capabilities(server).tools],
-            system_instruction=config.system_instruction,
-            response_instruction=config.response_instruction,
-            use_instructions=config.use_instructions,
-            auto_context_tool=config.auto_context_tool,
-            protocol=config.protocol,
-            connect_timeout=config.connect_timeout,
-            list_timeout=config.list_timeout,
-            tool_timeout=config.tool_timeout,
-            tool_timeout_max=config.tool_timeout_max,
-            tool_timeouts=dict(config.tool_timeouts),
-            preview=dict(config.preview),
-            words=config.flows.words,
-            sends=config.flows.sends,
-            tool_words=dict(config.flows.tool_words),
-            tool_sends=dict(config.flows.tool_sends),
-            tool_recipients={tool: list(names) for tool, names in config.flows.tool_recipients.items()},
-            reconnect=config.reconnect,
-            connect_retries=config.connect_retries,
-            output_limit=config.output_limit,
-            fallback_group=config.fallback_group or None,
-            fallback_order=config.fallback_order,
-            tool_names=config.tool_names.value,
-            sessions=config.sessions.value,
-            max_sessions=config.max_sessions,
-            session_idle_timeout=config.session_idle_timeout,
             open_sessions=[
                 OpenSessionResponse(
                     started_at=self.options.moment(session.started_at),

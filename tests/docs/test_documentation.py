@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -14,6 +16,8 @@ from babel.messages.pofile import read_po
 
 from bot.cli import app
 from bot.domain.commands import ParameterKind, Verb
+from bot.domain.server_settings import SETTINGS, Setting
+from bot.domain.servers import ServerConfig, StdioTransport
 from bot.i18n.languages import catalog_path
 from bot.mcp.config.file import KNOWN_KEYS
 from bot.settings import Settings
@@ -66,6 +70,14 @@ def test_every_setting_is_documented_and_every_documented_setting_exists() -> No
 
 def test_every_key_of_a_server_is_documented_and_every_documented_key_exists() -> None:
     assert sorted(_first_cells(_section("MCP servers"))) == sorted(KNOWN_KEYS)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=attrgetter("key"))
+def test_the_guide_describes_a_setting_of_servers_as_its_declaration_does(setting: Setting) -> None:
+    usual = json.dumps(setting.of(ServerConfig("", StdioTransport("")))).strip('"').removesuffix(".0")
+    cell = setting.usual or (usual and f"`{usual}`")
+    line = f"| `{setting.key}` | {cell} | {setting.about} |".replace("|  |", "| |")
+    assert line in _section("MCP servers").splitlines()
 
 
 @_EACH_DOCUMENT

@@ -9,6 +9,7 @@ import pytest
 from babel.messages.catalog import Catalog, Message
 from babel.messages.pofile import read_po
 
+from bot.domain.server_settings import SETTINGS
 from bot.i18n import DEFAULT_LANGUAGE, installed_languages
 from bot.i18n.languages import catalog_path
 from tests.i18n.extraction import ROOT, hidden_texts, marked_texts, placeholders, unmarked_texts
@@ -72,6 +73,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/domain/secrets.py": frozenset(
         {"-----BEGIN [A-Z ]*PRIVATE KEY-----[\\s\\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\\Z)", "[stored secret: {}]"}
     ),
+    "bot/domain/server_settings.py": frozenset({"by the hints", *(setting.about for setting in SETTINGS)}),
     "bot/domain/servers.py": frozenset({"Authorization", "never synced", "sign-in required", "sync failed"}),
     "bot/domain/toml_errors.py": frozenset(
         {"(at end of document)", "(at line {}, the last)", "Expected newline", "Invalid value", "Unclosed array"}

@@ -7,22 +7,16 @@ or contacted.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.server_files import JsonPath, ServerEntry, find_sections, unknown_keys_text
+from bot.domain.server_settings import SETTINGS, Setting, WrongValue, with_settings
 from bot.domain.servers import (
-    LAST_FALLBACK,
-    MOST_CONNECT_RETRIES,
-    MOST_SESSIONS,
     OAUTH_KINDS,
-    OUTPUT_LIMITS,
     AuthenticationKind,
     DesiredServer,
     HttpKind,
@@ -31,9 +25,7 @@ from bot.domain.servers import (
     Protocol,
     ServerConfig,
     ServerEnablement,
-    SessionScope,
     StdioTransport,
-    ToolNaming,
     Transport,
     kind_of,
 )
@@ -45,12 +37,8 @@ from bot.mcp.errors import InvalidDefinition, cause_and_fix, header_fits
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:\n]')
 KNOWN_KEYS = frozenset(
     (
-        "transport", "command", "args", "env", "cwd", "url", "headers", "system_instruction",
-        "response_instruction", "auto_context_tool", "trusted", "connect_timeout", "list_timeout", "tool_timeout",
-        "tool_timeout_max", "tool_timeouts", "preview", "disabled", "title", "description", "auto_connect",
-        "auth", "protocol", "roots", "words", "sends", "tool_words", "tool_sends", "tool_recipients", "sessions",
-        "max_sessions", "session_idle_timeout", "reconnect", "connect_retries", "output_limit", "fallback_group",
-        "fallback_order", "tool_names", "use_instructions",
+        "transport", "command", "args", "env", "cwd", "url", "headers", "disabled", "title", "description", "auth",
+        "roots", *(setting.key for setting in SETTINGS),
     )
 )  # fmt: skip
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -60,10 +48,8 @@ _PLAIN_WORD = re.compile(r"[a-z]{1,11}")
 """Words such as `always` are settings, not secrets: redacting them would garble results."""
 _TERMS = ("client_id", "client_secret", "scope", "issuer")
 _TRANSPORTS = gettext_lazy("use stdio, streamable_http, sse, auto or jsonrpc_http")
-_LONGEST_TIMEOUT = 3600.0
-_Choice = TypeVar("_Choice", bound=StrEnum)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_GROUP = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
+_USUAL = ServerConfig("", StdioTransport(""))
 
 
 def lines_of(text: str) -> Mapping[JsonPath, int]:
@@ -140,86 +126,28 @@ class ConfigEntry:
         value = self._object(key, gettext_lazy("an object of texts"))
         return {name: self._fill(f"{key}.{name}", self._text(f"{key}.{name}", item)) for name, item in value.items()}
 
-    def flag(self, key: str, default: bool = False) -> bool:
-        """Return a boolean, `default` if it is missing."""
-        value = self._values.get(key)
-        if value is None:
-            return default
+    def flag(self, key: str) -> bool:
+        """Return a boolean, False if it is missing."""
+        value = self._values.get(key) or False
         if not isinstance(value, bool):
             raise self._wrong(key, gettext_lazy("true or false"))
         return value
 
-    def seconds(self, key: str, default: float) -> float:
-        """Return a time in seconds, above 0 and at most an hour."""
-        value = self._values.get(key)
-        return default if value is None else self._seconds(key, value)
-
-    def group(self, key: str) -> str:
-        """Return the name of a group of servers; empty if it is missing."""
-        name = self.text(key)
-        if name and not _GROUP.fullmatch(name):
-            raise self._wrong(key, gettext_lazy("1 to 40 lower-case letters, digits and dashes"))
-        return name
-
-    def number(self, key: str, default: int, least: int, most: int) -> int:
-        """Return a whole number from `least` to `most`."""
-        value = self._values.get(key)
+    def setting(self, setting: Setting) -> Any:
+        """Return the value of a setting, the usual one if it is missing."""
+        value = self._values.get(setting.key)
         if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise self._wrong(key, gettext_lazy("a whole number from {least} to {most}", least=least, most=most))
-        return value
-
-    def seconds_map(self, key: str) -> dict[str, float]:
-        """Return an object of times in seconds."""
-        value = self._object(key, gettext_lazy("an object of seconds"))
-        return {name: self._seconds(f"{key}.{name}", item) for name, item in value.items()}
-
-    def tools_map(self, key: str) -> dict[str, str]:
-        """Return an object of names of tools; one name is for all tools."""
-        value = self._values.get(key) or {}
-        tools = {"*": value} if isinstance(value, str) else value
-        if not (isinstance(tools, dict) and all(isinstance(tool, str) and tool for tool in tools.values())):
-            raise self._wrong(key, gettext_lazy("the name of a tool, or an object of tools and such names"))
-        return tools
-
-    def choice(self, key: str, choices: type[_Choice]) -> _Choice | None:
-        """Return a value of an enum; None if it is missing."""
-        return self._choice(key, self._values.get(key), choices) if self.has(key) else None
-
-    def choice_map(self, key: str, choices: type[_Choice]) -> dict[str, _Choice]:
-        """Return an object of enum values."""
-        value = self._object(key, gettext_lazy("an object of tools and {choices}", choices=_one_of(choices)))
-        return {name: self._choice(f"{key}.{name}", item, choices) for name, item in value.items()}
-
-    def names_map(self, key: str) -> dict[str, tuple[str, ...]]:
-        """Return an object of lists of names, none of them empty."""
-        value = self._object(key, gettext_lazy("an object of tools and lists of their arguments"))
-        for name, item in value.items():
-            if not (isinstance(item, list) and item and all(isinstance(text, str) and text for text in item)):
-                raise self._wrong(f"{key}.{name}", gettext_lazy('a list of arguments, such as ["to", "cc"]'))
-        return {name: tuple(item) for name, item in value.items()}
+            return setting.of(_USUAL)
+        try:
+            return setting.kind.load(value)
+        except WrongValue as wrong:
+            raise self._wrong(f"{setting.key}{wrong.place}", wrong.wanted) from None
 
     def _object(self, key: str, wanted: str) -> dict[str, Any]:
         value = self._values.get(key) or {}
         if not isinstance(value, dict):
             raise self._wrong(key, wanted)
         return value
-
-    def _choice(self, key: str, value: Any, choices: type[_Choice]) -> _Choice:
-        if value not in list(choices):
-            raise self._wrong(key, _one_of(choices))
-        return choices(value)
-
-    def _seconds(self, key: str, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise self._wrong(key, gettext_lazy("a number of seconds"))
-        if not 0 < value <= _LONGEST_TIMEOUT:
-            raise self._wrong(
-                key,
-                gettext_lazy("more than 0 and at most {most} seconds", most=f"{_LONGEST_TIMEOUT:g}"),
-            )
-        return float(value)
 
     def _text(self, key: str, value: Any) -> str:
         if value is None:
@@ -265,57 +193,19 @@ class ConfigEntry:
         )
 
 
-def _one_of(choices: type[StrEnum]) -> str:
-    *others, last = (choice.value for choice in choices)
-    return gettext_lazy("{choices} or {last_choice}", choices=", ".join(others), last_choice=last)
-
-
 def server_config(entry: ConfigEntry) -> ServerConfig:
     """Return the server that an entry defines. Raises InvalidDefinition."""
-    defaults = ServerConfig(entry.name, StdioTransport(""))
     transport = _transport(entry)
-    return ServerConfig(
+    config = ServerConfig(
         name=entry.name,
         transport=transport,
-        protocol=_protocol(entry, transport),
         roots=_roots(entry, transport),
-        trusted=entry.flag("trusted"),
-        system_instruction=entry.text("system_instruction"),
-        response_instruction=entry.text("response_instruction"),
-        auto_context_tool=entry.text("auto_context_tool"),
-        connect_timeout=entry.seconds("connect_timeout", 1.0) if entry.has("connect_timeout") else None,
-        list_timeout=entry.seconds("list_timeout", defaults.list_timeout),
-        tool_timeout=entry.seconds("tool_timeout", defaults.tool_timeout),
-        tool_timeout_max=entry.seconds("tool_timeout_max", defaults.tool_timeout_max),
-        tool_timeouts=entry.seconds_map("tool_timeouts"),
-        preview=entry.tools_map("preview"),
         title=entry.text("title"),
         description=entry.text("description"),
-        auto_connect=entry.flag("auto_connect", defaults.auto_connect),
-        reconnect=entry.flag("reconnect") if entry.has("reconnect") else None,
-        connect_retries=entry.number("connect_retries", defaults.connect_retries, 0, MOST_CONNECT_RETRIES),
-        output_limit=entry.number("output_limit", defaults.output_limit, *OUTPUT_LIMITS),
-        fallback_group=entry.group("fallback_group"),
-        fallback_order=entry.number("fallback_order", defaults.fallback_order, 1, LAST_FALLBACK),
-        tool_names=entry.choice("tool_names", ToolNaming) or defaults.tool_names,
-        sessions=entry.choice("sessions", SessionScope) or defaults.sessions,
-        max_sessions=entry.number("max_sessions", defaults.max_sessions, 1, MOST_SESSIONS),
-        session_idle_timeout=entry.seconds("session_idle_timeout", 1.0) if entry.has("session_idle_timeout") else None,
         sign_in=_sign_in(entry),
-        flows=ServerFlows(
-            entry.choice("words", Words),
-            entry.choice("sends", Sends),
-            entry.choice_map("tool_words", Words),
-            entry.choice_map("tool_sends", Sends),
-            entry.names_map("tool_recipients"),
-        ),
-        use_instructions=entry.flag("use_instructions"),
     )
-
-
-def _protocol(entry: ConfigEntry, transport: Transport) -> Protocol:
-    protocol = entry.choice("protocol", Protocol) or Protocol.AUTO
-    if protocol is not Protocol.AUTO and kind_of(transport) == HttpKind.JSONRPC:
+    config = with_settings(config, {setting.key: entry.setting(setting) for setting in SETTINGS})
+    if config.protocol is not Protocol.AUTO and kind_of(transport) == HttpKind.JSONRPC:
         raise InvalidDefinition(
             gettext_lazy(
                 "Server {server}: 'protocol' is a version of MCP, which a server of jsonrpc_http does not speak.",
@@ -324,7 +214,7 @@ def _protocol(entry: ConfigEntry, transport: Transport) -> Protocol:
             gettext_lazy("take 'protocol' out"),
             "protocol",
         )
-    return protocol
+    return config
 
 
 def _roots(entry: ConfigEntry, transport: Transport) -> tuple[str, ...]:

@@ -15,18 +15,20 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import AliasChoices, Field, SecretStr
+from pydantic import AliasChoices, Field, SecretStr, create_model
+from pydantic.alias_generators import to_camel
 
 from bot.commands.server_checks import ServerRequest
 from bot.commands.server_control import InvalidServer, VersionConflict
 from bot.commands.server_definition import KEEP, ParsedDefinition
 from bot.commands.server_directory import VisibleServer, name_in_use
-from bot.commands.server_fields import NO, PROTOCOLS, YES, is_slug
+from bot.commands.server_fields import is_slug
 from bot.commands.server_templates import MISSING_SECRET as UNNAMED_SECRET
 from bot.commands.server_templates import SLOT
 from bot.commands.text_format import POLICY_CHOICES, parse_policy
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.secrets import SecretReference, is_plain_header, is_plain_variable
+from bot.domain.server_settings import SETTINGS, field_text
 from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord
 from bot.i18n import _, gettext_lazy
 from bot.web.problems import Problem
@@ -94,7 +96,13 @@ class ConfigBody(RequestModel):
     cwd: str | None = None
 
 
-class ServerBody(RequestModel):
+_SETTING_FIELDS: Any = {
+    setting.key: (setting.kind.json | None, Field(default=None, description=setting.plain_about))
+    for setting in SETTINGS
+}
+
+
+class ServerBody(create_model("ServerSettings", __base__=RequestModel, **_SETTING_FIELDS)):  # type: ignore[misc]
     """A server. For a change, only the changed fields are needed."""
 
     name: str | None = Field(default=None, description="Its name for users.")
@@ -113,53 +121,10 @@ class ServerBody(RequestModel):
         default=None, description="For `api_key`: sent as a bearer's token, or as it is in `config.headerName`."
     )
     config: ConfigBody | None = None
-    auto_connect: bool | None = None
     enabled: bool | None = None
-    trusted: bool | None = Field(default=None, description="Whether its word counts on which tools only read.")
     policy: str | None = Field(
         default=None, description="For a new server: the policy of its tools from the first moment."
     )
-    system_instruction: str | None = Field(
-        default=None, validation_alias=AliasChoices("systemInstruction", "system_instruction")
-    )
-    response_instruction: str | None = Field(
-        default=None, validation_alias=AliasChoices("responseInstruction", "response_instruction")
-    )
-    use_instructions: bool | None = Field(
-        default=None, description="Whether the model gets the server's own instructions, once they are reviewed."
-    )
-    auto_context_tool: str | None = Field(
-        default=None, validation_alias=AliasChoices("autoContextTool", "auto_context_tool")
-    )
-    protocol: str | None = Field(
-        default=None, description=f"The version of MCP to speak: `{'`, `'.join(PROTOCOLS)}`. Default: `auto`."
-    )
-    connect_timeout: float | None = Field(default=None, description="Seconds.")
-    list_timeout: float | None = Field(default=None, description="Seconds.")
-    tool_timeout: float | None = Field(default=None, description="Seconds.")
-    tool_timeout_max: float | None = Field(default=None, description="Seconds, while it tells of progress.")
-    tool_timeouts: dict[str, float] | None = Field(default=None, description="Seconds of single tools, by name.")
-    preview: dict[str, str] | None = Field(
-        default=None, description="Tools that show on a card what a call is about, by the called tool or `*`."
-    )
-    words: str | None = Field(default=None, description="Authors of its tools' texts: `own`, `shared`, `strangers`.")
-    sends: str | None = Field(default=None, description="Readers of its calls: `closed`, `team` or `world`.")
-    tool_words: dict[str, str] | None = Field(default=None, description="`words` of single tools, by name.")
-    tool_sends: dict[str, str] | None = Field(default=None, description="`sends` of single tools, by name.")
-    tool_recipients: dict[str, list[str]] | None = Field(
-        default=None, description="Arguments of single tools that name the recipients of a call."
-    )
-    reconnect: bool | None = Field(default=None, description="Whether it is connected again after a loss.")
-    connect_retries: int | None = Field(default=None, description="Further attempts within the time to connect.")
-    output_limit: int | None = Field(default=None, description="Characters of a result's text.")
-    fallback_group: str | None = Field(default=None, description="Servers that stand in for each other.")
-    fallback_order: int | None = Field(default=None, description="Its place in the group; 1 is asked first.")
-    tool_names: str | None = Field(default=None, description="`prefixed` or `plain`.")
-    sessions: str | None = Field(
-        default=None, description="Users of one session: `shared` (all), `conversation` or `person`."
-    )
-    max_sessions: int | None = Field(default=None, description="Open sessions at once, if not all share one.")
-    session_idle_timeout: float | None = Field(default=None, description="Seconds until an unused session ends.")
     version: int | None = Field(default=None, ge=0, description="Nothing is done if it has another by now.")
 
 
@@ -205,26 +170,7 @@ _FIELD_NAMES = {
     "cwd": "config.cwd",
     "secret": "apiKey",
     "hidden": "apiKey",
-    "system_instruction": "systemInstruction",
-    "response_instruction": "responseInstruction",
-    "use_instructions": "useInstructions",
-    "auto_context_tool": "autoContextTool",
-    "connect_timeout": "connectTimeout",
-    "list_timeout": "listTimeout",
-    "tool_timeout": "toolTimeout",
-    "tool_timeout_max": "toolTimeoutMax",
-    "tool_timeouts": "toolTimeouts",
-    "tool_words": "toolWords",
-    "tool_sends": "toolSends",
-    "tool_recipients": "toolRecipients",
-    "auto_connect": "autoConnect",
-    "connect_retries": "connectRetries",
-    "output_limit": "outputLimit",
-    "fallback_group": "fallbackGroup",
-    "fallback_order": "fallbackOrder",
-    "tool_names": "toolNames",
-    "max_sessions": "maxSessions",
-    "session_idle_timeout": "sessionIdleTimeout",
+    **{setting.key: to_camel(setting.key) for setting in SETTINGS},
 }
 _SECRET_FIELD = {
     "header": "config.headerValue",
@@ -251,39 +197,9 @@ def parse_server(body: ServerBody) -> ParsedServer:
         "issuer": config.issuer,
         "cwd": config.cwd,
         "template": config.template,
-        "auto_connect": body.auto_connect,
-        "trusted": body.trusted,
-        "system_instruction": body.system_instruction,
-        "response_instruction": body.response_instruction,
-        "use_instructions": body.use_instructions,
-        "auto_context_tool": body.auto_context_tool,
-        "protocol": body.protocol,
-        "connect_timeout": body.connect_timeout,
-        "list_timeout": body.list_timeout,
-        "tool_timeout": body.tool_timeout,
-        "tool_timeout_max": body.tool_timeout_max,
-        "tool_timeouts": None
-        if body.tool_timeouts is None
-        else "\n".join(f"{tool}={seconds:g}" for tool, seconds in body.tool_timeouts.items()),
-        "reconnect": body.reconnect,
-        "connect_retries": body.connect_retries,
-        "output_limit": body.output_limit,
-        "fallback_group": body.fallback_group,
-        "fallback_order": body.fallback_order,
-        "tool_names": body.tool_names,
-        "sessions": body.sessions,
-        "max_sessions": body.max_sessions,
-        "session_idle_timeout": body.session_idle_timeout,
-        "words": body.words,
-        "sends": body.sends,
-        "preview": _tool_lines(body.preview),
-        "tool_words": _tool_lines(body.tool_words),
-        "tool_sends": _tool_lines(body.tool_sends),
-        "tool_recipients": None
-        if body.tool_recipients is None
-        else _tool_lines({tool: ",".join(names) for tool, names in body.tool_recipients.items()}),
+        **{setting.key: getattr(body, setting.key) for setting in SETTINGS},
     }
-    parsed.fields.update({name: _text(value) for name, value in plain.items() if value is not None})
+    parsed.fields.update({name: field_text(value) for name, value in plain.items() if value is not None})
     parsed.fields.update({f"{SLOT}{name}": value for name, value in (config.slots or {}).items()})
     if body.url is None and config.url is not None:
         parsed.field_names["url"] = "config.url"
@@ -300,11 +216,6 @@ def parse_server(body: ServerBody) -> ParsedServer:
         if values is not None:
             parsed.fields[name] = "\n".join(_lines(parsed, prefix, values))
     return parsed
-
-
-def _tool_lines(values: Mapping[str, str] | None) -> str | None:
-    """Return a mapping as the lines of a form, one tool per line."""
-    return None if values is None else "\n".join(f"{tool}={value}" for tool, value in values.items())
 
 
 def _parse_secret(parsed: ParsedServer, body: ServerBody, config: ConfigBody) -> None:
@@ -369,16 +280,6 @@ def _is_reference(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _text(value: object) -> str:
-    match value:
-        case bool():
-            return YES if value else NO
-        case float():
-            return f"{value:g}"
-        case _:
-            return str(value)
 
 
 CONNECTING_SECONDS = 45.0
