@@ -26,7 +26,7 @@ from dotenv import dotenv_values
 from bot.domain.characters import spell_hidden
 from bot.domain.launch_variables import variable_effect
 from bot.domain.locales import Locale, system_locale, use_locale
-from bot.domain.server_files import find_sections
+from bot.domain.server_files import find_sections, plain_json
 from bot.errors import CountersignError, InvalidOption, SettingsError
 from bot.folders import HOME_VARIABLE, Folders, copy_defaults, find_folders, in_shell
 from bot.machine import drop_key_log, machine_problems
@@ -165,7 +165,7 @@ def _folder_lines(folders: Folders) -> Iterator[str]:
     programs = (line.strip() for line in _read(folders.config / "allowed_commands.txt").splitlines())
     yield from (spell_hidden(f"allowed: {line}") for line in programs if line and not line.startswith("#"))
     try:
-        document = json.loads(_read(folders.config / "mcp_servers.json"))
+        document = json.loads(plain_json(_read(folders.config / "mcp_servers.json")))
     except (ValueError, RecursionError):
         return  # nothing of it can start
     for _at, section in find_sections(document) if isinstance(document, dict) else ():

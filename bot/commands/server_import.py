@@ -16,7 +16,7 @@ import itertools
 import json
 import re
 import tomllib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ from bot.domain.catalog import bare_package, fetched_package
 from bot.domain.characters import spell_hidden
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Table
 from bot.domain.secrets import is_plain_header, is_plain_variable
-from bot.domain.server_files import ServerEntry, find_sections, unknown_keys_text
+from bot.domain.server_files import NOT_TAKEN, ServerEntry, find_sections, plain_json, unknown_keys_text
 from bot.domain.server_settings import SETTINGS, field_text
 from bot.domain.servers import USER_SLOT, ServerEnablement, ServerRecord, StdioTransport
 from bot.domain.toml_errors import toml_problem
@@ -53,14 +53,11 @@ _SETTINGS = frozenset(setting.key for setting in SETTINGS if setting.imported)
 _KNOWN = frozenset(
     (
         "command", "args", "env", "cwd", "url", "headers", "transport", "disabled", "description", "title",
-        "bearer_token_env_var",
     )
 )  # fmt: skip
-_APPROVING = frozenset(("autoApprove", "alwaysAllow", "trust", "trusted"))
+_NOT_TAKEN = {**NOT_TAKEN, "trusted": NOT_TAKEN["trust"]}
 _TOML = re.compile(r"\s*(?:#|\[\[?[A-Za-z]|[\w.\"-]+\s*=)")
-_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])')
-_VARIABLE = re.compile(r"\$\{(?:(env|input):)?([A-Za-z_/][\w.-]*)(?::-?([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{(?:(env|input|config|command):)?([A-Za-z_/][\w./-]*)(?::-?([^}]*))?\}")
 _PLACEHOLDER = re.compile(r"(?i)<.*>|your[-_ ].*|.*[-_ ]here|x{3,}|\*{3,}|\.{3}|change[-_]?me|todo|")
 _BEARER = re.compile(r"(?i)bearer\s+(.+)")
 _BASIC = re.compile(r"(?i)basic\s+([A-Za-z0-9+/=]+)")
@@ -93,6 +90,8 @@ class ImportedServer:
     notes: list[str] = field(default_factory=list)
     problem: str = ""
     disabled: bool = False
+    seen: Callable[[str], str] = str
+    """Returns a key as the file spells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ def parse_import_file(text: str, answers: Mapping[str, str]) -> list[ImportedSer
     sections = list(find_sections(document))
     entries = [(name, entry) for _at, section in sections for name, entry in section.items()]
     if not sections:
-        missing = _("There are no servers in this file. They are expected under `mcpServers` or `servers`.")
+        missing = _("There are no servers in this file. An object of them is expected under `mcpServers` or `servers`.")
         raise CommandRejected(sentences(missing, _keys_text(unknown_keys_text(document, ()))))
     if len(entries) > MOST_SERVERS:
         raise CommandRejected(_("There are more than {count} servers in this file.", count=MOST_SERVERS))
@@ -140,14 +139,12 @@ def _parse(text: str) -> Mapping[str, Any]:
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             problem = toml_problem(text, error)
             raise CommandRejected(_("The file is neither JSON nor valid TOML: {error}.", error=problem)) from None
-    plain = _COMMENT.sub(lambda match: match[1] or " ", text)
-    plain = _TRAILING_COMMA.sub(lambda match: match[1] or "", plain)
     try:
-        document = json.loads(plain)
+        document = json.loads(plain_json(text))
     except json.JSONDecodeError as error:
-        raise CommandRejected(
-            _("The file is not valid JSON: line {line}, column {column}.", line=error.lineno, column=error.colno)
-        ) from None
+        at = {"line": error.lineno, "column": error.colno}
+        reason = _("The file is not valid JSON: line {line}, column {column}. YAML is not read.", **at)
+        raise CommandRejected(reason) from None
     except RecursionError:
         raise CommandRejected(_("The file is nested too deeply.")) from None
     if not isinstance(document, dict):
@@ -190,7 +187,10 @@ class _ServerReader:
         self._entry = entry = ServerEntry(entry)
         if not self._server.slug:
             raise _Unusable(_("Its name has no letter from a to z and no digit: rename it in the file."))
-        self._server.disabled = entry.get("disabled") is True
+        self._server.seen = entry.seen
+        if not isinstance(disabled := entry.get("disabled", False), bool):
+            raise _Unusable(_("Its {key} is neither true nor false.", key=entry.seen("disabled")))
+        self._server.disabled = disabled
         self._tell_ignored(entry)
         title = self._text(entry, "title") or (self._server.name if self._server.name != self._server.slug else "")
         if settings := _settings(entry):
@@ -200,26 +200,25 @@ class _ServerReader:
             )
         described = {"title": title, "description": self._text(entry, "description")}
         self._server.fields |= {name: text for name, text in described.items() if text}
-        if url := self._text(entry, "url"):
-            token = self._text(entry, "bearer_token_env_var")
-            bearer = {"Authorization": f"Bearer ${{{token}}}"} if token else {}
-            self._read_remote(url, self._text(entry, "transport"), {**bearer, **self._texts(entry, "headers")})
+        url, kind = self._text(entry, "url"), self._text(entry, "transport")
+        if url and not kind and self._text(entry, "command"):
+            both = (entry.seen("command"), entry.seen("url"))
+            raise _Unusable(_("It has both {command} and {url}: take one of them out.", command=both[0], url=both[1]))
+        if url and kind != "stdio":
+            self._read_remote(url, kind, self._texts(entry, "headers"))
         else:
             self._read_program(entry)
 
     def _tell_ignored(self, entry: Mapping[str, Any]) -> None:
         if self._server.disabled:
             self._server.notes.append(_("disabled in the file, and added disabled"))
-        if entry.get("envFile"):
-            self._server.notes.append(_("its envFile is not read: set its variables as secrets"))
-        if _APPROVING & entry.keys():
-            self._server.notes.append(_("approvals are not taken over: /mcp policy set"))
-        if unknown := sorted(str(key)[:40] for key in entry.keys() - _KNOWN - _SETTINGS - _APPROVING - {"envFile"}):
+        self._server.notes += (f"{key}: {effect}" for key, effect in _NOT_TAKEN.items() if key in entry)
+        if unknown := sorted(str(key)[:40] for key in entry.keys() - _KNOWN - _SETTINGS - _NOT_TAKEN.keys()):
             self._server.notes.append(_("ignored: {keys}", keys=", ".join(unknown)))
 
     def _read_remote(self, url: str, kind: str, headers: Mapping[str, str]) -> None:
         self._server.fields["url"] = self._fill(url, _("its address"))
-        if kind and kind != "stdio":
+        if kind:
             self._server.fields["transport"] = kind
         lines = []
         for name, value in headers.items():
@@ -233,7 +232,7 @@ class _ServerReader:
     def _read_program(self, entry: Mapping[str, Any]) -> None:
         command, args, env = self._text(entry, "command"), entry.get("args"), entry.get("env")
         if not command:
-            unknown = unknown_keys_text(entry, _KNOWN | _SETTINGS | _APPROVING)
+            unknown = unknown_keys_text(entry, _KNOWN | _SETTINGS | _NOT_TAKEN.keys())
             raise _Unusable(sentences(_("It has neither a command nor an address."), _keys_text(unknown)))
         words = [command, *self._words(args)]
         if words[0].lower() in ("cmd", "cmd.exe") and [word.lower() for word in words[1:2]] == ["/c"]:
@@ -298,7 +297,7 @@ class _ServerReader:
     def _secret(self, slot: str, value: str) -> tuple[str, str]:
         """Return a secret as a reference or in clear text; neither if it is still to be entered."""
         variable = _VARIABLE.fullmatch(value)
-        if variable and variable[1] != "input":
+        if variable and variable[1] in (None, "env"):
             texts = {"slot": slot, "variable": variable[2]}
             self._server.notes.append(
                 _("{slot} is the bot's variable {variable}: MCP_SECRET_VARIABLES has to allow it", **texts)
@@ -306,7 +305,8 @@ class _ServerReader:
             return f"env:{variable[2]}", ""
         if variable:
             known = self._inputs.get(variable[2])
-            self._miss(slot, (known.description if known else "") or _("input {name}", name=variable[2]))
+            named = _("input {name}", name=variable[2]) if variable[1] == "input" else variable[0]
+            self._miss(slot, (known.description if known else "") or named)
         elif _VARIABLE.search(value):
             self._miss(slot, _("it was put together from several parts: enter the whole"))
         elif _PLACEHOLDER.fullmatch(value):
@@ -473,7 +473,7 @@ class ServerImport:
         draft = with_missing_secrets(draft, server.missing)
         errors = {name: error for name, error in draft.errors.items() if not self._only_asks(name, draft)}
         if errors:
-            server.problem = sentences(*errors.values())
+            server.problem = sentences(*(f"{server.seen(name)}: {error}" for name, error in errors.items()))
             return _Candidate(server)
         if server.disabled:
             draft.record = replace(draft.record, enablement=ServerEnablement.DISABLED)

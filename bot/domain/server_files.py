@@ -19,31 +19,56 @@ JsonPath = tuple[str | int, ...]
 """Keys and indexes that lead to a value, the outermost first."""
 _SECTIONS: tuple[JsonPath, ...] = (
     ("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",), ("mcp_servers",), ("mcp",),
+    ("extensions",),
 )  # fmt: skip
-"""Keys that lead to the servers, the first one counts: of Claude Desktop, Cursor, Windsurf and Gemini CLI, of VS Code's
-`mcp.json` and settings, of Zed, Codex and opencode.
+"""Keys that lead to the servers, the first one counts: of Claude Desktop, Cursor, Windsurf, Gemini CLI and Continue, of
+VS Code's `mcp.json` and settings, of Zed, Codex, opencode and Goose.
 """
 _OTHER_KEYS = {
     "autoConnect": ("auto_connect", 1),
     "baseUrl": ("url", 1),
+    "cmd": ("command", 1),
     "connectionTimeoutMs": ("connect_timeout", 1_000),
     "enabled": ("disabled", 1),
+    "endpoint": ("url", 1),
     "environment": ("env", 1),
+    "envs": ("env", 1),
     "httpUrl": ("url", 1),
     "http_headers": ("headers", 1),
+    "initTimeout": ("connect_timeout", 1_000),
     "initializationTimeout": ("connect_timeout", 1),
+    "name": ("title", 1),
     "requestTimeout": ("tool_timeout", 1),
     "serverUrl": ("url", 1),
+    "startup_timeout_ms": ("connect_timeout", 1_000),
     "startup_timeout_sec": ("connect_timeout", 1),
+    "timeout": ("tool_timeout", 1),
     "tool_timeout_sec": ("tool_timeout", 1),
     "transportType": ("transport", 1),
     "type": ("transport", 1),
+    "uri": ("url", 1),
     "workingDirectory": ("cwd", 1),
 }
-"""Keys of servers in files of other programs: the key here, and the units in one second for times."""
+"""Keys of servers in files of other programs: the key here, and the units in one second for times. A time in seconds of
+more than `_LONGEST` counts as milliseconds, because programs differ.
+"""
+_LONGEST = 3600
+_EFFECTS = {
+    "envFile env_file": gettext_lazy("its file of variables is not read: write them under env"),
+    "alwaysAllow always_allow autoApprove auto_approve trust": gettext_lazy(
+        "approvals are not taken over: set a policy"
+    ),
+    "available_tools disabledTools disabled_tools enabledTools enabled_tools excludeTools includeTools": gettext_lazy(
+        "all its tools are offered: set a policy that denies one"
+    ),
+}
+NOT_TAKEN: Mapping[str, str] = {key: effect for keys, effect in _EFFECTS.items() for key in keys.split()}
+"""Keys of servers in files of other programs that have no setting here, with the effect."""
 _KINDS = {
     "http": HttpKind.STREAMABLE,
     "https": HttpKind.STREAMABLE,
+    "httpstream": HttpKind.STREAMABLE,
+    "streamable": HttpKind.STREAMABLE,
     "streamablehttp": HttpKind.STREAMABLE,
     "sse": HttpKind.SSE,
     "auto": HttpKind.AUTO,
@@ -53,6 +78,10 @@ _KINDS = {
     "local": STDIO,
 }
 _VARIABLE = re.compile(r"(?<!\$)\{env:(\w+)\}")
+_DEFAULT = re.compile(r"(\$\{env:\w+):(?!-)")
+_BARE_VARIABLE = re.compile(r"(?<!\S)\$([A-Z_][A-Z0-9_]+)$")
+_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])')
 _OF_TEXTS = ("command", "args", "env", "headers")
 _MOST_NAMED = 3
 
@@ -64,10 +93,14 @@ class ServerEntry(dict[str, Any]):
         super().__init__()
         self._seen: dict[str, str] = {}
         self._take(entry)
-        if isinstance(command := self.get("command"), list) and command:
-            self["command"], self["args"] = command[0], [*command[1:], *(self.get("args") or [])]
+        if isinstance(command := self.get("command"), list) and command and isinstance(self.get("args", []), list):
+            self["command"], self["args"] = command[0], [*command[1:], *self.get("args", [])]
         if isinstance(kind := self.get("transport"), str):
             self["transport"] = transport_kind(kind)
+        token, headers = self.get("bearer_token_env_var"), self.get("headers", {})
+        if isinstance(token, str) and isinstance(headers, Mapping):
+            del self["bearer_token_env_var"]
+            self["headers"] = {"Authorization": f"Bearer ${{{token}}}", **headers}
 
     def seen(self, key: str) -> str:
         """Return a key, or the path of a value, as the file spells it."""
@@ -75,8 +108,9 @@ class ServerEntry(dict[str, Any]):
         return f"{self._seen.get(first, first)}{dot}{rest}"
 
     def _take(self, entry: Mapping[str, Any]) -> None:
-        for key in sorted(entry, key=_OTHER_KEYS.__contains__):
-            value, (own, units) = entry[key], _OTHER_KEYS.get(key, (key, 1))
+        present = [key for key, value in entry.items() if value is not None]
+        for key in sorted(present, key=_OTHER_KEYS.__contains__):
+            value, (own, units) = entry[key], _OTHER_KEYS.get(key, (key, 0))
             if own == "transport" and isinstance(value, Mapping):
                 self._take(value)
             elif own == "command" and isinstance(value, Mapping):  # Zed's older form
@@ -92,19 +126,36 @@ def transport_kind(word: str) -> str:
     return _KINDS.get(re.sub("[-_ ]", "", word).lower(), word)
 
 
+def plain_json(text: str) -> str:
+    """Return JSON without comments and trailing commas, with the same lines."""
+    text = _COMMENT.sub(lambda match: match[1] or " " + "\n" * match[0].count("\n"), text)
+    return _TRAILING_COMMA.sub(lambda match: match[1] or "", text)
+
+
 def find_sections(document: Mapping[str, Any]) -> Iterator[tuple[JsonPath, Mapping[str, Any]]]:
-    """Yield the sections of servers of a file with their paths: its own, and those of projects in `~/.claude.json`."""
+    """Yield the sections of servers of a file with their paths: its own, and those of projects in `~/.claude.json`. A
+    file without sections may be one itself. Servers in a list have names.
+    """
     projects = document.get("projects")
     own = next((path for path in _SECTIONS if _value_at(document, path) is not None), ())
     paths = [own, *(("projects", name, "mcpServers") for name in projects)] if isinstance(projects, Mapping) else [own]
     for path in paths:
-        if path and isinstance(section := _value_at(document, path), Mapping):
+        section = _value_at(document, path)
+        if isinstance(section, list) and section and all(isinstance(item, Mapping) for item in section):
+            names = [str(item.get("name", number)) for number, item in enumerate(section, start=1)]
+            once = (name if name not in names[:at] else f"{name}-{at + 1}" for at, name in enumerate(names))
+            section = dict(zip(once, section, strict=True))
+        if not path:
+            items = {} if projects else {name: item for name, item in document.items() if isinstance(item, Mapping)}
+            section = {name: item for name, item in items.items() if {"command", "url"} & ServerEntry(item).keys()}
+        if isinstance(section, Mapping) and (path or section):
             yield path, section
 
 
 def unknown_keys_text(keys: Iterable[str], known: Iterable[str]) -> str:
     """Return a clause that names unknown keys, and the known key that is nearest to the first; empty without any."""
-    known = {*known, *_OTHER_KEYS, *(str(path[0]) for path in _SECTIONS)}
+    own = (key for key, _units in _OTHER_KEYS.values())
+    known = {*known, *own, *_OTHER_KEYS, *NOT_TAKEN, *(str(path[0]) for path in _SECTIONS)}
     unknown = [key for key in keys if key not in known]
     if not unknown:
         return ""
@@ -122,17 +173,19 @@ def _value_at(document: Any, path: JsonPath) -> Any:
 
 def _own_value(key: str, value: Any, units: int) -> Any:
     """Return a value with the variables and the units of this program. Numbers and booleans become texts in lists and
-    objects of texts.
+    objects of texts, and null is left out.
     """
     match value:
         case str():
-            return _VARIABLE.sub(r"${env:\1}", value)
+            value = _DEFAULT.sub(r"\1:-", _VARIABLE.sub(r"${env:\1}", value))
+            return _BARE_VARIABLE.sub(r"${env:\1}", value) if key in ("env", "headers") else value
         case Mapping() if key in _OF_TEXTS:
-            return {name: _text(key, item) for name, item in value.items()}
+            return {name: _text(key, item) for name, item in value.items() if item is not None}
         case list() if key in _OF_TEXTS:
-            return [_text(key, item) for item in value]
-        case int() | float() if units > 1 and not isinstance(value, bool):
-            return value / units
+            return [_text(key, item) for item in value if item is not None]
+        case int() | float() if units and key.endswith("_timeout") and not isinstance(value, bool):
+            units = 1_000 if value > _LONGEST else units
+            return value / units if units > 1 else value
         case _:
             return value
 

@@ -260,7 +260,7 @@ async def test_a_variable_of_a_server_is_followed_and_neither_it_nor_its_fingerp
         (POLICY, "\nnonsense", "in a key/value pair (at line 2, the last)."),
         (POLICY, '\ndefualt = "ASK_USER"\n', "config/policy.toml, line 2: defualt means nothing here."),
         (POLICY, '[[rules]]\npolicy = "ALWAYS_DENY"\ntol = "x"\n', "config/policy.toml, line 3: "),
-        (SERVERS, '{"mcpServers": {\n"dice": {"command": "x"}\n,}}', "in line 3, column "),
+        (SERVERS, '{"mcpServers": {\n"dice": {"command": "x"}\n,,}}', "in line 3, column "),
         (SERVERS, "[]", "does not hold a JSON object."),
         (SERVERS, servers(dice={"transport": "carrier-pigeon"}), "there is no transport 'carrier-pigeon'. Fix: "),
         (SERVERS, servers(dice={"command": "x", "trusted": "yes"}), "'trusted' has the wrong type or value. Fix: "),

@@ -168,9 +168,9 @@ def test_settings_without_a_meaning_here_are_reported() -> None:
     assert server.disabled
     assert server.notes == [
         "disabled in the file, and added disabled",
-        "its envFile is not read: set its variables as secrets",
-        "approvals are not taken over: /mcp policy set",
-        "ignored: timeout",
+        "envFile: its file of variables is not read: write them under env",
+        "alwaysAllow: approvals are not taken over: set a policy",
+        "with tool_timeout 3",
     ]
 
 
@@ -237,7 +237,7 @@ async def test_a_preview_adds_nothing_and_shows_what_would_be_added_whole(file: 
         ("desk", "variable: LOG_LEVEL=debug"),
         ("desk", f"variable: DESK_TOKEN={SECRET}"),
         ("wiki", "address: https://wiki.example/sse"),
-        ("notes", "cannot be added: This is taken by notes."),
+        ("notes", "cannot be added: name: This is taken by notes."),
     } <= set(reply.details)
     [action] = reply.actions
     assert action.question == "Add 2 servers and allow npx on this machine?"

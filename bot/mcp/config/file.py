@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bot.domain.server_files import JsonPath, ServerEntry, find_sections, unknown_keys_text
+from bot.domain.server_files import NOT_TAKEN, JsonPath, ServerEntry, find_sections, plain_json, unknown_keys_text
 from bot.domain.server_settings import SETTINGS, Setting, WrongValue, with_settings
 from bot.domain.servers import (
     OAUTH_KINDS,
@@ -42,6 +42,8 @@ KNOWN_KEYS = frozenset(
     )
 )  # fmt: skip
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_FOREIGN_VARIABLE = re.compile(r"\$\{(?:input|config|command):[^}]+\}")
+"""Variable that VS Code fills in."""
 _NOT_SECRET = frozenset(("HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER", "LANG", "TZ"))
 _SOUNDS_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|AUTH|CRED", re.IGNORECASE)
 _PLAIN_WORD = re.compile(r"[a-z]{1,11}")
@@ -172,7 +174,7 @@ class ConfigEntry:
                         "Server {server} needs the environment variable {name} for {key}, which is not set.",
                         server=f"{self.name!r}",
                         name=name,
-                        key=f"{key!r}",
+                        key=f"{self.seen(key)!r}",
                     ),
                     gettext_lazy("set {name} or write ${{{name}:-default}}", name=name),
                 )
@@ -180,6 +182,9 @@ class ConfigEntry:
                 self.secrets.add(value)
             return value
 
+        if self._environment is not None and (foreign := _FOREIGN_VARIABLE.search(text)):
+            wanted = gettext_lazy("a value with ${{NAME}}, a variable set in .env, for {variable}", variable=foreign[0])
+            raise self._wrong(key, wanted)
         return _VARIABLE.sub(value_of, text)
 
     def _wrong(self, key: str, wanted: str) -> InvalidDefinition:
@@ -297,8 +302,10 @@ def _transport(entry: ConfigEntry) -> Transport:
             return _http(entry, HttpKind.STREAMABLE)
         case "":
             problem = gettext_lazy(
-                "Server {server} has neither or both of 'command' and 'url', and no 'transport'.",
+                "Server {server} has neither or both of {command} and {url}, and no 'transport'.",
                 server=f"{entry.name!r}",
+                command=f"{entry.seen('command')!r}",
+                url=f"{entry.seen('url')!r}",
             )
             unknown = unknown_keys_text(entry.unknown, KNOWN_KEYS)
             raise InvalidDefinition(
@@ -349,7 +356,9 @@ def _http(entry: ConfigEntry, kind: HttpKind) -> Transport:
         if not header_fits(name, value):
             raise InvalidDefinition(
                 gettext_lazy(
-                    "Server {server}: 'headers.{name}' is not a valid header.", server=f"{entry.name!r}", name=name
+                    "Server {server}: {key} is not a valid header.",
+                    server=f"{entry.name!r}",
+                    key=f"{entry.seen(f'headers.{name}')!r}",
                 ),
                 gettext_lazy("use plain ASCII text"),
             )
@@ -373,7 +382,7 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
     servers.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = plain_json(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return ServersFile()
     except UnicodeDecodeError as error:
@@ -393,15 +402,14 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
         name = str(at[-1])
         try:
             entry = _entry(name, value, environment)
-            warnings += (
-                gettext_lazy(
-                    "{path}: a key of server {name} is ignored, because it is {unknown}",
-                    path=_place(path, lines, (*at, unknown_key)),
-                    name=f"{name!r}",
-                    unknown=unknown_keys_text([unknown_key], KNOWN_KEYS),
+            for key in entry.unknown:
+                texts = {"path": _place(path, lines, (*at, key)), "name": f"{name!r}", "key": key}
+                texts |= {"effect": NOT_TAKEN.get(key, ""), "unknown": unknown_keys_text([key], KNOWN_KEYS)}
+                warnings.append(
+                    gettext_lazy("{path}: '{key}' of server {name}: {effect}.", **texts)
+                    if key in NOT_TAKEN
+                    else gettext_lazy("{path}: a key of server {name} is ignored, because it is {unknown}", **texts)
                 )
-                for unknown_key in entry.unknown
-            )
             entries.append(_disabled_server(entry) if entry.flag("disabled") else _enabled_server(entry))
         except InvalidDefinition as unusable:
             line = _line(lines, (*at, *unusable.key.split(".", 1)))
@@ -499,7 +507,7 @@ def _sections(
             unknown=unknown_keys_text([key], ()) or gettext_lazy("not needed"),
         )
         for key in document
-        if key not in {at[0] for at in sections}
+        if key not in {name for at, section in sections.items() for name in at[:1] or section}
     )
     if not sections and document:
         missing = gettext_lazy('{path} has no object of servers under "mcpServers".', path=path)
