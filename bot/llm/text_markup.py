@@ -13,94 +13,132 @@ from dataclasses import replace
 from typing import Any
 
 from bot.domain.completions import Completion, StopReason, TextDelta
-from bot.domain.lenient_json import unique_names
 from bot.domain.messages import Part, TextPart, ToolCall
 from bot.domain.tools import Tool
+from bot.llm.call_syntax import WORDS, read_value
 from bot.llm.wire_format import parse_call
 
-_TAG = r"(?:\w+:)?(?:think(?:ing)?|thought|reasoning)>"
-_CLOSING = rf"(?:</{_TAG}|\[/THINK\]|\u25c1/think\u25b7|<channel\|>)"
-_THOUGHTS = re.compile(
-    rf"(?:\A|(?<=\n))\s*(?:<{_TAG}|\[THINK\]|\u25c1think\u25b7|<\|channel>thought\b).*?(?:{_CLOSING}\s*|\Z)"
-    r"|(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>"
-    r".*?(?:<\|end\|>|(?=<\|start\|>)|\Z)"
-    r"|(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>|<\|(?:return|im_end|eot_id|endoftext)\|>\Z",
-    re.DOTALL | re.IGNORECASE,
+_TAG = r"(?:\w+[:_])?(?:think(?:ing)?|thought|reasoning)>"
+_PROSE = r"(?:(?-i: [a-z])| ?[:;,.=)?!\"'\u2013\u2014])"
+"""What follows a tag that a sentence is about."""
+_BEGIN = rf"(?:<{_TAG}|\[THINK\]|\u25c1think\u25b7|<(?:\|channel|unused94)>thought\b|<\|(?:begin_of_|START_|inner_pre)"
+_BEGIN += r"(?:thought|THINKING|fix)\|>)"
+_END = rf"(?<!`)(?:</{_TAG}|\[/THINK\]|\u25c1/think\u25b7|<channel\|>|<unused95>|<\|(?:end_of_|END_|inner_suf)"
+_END += r"(?:thought|THINKING|fix)\|>)"
+_OPEN = rf"(?<!`){_BEGIN}(?!{_PROSE})"
+_BODY = rf"(?>[^<\[\u25c1]+|(?!{_OPEN}|{_END}).)*+"
+_LINE = r"(?:\A|(?<=\n)|(?<=\n )|(?<=\n  )|(?<=\n   ))"
+_BREAK = rf"(?:{_LINE}|(?<=[.!?>\u2026\u3002\uff01\uff1f])|(?<=\D[.!?\u2026] )|(?<=\S> )|(?=<\|))"
+_ANALYSIS = r"(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>"
+_FIRST = re.compile(rf"\s*(?:{_BEGIN}|{_ANALYSIS})", re.IGNORECASE)
+_PIECE = re.compile(
+    rf"(?si)(?=[`~<\[\u25c1])(?:{_LINE}(?P<code>`{{3,}}|~{{3,}}).*?(?:\n[ \t]*(?P=code)|\Z)|`[^`\n]*(?:`|\n|\Z)"
+    rf"|(?P<thought>{_BREAK}{_OPEN}{_BODY}(?:{_OPEN}{_BODY}{_END}{_BODY})*+{_END}\s*"
+    rf"|\A{_BEGIN}(?={_PROSE})(?:(?!{_END}).)*+{_END}(?!{_PROSE})\s*|{_ANALYSIS}.*?(?:<\|end\|>|(?=<\|start\|>)))"
+    rf"|(?P<uneven>{_BREAK}{_OPEN}.*?{_END})|(?P<cut>(?:\A{_OPEN}|{_ANALYSIS}).*)"
+    rf"|(?P<open>{_BREAK}{_OPEN}.*|\A{_BEGIN}(?={_PROSE})(?:(?!{_END}).)*+\Z)"
+    rf"|(?:\A|(?<=[\w.!?\u2026\u3002\uff01\uff1f)\n])|(?<=[.!?\u2026] ))(?P<close>{_END}\s*)"
+    r"|(?P<gone>(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>|<\|(?:START_RESPONSE|begin_of_solution)\|>\s*"
+    r"|(?<![ `])(?:(?:<\|(?:return|\w*end\w*|eo[smt]\w*)\|>|</s>|<end_of_turn>|<\uff5cend\u2581\w+\uff5c>)\s*)+\Z))"
 )
-_END_ALONE = re.compile(rf"\A(?:(?!<{_TAG}).)*?(?<!`){_CLOSING}\s*", re.DOTALL | re.IGNORECASE)
-"""Thoughts whose beginning is in the model's prompt."""
-_TAGS = ("<think>", "<thinking>", "<thought>", "<reasoning>", "</think>", "</thinking>", "</thought>", "</reasoning>")
+"""Code, which is left as it is, and outside of it thoughts, which are whole or not, and the marks of an answer."""
+_ANYTHING, _BEGINNINGS, _ENDINGS, _NEVER = map(re.compile, ("", r"[<\[\u25c1]", r"[>\]\u25b7]", "(?!)"))
+"""What has to come before a text is looked at again."""
+_UNFINISHED = re.compile(r"(?:<\|[\w|<>]{0,60}|[<\[\u25c1]/?[\w:\u2581\uff5c]{0,30})\Z")
+_SPACE = r"(?:\w+[:_]|\uff5cDSML\uff5c)?"
+"""Prefix of the tags of some models."""
 _TOKEN = re.compile(
-    r"<\|/?\w+\|>|<\uff5c[\w\u2581]+\uff5c>|</s>|</?(?:\w+:)?(?:tools?|tool_?calls?|function_calls)>"
-    r"|\[/?TOOL_CALLS\]|\[ARGS\]|\[CALL_ID\]\w+|functools(?=\[)|\bto=",
-    re.IGNORECASE,
+    r"(?i)<\|/?[\w:]+\|>|<\uff5c[\w\u2581]+\uff5c>|<\|tool_\w+>|<tool_\w+\|>|</s>|<(?:start|end)_function_\w+>"
+    rf"|</?{_SPACE}(?:tools?|tool_?calls?|function_calls?)>|\[/?TOOL_CALLS\]|\[ARGS\]|\[CALL_ID\]\w*"
+    r"|functools(?=\[)|\bto=|call:|action\b:?|input:|\u273f(?:function|args)\u273f:"
 )
 _FILLER = re.compile(
-    r"[\s;,]+|\{(?=\{)|\}|```(?:json|tool_call)?|assistant(?=commentary to=)"
-    r"|(?:assistant|commentary|analysis|function|json|code)\b(?![.:_-])"
+    r"[\s;,]+|\{(?=\{)|\}|```(?:json|tool_c(?:ode|all))?|assistant(?=commentary)|</?(?:answer|response)>|print\(|\)"
+    r"|(?:assistant|commentary|analysis|function|json|code|call)\b(?![.:_(-])"
 )
 _NAME = re.compile(r"[A-Za-z_][\w./-]*(?::\d+)?")
 _ELEMENT = re.compile(
-    r"<(?:function|invoke)(?:=|\s+name=)[\"']?([\w.-]+)[\"']?(?:>|(?={))(.*?)</?(?:function|invoke)>"
-    r"|([\w.-]+)\s*((?:<arg_key>.*?</arg_value>\s*)+)",
-    re.DOTALL,
+    rf"(?s)<{_SPACE}(?:function|invoke)(?:=|\s+name=)[\"']?([\w.-]+)[\"']?(?:>|(?={{))(.*?)</?{_SPACE}(?:function|invoke)>"
+    r"|([\w.-]+)\s*((?:<arg_key>.*?</arg_value>\s*)+)"
 )
 _PARAMETER = re.compile(
-    r"<parameter(?:=|\s+name=)[\"']?([\w.-]+)[\"']?[^>]*>\n?(.*?)\n?</parameter>"
-    r"|<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>",
-    re.DOTALL,
+    rf"(?s)<(?:{_SPACE}parameter(?:=|\s+name=)[\"']?|arg_key>\s*)([\w.-]+)(?:\s*</arg_key>\s*<arg_value>|[\"']?[^>]*>)"
+    rf"\n?(.*?)\n?</(?:{_SPACE}parameter|arg_value)>"
+)
+_UNFINISHED_CALL = re.compile(
+    rf"[<\[`\u273f][^\s<>\]]{{0,60}}\Z|[\w.:/-]{{1,60}}\Z|<arg_key>|<{_SPACE}(?:function|invoke)\b", re.ASCII
 )
 _NAMES = ("name", "tool", "tool_name", "function")
-_OBJECTS = (*(f'{{"{key}":' for key in (*_NAMES, "arguments", "parameters")), '{"type":"function"', '{"tool_call')
-_HELD = ("<|", "[think]", "\u25c1think\u25b7")
-_OPENERS = (
-    *_HELD,
-    *("<tool", "<function", "<invoke", "<minimax:", "<seed:", "<\uff5c", "[tool_calls]", "functools[", "commentaryto="),
-    *("assistant<|", "assistantcommentaryto=", "functions.", "to=functions", "```tool_call", *_OBJECTS),
-    *(f"{before}{opening}" for before in ("[", "{", "```", "```json", "```json[") for opening in _OBJECTS),
-)
+_ARGUMENTS = ("arguments", "parameters", "args", "input")
+_FIELDS = frozenset({*_NAMES, *_ARGUMENTS, "type", "id", "tool_call_id"})
+_AROUND = frozenset({"tool_calls", "thought", "role", "content"})
 _LONGEST_OPENING = 200
 
 
 def without_thoughts(text: str) -> str:
     """Return the text without the model's thoughts."""
-    return _THOUGHTS.sub("", _END_ALONE.sub("", text))
+    visible, rest = _split(text[_end_alone(text) :])
+    return visible + (rest or "")
 
 
 def thinks_first(completion: Completion) -> bool:
     """Return True if the text of a reply begins with a thought whose beginning is in the model's prompt."""
-    return _END_ALONE.match(completion.message.text) is not None
+    return _end_alone(completion.message.text) > 0
+
+
+def _end_alone(text: str) -> int:
+    """Return the end of a thought whose beginning is in the model's prompt, 0 if there is none."""
+    end = next((piece for piece in _PIECE.finditer(text) if piece.lastgroup not in ("code", "gone", None)), None)
+    return end.end() if end and end["close"] and not re.search(_BEGIN, text[: end.start()], re.IGNORECASE) else 0
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    """Return the text without thoughts up to the first place that a continuation could change, and what follows there
+    if the text ends here; None if no continuation changes the text.
+    """
+    text = text.lstrip() if _FIRST.match(text) else text
+    visible, at = "", 0
+    for piece in _PIECE.finditer(text):
+        match piece.lastgroup:
+            case "thought" | "gone":
+                visible, at = visible + text[at : piece.start()], piece.end()
+            case "uneven":
+                return visible + text[at : piece.start()], without_thoughts(text[piece.end() :].lstrip())
+            case "open" | "cut" as kind:
+                return visible + text[at : piece.start()], piece[0] if kind == "open" else ""
+    return visible + text[at:], "" if 0 < at == len(text) else None
 
 
 class VisibleText:
     """Text of a reply as it may be shown while it is written. With `thinks_first`, the text begins as a thought."""
 
     def __init__(self, tools: Sequence[Tool], *, thinks_first: bool) -> None:
-        self._openers = (*_OPENERS, *(f"{tool.name}<|".lower() for tool in tools)) if tools else _HELD
+        self._tools = {tool.name: tool for tool in tools}
         self.thinks_first = thinks_first
         self._pieces: list[str] = []
         self._shown = ""
-        self._holds = True
+        self._awaited = _ANYTHING
 
     def feed(self, more: str) -> Iterator[TextDelta]:
         """Yield the part that may be shown now."""
         self._pieces.append(more)
-        if not self._holds and "<" not in more:
-            self._shown += more
-            yield TextDelta(more)
+        if not self._awaited.search(more):
+            if self._awaited is _BEGINNINGS:
+                self._shown += more
+                yield TextDelta(more)
             return
         text = "".join(self._pieces)
-        visible = "" if self.thinks_first and not _END_ALONE.match(text) else without_thoughts(text)
-        head = re.sub(r"\s+", "", visible[:_LONGEST_OPENING]).lower()
-        tail = visible[visible.rfind("<") :] if "<" in visible else "\0"
-        self._holds = not head or any(head.startswith(mark) or mark.startswith(head) for mark in self._openers)
-        if not self._holds and any(
-            tag.startswith(tail.lower()) for tag in (*_TAGS, "<|channel|>", "<|return|>", "<|im_end|>")
-        ):
-            visible, self._holds = visible[: -len(tail)], True
-        elif self._holds:
+        visible, rest = _split(f"<think>{text}" if self.thinks_first and not _FIRST.match(text) else text)
+        tail = _UNFINISHED.search(visible)
+        self._awaited = _BEGINNINGS if tail is None and rest is None else _ANYTHING
+        if rest is not None and not _ENDINGS.search(text.rstrip()[-1:]):
+            self._awaited = _ENDINGS
+        visible = visible[: tail.start() if tail else None]
+        head = visible[:_LONGEST_OPENING]
+        if not head.strip() or (self._tools and _calls(head, self._tools) is not None):
+            if rest is None:
+                self._awaited = _NEVER if len(visible) > len(head) else _ANYTHING
             visible = ""
-        self._holds = self._holds or not without_thoughts(f"{text}\0").endswith("\0")  # within a thought
         yield from self.show(visible)
 
     def show(self, visible: str) -> Iterator[TextDelta]:
@@ -120,46 +158,46 @@ def read_markup(completion: Completion, tools: Sequence[Tool]) -> Completion:
                 parts.append(part if answer == text else TextPart(answer))
             case ToolCall():
                 parts.append(_fit(part, by_name))
-            case _:
-                pass
     text = "".join(part.text for part in parts if isinstance(part, TextPart))
-    calls = [] if completion.message.tool_calls or completion.stop is not StopReason.ANSWERED else _calls(text, by_name)
+    whole = tools and completion.stop is StopReason.ANSWERED and not completion.message.tool_calls
+    calls = _calls(text, by_name) if whole else None
     stop = StopReason.TOOLS if calls else completion.stop
     message = replace(completion.message, parts=tuple(calls or parts))
     cut = completion.cut_call or (completion.stop is StopReason.LENGTH and _TOKEN.match(text.lstrip()) is not None)
     return replace(completion, message=message, stop=stop, cut_call=cut, calls_as_text=bool(calls))
 
 
-def _calls(text: str, tools: Mapping[str, Tool]) -> list[ToolCall]:
-    """Return the calls of a text that is nothing but calls of these tools; else none."""
+def _calls(text: str, tools: Mapping[str, Tool]) -> list[ToolCall] | None:
+    """Return the calls of a text that is nothing but calls of these tools; None if no continuation makes it so."""
     found: list[tuple[str, Any]] = []
     pending, at, marked = "", 0, False
-    text = text.replace("\uff5cDSML\uff5c", "")  # DeepSeek's tags
-    decoder = json.JSONDecoder(object_pairs_hook=unique_names)
-    while tools and at < len(text):
+    while at < len(text):
+        word = _NAME.match(text, at)
         if (element := _ELEMENT.match(text, at)) and (name := _offered(element[1] or element[3], tools)):
-            found.append((name, _parameters(element[2] or element[4], tools[name])))
+            found.append((name, _parameters(element[2] if element[1] else element[4], tools[name])))
             at, marked = element.end(), True
         elif token := _TOKEN.match(text, at):
             at, marked = token.end(), True
         elif filler := _FILLER.match(text, at):
             at = filler.end()
-        elif text[at] in "{[":
+        elif text[at] in "{[" or (word and not pending and text.startswith("(", word.end())):
             try:
-                value, at = decoder.raw_decode(text, at)
+                value, at = read_value(text, at)
+            except EOFError:
+                opening = re.split(r"[^\w./-]", text[at:].lstrip("[{\"' \n"))[0].rpartition(".")[2]
+                known = any(field.startswith(opening) for field in (*_FIELDS, *_AROUND, *tools))
+                return [] if marked or pending or known else None
             except (ValueError, RecursionError):
-                return []
-            found += [(pending, value)] if pending else _named(value, tools)
-            if not found:
-                return []
+                return None
+            found += [(pending, value)] if pending else _named(value, tools, marked=marked)
             pending = ""
-        elif not pending and (word := _NAME.match(text, at)) and (pending := _offered(word[0], tools)):
+        elif not pending and word and (pending := _offered(word[0], tools)):
             at = word.end()
         else:
-            return []
+            return [] if _UNFINISHED_CALL.match(text, at) else None
     found += [(pending, {})] if pending and marked else []
     if not all(name and isinstance(arguments, dict | str) for name, arguments in found):
-        return []
+        return None
     calls = (
         parse_call(f"call_{n}", name, arguments if isinstance(arguments, str) else json.dumps(arguments))
         for n, (name, arguments) in enumerate(found, start=1)
@@ -167,23 +205,25 @@ def _calls(text: str, tools: Mapping[str, Tool]) -> list[ToolCall]:
     return [_fit(call, tools) for call in calls]
 
 
-def _named(value: Any, tools: Mapping[str, Tool]) -> list[tuple[str, Any]]:
-    """Return the calls of a JSON value that names its tools; one without a name if it is something else."""
-    value = value.get("tool_calls", value) if isinstance(value, dict) and len(value) == 1 else value
+def _named(value: Any, tools: Mapping[str, Tool], *, marked: bool) -> list[tuple[str, Any]]:
+    """Return the calls of a value that names its tools; one without a name if it is something else."""
+    value = value.get("tool_calls") if isinstance(value, dict) and value.keys() <= _AROUND else value
     calls: list[tuple[str, Any]] = []
     for entry in value if isinstance(value, list) else [value]:
         inner = entry.get("function") if isinstance(entry, dict) else {}
         fields = inner if isinstance(inner, dict) else entry
-        names = [str(fields[key]) for key in _NAMES if key in fields]
-        name = _offered(names[0], tools) if len(names) == 1 else ""
-        is_call = name and fields.keys() <= {*_NAMES, "arguments", "parameters", "type", "id", "tool_call_id"}
-        calls.append((name if is_call else "", fields.get("arguments", fields.get("parameters", {}))))
+        names = [fields[key] for key in _NAMES if key in fields]
+        arguments = [fields[key] for key in _ARGUMENTS if key in fields] or [{}]
+        if marked and not names and len(fields) == 1:  # Apertus names the tool by the key
+            names, arguments, fields = [*fields], [*fields.values()], {}
+        is_call = len(names) == len(arguments) == 1 and fields.keys() <= _FIELDS
+        calls.append((_offered(str(names[0]), tools) if is_call else "", arguments[0]))
     return calls or [("", {})]
 
 
 def _offered(name: str, tools: Mapping[str, Tool]) -> str:
     """Return the offered tool that a model means by a name with remains of its markup; empty if there is none."""
-    bare = re.sub(r"\A(?:functions?|tools?)[./]|<\|.*|:\d+\Z", "", name.strip())
+    bare = re.sub(r"\A(?:functions?|tools?|default_api)[./]|<\|.*|:\d+\Z", "", name.strip())
     return next((candidate for candidate in (name, bare) if candidate in tools), "")
 
 
@@ -194,13 +234,14 @@ def _parameters(body: str, tool: Tool) -> Any:
         return None
     properties = tool.input_schema.get("properties")
     arguments: dict[str, Any] = {}
-    for match in _PARAMETER.finditer(body):
-        name, value = (match[1] or match[3]).strip(), match[2] if match[1] else match[4]
+    for name, value in _PARAMETER.findall(body):
+        if name in arguments:
+            return None
         schema = properties.get(name) if isinstance(properties, Mapping) else None
         arguments[name] = value
         if not isinstance(schema, Mapping) or schema.get("type") != "string":
             with suppress(ValueError, RecursionError):
-                arguments[name] = json.loads(value)
+                arguments[name] = json.loads(WORDS.get(value, value))
     return arguments
 
 

@@ -12,11 +12,12 @@ import pytest
 from bot.app.operations import unparsed_calls
 from bot.domain.completions import Completion, ReasoningDelta, StopReason, TextDelta
 from bot.domain.health import Fault
+from bot.domain.messages import assistant
 from bot.domain.metrics import null_sink
 from bot.domain.tools import Tool
 from bot.llm.models import InstrumentedModel
 from bot.llm.openai_chat import Config, create
-from bot.llm.text_markup import without_thoughts
+from bot.llm.text_markup import VisibleText, read_markup, thinks_first, without_thoughts
 from tests.fakes.llm import Call, Say
 from tests.llm.conversation import EACH_PROVIDER, KEY, OPENAI_CHAT, Provider, asking, complete, events, talking
 
@@ -41,6 +42,44 @@ OSLO = {"city": "Oslo", "days": 2}
 JSON = json.dumps(OSLO)
 NAMED = '{"name": "weather__look", "arguments": ' + JSON + "}"
 
+PYTHONIC = 'weather__look(city="Oslo", days=2)'
+QUOTED = str({"name": "weather__look", "arguments": OSLO})
+ENCLOSED = [
+    *(("[", PYTHONIC, "]"), ("", PYTHONIC, ""), ("```tool_code\n", PYTHONIC, "\n```")),
+    *(("```tool_code\nprint(default_api.", PYTHONIC, ")\n```"), ("<|python_start|>[", PYTHONIC, "]<|python_end|>")),
+    *(
+        ("<|tool_call_start|>[", PYTHONIC, "]<|tool_call_end|>"),
+        ("<function_calls>\n", PYTHONIC, "\n</function_calls>"),
+    ),
+    *(("", QUOTED, ""), ("[", QUOTED, "]"), ("<tool_call>\n", QUOTED, "\n</tool_call>")),
+    (
+        "<start_function_call>call:weather__look",
+        "{city:<escape>Oslo<escape>,days:2}",
+        "<end_function_call><start_function_response>",
+    ),
+    ("<|tool_call>call:weather__look", '{city:<|"|>Oslo<|"|>,days:2}', "<tool_call|>"),
+    ('<|tools_prefix|>[{"weather__look": ', JSON, "}]<|tools_suffix|>"),
+    ("<|tool_call|>[", NAMED, "]"),
+    ("<function_call> ", NAMED, ""),
+    ("<longcat_tool_call>", NAMED, "</longcat_tool_call>"),
+    ("<|action_start|><|plugin|>", NAMED, "<|action_end|>"),
+    ("<answer><tool_calls>[", NAMED, "]</tool_calls></answer>"),
+    ("function call<|role_sep|>\n", NAMED, ""),
+    ('{"thought": "Hm.", "tool_calls": [', NAMED, "]}"),
+    ("weather__look\n", JSON, ""),
+    ("Action: weather__look\nAction Input: ", JSON, ""),
+    ("\u273fFUNCTION\u273f: weather__look\n\u273fARGS\u273f: ", JSON, ""),
+    ("[TOOL_CALLS]weather__look[CALL_ID]abc123def[ARGS]", JSON, ""),
+    ('Action: ```json\n[{"tool_name": "weather__look", "parameters": ', JSON, "}]\n```"),
+    ('<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "weather__look", "parameters": ', JSON, "}]<|END_ACTION|>"),
+    ('{"type": "tool_use", "id": "x", "name": "weather__look", "input": ', JSON, "}"),
+    (
+        '<\uff5ctool_call_begin\uff5c>function<\uff5ctool_sep\uff5c><steptml:invoke name="weather__look">',
+        '<steptml:parameter name="city">Oslo</steptml:parameter><steptml:parameter name="days">2</steptml:parameter>',
+        "</steptml:invoke><\uff5ctool_call_end\uff5c>",
+    ),
+]
+
 THOUGHTS = [
     ("<think>Hm.</think>Rain.", "Rain."),
     ("<think>\nHm.\n</think>\n\nRain.", "Rain."),
@@ -57,6 +96,42 @@ THOUGHTS = [
     ("<|channel>thought\nHm.<channel|>Rain.", "Rain."),
     ("<think>Hm.</think>Rain.<|im_end|>", "Rain."),
     ("1 < 2 and <b>bold</b>", "1 < 2 and <b>bold</b>"),
+    ("<think>a <think>b</think> c</think>Rain.", "Rain."),
+    ("<think>User wants the <think> tag.</think>Put `<think>` first.", "Put `<think>` first."),
+    ("<think>Should I write <think>x?</think>Rain.", "Rain."),
+    ("<think>\n```\n</think>\nRain.", "Rain."),
+    ("<think>a</think>\n<think>b</think>\nRain.", "Rain."),
+    ("<think> okay so</think>Rain.", "Rain."),
+    ("Rain. <think>Sure?</think> Sun.", "Rain. Sun."),
+    ("<|begin_of_thought|>Hm.<|end_of_thought|>\n<|begin_of_solution|>Rain.<|end_of_solution|>", "Rain."),
+    ("<|START_THINKING|>Hm.<|END_THINKING|><|START_RESPONSE|>Rain.<|END_RESPONSE|>", "Rain."),
+    ("<|inner_prefix|>Hm.<|inner_suffix|>Rain.", "Rain."),
+    ("<reasoning>Hm.</reasoning>Rain.", "Rain."),
+    ("<seed:think>Hm.</seed:think>Rain.", "Rain."),
+    ("<longcat_think>Hm.</longcat_think>Rain.", "Rain."),
+    ("Hm.\n[/THINK]Rain.", "Rain."),
+    ("Hm.</seed:think>Rain.", "Rain."),
+    ("Rain.<|end|><|endoftext|>", "Rain."),
+]
+ABOUT_TAGS = [
+    "```\n<think>\nHm.\n</think>\nRain.\n```",
+    "Like so:\n```xml\n<think>\nHm.\n</think>\n```\nEnd.",
+    "Like so:\n\n    <think>\n    Hm.\n    </think>\n\nEnd.",
+    "~~~\n<think>a</think>\n~~~",
+    "```\nx\n</think>\n```\nThat is it.",
+    "```\n<|channel|>analysis<|message|>x<|end|>\n```\nEnd.",
+    "Close it with </think>.",
+    "Use <think> and </think> around it.",
+    "<think> and </think> are tags.",
+    "<think> is a tag.",
+    "Tags.\n<think> starts a thought\n</think> ends it.",
+    "- <think>: opens\n- </think>: closes",
+    "1. <think>\n2. </think>",
+    "> <think>a</think>",
+    'Write "<think>x</think>" there, or (<think>x</think>).',
+    "Write it as `Hi. <think>x</think>`.",
+    "The token is <|im_end|>",
+    "Rain.\n<think>Hm",
 ]
 CALLS: list[tuple[str, list[tuple[str, dict[str, Any]]]]] = [
     (f"<tool_call>\n{NAMED}\n</tool_call>", [("weather__look", OSLO)]),
@@ -144,6 +219,26 @@ CALLS: list[tuple[str, list[tuple[str, dict[str, Any]]]]] = [
         ),
         [("weather__look", OSLO)],
     ),
+    *((before + call + after, [("weather__look", OSLO)]) for before, call, after in ENCLOSED),
+    (f"[{PYTHONIC}, clock__now()]", [("weather__look", OSLO), ("clock__now", {})]),
+    (f"<function_calls>\n{PYTHONIC}\nclock__now()\n</function_calls>", [("weather__look", OSLO), ("clock__now", {})]),
+    (
+        "[weather__look(city='It\\'s \"x\"\\n \\d', unit=None, more={'x': 'y', }, days=-1, all=[True, 1.5, ])]",
+        [
+            (
+                "weather__look",
+                {"city": 'It\'s "x"\n \\d', "unit": None, "more": {"x": "y"}, "days": -1, "all": [True, 1.5]},
+            )
+        ],
+    ),
+    (
+        'call:weather__look{city:<escape>a "b", {c}\n<escape>,all:[<escape>p<escape>,true]}',
+        [("weather__look", {"city": 'a "b", {c}\n', "all": ["p", True]})],
+    ),
+    (
+        "{'name': 'weather__look', 'arguments': {'city': ']}', 'more': {'x': '{'}}}",
+        [("weather__look", {"city": "]}", "more": {"x": "{"}})],
+    ),
 ]
 NO_CALLS = [
     f"I would write <tool_call>{NAMED}</tool_call>.",
@@ -157,6 +252,25 @@ NO_CALLS = [
     "[1, 2]",
     "<tool_call></tool_call>",
     "<tool_call><function=weather__look><parameter=city>Oslo</function></tool_call>",
+    "<function=weather__look><parameter=city>a</parameter><parameter=city>b</parameter></function>",
+    '[weather__look("Oslo")]',
+    "weather__look(city=clock__now())",
+    "[weather__look(city=open('x').read())]",
+    "[weather__look(city='a', city='b')]",
+    "weather__look(city='a' 'b')",
+    "[weather__look(city=f'{x}')]",
+    "[weather__look(city=" + "[" * 90 + "]" * 90 + "y)]",
+    "{'name': 'weather__look', 'arguments': {'city': 'a', 'city': 'b'}}",
+    '{"name": "weather__look", "arguments": {"city": "Oslo"}, "args": {"city": "Rome"}}',
+    '{"clock__now": {"description": "The time."}}',
+    "[mail__send(to='x')]",
+    "x = clock__now()",
+    "clock__now() gives the time.",
+    "Use [clock__now()].",
+    "```python\nclock__now()\n```",
+    "[note](https://example.org)",
+    "Function calls are easy.",
+    *ABOUT_TAGS,
 ]
 
 
@@ -197,6 +311,18 @@ async def test_a_call_that_comes_as_text_is_a_call_and_never_shown(
     assert deltas == []
     assert [(call.name, call.arguments) for call in last.message.tool_calls] == calls
     assert (last.message.text, last.stop) == ("", StopReason.TOOLS)
+
+
+@pytest.mark.parametrize("text", [text for text, _ in (*THOUGHTS, *CALLS)] + NO_CALLS)
+def test_wherever_a_text_is_cut_the_same_is_shown(text: str) -> None:
+    whole = read_markup(Completion(assistant(text), StopReason.ANSWERED), TOOLS)
+    first = thinks_first(Completion(assistant(text), StopReason.ANSWERED))
+    cuts = [[text[:n], text[n:]] for n in range(len(text) + 1)]
+    for pieces in (list(text), *cuts):
+        visible = VisibleText(TOOLS, thinks_first=first)
+        shown = [delta.text for piece in pieces for delta in visible.feed(piece)]
+        shown += [delta.text for delta in visible.show(whole.message.text)]
+        assert "".join(shown) == whole.message.text
 
 
 @pytest.mark.parametrize("text", NO_CALLS)
