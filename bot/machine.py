@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from itertools import chain
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
+from bot.domain.hosts import is_host, is_this_machine
 from bot.domain.locales import machine_time_zone, zone_of_variable
 from bot.errors import SettingsError
 from bot.i18n import gettext_lazy
@@ -26,7 +27,6 @@ _HASHED = "[0-9a-f]" * 8 + ".[0-9]"
 _LONGEST_SHOWN = 100
 _dropped: dict[str, str] = {}
 """Variables that this process has taken from its environment."""
-_HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]+")
 _SCHEMES = {"https": "https", "wss": "https", "http": "http", "ws": "http"}
 
 
@@ -44,7 +44,8 @@ class Proxy:
         try:
             parts = urlsplit(url)
             host, port, rest = parts.hostname or "", parts.port, (parts.path.strip("/"), parts.query, parts.fragment)
-            is_address = parts.scheme in ("http", "https") and _HOST.fullmatch(host) is not None and port != 0
+            is_address = parts.scheme in ("http", "https") and is_host(host) and port != 0
+            unquote(parts.netloc).encode("latin-1")  # raises ValueError for a user that HTTP cannot name
             # Words such as `none` and `DIRECT` are no hosts.
             is_word = "://" not in value and port is None and "." not in host
             usable = is_address and not is_word and not any(rest) and url.isprintable() and " " not in url
@@ -80,7 +81,7 @@ def find_proxy(
         raise SettingsError("A request has no valid address.", "write the address as https://host/path") from error
     host = (parts.hostname or "").lower()
     direct = re.split(r"[,\s]+", (environment.get("no_proxy") or environment.get("NO_PROXY") or "").strip().lower())
-    if _is_this_machine(host) or any(_matches(entry, host, port) for entry in direct):
+    if is_this_machine(host) or any(_matches(entry, host, port) for entry in direct):
         return None
     proxies = (setting,) if setting else _proxies(environment, (scheme, "all"))
     return next((Proxy.parse(*given) for given in proxies), None)
@@ -151,12 +152,6 @@ def _matches(entry: str, host: str, port: int) -> bool:
         return ip_address(host) in ip_network(name.strip("[]"), strict=False)
     name = name.removeprefix("*").removeprefix(".")
     return entry == "*" or (bool(name) and f".{host}".endswith(f".{name}"))
-
-
-def _is_this_machine(host: str) -> bool:
-    with suppress(ValueError):
-        return ip_address(host).is_loopback
-    return host == "localhost" or host.endswith(".localhost")
 
 
 def _unusable_reason(name: str, value: str) -> str:

@@ -35,6 +35,7 @@ from pydantic_settings import (
 
 from bot.domain.approvals import ApprovalNotice, ApprovalPolicy
 from bot.domain.conversations import ConversationKey
+from bot.domain.hosts import is_host
 from bot.domain.locales import close_time_zones, machine_time_zone, time_zone_name
 from bot.domain.pins import ReviewPolicy
 from bot.domain.policies import TaintMode
@@ -275,7 +276,7 @@ def _check_url(value: str) -> str:
     """Check an http or https URL. The error does not repeat it, because it may hold a password."""
     try:
         parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        usable = parts.scheme in ("http", "https") and is_host(parts.hostname or "") and parts.port != 0
     except ValueError:
         usable = False
     if not usable or re.search(r"\s", value):

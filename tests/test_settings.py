@@ -250,7 +250,17 @@ def test_no_error_of_a_setting_speaks_of_programming_or_repeats_a_likely_secret(
 
 @pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"])
 @pytest.mark.parametrize(
-    "address", ["pass-word@host", "http://", "ftp://host", "http://h:99999", "http://a b", "http://["]
+    "address",
+    [
+        "pass-word@host",
+        "http://",
+        "ftp://host",
+        "http://h:99999",
+        "http://a b",
+        "http://[",
+        "http://..:1",
+        "http://$HOST/v1",
+    ],
 )
 def test_an_address_that_is_none_is_refused_without_being_repeated(
     monkeypatch: pytest.MonkeyPatch, name: str, address: str

@@ -29,12 +29,13 @@ from bot.app.operations import examine_operations_channel
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
 from bot.app.slack import examine_installations, examine_slack
-from bot.app.web import check_settings, is_configured, is_this_machine
+from bot.app.web import check_settings, is_configured
 from bot.commands.server_checks import checks_in_place
 from bot.commands.server_directory import capabilities
 from bot.commands.text_format import pluralize
 from bot.domain.completions import Completion, ModelLimits, ModelRequest
 from bot.domain.health import Check, CheckStatus
+from bot.domain.hosts import is_this_machine
 from bot.domain.messages import user
 from bot.domain.profiles import Profile, ServersEnabled
 from bot.domain.secret_binding import SecretGrants

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import ipaddress
 import logging
 import re
 import time
@@ -23,6 +22,7 @@ from bot.app.secrets import secret_value
 from bot.commands.dependencies import CommandDependencies, LinkService
 from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole
 from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.hosts import is_this_machine
 from bot.domain.locales import Locale
 from bot.domain.secrets import LEAST_OPERATOR_BITS, weakness
 from bot.domain.turns import Notice, NoticeTarget
@@ -211,11 +211,3 @@ def link_pages(parts: CommandDependencies, surfaces: Sequence[Surface], locales:
     if parts.sign_ins is not None:
         routes += sign_in_routes(OAuthCallback(parts, parts.sign_ins, messenger), parts.links.address)
     return routes
-
-
-def is_this_machine(host: str) -> bool:
-    """Return True for a loopback address, and for a name of this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")

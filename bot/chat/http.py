@@ -22,6 +22,7 @@ LARGEST_FILE = 10 * 1024 * 1024
 """In bytes."""
 _CHUNK = 65_536
 _CONNECT_SECONDS = 10.0
+_OF_THE_PROXY = (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError, aiohttp.ClientConnectorDNSError)
 
 
 class HttpSession:
@@ -58,10 +59,9 @@ class HttpSession:
 
 def unreachable(platform: str, status_page: str, error: Exception) -> tuple[str, str]:
     """Return cause and fix of a request without a response."""
-    if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
-        proxy = find_proxy(f"https://{status_page}")  # as that of the API
-        cause = gettext_lazy("{platform} cannot be reached through the proxy.", platform=platform)
-        return cause, proxy.fix if proxy else ""
+    proxy = find_proxy(f"https://{status_page}")  # as that of the API, which the proxy is asked for by name
+    if proxy is not None and isinstance(error, _OF_THE_PROXY):
+        return gettext_lazy("{platform} cannot be reached through the proxy.", platform=platform), proxy.fix
     cause = gettext_lazy("{platform} does not answer.", platform=platform)
     return cause, gettext_lazy("check the network and {status_page}", status_page=status_page)
 

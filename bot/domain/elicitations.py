@@ -7,15 +7,13 @@ decline. The bot never accepts by itself; it declines forbidden requests.
 
 from __future__ import annotations
 
-import ipaddress
-import re
-import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
+from bot.domain.hosts import is_host, is_this_machine
 from bot.domain.secrets import asks_for_secret
 from bot.i18n import _, gettext_lazy
 
@@ -23,8 +21,6 @@ MOST_ROUNDS = 10
 """Number of elicitation rounds of one call. The MCP library's own limit."""
 EXPIRED_REASON = gettext_lazy("The question expired without an answer.")
 """Reason of an elicitation that was cancelled because its time was over."""
-_NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
-"""A last label that makes browsers take a host for an address (WHATWG URL, "ends in a number checker")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,29 +170,6 @@ def _may_be_visited(url: str) -> bool:
         whole = parts.netloc.lower() == (named if parts.port is None else f"{named}:{parts.port}")
     except ValueError:
         return False
-    if not url.isprintable() or " " in url or not whole or not _is_host(host):
+    if not url.isprintable() or " " in url or not whole or not is_host(host):
         return False
-    return parts.scheme == "https" or (parts.scheme == "http" and _is_this_machine(host))
-
-
-def _is_host(host: str) -> bool:
-    """Return True for a name of letters, digits and hyphens in any script, or an IP address in its usual form."""
-    labels = host.removesuffix(".").split(".")
-    if ":" in host or _NUMBER.fullmatch(labels[-1]):
-        return _address(host) is not None
-    return all(
-        label and all(character in "-_" or unicodedata.category(character)[0] in "LMN" for character in label)
-        for label in labels
-    )
-
-
-def _is_this_machine(host: str) -> bool:
-    address = _address(host)
-    return host == "localhost" if address is None else address.is_loopback
-
-
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
+    return parts.scheme == "https" or (parts.scheme == "http" and is_this_machine(host))

@@ -82,6 +82,7 @@ _LARGEST_PAGE = 2**20
 _END_SECONDS = 2.0
 """Limit for the rest of the stream once the model has finished: token counts and the end."""
 _MOST_PAUSES = 5
+_OF_THE_PROXY = (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError, aiohttp.ClientConnectorDNSError)
 _SHORT = 100_000
 """Characters that are written within a millisecond or so."""
 _A_TOOL = 2_000
@@ -438,10 +439,9 @@ class VendorClient:
         cause.
         """
         causes = list(_causes(error))
-        if any(
-            isinstance(cause, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError) for cause in causes
-        ):
-            return self.service.proxy_error()
+        proxy = find_proxy(self.service.address)  # which is asked for the name of the service
+        if proxy is not None and any(isinstance(cause, _OF_THE_PROXY) for cause in causes):
+            return self.service.proxy_error(proxy)
         if any(isinstance(cause, aiohttp.ClientConnectorError | TimeoutError) for cause in causes):
             return self.service.unreachable(causes[-1])
         if any(isinstance(cause, aiohttp.ClientConnectionError) for cause in causes):

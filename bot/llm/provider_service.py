@@ -28,7 +28,7 @@ from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, M
 from bot.i18n import LazyText, gettext_lazy
 from bot.llm.providers import is_at
 from bot.llm.wire_format import single_line, without_keys
-from bot.machine import find_proxy
+from bot.machine import Proxy, find_proxy
 
 _CONNECT_SECONDS = 10.0
 _QUOTE_LIMIT = 300
@@ -251,8 +251,9 @@ class Service:
 
     def error_from(self, complaint: ProviderError, tools: Sequence[str] = ()) -> ModelError:
         """Return the error for an error response. `tools` are the names of the offered tools, in their order."""
-        if complaint.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            return self.proxy_error()
+        proxy = find_proxy(self.address) if complaint.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED else None
+        if proxy is not None:
+            return self.proxy_error(proxy)
         quote = single_line(self._redact(complaint.message), _QUOTE_LIMIT)
         error = self._error_of(complaint, status_of(complaint), tools)
         if isinstance(error, ModelBarred):  # a matter for the operator, read by everybody
@@ -305,16 +306,13 @@ class Service:
         failure.brief = gettext_lazy("{service} cannot be reached.", service=self.name)
         return failure
 
-    def proxy_error(self) -> ModelUnavailable:
+    def proxy_error(self, proxy: Proxy) -> ModelUnavailable:
         """Return the error of the environment's proxy. The HTTP library's text is left out, because the proxy's address
         may contain a password.
         """
-        proxy = find_proxy(self.address)
         return ModelUnavailable(
             gettext_lazy("{service} cannot be reached through the proxy.", service=self.name),
-            gettext_lazy(
-                "Check {variable}, and that the proxy lets the bot out.", variable=proxy.variable if proxy else ""
-            ),
+            gettext_lazy("Check {variable}, and that the proxy lets the bot out.", variable=proxy.variable),
         )
 
     def closed_error(self) -> ModelUnavailable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,6 +17,11 @@ from tests.llm.conversation import events
 OLD_WAYS = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 """The transport of the vendors' libraries hands a proxy's password over in a way that is deprecated."""
 HOME = "https://api.vendor.example/v1"
+
+
+def unknown_name(*_: object, **__: object) -> None:
+    """Resolve names as a network that knows none."""
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
 def service(base_url: str | None = None, key: str = "sk-0123456789") -> Service:
@@ -134,8 +140,10 @@ async def test_a_proxy_that_wants_a_password_is_named_without_the_one_it_has(
 
 
 @OLD_WAYS
-async def test_an_unreachable_proxy_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://sam:hunter-two@127.0.0.1:9")
+@pytest.mark.parametrize("proxy", ["127.0.0.1:9", "unknown.example:3128"])
+async def test_an_unreachable_proxy_is_reported(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", unknown_name)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://sam:hunter-two@{proxy}")
     model = openai_chat.create(openai_chat.Config("m", "sk-0123456789", base_url="https://models.example/v1"))
     with pytest.raises(ModelUnavailable, match="cannot be reached through the proxy"):
         await events(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from urllib.parse import urlsplit
 
 import pytest
@@ -43,9 +44,18 @@ async def test_slack_is_reached_through_the_proxy(monkeypatch: pytest.MonkeyPatc
             assert set(proxy.asked) == {f"{FAR}:80"}
 
 
-async def test_a_proxy_that_refuses_is_named_in_place_of_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("url", ["", "http://127.0.0.1:9", "http://unknown.example:3128"])
+async def test_a_proxy_that_refuses_is_named_in_place_of_the_platform(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that is down, or has an unknown name."""
+
+    def unknown_name(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
     async with FakeProxy({}) as proxy:
-        monkeypatch.setenv("ALL_PROXY", proxy.url)
+        monkeypatch.setattr(socket, "getaddrinfo", unknown_name)
+        monkeypatch.setenv("ALL_PROXY", url or proxy.url)
         async with (
             Rest("t.o.ken", url="https://far.example/api/v10") as rest,
             WebApi("xoxb-1", url="https://far.example/") as api,
