@@ -98,6 +98,8 @@ _LINES = {
 }
 """Repeatable options, each a line of a field."""
 _COMMAND_LINE = ("command", "arg")
+_PARTNERS = {"arg": "command", "only": "file", "input": "file"}
+"""Options that mean nothing without another one."""
 _SOURCE = Parameter(
     "slots",
     gettext_lazy("its address, or a launch template and its slots, such as template=git repo=docs"),
@@ -580,6 +582,9 @@ def _requested_server(request: CommandContext, *, everywhere: bool) -> ServerReq
 
 def _typed_fields(arguments: Arguments) -> tuple[str, dict[str, str]]:
     """Return the name, and options and words as fields. Raises CommandRejected."""
+    for name, needed in _PARTNERS.items():
+        if arguments.has(name) and not arguments.has(needed):
+            raise CommandRejected(_("`--{option}` goes with `--{other}`.", option=name, other=needed))
     fields = option_fields(arguments)
     name, url, others = place_words(arguments.get("name"), arguments.get_all("slots"))
     if url and "url" in fields:

@@ -54,6 +54,7 @@ more than `_LONGEST` counts as milliseconds, because programs differ.
 """
 _LONGEST = 3600
 _EFFECTS = {
+    "env_http_headers env_keys env_vars": gettext_lazy("these variables are not passed on: write each as ${NAME}"),
     "envFile env_file": gettext_lazy("its file of variables is not read: write them under env"),
     "alwaysAllow always_allow autoApprove auto_approve trust": gettext_lazy(
         "approvals are not taken over: set a policy"

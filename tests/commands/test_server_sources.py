@@ -67,6 +67,8 @@ async def test_an_address_needs_no_option_and_no_name(line: str, name: str, titl
         ("x https://a.example/mcp --url https://b.example/mcp", "given twice"),
         ("x --command y -- z", "`--` and `--command` are the same"),
         ("x --", "After `--` follow a program"),
+        ("x --arg y", "`--arg` goes with `--command`."),
+        ("x https://a.example/mcp --only y", "`--only` goes with `--file`."),
         ("https://10.0.0.1/mcp", "What is it called?"),
     ],
 )
@@ -133,6 +135,7 @@ async def test_a_wrong_address_or_name_is_said_to_be_just_that(line: str, said: 
         ("--tool-words list=stranger", "'stranger' is not valid. One of: own, shared, strangers. Did you mean"),
         ("--tool-timeout soon", "'soon' is not valid. A number of seconds"),
         ("--tool-limit export=soon", "--tool-limit 'soon' is not valid. A number of seconds"),
+        ("--arg y", "`--arg` goes with `--command`."),
         ("--connect-retries many", "'many' is not valid. A whole number from 0 to 10."),
     ],
 )

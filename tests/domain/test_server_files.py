@@ -203,6 +203,7 @@ def test_a_time_is_taken_over_in_seconds(key: str, value: float, field: str, sec
     ("key", "effect"),
     [
         ("envFile", "its file of variables is not read"),
+        ("env_keys", "these variables are not passed on"),
         ("autoApprove", "approvals are not taken over"),
         ("disabledTools", "all its tools are offered"),
         ("enabled_tools", "all its tools are offered"),
