@@ -15,7 +15,7 @@ from bot.storage.address import PostgresServer
 from bot.storage.database import Database
 from bot.storage.postgresql import PostgresDatabase, listen
 from bot.storage.sqlite import open_sqlite
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.parts import HALL, message
 from tests.migrated import migrated
 

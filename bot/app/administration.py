@@ -43,8 +43,8 @@ from bot.settings import Settings
 
 if TYPE_CHECKING:
     from bot.app.runtime import AppServices
-    from bot.storage.api_tokens import SqlTokenStore
-    from bot.storage.servers import Resealed
+    from bot.storage.admin.api_tokens import SqlTokenStore
+    from bot.storage.admin.servers import Resealed
 
 FAILED = 1
 _VERB = re.compile(r"(?<![\w.\]])/mcp (?=[a-z])")
@@ -57,7 +57,7 @@ _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 async def rotate(settings: Settings) -> Resealed:
     """Encrypt every stored secret again with the first key. Raises CountersignError."""
-    from bot.storage.servers import SqlServerStore  # noqa: PLC0415 - loads the database's libraries
+    from bot.storage.admin.servers import SqlServerStore  # noqa: PLC0415 - loads the database's libraries
 
     async with open_migrated_database(settings, migrate=False) as database:
         usable = UsableSecrets(settings, {})
@@ -285,7 +285,7 @@ async def revoke(settings: Settings, name: str) -> int:
 
 @asynccontextmanager
 async def _opened_tokens(settings: Settings) -> AsyncIterator[SqlTokenStore]:
-    from bot.storage.api_tokens import SqlTokenStore  # noqa: PLC0415 - loads the database's libraries
+    from bot.storage.admin.api_tokens import SqlTokenStore  # noqa: PLC0415 - loads the database's libraries
 
     if settings.auto_migrate:
         await upgrade(settings)

@@ -522,7 +522,7 @@ async def _check_writes(database: Database) -> Check:
 
 async def _check_content(settings: Settings, database: Database) -> Check:
     """Report how long questions, answers and results are kept, and if any are kept for longer."""
-    from bot.storage.retention import overdue_content  # noqa: PLC0415 - with the database's libraries
+    from bot.storage.turn_log.retention import overdue_content  # noqa: PLC0415 - with the database's libraries
 
     if settings.keeps_content:
         days = f"{settings.retention_days:g} day{'' if settings.retention_days == 1 else 's'}"

@@ -74,21 +74,21 @@ from bot.ports.models import TextEmbedder
 from bot.rendering.deceptive_text import disguises
 from bot.settings import Settings, read_environment
 from bot.storage.address import PostgresServer, SqliteFile, read_address
-from bot.storage.api_tokens import SqlTokenStore
+from bot.storage.admin.api_tokens import SqlTokenStore
+from bot.storage.admin.capabilities import SqlPinStore
+from bot.storage.admin.grants import SqlGrantStore
+from bot.storage.admin.installations import SqlInstallationStore
+from bot.storage.admin.policies import SqlPolicyStore
+from bot.storage.admin.profiles import SqlProfileStore
+from bot.storage.admin.server_secrets import SqlLinkStore
+from bot.storage.admin.servers import SqlServerStore
+from bot.storage.admin.sign_ins import SqlSignInStore
 from bot.storage.audit import SqlCallAudit
-from bot.storage.capabilities import SqlPinStore
 from bot.storage.coordination import SqlFaultStore, SqlLeases, SqlQuotas
 from bot.storage.database import Database
-from bot.storage.grants import SqlGrantStore
-from bot.storage.installations import SqlInstallationStore
 from bot.storage.lock_file import FileUse
-from bot.storage.policies import SqlPolicyStore
-from bot.storage.profiles import SqlProfileStore
 from bot.storage.reporting import SqlReporting
-from bot.storage.server_secrets import SqlLinkStore
-from bot.storage.servers import SqlServerStore
-from bot.storage.sign_ins import SqlSignInStore
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
 from bot.storage.user_data import SqlFeedbackStore, SqlLocaleStore
 

@@ -37,7 +37,7 @@ from bot.storage.audit_chain import ChainCheck, Findings
 from bot.storage.checkpoints import CheckpointCheck, CheckpointLines, SortedCheckpoints, sort_checkpoints
 from bot.storage.database import Database, Store, now, report
 from bot.storage.tables import approval_of_step, approvals, audit, decisions, grants, steps, turns
-from bot.storage.turn_states import lock_turn
+from bot.storage.turn_log.states import lock_turn
 
 BATCH_SIZE = 500
 """Rows read in one transaction."""

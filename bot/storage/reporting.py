@@ -35,7 +35,7 @@ from bot.ports import (
     PendingApprovalPosition,
 )
 from bot.ports.reporting import LONGEST_ERROR
-from bot.storage import activity, audit, retention
+from bot.storage import activity, audit
 from bot.storage.codec import UNREADABLE, decode
 from bot.storage.database import (
     Database,
@@ -58,7 +58,8 @@ from bot.storage.tables import (
     steps,
     turns,
 )
-from bot.storage.turn_records import read_turn
+from bot.storage.turn_log import retention
+from bot.storage.turn_log.records import read_turn
 
 log = logging.getLogger(__name__)
 

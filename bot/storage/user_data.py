@@ -21,7 +21,6 @@ from bot.errors import NotFound
 from bot.ports import Feedback
 from bot.storage import audit
 from bot.storage.database import StorableText, Store, insert_or_update, now, report, transaction
-from bot.storage.retention import delete_content
 from bot.storage.tables import (
     approval_views,
     approvals,
@@ -40,6 +39,7 @@ from bot.storage.tables import (
     user_locales,
 )
 from bot.storage.tables import audit as audit_rows
+from bot.storage.turn_log.retention import delete_content
 
 BATCH = 100
 FORGOTTEN = "(deleted)"

@@ -27,7 +27,7 @@ from bot.ports import ApprovalLog, ServerAdmin
 from bot.ports.platform import OpenElicitation
 from bot.storage.reporting import SqlReporting
 from bot.storage.sqlite import open_sqlite
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.parts import message
 from tests.migrated import migrated
 

@@ -31,7 +31,7 @@ from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.database import Database
 from bot.storage.postgresql import PostgresDatabase, listen
 from bot.storage.sqlite import open_sqlite
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.fork_server import end_with_parent
 
 READ = Tool("s__read", "s", "read", annotations=Annotations(read_only=True), trusted=True)

@@ -25,7 +25,7 @@ from bot.storage.audit_chain import AuditKeys
 from bot.storage.audit_verification import ExternalRecords, SqlAuditTrail
 from bot.storage.checkpoints import CheckpointLines
 from bot.storage.reporting import SqlReporting
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.audit_check import audit_findings, audit_rows
 from tests.contracts.test_stores import Forgetful
 from tests.fakes.parts import ANA, BEN, HALL, message

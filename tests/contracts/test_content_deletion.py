@@ -30,7 +30,7 @@ from bot.errors import ContentDeleted, LostLease, NotFound
 from bot.ports import CallQuery
 from bot.storage.reporting import SqlReporting
 from bot.storage.tables import metadata
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from bot.storage.user_data import SqlFeedbackStore
 from tests.audit_check import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message

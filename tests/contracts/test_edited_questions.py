@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.domain.agents import AgentRef
 from bot.domain.turns import EditedQuestion, EditEffect, TurnStatus
-from bot.storage.turn_log import EDIT_SECONDS
+from bot.storage.turn_log.log import EDIT_SECONDS
 from tests.fakes.parts import ANA, BEN, HALL, message
 from tests.turn_log_harness import Harness, running
 

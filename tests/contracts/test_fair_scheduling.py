@@ -10,7 +10,7 @@ import pytest
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.turns import Claim, StepStatus, TurnLimits, TurnStatus
 from bot.errors import QueueFull
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.parts import ANA, BEN, HALL, message
 from tests.postgres import Server
 from tests.storage.test_concurrent_turns import WANTS, approval, write

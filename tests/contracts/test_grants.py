@@ -39,10 +39,10 @@ from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
 from bot.domain.tools import Tool
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.engine.approvals import build_grant
+from bot.storage.admin.grants import SqlGrantStore
+from bot.storage.admin.servers import SqlServerStore
 from bot.storage.encryption import SecretBox
-from bot.storage.grants import SqlGrantStore
 from bot.storage.reporting import SqlReporting
-from bot.storage.servers import SqlServerStore
 from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL
 from tests.turn_log_harness import Harness, running

@@ -13,7 +13,7 @@ from bot.domain.messages import FilePart, StoredFile, TextPart, ToolCall, ToolRe
 from bot.domain.turns import Claim, History, HistorySummary, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import LostLease
 from bot.storage.tables import deliveries, steps
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.parts import ANA, HALL, NEWEST
 from tests.turn_log_harness import Harness, running
 

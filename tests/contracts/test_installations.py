@@ -12,9 +12,9 @@ import sqlalchemy as sa
 
 from bot.domain.installations import INSTALL_SECONDS, Installation
 from bot.errors import SecretUnavailable
+from bot.storage.admin.installations import SqlInstallationStore
+from bot.storage.admin.servers import SqlServerStore
 from bot.storage.encryption import SecretBox
-from bot.storage.installations import SqlInstallationStore
-from bot.storage.servers import SqlServerStore
 from bot.storage.tables import installations, used_install_states
 from tests.audit_check import audit_rows
 from tests.fakes.parts import ANA

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from bot.domain.conversations import Author
 from bot.domain.secrets import LINK_SECONDS, LINK_TOKEN, SecretLink
 from bot.ports import LinkStore
-from bot.storage.server_secrets import SqlLinkStore
+from bot.storage.admin.server_secrets import SqlLinkStore
 from bot.storage.tables import one_time_links
 from tests.fakes.parts import ANA, BEN, HALL
 from tests.turn_log_harness import START, Harness, PostgresHarness

@@ -13,7 +13,7 @@ from bot.domain.completions import StopReason, Usage
 from bot.domain.messages import assistant
 from bot.domain.turns import Claim, ModelStep, TurnStatus
 from bot.domain.usage import UsageEntry, UsageGrouping, UsageKind, UsageQuery, UsageTotal
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
 from tests.fakes.parts import ANA
 from tests.turn_log_harness import START, Harness, running

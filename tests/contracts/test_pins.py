@@ -15,10 +15,10 @@ from bot.domain.servers import HttpTransport, ServerCapabilities, ServerConfig, 
 from bot.domain.tools import Annotations, Tool
 from bot.errors import NotFound
 from bot.ports import PinStore
-from bot.storage.capabilities import SqlPinStore
+from bot.storage.admin.capabilities import SqlPinStore
+from bot.storage.admin.servers import SqlServerStore
 from bot.storage.encryption import SecretBox
 from bot.storage.reporting import SqlReporting
-from bot.storage.servers import SqlServerStore
 from tests.contracts.test_stores import Forgetful, execute
 from tests.fakes.parts import ANA, BEN
 from tests.turn_log_harness import START, Harness

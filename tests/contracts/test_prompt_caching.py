@@ -22,7 +22,7 @@ from bot.llm.anthropic import request_body
 from bot.llm.hosted_model import HostedModel
 from bot.ports import CallContext, LanguageModel
 from bot.storage.sqlite import open_sqlite
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.llm import Call, FakeLanguageModel, Request, Say
 from tests.fakes.llm_cache import PromptCache
 from tests.fakes.parts import FakeToolbox, RecordingSurface, message, returned, running, tool

@@ -17,7 +17,7 @@ from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextP
 from bot.domain.policies import StoredPolicyResult
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnRecord, TurnStatus, TurnView
 from bot.storage.reporting import SqlReporting
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.parts import ANA, message
 from tests.turn_log_harness import Harness
 

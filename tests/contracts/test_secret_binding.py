@@ -22,8 +22,8 @@ from bot.domain.servers import (
     Transport,
 )
 from bot.errors import SecretUnavailable
+from bot.storage.admin.servers import SqlServerStore
 from bot.storage.encryption import make_box
-from bot.storage.servers import SqlServerStore
 from tests.fakes.parts import ANA
 from tests.turn_log_harness import Harness
 

@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
 from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, Registration, SignIn, SignInKey
 from bot.errors import SecretUnavailable
+from bot.storage.admin.servers import SqlServerStore
+from bot.storage.admin.sign_ins import SqlSignInStore
 from bot.storage.coordination import read_version
 from bot.storage.encryption import SecretBox
-from bot.storage.servers import SqlServerStore
-from bot.storage.sign_ins import SqlSignInStore
 from bot.storage.tables import pending_sign_ins, sign_ins
 from tests.audit_check import audit_rows
 from tests.fakes.parts import ANA, BEN, HALL

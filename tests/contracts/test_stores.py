@@ -65,12 +65,12 @@ from bot.ports import (
 )
 from bot.ports.reporting import LONGEST_ERROR, read_pending_approvals
 from bot.storage import encryption
+from bot.storage.admin.policies import SqlPolicyStore
+from bot.storage.admin.profiles import SqlProfileStore
+from bot.storage.admin.servers import Resealed, SqlServerStore
 from bot.storage.database import Database
 from bot.storage.encryption import SecretBox, generate_key, make_box
-from bot.storage.policies import SqlPolicyStore
-from bot.storage.profiles import SqlProfileStore
 from bot.storage.reporting import SqlReporting
-from bot.storage.servers import Resealed, SqlServerStore
 from bot.storage.tables import metadata
 from bot.storage.user_data import SqlFeedbackStore, SqlLocaleStore
 from tests.audit_check import audit_findings

@@ -13,7 +13,7 @@ from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.audit import AuditQuery
 from bot.errors import Conflict
 from bot.ports import TokenStore
-from bot.storage.api_tokens import SqlTokenStore
+from bot.storage.admin.api_tokens import SqlTokenStore
 from bot.storage.reporting import SqlReporting
 from bot.storage.tables import metadata
 from tests.fakes.parts import ANA, BEN

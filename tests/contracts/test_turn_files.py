@@ -18,9 +18,9 @@ from bot.domain.messages import (
 )
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import LostLease, NotFound
-from bot.storage import turn_records
 from bot.storage.codec import decode
 from bot.storage.tables import files, steps
+from bot.storage.turn_log import records as turn_records
 from tests.fakes.parts import ANA, HALL, NEWEST
 from tests.turn_log_harness import Harness, running
 

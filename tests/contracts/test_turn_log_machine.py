@@ -20,7 +20,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnRecord, TurnStatus
 from bot.errors import LostLease, Stopped
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.audit_check import findings_within
 from tests.fakes.parts import ANA, BEN, NEWEST, message
 from tests.migrated import migrated

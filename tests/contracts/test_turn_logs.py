@@ -45,7 +45,7 @@ from bot.domain.turns import (
 )
 from bot.errors import DatabaseError, LostLease, NotFound, Stopped
 from bot.storage.tables import metadata
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.audit_check import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message
 from tests.turn_log_harness import Harness, running

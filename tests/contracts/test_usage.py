@@ -14,7 +14,7 @@ from bot.domain.messages import ToolCall, assistant
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.domain.usage import Price, PriceList, UsageEntry, UsageGrouping, UsageKind, UsageQuery, UsageTotal, channel_of
 from bot.errors import LostLease, Stopped
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
 from tests.fakes.parts import ANA, BEN, HALL, message
 from tests.turn_log_harness import START, Harness

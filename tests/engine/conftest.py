@@ -16,7 +16,7 @@ from bot.engine.policy.rules import Policies, RuleBook, ServerPolicy
 from bot.engine.prompt.messages import SystemPrompt
 from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.parts import FakeToolbox, RecordingSurface, ScriptedModel
 from tests.migrated import migrated
 

@@ -17,7 +17,7 @@ from bot.domain.audit import AuditQuery
 from bot.domain.conversations import Author, Member
 from bot.domain.grants import DELEGATION, Grant, GrantRequest
 from bot.domain.turns import ToolStep
-from bot.storage.grants import SqlGrantStore
+from bot.storage.admin.grants import SqlGrantStore
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness
 from tests.engine.test_approver_check import asked, by, prepared, terms

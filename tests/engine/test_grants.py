@@ -32,7 +32,7 @@ from bot.engine.engine import Engine
 from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.rules import Policies, RuleBook, Rules
 from bot.i18n import use_language
-from bot.storage.grants import SqlGrantStore
+from bot.storage.admin.grants import SqlGrantStore
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, member, message, running, say, tool

@@ -15,7 +15,7 @@ from bot.domain.tools import ToolOutcome
 from bot.domain.turns import Claim, StepStatus, ToolStep, TurnStatus
 from bot.errors import DatabaseUnavailable
 from bot.ports import CallContext
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import NEWEST, ask_for, call, message, returned, running, say, tool, until
 

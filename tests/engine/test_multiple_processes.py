@@ -22,7 +22,7 @@ from bot.engine.policy.rules import RuleBook
 from bot.ports import CallContext
 from bot.storage.address import PostgresServer
 from bot.storage.postgresql import PostgresDatabase, listen
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.parts import (
     ANA,
     NEWEST,

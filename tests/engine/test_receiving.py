@@ -13,7 +13,7 @@ from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Claim, ModelStep, Receipt, TurnStatus
 from bot.engine.engine import Engine
 from bot.logs import in_context, log_to_stderr
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, NEWEST, message, running, say, until
 

@@ -10,7 +10,7 @@ import pytest
 from bot.domain.turns import Claim, Receipt
 from bot.engine import worker
 from bot.errors import DatabaseError, DatabaseUnavailable
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import message, running, until
 

@@ -44,7 +44,7 @@ from bot.engine.usage import RequestInfo as Request
 from bot.errors import DatabaseError, DatabaseUnavailable, ModelRejected, ModelUnavailable
 from bot.llm.models import FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, ScriptedModel, ask_for, call, message, running, say, until

@@ -15,7 +15,7 @@ from bot.domain.turns import MessageRefs, ModelStep, PostedMessage, StepStatus, 
 from bot.engine.view_delivery import RENEW_SECONDS, ViewDelivery
 from bot.errors import DatabaseUnavailable, DeliveryFailed, LostLease
 from bot.ports import CallContext
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import (
     ANA,

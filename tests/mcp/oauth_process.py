@@ -24,9 +24,9 @@ from bot.mcp.oauth.tokens import TokenProviders
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import AuthorizationResponse, SignedIn, SignInStore
+from bot.storage.admin.sign_ins import SqlSignInStore
 from bot.storage.coordination import SqlLeases
 from bot.storage.encryption import SecretBox
-from bot.storage.sign_ins import SqlSignInStore
 from bot.storage.sqlite import open_sqlite
 from tests.fakes.oauth import FakeOAuth
 from tests.mcp.toolboxes import ANA, FAST, call, entries, named, text

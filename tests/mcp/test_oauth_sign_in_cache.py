@@ -16,9 +16,9 @@ from bot.mcp.oauth.http import OAuthDependencies
 from bot.mcp.oauth.tokens import SignInCache
 from bot.mcp.redaction import KnownSecrets
 from bot.ports import SignInStore
+from bot.storage.admin.sign_ins import SqlSignInStore
 from bot.storage.coordination import SqlLeases
 from bot.storage.encryption import SecretBox
-from bot.storage.sign_ins import SqlSignInStore
 from bot.storage.sqlite import open_sqlite
 from tests.mcp.oauth_process import KEY, SERVER, server
 from tests.mcp.toolboxes import LIMIT

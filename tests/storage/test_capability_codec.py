@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bot.domain.servers import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
 from bot.domain.tools import Annotations, Tool
-from bot.storage.capabilities import decode_capabilities, definitions_text, same_offer
+from bot.storage.admin.capabilities import decode_capabilities, definitions_text, same_offer
 from bot.storage.codec import encode_text
 
 texts = st.text(st.characters(exclude_categories=()), max_size=8)

@@ -17,11 +17,11 @@ from bot.domain.tools import Tool
 from bot.domain.turns import ConfigChanged, Wakeup
 from bot.errors import Conflict, CountersignError, NotFound
 from bot.storage import reporting
+from bot.storage.admin.policies import SqlPolicyStore
+from bot.storage.admin.servers import SqlServerStore
 from bot.storage.database import prefix_bounds
 from bot.storage.encryption import generate_key, make_box
-from bot.storage.policies import SqlPolicyStore
 from bot.storage.postgresql import PostgresDatabase, listen
-from bot.storage.servers import SqlServerStore
 from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, until
 from tests.postgres import Server

@@ -10,7 +10,7 @@ import pytest
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, TurnStatus
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from bot.storage.user_data import SqlPersonData
 from tests.audit_check import audit_findings
 from tests.fakes.parts import BEN, NEWEST, message

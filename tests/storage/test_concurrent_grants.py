@@ -22,7 +22,7 @@ from bot.domain.grants import Grant, GrantRequest
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.engine.approvals import build_grant
-from bot.storage.grants import SqlGrantStore
+from bot.storage.admin.grants import SqlGrantStore
 from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL
 from tests.postgres import Server

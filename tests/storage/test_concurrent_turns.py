@@ -19,7 +19,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.turns import Claim, ModelStep, PostedMessage, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.storage import audit
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.audit_check import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message, until
 from tests.postgres import Server

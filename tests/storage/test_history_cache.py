@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, Turn, TurnInput, TurnRecord, TurnStatus
-from bot.storage.history import HistoryCache
+from bot.storage.turn_log.history import HistoryCache
 from tests.fakes.parts import ANA, HALL
 
 

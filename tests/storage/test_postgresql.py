@@ -17,7 +17,7 @@ from bot.errors import DatabaseError, DatabaseUnavailable
 from bot.storage import postgresql
 from bot.storage.address import PostgresServer, read_address
 from bot.storage.postgresql import PostgresDatabase, listen, parse_wakeup
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.parts import ANA, message, until
 from tests.postgres import Server, running_server
 

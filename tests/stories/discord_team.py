@@ -14,7 +14,7 @@ from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.app import open_discord
 from bot.platforms.discord.rest import conversation
 from bot.ports import Listener, Surface
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.discord import Channel, Fails, FakeDiscord, Message, Permission, TooMany, User
 from tests.fakes.discord.components import BUTTON
 from tests.platforms.fake_engine import SharedLeases

@@ -12,7 +12,7 @@ from typing import Any
 from bot.chat.context import Lookups
 from bot.domain.conversations import ConversationKey
 from bot.ports import Listener, Surface
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.plain import POST, TOKEN, Channel, Fails, FakePlain, Message, User
 from tests.platforms.plain.app import open_plain
 from tests.stories.team import PATIENCE, File, Talk, Team

@@ -19,7 +19,7 @@ from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi, conversation
 from bot.platforms.slack.workspaces import SlackWorkspace, SlackWorkspaces
 from bot.ports import Listener, Surface
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.slack import Channel, Fails, FakeSlack, Message, TooMany, User
 from tests.fakes.slack.deliveries import Delivery
 from tests.stories.team import PATIENCE, File, Talk, Team

@@ -36,7 +36,7 @@ from bot.storage.address import PostgresServer
 from bot.storage.postgresql import PostgresDatabase, listen
 from bot.storage.reporting import SqlReporting
 from bot.storage.sqlite import open_sqlite
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.parts import FakeToolbox, ScriptedModel
 from tests.fakes.programs import python
 from tests.migrated import at_hand

@@ -20,7 +20,7 @@ from bot.engine.policy.rules import Policies, RuleBook
 from bot.engine.turn_runner import EARLY_SECONDS
 from bot.ports import Listener, Surface
 from bot.storage.sqlite import open_sqlite
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.parts import FakeToolbox, say
 from tests.platforms.fake_engine import ScriptedCommands
 

@@ -10,7 +10,7 @@ import pytest
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.turns import TurnLimits, TurnStatus
 from bot.errors import QueueFull
-from bot.storage.turn_log import SqlTurnLog
+from bot.storage.turn_log.log import SqlTurnLog
 from tests.postgres import Server
 from tests.turn_log_harness import Harness, PostgresHarness, sqlite_harness
 

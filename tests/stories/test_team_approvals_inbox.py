@@ -11,7 +11,7 @@ from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.conversations import Author
 from bot.domain.grants import DELEGATION, Grant
 from bot.domain.policies import Rule
-from bot.storage.grants import SqlGrantStore
+from bot.storage.admin.grants import SqlGrantStore
 from bot.storage.reporting import SqlReporting
 from bot.storage.sqlite import open_sqlite
 from tests.fakes.parts import ask_for, call, say, tool

@@ -7,7 +7,7 @@ from typing import Any
 from bot.chat.actions import OUT_OF_DATE
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.policies import Rule
-from bot.storage.grants import SqlGrantStore
+from bot.storage.admin.grants import SqlGrantStore
 from bot.storage.sqlite import open_sqlite
 from tests.commands.servers import command_harness
 from tests.fakes.parts import ask_for, call, say, tool, words

@@ -16,8 +16,8 @@ from bot.platforms.slack.app import SlackApp, open_slack
 from bot.platforms.slack.diagnostics import SCOPES
 from bot.platforms.slack.installer import REDIRECT_PATH, SlackInstaller
 from bot.platforms.slack.workspaces import AppCredentials
+from bot.storage.admin.installations import SqlInstallationStore
 from bot.storage.encryption import SecretBox
-from bot.storage.installations import SqlInstallationStore
 from bot.storage.sqlite import open_sqlite
 from tests.fakes.slack import Channel, FakeSlack, Team, User
 from tests.migrated import migrated

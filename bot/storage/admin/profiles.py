@@ -19,10 +19,10 @@ from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict, NotFound
 from bot.i18n import gettext_lazy
 from bot.storage import audit
+from bot.storage.admin.servers import changed_meanwhile
 from bot.storage.codec import UNREADABLE, converter, decode, encode_text, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config
 from bot.storage.database import Database, Store, change_once, insert_or_update, now, transaction
-from bot.storage.servers import changed_meanwhile
 from bot.storage.tables import agent_bindings, profile_bindings, profiles
 
 log = logging.getLogger(__name__)

@@ -42,8 +42,8 @@ from bot.storage.tables import (
     summaries,
     turns,
 )
-from bot.storage.turn_records import read_step, read_turn, step_columns
-from bot.storage.turn_states import check_claim
+from bot.storage.turn_log.records import read_step, read_turn, step_columns
+from bot.storage.turn_log.states import check_claim
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.turns import BlockingTurn, MessageRefs, PostedMessage, StepStatus, Turn, TurnStatus, TurnView
 from bot.errors import ContentDeleted, LostLease
-from bot.storage import audit, elicitation_rows
+from bot.storage import audit
 from bot.storage.codec import converter, encode
 from bot.storage.database import (
     NO_RETRIES,
@@ -39,8 +39,9 @@ from bot.storage.tables import (
     steps,
     turns,
 )
-from bot.storage.turn_records import read_record
-from bot.storage.turn_states import (
+from bot.storage.turn_log import elicitation_rows
+from bot.storage.turn_log.records import read_record
+from bot.storage.turn_log.states import (
     LEASE_SECONDS,
     lock_turn,
     mark_view_stale,

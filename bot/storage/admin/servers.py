@@ -40,15 +40,12 @@ from bot.domain.servers import (
     kind_of,
 )
 from bot.errors import Conflict, NotFound
-from bot.storage import audit, capabilities
-from bot.storage.codec import UNREADABLE, decode, encode_text, omit_fields
-from bot.storage.coordination import bump_config_version, lock_config, read_version
-from bot.storage.database import Database, Store, now, transaction
-from bot.storage.encryption import Encrypted, SecretBox, open_regular_file
-from bot.storage.grants import revoke_grants_of_server
-from bot.storage.installations import read_encrypted_installations
-from bot.storage.policies import rule_row
-from bot.storage.server_secrets import (
+from bot.storage import audit
+from bot.storage.admin import capabilities
+from bot.storage.admin.grants import revoke_grants_of_server
+from bot.storage.admin.installations import read_encrypted_installations
+from bot.storage.admin.policies import rule_row
+from bot.storage.admin.server_secrets import (
     SecretValues,
     read_all_secrets,
     read_encrypted_secrets,
@@ -57,7 +54,11 @@ from bot.storage.server_secrets import (
     with_missing,
     write_secrets,
 )
-from bot.storage.sign_ins import delete_sign_ins, read_encrypted_sign_ins
+from bot.storage.admin.sign_ins import delete_sign_ins, read_encrypted_sign_ins
+from bot.storage.codec import UNREADABLE, decode, encode_text, omit_fields
+from bot.storage.coordination import bump_config_version, lock_config, read_version
+from bot.storage.database import Database, Store, now, transaction
+from bot.storage.encryption import Encrypted, SecretBox, open_regular_file
 from bot.storage.tables import mcp_servers, policy_rules
 
 log = logging.getLogger(__name__)

@@ -36,13 +36,13 @@ from bot.domain.conversations import Author
 from bot.domain.grants import Grant, covers
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.storage import audit
+from bot.storage.admin.grants import add_grant, call_to_cover, read_delegations
 from bot.storage.audit import record_refused, server_id_of
 from bot.storage.codec import converter, decode, encode
 from bot.storage.database import Store, insert_or_update, notify_turn, now, transaction
-from bot.storage.grants import add_grant, call_to_cover, read_delegations
 from bot.storage.tables import Json, approval_of_step, approval_views, approvals, decisions, steps, turns
-from bot.storage.turn_records import read_approval, read_record
-from bot.storage.turn_states import lock_turn, mark_view_stale, note_approvals_ended, requeue
+from bot.storage.turn_log.records import read_approval, read_record
+from bot.storage.turn_log.states import lock_turn, mark_view_stale, note_approvals_ended, requeue
 
 _this_view = sa.and_(
     approval_views.c.approval_id == bindparam("a"),

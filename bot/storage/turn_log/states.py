@@ -22,12 +22,13 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.metrics import ApprovalEnded, ApprovalOutcome, TurnEnded
 from bot.domain.turns import OPEN, Claim, StepStatus, TurnLimits, TurnRecord, TurnStatus
 from bot.errors import LostLease, Stopped
-from bot.storage import audit, elicitation_rows
+from bot.storage import audit
 from bot.storage.audit import record_finished
 from bot.storage.codec import UNREADABLE
 from bot.storage.database import NO_RETRIES, Store, notify_all, now, record_metric, transaction
 from bot.storage.tables import approval_of_step, approvals, count_where, deliveries, is_active, is_live, steps, turns
-from bot.storage.turn_records import RecordCache, read_turn
+from bot.storage.turn_log import elicitation_rows
+from bot.storage.turn_log.records import RecordCache, read_turn
 
 LEASE_SECONDS = 15.0
 """Lease duration of claims and deliveries, in seconds."""

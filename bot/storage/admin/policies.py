@@ -24,7 +24,7 @@ from bot.storage.codec import UNREADABLE, json_text
 from bot.storage.coordination import bump_config_version, lock_config
 from bot.storage.database import Database, Store, change_once, now, transaction
 from bot.storage.tables import approval_of_step, approvals, mcp_servers, policy_rules, steps, turns
-from bot.storage.turn_records import read_record
+from bot.storage.turn_log.records import read_record
 
 log = logging.getLogger(__name__)
 

@@ -37,7 +37,6 @@ from bot.domain.turns import (
 from bot.domain.usage import NO_PRICES, PriceList
 from bot.errors import QueueFull
 from bot.storage import audit
-from bot.storage.approvals import SqlApprovalLog
 from bot.storage.codec import decode, encode
 from bot.storage.database import (
     Database,
@@ -50,14 +49,15 @@ from bot.storage.database import (
     now,
     transaction,
 )
-from bot.storage.deliveries import SqlDeliveryQueue
-from bot.storage.elicitations import SqlElicitations
-from bot.storage.execution import SqlTurnExecution
-from bot.storage.history import HistoryCache, SqlTurnHistory, delete_summaries
-from bot.storage.retention import SqlRetention
 from bot.storage.tables import LIVE, conversations, deliveries, is_live, message_keys, turns
-from bot.storage.turn_records import RecordCache, read_file
-from bot.storage.turn_states import LEASE_SECONDS, SqlClaims, end_turn, lock_turn, mark_view_stale, to_claim
+from bot.storage.turn_log.approvals import SqlApprovalLog
+from bot.storage.turn_log.deliveries import SqlDeliveryQueue
+from bot.storage.turn_log.elicitations import SqlElicitations
+from bot.storage.turn_log.execution import SqlTurnExecution
+from bot.storage.turn_log.history import HistoryCache, SqlTurnHistory, delete_summaries
+from bot.storage.turn_log.records import RecordCache, read_file
+from bot.storage.turn_log.retention import SqlRetention
+from bot.storage.turn_log.states import LEASE_SECONDS, SqlClaims, end_turn, lock_turn, mark_view_stale, to_claim
 
 Listen = Callable[[Callable[[Wakeup], None]], Awaitable[None]]
 

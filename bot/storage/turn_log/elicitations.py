@@ -18,10 +18,10 @@ from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, TurnRecord
 from bot.ports.platform import AnswerRejected, ElicitationAnswered, OpenElicitation
 from bot.storage import audit
-from bot.storage import elicitation_rows as rows
 from bot.storage.database import OWNER_RETRY_SECONDS, Store, notify_turn, transaction
-from bot.storage.turn_records import read_record
-from bot.storage.turn_states import check_claim, lock_turn, mark_view_stale, requeue
+from bot.storage.turn_log import elicitation_rows as rows
+from bot.storage.turn_log.records import read_record
+from bot.storage.turn_log.states import check_claim, lock_turn, mark_view_stale, requeue
 
 TOO_LATE = "It had expired."
 

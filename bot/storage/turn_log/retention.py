@@ -19,11 +19,10 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import HTTP, Author, ConversationKey
 from bot.domain.messages import Message, MessageRole, ToolCall
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnInput
-from bot.storage import audit, history
+from bot.storage import audit
+from bot.storage.admin.grants import delete_ended_grants, delete_grants_of_conversation
 from bot.storage.codec import CONTENT_DELETED, UNREADABLE, Body, decode, encode
 from bot.storage.database import NO_RETRIES, Database, Store, Upsert, has_prefix, now, prefix_bounds, transaction
-from bot.storage.grants import delete_ended_grants, delete_grants_of_conversation
-from bot.storage.history import HistoryCache
 from bot.storage.tables import (
     approvals,
     conversations,
@@ -37,6 +36,8 @@ from bot.storage.tables import (
     summaries,
     turns,
 )
+from bot.storage.turn_log import history
+from bot.storage.turn_log.history import HistoryCache
 
 # -------------------- content
 

@@ -30,15 +30,17 @@ from bot.domain.turns import (
 )
 from bot.domain.usage import PricedUsage, PriceList, UsageEntry, UsageKind
 from bot.errors import LostLease, TurnInterrupted
-from bot.storage import audit, elicitation_rows, turn_records, usage
+from bot.storage import audit, usage
+from bot.storage.admin.grants import use_grants
 from bot.storage.audit import record_finished, record_new, record_sent
 from bot.storage.codec import converter, encode
 from bot.storage.database import OWNER_RETRY_SECONDS, Store, Upsert, insert_new, notify_all, now, transaction
-from bot.storage.grants import use_grants
-from bot.storage.history import HistoryCache
 from bot.storage.tables import approvals, steps, turns
-from bot.storage.turn_records import RecordCache, read_record
-from bot.storage.turn_states import (
+from bot.storage.turn_log import elicitation_rows
+from bot.storage.turn_log import records as turn_records
+from bot.storage.turn_log.history import HistoryCache
+from bot.storage.turn_log.records import RecordCache, read_record
+from bot.storage.turn_log.states import (
     check_claim,
     end_settled,
     end_turn,

@@ -35,10 +35,10 @@ from bot.domain.turns import (
     TurnStatus,
 )
 from bot.errors import NotFound
-from bot.storage import elicitation_rows
 from bot.storage.codec import Body, converter, decode, encode, json_text
 from bot.storage.database import Upsert, now, storable
 from bot.storage.tables import approval_of_step, approvals, deliveries, files, grants, steps, turns
+from bot.storage.turn_log import elicitation_rows
 
 log = logging.getLogger(__name__)
 
