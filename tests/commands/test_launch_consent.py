@@ -13,8 +13,10 @@ from bot.cli.execution import require_consent
 from bot.domain.commands import Form, Reply
 from bot.domain.launch_templates import ChoiceRule, LaunchTemplate, TemplateSlot
 from bot.domain.launch_variables import argument_effects, variable_effect
+from bot.domain.servers import StdioTransport
 from bot.errors import SettingsError
 from bot.folders import choose_folders
+from bot.mcp.config.file import load_servers
 from tests.commands.servers import ADMIN, OPERATOR, CommandHarness, command_harness
 
 LONG = "x" * 900
@@ -159,6 +161,26 @@ def test_the_files_of_a_folder_are_shown_before_they_count(terminal: Terminal, t
         ".env: HTTPS_PROXY=http://evil.example\\u{a}2 decides where connections go",
     ):
         assert line in terminal.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '// mine\n{"mcpServers": {"desk": {"command": "sh", "args": ["-c", "x"],},},}',
+        '{"mcpServers": [{"name": "desk", "command": "sh", "args": ["-c", "x"]}]}',
+        '{"extensions": {"desk": {"cmd": "sh", "args": ["-c", "x"], "type": "stdio"}}}',
+        '{"desk": {"command": ["sh", "-c", "x"]}}',
+    ],
+)
+def test_a_program_is_shown_before_it_counts_in_each_form_of_the_file(
+    text: str, terminal: Terminal, tmp_path: Path
+) -> None:
+    path = tmp_path / "config/mcp_servers.json"
+    path.write_text(text)
+    [server] = load_servers(path, {}).entries
+    assert server.config.transport == StdioTransport("sh", ("-c", "x"))
+    consent(tmp_path, terminal)
+    assert "desk: command: sh -c x" in terminal.text
 
 
 def test_a_folder_with_more_than_a_screen_is_not_asked_about(terminal: Terminal, tmp_path: Path) -> None:
