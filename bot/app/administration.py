@@ -268,7 +268,10 @@ async def show(settings: Settings, *, as_json: bool) -> int:
     if as_json:
         sys.stdout.write(f"{json.dumps([_object(api_token) for api_token in listed_tokens])}\n")
     elif listed_tokens:
-        sys.stdout.write(_table([("NAME", "ROLE", "WORKSPACE", "MADE", "STATE"), *map(_row, listed_tokens)]))
+        rows = [("NAME", "ROLE", "WORKSPACE", "MADE", "STATE"), *map(_row, listed_tokens)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
     else:
         sys.stderr.write("There are no tokens. `countersign tokens create NAME --role ROLE` makes one.\n")
     return 0
@@ -345,9 +348,3 @@ def _object(token: ApiToken) -> dict[str, object]:
 
 def _format_time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
-    return "".join(f"{line}\n" for line in lines)

@@ -25,7 +25,6 @@ from bot.domain.audit import (
     AuditQuery,
     AuditReport,
     CheckpointPlace,
-    KeyUse,
     format_utc,
 )
 from bot.domain.health import Check, CheckStatus
@@ -86,14 +85,10 @@ def _lines(report: AuditReport) -> Iterator[str]:
 
 
 def _keys(report: AuditReport) -> str:
-    texts = [_key(use) for use in report.keys]
+    texts = [f"{use.id}: {pluralize(use.rows, 'row')}{'' if use.known else ' (not here)'}" for use in report.keys]
     if report.unsigned:
         texts.append(f"no key: {pluralize(report.unsigned, 'row')}")
     return ", ".join(texts)
-
-
-def _key(use: KeyUse) -> str:
-    return f"{use.id}: {pluralize(use.rows, 'row')}{'' if use.known else ' (not here)'}"
 
 
 def _place(place: CheckpointPlace) -> str:

@@ -194,7 +194,9 @@ class _Session:
                 terminal.surface.on_open(partial(self._announce, runtime.engine))
                 read_pending = _pending_calls(runtime)
                 parts.opening.set_result(await self._opening(runtime, read_pending, terminal))
-                parts.commands.set_result(_with_approvals(runtime, read_pending))
+                from bot.chat.approval_inbox import ApprovalsCommand  # noqa: PLC0415 - loaded with the runtime
+
+                parts.commands.set_result(ApprovalsCommand(runtime.engine, runtime.commands, read_pending))
                 self.approvers.administration = runtime.services.administration
                 parts.engine.set_result(runtime.engine)
                 greeting = asyncio.create_task(self._greet(runtime, parts.welcome), name="welcome")
@@ -395,13 +397,6 @@ def _pending_calls(runtime: Runtime) -> ReadPendingCalls:
 
     services = runtime.services
     return PendingCallReader(services.stores.reporting, runtime.turn_log, services.rules).read
-
-
-def _with_approvals(runtime: Runtime, read_pending: ReadPendingCalls) -> Commands:
-    """Return the commands, with `/approvals`."""
-    from bot.chat.approval_inbox import ApprovalsCommand  # noqa: PLC0415 - loaded with the runtime
-
-    return ApprovalsCommand(runtime.engine, runtime.commands, read_pending)
 
 
 def _example_messages(tools: Sequence[Tool]) -> list[str]:

@@ -275,7 +275,9 @@ class ConfigReloader:
             for _reading in range(_READINGS):
                 if on_disk == self._handled_files:
                     return
-                await self.pause(self._settle_seconds(on_disk))
+                used = self.files.on_disk
+                emptied = any(not state.size and used.get(path, MISSING).size for path, state in on_disk.items())
+                await self.pause(EMPTY_SETTLE_SECONDS if emptied else SETTLE_SECONDS)
                 before, on_disk = on_disk, await self._read_states()
                 if before != on_disk:
                     continue
@@ -284,11 +286,6 @@ class ConfigReloader:
                 if before == on_disk:
                     await self._apply_or_reject(on_disk, read)
                     return
-
-    def _settle_seconds(self, on_disk: FilesOnDisk) -> float:
-        used = self.files.on_disk
-        emptied = any(not state.size and used.get(path, MISSING).size for path, state in on_disk.items())
-        return EMPTY_SETTLE_SECONDS if emptied else SETTLE_SECONDS
 
     def _read_files(self, on_disk: FilesOnDisk) -> OperatorFiles | SettingsError:
         if (reason := self._rejection_of(on_disk)) is not None:

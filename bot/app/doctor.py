@@ -219,7 +219,10 @@ def _as_check(choice: ModelChoice, model: ListsModels, availability: Availabilit
             result = f"{service} does not list it among its {pluralize(len(names), 'model')}."
             fix = f"have it loaded there, or name one that it has{_such_as(choice, names)}"
             finding = CheckStatus.BROKEN
-            if not _lists_all(choice):
+            # Return True if the provider's model list is complete. Servers at a custom address often accept names
+            # that they do not list.
+            provider = PROVIDERS.get(choice.name.partition(":")[0])
+            if not (provider is not None and provider.address is not None):
                 finding, fix = CheckStatus.DOUBTFUL, f"if questions fail, {fix}"
         case NotReported(why):
             finding = CheckStatus.DOUBTFUL
@@ -229,14 +232,6 @@ def _as_check(choice: ModelChoice, model: ListsModels, availability: Availabilit
                 "ask it something: it may answer all the same" if why else _address(choice),
             )
     return Check(choice.name, finding, result, fix, seconds)
-
-
-def _lists_all(choice: ModelChoice) -> bool:
-    """Return True if the provider's model list is complete. Servers at a custom address often accept names that they do
-    not list.
-    """
-    provider = PROVIDERS.get(choice.name.partition(":")[0])
-    return provider is not None and provider.address is not None
 
 
 def _address(choice: ModelChoice) -> str:
@@ -380,7 +375,9 @@ def _examinations(settings: Settings, files: OperatorFiles) -> dict[str, AsyncGe
 async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]:
     """Yield each check with the name of its area."""
     yield "settings", Check("environment", CheckStatus.WELL, "It can be read.")
-    yield "settings", _of_folders(settings)
+    folders = find_folders()
+    places = f"Files are in {folders.config.absolute()}, data is in {settings.data_folder.absolute()}"
+    yield "settings", Check("folders", CheckStatus.WELL, f"{places}: {folders.reason}.")
     for name, fix in find_ineffective_settings(settings).items():
         yield "settings", Check("environment", CheckStatus.DOUBTFUL, f"{name} has no effect.", fix)
     for problem in machine_problems():
@@ -412,12 +409,6 @@ async def _survived(checks: AsyncGenerator[T, None], failed: Callable[[Check], T
             log.exception("a check failed")
             reason = "" if isinstance(error, CountersignError) else f"{type(error).__name__}: "
             yield failed(Check("check", CheckStatus.BROKEN, f"{reason}{error}", "see the log, or run it with --debug"))
-
-
-def _of_folders(settings: Settings) -> Check:
-    folders = find_folders()
-    places = f"Files are in {folders.config.absolute()}, data is in {settings.data_folder.absolute()}"
-    return Check("folders", CheckStatus.WELL, f"{places}: {folders.reason}.")
 
 
 def _of_secrets(settings: Settings) -> Check:

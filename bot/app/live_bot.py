@@ -200,7 +200,7 @@ class LiveBot:
     async def approve_step(self) -> None:
         """Wait until the card is approved."""
         step = await self._until(self.card, _decided_call)
-        self.person = self.person or _person_of(step)
+        self.person = self.person or (step.approval.decided_by.partition(":")[2] if step.approval is not None else "")
         if step.status is StepStatus.DENIED:
             raise DeliveryFailed("The call was denied.", "press Approve")
 
@@ -285,11 +285,6 @@ def _edited_call(view: TurnView) -> ToolStep | None:
 
 def _cards(view: TurnView) -> list[ToolStep]:
     return [step for step in view.steps if isinstance(step, ToolStep) and step.approval is not None]
-
-
-def _person_of(step: ToolStep) -> str:
-    """Return the id of the approver of a call."""
-    return step.approval.decided_by.partition(":")[2] if step.approval is not None else ""
 
 
 async def _poll(condition: Callable[[], bool]) -> None:

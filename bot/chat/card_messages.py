@@ -132,7 +132,7 @@ def approval_messages(
     notified: set[str] = set()
     for group in _group_by_target(asking):
         cards = _cards(group, view, now, calls_a_card, notified)
-        if _targets_of(group) and _is_pending(group):
+        if _targets_of(group) and any(step.status is StepStatus.AWAITING for step in group.calls):
             yield _remote_line(cards[0].name, group, view, address)
         else:
             yield from cards
@@ -200,11 +200,6 @@ def remote_approvals(view: TurnView) -> Sequence[ApprovalEntry]:
     """Return the calls of a turn with cards in other places, in order, an entry for each card."""
     entries = [entry for entry in timeline(view) if isinstance(entry, ApprovalEntry)]
     return [group for entry in entries for group in _group_by_target(entry) if _targets_of(group)]
-
-
-def _is_pending(asking: ApprovalEntry) -> bool:
-    """Return True if one of these calls waits for a decision."""
-    return any(step.status is StepStatus.AWAITING for step in asking.calls)
 
 
 def remote_slot(card: str, place: Destination) -> str:

@@ -407,7 +407,8 @@ class TurnDelivery(Generic[N]):
 
     async def _deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         search = view.turn.id not in self._known and view.turn.created_at < self._started_at
-        since = self._delivered_since(view)
+        known = self._known.get(view.turn.id)
+        since = known[1] if known is not None and known[0] == view.revision else self._clock()
         posted = dict(refs)
         remotes = await self._render_remotes(view, since)
         async for message in self._post_pending_remotes(view, remotes, posted, search=search):
@@ -578,13 +579,6 @@ class TurnDelivery(Generic[N]):
     def _concerns_one_place(self, error: DeliveryFailed) -> bool:
         """Return True if the error concerns one place only and a retry cannot help."""
         return error.permanent and not self._messages.is_token_rejected(error)
-
-    def _delivered_since(self, view: TurnView) -> float:
-        """Return when this state of the turn was delivered first. The expiry of an unposted card counts from then, so
-        that a second delivery renders the same card.
-        """
-        known = self._known.get(view.turn.id)
-        return known[1] if known is not None and known[0] == view.revision else self._clock()
 
     def _remember(self, view: TurnView, since: float) -> None:
         self._known[view.turn.id] = (view.revision, since)

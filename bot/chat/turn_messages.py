@@ -455,13 +455,8 @@ def _body(page: AnswerPage, view: TurnView, *, is_complete: bool, words_first: b
         return (Caption((_("(continued {number})", number=page.number + 1),)), *blocks)
     begin = next((n for n, block in enumerate(blocks) if isinstance(block, Markdown)), 0)
     ordered = (blocks[begin], *blocks[:begin], *blocks[begin + 1 :]) if words_first else tuple(blocks)
-    return (*_name_line(view), *ordered)
-
-
-def _name_line(view: TurnView) -> tuple[Caption, ...]:
-    """Return the line that says which agent answers, if one was asked by name."""
     name = view.turn.question.agent_name
-    return (Caption((_("Agent: {name}", name=single_line(name, NAME_LIMIT)),)),) if name else ()
+    return (*((Caption((_("Agent: {name}", name=single_line(name, NAME_LIMIT)),)),) if name else ()), *ordered)
 
 
 def _block(entry: Entry) -> Block:

@@ -134,7 +134,7 @@ def build_grant(
         approval_id=approval.id,
         rule=asking_rule(step),
         requirements_digest=requirements_digest(approval.requirements, self_approved=self_approved),
-        fingerprint=_argument_fingerprint(request.scope, approval),
+        fingerprint=approval.fingerprint if isinstance(request.scope, ArgumentsScope) else "",
         destructive=request.destructive,
         lasts=seconds,
         idle=_of_thread(request.scope),
@@ -148,10 +148,6 @@ def asking_rule(step: ToolStep) -> str:
 
 def _of_thread(scope: Scope) -> bool:
     return isinstance(scope, ThreadScope | ArgumentsScope)
-
-
-def _argument_fingerprint(scope: Scope, approval: Approval) -> str:
-    return approval.fingerprint if isinstance(scope, ArgumentsScope) else ""
 
 
 def _seconds(scope: Scope) -> float | None:

@@ -137,7 +137,8 @@ class ContentDeletion:
                 if await self._delete_due():
                     is_purged = False
                 if not is_purged:
-                    is_purged = await self._purge()
+                    whole = await self._log.try_start_job(REWRITE_JOB, REWRITE_SECONDS)
+                    is_purged = await self._log.purge_files(whole=whole)
             except DatabaseError:
                 pass  # logged by the database
             except Exception:  # the next try may succeed, and the turns must go on
@@ -166,8 +167,3 @@ class ContentDeletion:
         if count:
             log.debug("deleted the content of %d turns", count)
         return count > 0
-
-    async def _purge(self) -> bool:
-        # Content that was deleted before this setting is still in the pages of the file.
-        whole = await self._log.try_start_job(REWRITE_JOB, REWRITE_SECONDS)
-        return await self._log.purge_files(whole=whole)

@@ -193,11 +193,12 @@ def whole_card(step: ToolStep) -> ApprovalCard | None:
 
 def _card(step: ToolStep, approval: Approval, call_arguments: CallArguments) -> ApprovalCard:
     tool = step.tool
+    scope = f" ({single_line(step.tool.server, 60)})" if step.tool else ""
     return ApprovalCard(
         approval_id=approval.id,
         revision=approval.revision,
         short_id=single_line(approval.id, 200)[:8],
-        title=_title(step),
+        title=f"{call_title(step)}{scope}?",
         risk=tool.risk if tool else Risk.DESTRUCTIVE,
         server=single_line(tool.server, 60) if tool else "",
         tool=single_line(tool.name if tool else step.call.name, 60),
@@ -406,11 +407,6 @@ def call_title(step: ToolStep) -> str:
 
 def _is_honest_title(tool: ToolRef) -> bool:
     return not text_warnings(tool.title) and (not _LIKE_A_NAME.fullmatch(tool.title.strip()) or tool.title == tool.name)
-
-
-def _title(step: ToolStep) -> str:
-    scope = f" ({single_line(step.tool.server, 60)})" if step.tool else ""
-    return f"{call_title(step)}{scope}?"
 
 
 def _one_of(approvers: Sequence[str]) -> str:

@@ -136,9 +136,10 @@ def _field(name: str, argument: str, schema: Any, present: Any, *, required: boo
     if present is not _ABSENT and not _fits(kind, schema, present):
         kind = _Kind.JSON
     choices = _choices(schema, required=required) if kind in (_Kind.CHOICE, _Kind.SWITCH) else ()
+    label = name_spelled_out(argument)
     field = Field(
         name,
-        _label(argument),
+        label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…",
         kind=_FIELD_KINDS.get(kind, FieldKind.TEXT),
         hint=_hint(schema, kind, required=required, withheld=withheld),
         required=required and not withheld and kind is not _Kind.LINES,
@@ -147,11 +148,6 @@ def _field(name: str, argument: str, schema: Any, present: Any, *, required: boo
         longest=LONGEST,
     )
     return ArgumentField(argument, field, kind, present, required, withheld)
-
-
-def _label(name: str) -> str:
-    label = name_spelled_out(name)
-    return label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…"
 
 
 def _plain_schema(schema: Any) -> Mapping[str, Any]:
@@ -257,7 +253,8 @@ def _format_value(kind: _Kind, present: Any) -> str:
         case _Kind.LINES:
             return "\n".join(present)
         case _Kind.WHOLE | _Kind.NUMBER | _Kind.JSON:
-            return _json(present)
+            text = json.dumps(present, ensure_ascii=False, default=_plain_value)
+            return text if text.isprintable() else json.dumps(present, default=_plain_value)
 
 
 def _quote_text(text: str) -> str:
@@ -270,11 +267,6 @@ def _quote_text(text: str) -> str:
 
 def _looks_quoted(text: str) -> bool:
     return len(text) > 1 and text.startswith('"') and text.endswith('"')
-
-
-def _json(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=_plain_value)
-    return text if text.isprintable() else json.dumps(value, default=_plain_value)
 
 
 def _plain_value(value: Any) -> Any:

@@ -100,12 +100,14 @@ def elicitation_card(step: ToolStep, elicitation: Elicitation, view: TurnView) -
     mode = elicitation.question.ask
     server = server_name(step)
     is_open = elicitation.open and not (step.status.ended or view.turn.status.ended)
+    text = strip_control(elicitation.question.message).strip()
+    beginning = "\n".join(text[:MESSAGE_LIMIT].split("\n")[:MESSAGE_LINES])
     return ElicitationCard(
         elicitation_id=elicitation.id,
         title=_("{server} asks for an answer", server=server)
         if isinstance(mode, FormMode)
         else _("{server} wants a page visited", server=server),
-        message=_cut_message(strip_control(elicitation.question.message).strip()),
+        message=(text if beginning == text else f"{beginning.rstrip()}…"),
         server=server,
         tool=single_line(step.tool.name if step.tool else step.call.name, FIELD_LIMIT),
         fields=requested_fields(mode),
@@ -192,11 +194,6 @@ def _offers(elicitation: Elicitation) -> tuple[ElicitationButton, ...]:
     is_form = isinstance(elicitation.question.ask, FormMode)
     label, word = (_("Answer…"), ANSWER) if is_form else (_("Show the link…"), VISIT)
     return ElicitationButton(label, (word, elicitation.id), strong=True), decline
-
-
-def _cut_message(text: str) -> str:
-    beginning = "\n".join(text[:MESSAGE_LIMIT].split("\n")[:MESSAGE_LINES])
-    return text if beginning == text else f"{beginning.rstrip()}…"
 
 
 Choices = Mapping[str, Any]

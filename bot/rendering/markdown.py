@@ -371,7 +371,9 @@ class _Scan:
         self.at += len(line)
         self.used += self.room.weigh(line)
         if self.fence:
-            self._read_code(line)
+            closing = line.strip()
+            if closing.startswith(self.fence) and not closing.strip(self.fence[0]):
+                self.fence, self.indent = "", 0
         else:
             self._read_text(line)
         self.blank = not line.strip()
@@ -422,11 +424,6 @@ class _Scan:
 
     def _starts_block(self, line: str) -> bool:
         return line[0] == "#" or (self.blank and not line[0].isspace())
-
-    def _read_code(self, line: str) -> None:
-        closing = line.strip()
-        if closing.startswith(self.fence) and not closing.strip(self.fence[0]):
-            self.fence, self.indent = "", 0
 
     def _read_text(self, line: str) -> None:
         if _ITEM.match(line):
@@ -504,7 +501,10 @@ def _disable_match(match: re.Match[str]) -> str:
         case "target":
             return _sanitized_link(match["label"], match["target"])
         case "angle":
-            return _sanitized_address(match["angle"])
+            inside = match["angle"]
+            if _is_permitted(inside) and "|" not in inside:
+                return f"<{inside}>"
+            return f"<{JOINER}{_ACTIVE.sub(_disable_match, inside)}>"
         case _:
             return match.group() + JOINER
 
@@ -519,10 +519,3 @@ def _sanitized_link(label: str, target: str) -> str:
 
 def _is_permitted(target: str) -> bool:
     return bool(safe_url(target)) and not _MARKED.search(target)
-
-
-def _sanitized_address(inside: str) -> str:
-    """Return an autolink such as `<https://example.com>`; other text in angle brackets is literal."""
-    if _is_permitted(inside) and "|" not in inside:
-        return f"<{inside}>"
-    return f"<{JOINER}{_ACTIVE.sub(_disable_match, inside)}>"

@@ -140,7 +140,9 @@ def _lines(value: Any, depth: int) -> Iterator[str]:
     match value:
         case dict() if depth:
             yield from _pairs(value, depth)
-        case list() if _is_table(value):
+        case list() if bool(value) and all(
+            isinstance(row, dict) and row and not any(map(_is_nested, row.values())) for row in value
+        ):
             yield from _table(value)
         case list() if depth:
             yield from _items(value, depth)
@@ -192,13 +194,6 @@ def _table(value: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the keys of all rows, in their order."""
     return list(dict.fromkeys(key for row in rows for key in row))
-
-
-def _is_table(value: Sequence[Any]) -> bool:
-    """Return True for a list of flat objects."""
-    return bool(value) and all(
-        isinstance(row, dict) and row and not any(map(_is_nested, row.values())) for row in value
-    )
 
 
 def _is_nested(value: Any) -> bool:

@@ -68,7 +68,8 @@ def append_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         _lock(handle)
         size = os.fstat(handle).st_size
         tail = os.pread(handle, _TAIL, max(0, size - _TAIL))
-        if _is_about(tail, checkpoint):
+        last = _last(tail) if tail.endswith(b"\n") else None
+        if last is not None and (last.seq, last.hash, last.key) == (checkpoint.seq, checkpoint.hash, checkpoint.key):
             return
         # A line cut off by a crash must not spoil the next one.
         first = b"\n" if tail and not tail.endswith(b"\n") else b""
@@ -172,11 +173,6 @@ def _lock(handle: int) -> None:
             time.sleep(_LOCK_PAUSE)
         else:
             return
-
-
-def _is_about(tail: bytes, checkpoint: Checkpoint) -> bool:
-    last = _last(tail) if tail.endswith(b"\n") else None
-    return last is not None and (last.seq, last.hash, last.key) == (checkpoint.seq, checkpoint.hash, checkpoint.key)
 
 
 def _last(tail: bytes) -> Checkpoint | None:

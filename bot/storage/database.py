@@ -212,8 +212,10 @@ class Database(ABC):
             raise DatabaseError(f"The database {self.name} failed: {reason}.", self.fix(reason)) from error
         if self.is_serialization_failure(error):
             log.debug("transaction conflict, trying again: %s", reason)
-        else:
-            self._log_outage(reason)
+        # Log one line when an outage begins, not one for each failed transaction.
+        elif self._away_since is None:
+            self._away_since = time.monotonic()
+            log.error("the database %s does not answer (%s), trying again", self.name, reason)
         return False
 
     def _unavailable(self, error: DBAPIError) -> DatabaseUnavailable:
@@ -254,12 +256,6 @@ class Database(ABC):
 
     def _is_quiet(self) -> bool:
         return time.monotonic() - self._refused_at >= _QUIET_SECONDS
-
-    def _log_outage(self, reason: str) -> None:
-        """Log one line when an outage begins, not one for each failed transaction."""
-        if self._away_since is None:
-            self._away_since = time.monotonic()
-            log.error("the database %s does not answer (%s), trying again", self.name, reason)
 
     def _log_recovery(self) -> None:
         if self._away_since is not None:

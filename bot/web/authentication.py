@@ -22,7 +22,7 @@ from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole, ApiToken
+from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole
 from bot.errors import CountersignError
 from bot.i18n import _
 from bot.ports import TokenStore
@@ -131,7 +131,8 @@ class AuthMiddleware:
         """Pass the request on, or answer with a problem."""
         state = scope.setdefault("state", {})
         try:
-            caller = await self._caller(Headers(scope=scope).get("authorization", ""), _peer_address(scope))
+            client = scope.get("client")
+            caller = await self._caller(Headers(scope=scope).get("authorization", ""), str(client[0]) if client else "")
             state["caller"] = replace(caller, language=state.get("language"))
         except Problem as problem:
             await to_response(problem, state.get("request_id", ""))(scope, receive, send)
@@ -149,7 +150,7 @@ class AuthMiddleware:
                 return ApiClient(OPERATOR_NAME, ApiRole.ADMIN)
             token = await self._tokens.find_by_secret(secret) if _TOKEN.fullmatch(secret) else None
             if token is not None:
-                return _client_of(token)
+                return ApiClient(token.name, token.role, token.workspace, since=token.created_at)
         wait = self._throttle.record_failure(address)
         if wait:
             raise Problem(
@@ -162,10 +163,6 @@ class AuthMiddleware:
         raise _unauthorized_problem()
 
 
-def _client_of(token: ApiToken) -> ApiClient:
-    return ApiClient(token.name, token.role, token.workspace, since=token.created_at)
-
-
 def _unauthorized_problem() -> Problem:
     """Return the same problem for missing, wrong and expired tokens, so that guesses reveal no difference."""
     return Problem(
@@ -175,8 +172,3 @@ def _unauthorized_problem() -> Problem:
         _("send Authorization: Bearer TOKEN; `countersign tokens create` makes one"),
         headers={"WWW-Authenticate": "Bearer"},
     )
-
-
-def _peer_address(scope: Scope) -> str:
-    client = scope.get("client")
-    return str(client[0]) if client else ""

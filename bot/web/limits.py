@@ -324,17 +324,13 @@ class CapacityMiddleware:
                 self._in_flight.add(request)
             return message
 
-        if not _has_body(scope):
+        headers = Headers(scope=scope)
+        if not (headers.get("content-length", "0") != "0" or "transfer-encoding" in headers):
             self._in_flight.add(request)
         try:
             await self._app(scope, next_message, send)
         finally:
             self._in_flight.discard(request)
-
-
-def _has_body(scope: Scope) -> bool:
-    headers = Headers(scope=scope)
-    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 def _busy() -> Problem:

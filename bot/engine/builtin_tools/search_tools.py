@@ -334,19 +334,15 @@ def _fitting_hits(tools: Iterable[Tool]) -> Sequence[tuple[str, str]]:
     hits: list[tuple[str, str]] = []
     remaining = _LARGEST_ANSWER
     for tool in tools:
-        hit = _hit(tool)
+        # Return the tool in one line, so that no description imitates another tool.
+        schema = tool.input_schema if len(_json(tool.input_schema)) <= LARGEST_SCHEMA else _outline(tool.input_schema)
+        description = tool.description[:_LONGEST_DESCRIPTION]
+        hit = _json({"name": tool.name, "description": description, "arguments": schema})
         if len(hit) > remaining and hits:
             break
         hits.append((tool.name, hit))
         remaining -= len(hit)
     return hits
-
-
-def _hit(tool: Tool) -> str:
-    """Return the tool in one line, so that no description imitates another tool."""
-    schema = tool.input_schema if len(_json(tool.input_schema)) <= LARGEST_SCHEMA else _outline(tool.input_schema)
-    description = tool.description[:_LONGEST_DESCRIPTION]
-    return _json({"name": tool.name, "description": description, "arguments": schema})
 
 
 def _outline(schema: Mapping[str, Any]) -> Mapping[str, Any]:

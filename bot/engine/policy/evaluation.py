@@ -366,7 +366,7 @@ def evaluate(
     denials = [rule for rule in matching if rule.policy is ApprovalPolicy.ALWAYS_DENY]
     candidates = [rule for rule in matching if not any(_wins_over(other, rule) for other in sure)]
     applying = denials[:1] or _strictest(candidates, resolve)
-    if not sure and not denials and _stricter(default, applying, resolve):
+    if not sure and not denials and (not applying or _rank(resolve(default)) < _rank(resolve(applying[0].policy))):
         applying = []
     rule = applying[0] if applying else None
     policy, auto = _resolve(rule.policy if rule else default, request.tool, reviewed)
@@ -399,11 +399,6 @@ def _strictest(rules: Sequence[Rule], resolve: _Resolve) -> list[Rule]:
     """
     ranked = sorted(rules, key=lambda rule: (_rank(resolve(rule.policy)), _rank(rule.policy)))
     return [rule for rule in ranked if resolve(rule.policy) is resolve(ranked[0].policy)]
-
-
-def _stricter(default: ApprovalPolicy, applying: Sequence[Rule], resolve: _Resolve) -> bool:
-    """Return True if the default is stricter than the applying rules, or there are none."""
-    return not applying or _rank(resolve(default)) < _rank(resolve(applying[0].policy))
 
 
 def _rank(policy: ApprovalPolicy) -> int:

@@ -174,10 +174,11 @@ class Rules:
         """Return the policy for a call, with the reason. `member` is the author, freshly looked up; None if unknown."""
         if arguments is not None:
             arguments = self.fill_address(tool, arguments)
+        asks = self.file.default is ApprovalPolicy.ASK_USER
         result = evaluate(
             self.all,
             PolicyRequest(tool, self.conversation, arguments, author, member, self.profile, self.read_hosts),
-            self._default_for(tool),
+            ApprovalPolicy.AUTO if asks and tool.kind is not ToolKind.CALL else self.file.default,
             self.reviewed,
         )
         if arguments is None or author is None:
@@ -201,11 +202,6 @@ class Rules:
         if not self.file.self_approval:
             return SelfApproval.SETTING
         return SelfApproval.PROFILE if self.profile.approvers else SelfApproval.ALLOWED
-
-    def _default_for(self, tool: Tool) -> ApprovalPolicy:
-        """Return the policy of a call that no rule matches. Where tools ask, resources and prompts are read."""
-        asks = self.file.default is ApprovalPolicy.ASK_USER
-        return ApprovalPolicy.AUTO if asks and tool.kind is not ToolKind.CALL else self.file.default
 
     def policy_of(self, tool: Tool) -> ApprovalPolicy:
         """Return the policy for a tool, independent of author and arguments."""

@@ -201,7 +201,7 @@ def turns_of_thread(records: Sequence[TurnRecord], thread: Sequence[PostedText],
         elif posted.text and records[0].turn.conversation.thread:
             # Elsewhere, a channel holds many conversations. Those behind the last question are left out, because they
             # are in the context of the present one.
-            unassigned.append(_posted_line(posted))
+            unassigned.append(f"{clean_name(posted.name) or _UNNAMED}: {posted.text}".replace("\n", "\n    "))
     turns = []
     for record in records:
         turn = record.turn
@@ -215,11 +215,6 @@ def turns_of_thread(records: Sequence[TurnRecord], thread: Sequence[PostedText],
         size = estimate_messages(messages)
         turns.append(HistoryTurn(turn.seq, messages, size, turn.author.principal, question, sources))
     return turns
-
-
-def _posted_line(posted: PostedText) -> str:
-    # No line of a text may look like the beginning of another author's.
-    return f"{clean_name(posted.name) or _UNNAMED}: {posted.text}".replace("\n", "\n    ")
 
 
 def count_fitting(turns: Sequence[HistoryTurn], room: float) -> int:
@@ -522,7 +517,10 @@ class HistoryPrompt:
         `readable` is True if the model has `read_result`, `shared` if several users write here.
         """
         if self._stored is None:
-            past = await self._past(turn)
+            # Return the stored turns; none if content is not kept and a client over HTTP sent the earlier
+            # messages.
+            is_sent = self._read_thread is not None and turn.conversation.platform == HTTP and turn.question.context
+            past = History() if is_sent else await self._log.history(turn.conversation, turn.seq, HISTORY_TURNS)
             past = replace(past, turns=tuple(record for record in past.turns if not record.turn.question.deleted))
             bare = [record for record in past.turns if record.turn.content_deleted]
             stored = replace(past, turns=tuple(record for record in past.turns if not record.turn.content_deleted))
@@ -610,11 +608,6 @@ class HistoryPrompt:
         assert self._stored is not None
         await self._log.save_summary(self._claim, summary, self._stored)
         self._stored = replace(self._stored, summary=summary)
-
-    async def _past(self, turn: Turn) -> History:
-        """Return the stored turns; none if content is not kept and a client over HTTP sent the earlier messages."""
-        is_sent = self._read_thread is not None and turn.conversation.platform == HTTP and turn.question.context
-        return History() if is_sent else await self._log.history(turn.conversation, turn.seq, HISTORY_TURNS)
 
     async def _thread_turns(self, turn: Turn, bare: Sequence[TurnRecord]) -> list[HistoryTurn]:
         """Return the messages of turns without content, from their platform."""

@@ -212,6 +212,7 @@ class PromptContext:
 
 def turn_messages(record: TurnRecord, offered: ToolSet, context: PromptContext) -> tuple[Message, ...]:
     """Return the messages of the next model request."""
+    prompts = [step for step in _attached_calls(record) if is_prompt(step) and step.status is StepStatus.DONE]
     return (
         *_prefix(offered, context),
         *_context_messages(record, offered, context),
@@ -219,7 +220,7 @@ def turn_messages(record: TurnRecord, offered: ToolSet, context: PromptContext) 
         *_attached_resources(record, context),
         *([system(context.date_text)] if context.date_text else []),
         question_message(record.turn, record.turn.question.text, shared=context.shared),
-        *_attached_prompts(record, context),
+        *[message for step in prompts for message in prompt_messages(_result(record, step, context))],
         *_rounds(record, offered, context),
     )
 
@@ -303,11 +304,6 @@ def _attached_resources(record: TurnRecord, context: PromptContext) -> list[Mess
         for step in _attached_calls(record)
         if not is_prompt(step)
     ]
-
-
-def _attached_prompts(record: TurnRecord, context: PromptContext) -> list[Message]:
-    prompts = [step for step in _attached_calls(record) if is_prompt(step) and step.status is StepStatus.DONE]
-    return [message for step in prompts for message in prompt_messages(_result(record, step, context))]
 
 
 def _attached_calls(record: TurnRecord) -> list[ToolStep]:

@@ -412,7 +412,8 @@ class ResourceCache:
                 log.debug("resources cannot be subscribed to: %s", type(error).__name__)
                 failures += 1
             finally:
-                self._drop_unsubscribed()
+                self._changes += 1
+                self._contents = {uri: result for uri, result in self._contents.items() if uri in self._subscribed}
 
     async def _subscribe(self, client: Client) -> None:
         """Subscribe one by one, as before 2026. Changes come as notifications of the session (`drop_changed`)."""
@@ -440,10 +441,6 @@ class ResourceCache:
         finally:
             self._listening = None
             self._subscribed.clear()
-
-    def _drop_unsubscribed(self) -> None:
-        self._changes += 1
-        self._contents = {uri: result for uri, result in self._contents.items() if uri in self._subscribed}
 
 
 def _size(result: ToolResult) -> int:

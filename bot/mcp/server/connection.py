@@ -269,7 +269,9 @@ class Connection:
         """
         with self._activity.track_user():
             if tool.kind is ToolKind.LIST_RESOURCES:
-                return await self._list_resources(tool, call)
+                if await self._call_session(Deadline(None)) is None:
+                    return CallNotSent(self.why_not())
+                return CallReturned(list_resources(call, tool, self.tracker.synced.capabilities, self._redact))
             outcome = await self._call(tool, call, context)
             self._record_failed_call(tool, outcome)
             if isinstance(outcome, CallOutcomeUnknown):
@@ -298,12 +300,6 @@ class Connection:
             return await self._send(tool, call, active_call, deadline)
         finally:
             self._calls.end(active_call)
-
-    async def _list_resources(self, tool: Tool, call: ToolCall) -> ToolOutcome:
-        """Return the resources that the server has listed. Without a connection nothing would tell of changes."""
-        if await self._call_session(Deadline(None)) is None:
-            return CallNotSent(self.why_not())
-        return CallReturned(list_resources(call, tool, self.tracker.synced.capabilities, self._redact))
 
     async def _send(self, tool: Tool, call: ToolCall, active_call: ActiveCall, deadline: Deadline) -> ToolOutcome:
         reason = ""

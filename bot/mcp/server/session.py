@@ -253,7 +253,7 @@ class Session:
         """Send a call; once more after the pause that the server asks for, if it is short. A resource that the server
         would tell about is not read again.
         """
-        keep, uri = None, _resource_uri(tool, call)
+        keep, uri = None, (uri_of(call) if tool.kind is ToolKind.READ_RESOURCE else "")
         if uri:
             if (known := self.resources.get(uri)) is not None:
                 return CallReturned(replace(known, call_id=call.id))
@@ -339,7 +339,7 @@ class Session:
         client, before = self.client, self._known.definitions
         try:
             async with asyncio.timeout(self._shared.timing.confirm), self._listing:
-                if self._is_fresh(since):
+                if not self.listings.stale and (self._listed_at >= since or self._shared.clock() < self._fresh_until):
                     return True
                 try:
                     self._known = await self._list(client)
@@ -356,9 +356,6 @@ class Session:
             # The owner task stores changes and notifies others.
             self.listings.mark_changed()
         return True
-
-    def _is_fresh(self, since: float) -> bool:
-        return not self.listings.stale and (self._listed_at >= since or self._shared.clock() < self._fresh_until)
 
     async def _fetch(self) -> ServerCapabilities:
         client = self.client
@@ -539,8 +536,3 @@ def _change_notifications(client: Client) -> tuple[bool, bool, bool]:
         offered.resources is not None and bool(offered.resources.list_changed),
         offered.prompts is not None and bool(offered.prompts.list_changed),
     )
-
-
-def _resource_uri(tool: Tool, call: ToolCall) -> str:
-    """Return the address of the resource that a call reads; empty for all others."""
-    return uri_of(call) if tool.kind is ToolKind.READ_RESOURCE else ""

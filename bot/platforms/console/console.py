@@ -30,7 +30,7 @@ from bot.platforms.console.standard_input import input_lines, read_input
 from bot.platforms.console.turn_tracker import StartState, TurnTracker
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import single_line
-from bot.rendering.timeline import LEFT_OUT, ToolFile, returned_files
+from bot.rendering.timeline import LEFT_OUT, returned_files
 
 if TYPE_CHECKING:
     from bot.rendering.response_models import SignedBy
@@ -61,10 +61,11 @@ async def save_files(folder: Path, view: TurnView, refs: MessageRefs) -> AsyncGe
     for file in returned_files(view, LARGEST):
         if file.slot in refs:
             continue
-        name = _safe(file.name)
+        name = single_line(file.name.replace("/", "_").replace("\\", "_"), _NAME_LENGTH).lstrip(".") or "file"
         path = folder / f"{view.turn.id[:12]}-{file.slot}-{name}"
         try:
-            await _save(path, file)
+            data = await file.read()
+            await asyncio.to_thread(_write, path, data)
         except (NotFound, OSError) as error:
             log.warning("turn %s: file not saved: %s", view.turn.id, error)
             yield SavedFile(PostedMessage(file.slot, LEFT_OUT), name, str(error))
@@ -72,20 +73,10 @@ async def save_files(folder: Path, view: TurnView, refs: MessageRefs) -> AsyncGe
             yield SavedFile(PostedMessage(file.slot, str(path)), name)
 
 
-async def _save(path: Path, file: ToolFile) -> None:
-    data = await file.read()
-    await asyncio.to_thread(_write, path, data)
-
-
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as target:
         target.write(data)
-
-
-def _safe(name: str) -> str:
-    """Return a file name without a path."""
-    return single_line(name.replace("/", "_").replace("\\", "_"), _NAME_LENGTH).lstrip(".") or "file"
 
 
 # -------------------- surface

@@ -237,7 +237,9 @@ class InteractiveChat:
         if self._runner.form_prompt.asking:
             self._runner.form_prompt.withdraw()
         elif self._busy and not self._opened:
-            self._take_back()
+            self._unqueue()
+            self._busy = False
+            self._transcript.busy = ""
         elif self._busy and not self._stopping:
             self._stop()
         elif self._busy:
@@ -439,12 +441,6 @@ class InteractiveChat:
         self._transcript.start_activity("" if self._engine.done() else _("Starting…"))
         self._chrome.echo(text)
         self._lines.put_nowait(text)
-
-    def _take_back(self) -> None:
-        """Return the lines that wait for the start to the prompt."""
-        self._unqueue()
-        self._busy = False
-        self._transcript.busy = ""
 
     def _unqueue(self) -> None:
         """Return the queued lines to the prompt."""

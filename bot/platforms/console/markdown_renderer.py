@@ -94,7 +94,7 @@ class MarkdownRenderer:
 
     def _table(self, table: Table, width: int) -> str:
         """Return columns, or rows one below the other if words do not fit into columns."""
-        if _narrowest(table) <= width or not table.rows:
+        if (sum(least + _BETWEEN for least in _least_widths(table)) - _BETWEEN) <= width or not table.rows:
             return self._render(_grid(table, unicode=self._theme.unicode), width)
         return "\n\n".join("\n".join(self._row(table.headings, row, width)) for row in table.rows)
 
@@ -243,11 +243,6 @@ def _without_empty_columns(table: Table) -> Table:
     indexes = [index for index, column in enumerate(zip(*table.rows, strict=True)) if index == 0 or any(column)]
     rows = tuple(tuple(row[index] for index in indexes) for row in table.rows)
     return Table(tuple(str(table.headings[index]) for index in indexes), rows) if table.rows else table
-
-
-def _narrowest(table: Table) -> int:
-    """Return the least width of a table without broken words, except for very long ones."""
-    return sum(least + _BETWEEN for least in _least_widths(table)) - _BETWEEN
 
 
 def _least_widths(table: Table) -> list[int]:

@@ -291,12 +291,6 @@ class Screen:
     def _on_key(self) -> None:
         self._before_last_key, self._last_key = self._last_key, asyncio.get_running_loop().time()
 
-    def _alone(self) -> bool:
-        """Return True if the key was pressed alone and not pasted."""
-        before = self._before_last_key
-        slow = before < self._armed_at or self._last_key - before >= ONE_KEY_SECONDS
-        return slow and not self._app.key_processor.input_queue
-
     # Layout
 
     def _layout(self) -> FloatContainer:
@@ -439,7 +433,10 @@ class Screen:
         pressed = event.key_sequence[0]
         if pressed.key is Keys.CPRResponse:
             return
-        if not self._alone():
+        # Return True if the key was pressed alone and not pasted.
+        before = self._before_last_key
+        slow = before < self._armed_at or self._last_key - before >= ONE_KEY_SECONDS
+        if not (slow and not self._app.key_processor.input_queue):
             self.listener.answer("")
         elif pressed.key is Keys.ControlM:
             self.listener.answer("enter")

@@ -97,7 +97,7 @@ class DiscordTurnMessages:
 
     async def share(self, turn: Turn, file: ToolFile, *, search: bool, taken: Collection[str]) -> str:
         """Post a file of a tool below a line with its name."""
-        name = _file_name(file.name)
+        name = single_line(file.name.replace("/", "_").replace("\\", "_"), LONGEST_FILE_NAME) or "file"
         line = f"-# {escape_to_limit(name, LONGEST_FILE_NAME)}"
         message = OutgoingMessage(file.slot, line, file=FileUpload(name, await file.read()))
         return await self._files.post(turn, message, search=search, taken=taken)
@@ -148,11 +148,6 @@ class DiscordTurnMessages:
     async def _is_direct(self, channel: str) -> bool:
         ref = await fetch_channel(self._rest, channel)
         return ref is not None and ref.direct
-
-
-def _file_name(name: str) -> str:
-    """Return a file name that Discord leaves unchanged, without a path."""
-    return single_line(name.replace("/", "_").replace("\\", "_"), LONGEST_FILE_NAME) or "file"
 
 
 def _in_channel(message: Message, channel: str) -> OutgoingMessage:

@@ -85,7 +85,8 @@ def levels(name: str, verbs: Sequence[Verb]) -> CommandGroup:
         if word:
             _group_with_room(groups, group)[word] = verb
     if len(ungrouped) + len(groups) > ENTRIES and MORE not in {*ungrouped, *groups}:
-        _move_last_verbs(ungrouped, groups)
+        moving = [path for path in ungrouped if path != HELP][ENTRIES - len(groups) - 1 - (HELP in ungrouped) :]
+        groups[MORE] = {path: ungrouped.pop(path) for path in moving}
     if len(ungrouped) + len(groups) > ENTRIES or any(len(group) > ENTRIES for group in groups.values()):
         raise ValueError(f"/{name} has more verbs than Discord takes")
     return CommandGroup(name, ungrouped, tuple(CommandGroup(group, members) for group, members in groups.items()))
@@ -143,12 +144,6 @@ def _group_with_room(groups: dict[str, dict[str, Verb]], name: str) -> dict[str,
     while len(group := groups.setdefault(name if number == 1 else f"{name}-{number}", {})) >= ENTRIES:
         number += 1
     return group
-
-
-def _move_last_verbs(ungrouped: dict[str, Verb], groups: dict[str, dict[str, Verb]]) -> None:
-    """Move verbs from the end of the help into an extra group until the level fits; `help` stays."""
-    moving = [path for path in ungrouped if path != HELP][ENTRIES - len(groups) - 1 - (HELP in ungrouped) :]
-    groups[MORE] = {path: ungrouped.pop(path) for path in moving}
 
 
 # -------------------- autocomplete

@@ -97,6 +97,7 @@ def parse_message(
     # A reply may mention its original's author without a word of the text.
     quoted = {*_USER_MENTION.findall(message.content)} - {*_USER_MENTION.findall(unquoted)}
     mentions = frozenset(str(mention.id) for mention in message.mentions if str(mention.id) not in quoted)
+    own = guild.self_role.id if guild is not None and guild.self_role is not None else None
     return DiscordMessage(
         id=str(message.id),
         keys=(message_key(str(message.id)),),
@@ -108,7 +109,8 @@ def parse_message(
         mentions_bot=me in mentions or any(mention in unquoted for mention in _bot_mentions(me, guild)),
         direct=channel is not None and channel.direct,
         may_be_in_thread=channel is None or bool(channel.thread),
-        mentions=mentions | _role_mentions(message, unquoted, guild),
+        mentions=mentions
+        | frozenset(str(role) for role in message.raw_role_mentions if role != own and f"<@&{role}>" in unquoted),
         replied_to=_replied_to(message, me),
         files=_attachments(message),
         forwarded=content.forwarded,
@@ -135,12 +137,6 @@ def _bot_mentions(me: str, guild: discord.Guild | None) -> tuple[str, ...]:
     """Return the mentions of the bot: clients offer its role under the same name."""
     role = guild.self_role if guild is not None else None
     return (f"<@{me}>", f"<@!{me}>", *((f"<@&{role.id}>",) if role is not None else ()))
-
-
-def _role_mentions(message: discord.Message, unquoted: str, guild: discord.Guild | None) -> frozenset[str]:
-    """Return the ids of the roles that are mentioned outside of quotes, without the bot's own."""
-    own = guild.self_role.id if guild is not None and guild.self_role is not None else None
-    return frozenset(str(role) for role in message.raw_role_mentions if role != own and f"<@&{role}>" in unquoted)
 
 
 def _names(message: discord.Message, guild: discord.Guild | None) -> MentionResolver:

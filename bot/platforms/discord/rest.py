@@ -224,7 +224,11 @@ class Rest(HttpSession):
         # Voice is unused; the library would warn every operator of missing packages.
         discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
         for name in _LIBRARY:
-            _quieten(logging.getLogger(name))
+            # Log warnings only, because the library logs whole messages at lower levels.
+            log = logging.getLogger(name)
+            log.setLevel(logging.WARNING)
+            if not any(isinstance(existing, _Discreet) for existing in log.filters):
+                log.addFilter(_Discreet())
         return await super().__aenter__()
 
     async def __aexit__(
@@ -343,13 +347,6 @@ class _Discreet(logging.Filter):
         record.args = None
         record.exc_info = None
         return True
-
-
-def _quieten(log: logging.Logger) -> None:
-    """Log warnings only, because the library logs whole messages at lower levels."""
-    log.setLevel(logging.WARNING)
-    if not any(isinstance(existing, _Discreet) for existing in log.filters):
-        log.addFilter(_Discreet())
 
 
 def _form(body: Any, files: Sequence[discord.File]) -> list[dict[str, Any]]:

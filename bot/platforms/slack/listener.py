@@ -603,7 +603,9 @@ def _bolt_app(receivers: WorkspaceReceivers) -> AsyncApp:
         if body.get("type") != "url_verification":
             receiver = await receivers.find(ReceivedIds.read(body, context), is_message=is_message)
             if receiver is None:
-                return _not_served(body)
+                # Return the response for a workspace that is not served: a sentence to the user of a command.
+                log.info("request from a Slack workspace that is not served: %s", body.get("team_id") or "unknown")
+                return BoltResponse(status=200, body=str(_NOT_SERVED) if body.get("command") else "")
             context[_RECEIVER] = receiver
         await next_()
         return None
@@ -632,12 +634,6 @@ def _bolt_app(receivers: WorkspaceReceivers) -> AsyncApp:
     )
     _Dispatcher(receivers).register(app)
     return app
-
-
-def _not_served(body: Mapping[str, Any]) -> BoltResponse:
-    """Return the response for a workspace that is not served: a sentence to the user of a command."""
-    log.info("request from a Slack workspace that is not served: %s", body.get("team_id") or "unknown")
-    return BoltResponse(status=200, body=str(_NOT_SERVED) if body.get("command") else "")
 
 
 def _receiver_of(context: AsyncBoltContext) -> WorkspaceReceiver:

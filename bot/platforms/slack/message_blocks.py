@@ -160,7 +160,8 @@ def message_blocks(  # noqa: C901 - one case for each kind of block
                 case Rule():
                     builder.block(divider())
                 case Buttons():
-                    builder.block(*_buttons(block))
+                    links = (link_button(link.label, link.url) for link in block.links)
+                    builder.block(*buttons([*links, *map(_button, block.buttons), _menu(block.more)]))
     return builder.blocks
 
 
@@ -201,11 +202,6 @@ def span_element(span: Span, notifies: Container[str] = frozenset()) -> Element:
             return link(url, text)
         case ChannelLink(channel_id):
             return channel(channel_id)
-
-
-def _buttons(row: Buttons) -> list[Block]:
-    links = (link_button(link.label, link.url) for link in row.links)
-    return buttons([*links, *map(_button, row.buttons), _menu(row.more)])
 
 
 def _button(entry: Button) -> Element | None:

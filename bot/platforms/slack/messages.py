@@ -118,15 +118,11 @@ def _token(inner: str, names: MentionResolver) -> str:
         case "#":
             return f"#{label or names.channels.get(target[1:]) or target[1:]}"
         case "!":
-            return _special(target[1:], label)
+            name = target[1:].partition("^")[0]
+            return label or f"@{name}"
         case _:
             shown = target.removeprefix("mailto:")
             return shown if not label or label in (shown, target) else f"{label} ({shown})"
-
-
-def _special(target: str, label: str) -> str:
-    name = target.partition("^")[0]
-    return label or f"@{name}"
 
 
 # -------------------- parsing

@@ -545,7 +545,9 @@ class SlackActivity:
         last, at = self._shown.get(turn.id, ("", 0.0))
         if status == last and monotonic() - at < STATUS_SECONDS:
             return True
-        self._remember(turn.id, status)
+        self._shown[turn.id] = (status, monotonic())
+        self._shown.move_to_end(turn.id)
+        _shorten(self._shown)
         kind = thread.channel[:1]
         where = {"channel_id": thread.channel, "thread_ts": thread.thread}
         is_set = await self._try(SET_STATUS, kind, **where, status=f"{single_line(status, STATUS_LIMIT)}…")
@@ -589,11 +591,6 @@ class SlackActivity:
             log.info("%s failed: %s", method, failure)
             return False
         return True
-
-    def _remember(self, turn_id: str, status: str) -> None:
-        self._shown[turn_id] = (status, monotonic())
-        self._shown.move_to_end(turn_id)
-        _shorten(self._shown)
 
 
 def _session_state(view: TurnView) -> str:

@@ -382,6 +382,7 @@ class WebApi(HttpSession):
         async with self._asking:
             if self._identity is None:
                 answer, headers = await self._call("auth.test", {}, verb="POST", patient=True)
+                named = next((value for name, value in headers.items() if name.lower() == "x-oauth-scopes"), "")
                 self._identity = Identity(
                     team=self._team or str(answer.get("team_id", "")),
                     enterprise=str(answer.get("enterprise_id") or ""),
@@ -389,7 +390,7 @@ class WebApi(HttpSession):
                     bot=str(answer.get("bot_id", "")),
                     name=str(answer.get("user", "")),
                     url=str(answer.get("url", "")),
-                    scopes=_scopes(headers),
+                    scopes=frozenset(scope.strip() for scope in named.split(",") if scope.strip()),
                 )
             return self._identity
 
@@ -566,11 +567,6 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None if named is None else max(float(named), 0.0)
     except ValueError:
         return None
-
-
-def _scopes(headers: Mapping[str, str]) -> frozenset[str]:
-    named = next((value for name, value in headers.items() if name.lower() == "x-oauth-scopes"), "")
-    return frozenset(scope.strip() for scope in named.split(",") if scope.strip())
 
 
 # -------------------- channels, threads and messages

@@ -19,7 +19,6 @@ from bot.domain.elicitations import (
     EXPIRED_REASON,
     Elicitation,
     ElicitationAction,
-    ElicitationMode,
     ElicitationRequest,
     ElicitationResult,
     ElicitationResults,
@@ -252,13 +251,9 @@ def _insert(
         turn_id=turn_id,
         step=n,
         elicitation=new.id,
-        mode=_mode(new.question.ask),
+        mode="form" if isinstance(new.question.ask, FormMode) else "link",
         **({"declined": reason} if reason else {}),
     )
-
-
-def _mode(mode: ElicitationMode) -> str:
-    return "form" if isinstance(mode, FormMode) else "link"
 
 
 def _elicitation_of(row: Any) -> Elicitation:

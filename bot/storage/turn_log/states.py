@@ -145,7 +145,8 @@ def end_turn(connection: sa.Connection, turn_id: str, status: TurnStatus, failur
     for step in closed:
         if step.status == StepStatus.UNKNOWN:
             record_finished(connection, turn_id, step.n)
-    _note_approvals_cancelled(connection, turn_id, [step.n for step in closed if step.status == StepStatus.CANCELLED])
+    ns = [step.n for step in closed if step.status == StepStatus.CANCELLED]
+    _record_ends(connection, _undecided, turn_id, ns, "cancelled")
     end_settled(connection, turn_id, status, failure)
 
 
@@ -198,11 +199,6 @@ def suspend_until_decided(connection: sa.Connection, turn_id: str) -> None:
 def note_approvals_ended(connection: sa.Connection, turn_id: str, ns: Sequence[int], outcome: ApprovalOutcome) -> None:
     """Record the end of the approvals of these steps."""
     _record_ends(connection, _asked, turn_id, ns, outcome)
-
-
-def _note_approvals_cancelled(connection: sa.Connection, turn_id: str, ns: Sequence[int]) -> None:
-    """Record the cancellation of the undecided approvals among these steps of an ended turn."""
-    _record_ends(connection, _undecided, turn_id, ns, "cancelled")
 
 
 def _platform_of(conversation: str) -> str:

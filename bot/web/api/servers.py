@@ -325,7 +325,9 @@ class ServerRoutes:
         else:
             record = await self._add(body, scope)
             if connect and record.enablement is ServerEnablement.ON:
-                await self._connect(record)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CONNECTING_SECONDS):
+                        await self._dependencies.servers.connect(record.id)
             ref = record.id
         server = await self._find(ref, scope)
         _set_etag(response, server)
@@ -423,11 +425,6 @@ class ServerRoutes:
         conflict = await self._services.servers.remove(record, scope.author)
         if conflict is not None:
             raise version_conflict(conflict.record, 409 if if_match is None else 412)
-
-    async def _connect(self, record: ServerRecord) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CONNECTING_SECONDS):
-                await self._dependencies.servers.connect(record.id)
 
     def _check_name(self, draft: ParsedDefinition) -> None:
         if not self._services.validator.is_name_allowed(draft.record.config.name):
