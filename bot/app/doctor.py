@@ -219,7 +219,7 @@ def _as_check(choice: ModelChoice, model: ListsModels, availability: Availabilit
             result = f"{service} does not list it among its {pluralize(len(names), 'model')}."
             fix = f"have it loaded there, or name one that it has{_such_as(choice, names)}"
             finding = CheckStatus.BROKEN
-            # Return True if the provider's model list is complete. Servers at a custom address often accept names
+            # Only the provider's own list is complete. Servers at a custom address often accept names
             # that they do not list.
             provider = PROVIDERS.get(choice.name.partition(":")[0])
             if not (provider is not None and provider.address is not None):

@@ -334,7 +334,7 @@ def _fitting_hits(tools: Iterable[Tool]) -> Sequence[tuple[str, str]]:
     hits: list[tuple[str, str]] = []
     remaining = _LARGEST_ANSWER
     for tool in tools:
-        # Return the tool in one line, so that no description imitates another tool.
+        # One line, so that no description imitates another tool.
         schema = tool.input_schema if len(_json(tool.input_schema)) <= LARGEST_SCHEMA else _outline(tool.input_schema)
         description = tool.description[:_LONGEST_DESCRIPTION]
         hit = _json({"name": tool.name, "description": description, "arguments": schema})

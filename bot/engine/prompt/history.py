@@ -517,8 +517,7 @@ class HistoryPrompt:
         `readable` is True if the model has `read_result`, `shared` if several users write here.
         """
         if self._stored is None:
-            # Return the stored turns; none if content is not kept and a client over HTTP sent the earlier
-            # messages.
+            # Where content is not kept, a client over HTTP sends the earlier messages itself.
             is_sent = self._read_thread is not None and turn.conversation.platform == HTTP and turn.question.context
             past = History() if is_sent else await self._log.history(turn.conversation, turn.seq, HISTORY_TURNS)
             past = replace(past, turns=tuple(record for record in past.turns if not record.turn.question.deleted))

@@ -433,7 +433,7 @@ class Screen:
         pressed = event.key_sequence[0]
         if pressed.key is Keys.CPRResponse:
             return
-        # Return True if the key was pressed alone and not pasted.
+        # A pasted key comes together with others.
         before = self._before_last_key
         slow = before < self._armed_at or self._last_key - before >= ONE_KEY_SECONDS
         if not (slow and not self._app.key_processor.input_queue):

@@ -603,7 +603,7 @@ def _bolt_app(receivers: WorkspaceReceivers) -> AsyncApp:
         if body.get("type") != "url_verification":
             receiver = await receivers.find(ReceivedIds.read(body, context), is_message=is_message)
             if receiver is None:
-                # Return the response for a workspace that is not served: a sentence to the user of a command.
+                # In a workspace that is not served, the user of a command gets a sentence.
                 log.info("request from a Slack workspace that is not served: %s", body.get("team_id") or "unknown")
                 return BoltResponse(status=200, body=str(_NOT_SERVED) if body.get("command") else "")
             context[_RECEIVER] = receiver
