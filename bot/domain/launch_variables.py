@@ -14,7 +14,6 @@ _PROGRAMS = gettext_lazy("decides which programs are started, or where")
 _PACKAGES = gettext_lazy("decides where packages come from, or what their installation runs")
 _SETTINGS = gettext_lazy("decides where programs find their settings")
 _CONNECTIONS = gettext_lazy("decides where connections go, or whom they trust")
-_CONTAINER = gettext_lazy("lets a container reach this machine")
 _POSSIBLE = gettext_lazy("may decide which code, settings or connections programs use")
 _VARIABLES = {
     _CODE: re.compile(r"""(?ix)
@@ -61,9 +60,7 @@ _VARIABLES = {
 }
 _CREDENTIAL = re.compile(r"(?!R_).*_(TOKEN|PASSWORD|SECRET|API_KEY|USER(NAME)?)", re.IGNORECASE)
 # `docker -e NAME=value`, `docker -e NAME`, `env NAME=value` and `sh -c 'NAME=value …'` set variables, too.
-_SET = re.compile(
-    r"(?:(?<![\w./-])|(?<=-e))([A-Za-z_]\w*)=|(?<!\S)(?:-e|--env|setenv|export)[\s=]*([A-Za-z_]\w*)(?![\w.])"
-)
+_SET = re.compile(r"(?i)(?:(?<![\w./-])|(?<=-e))([a-z_]\w*)=|\s(?:-e|--env|setenv|export)[\s=]*([a-z_]\w*)")
 _OPTIONS = {
     # The third alternative is an option of an interpreter, before the name of its file.
     _CODE: re.compile(r"""(?x)(?<!\S)(?: --(?:require|import|(?:experimental-)?loader|node-options|preload|call)
@@ -77,10 +74,10 @@ _OPTIONS = {
         --(?:(?:extra-)?index-url|default-index|find-links|trusted-host|registry|script-shell)
         | --index(?=[=\s]\S+//) )(?![^\s=:/])"""),
     _SETTINGS: re.compile(r"(?<!\S)(?:--(?:env-file|userconfig|globalconfig))(?![^\s=:/])"),
-    _CONNECTIONS: re.compile(
-        r"(?<!\S)(?:--(?:(?:https?-?)?proxy|ca-?(?:file|cert)|insecure|no-check-certificate|no-verify-ssl))(?![^\s=:/])"
-    ),
-    _CONTAINER: re.compile(r"""(?x)(?<!\S)(?: --(?:privileged|cap-add|security-opt|volumes-from)
+    _CONNECTIONS: re.compile(r"(?<!\S)--(?:(?:https?-?)?proxy|ca-?(?:file|cert)|insecure)(?![^\s=:/])"),
+    gettext_lazy(
+        "lets a container reach this machine"
+    ): re.compile(r"""(?x)(?<!\S)(?: --(?:privileged|cap-add|security-opt|volumes-from)
         | --(?:net(?:work)?|pid|ipc|uts|userns)(?=[=\s]host)
         | (?:-v|--volume|--mount|--device)(?=[=\s]?(?:/:|/dev/|\S*(?:src|source)=/(?:,|\s|$)|\S*docker\.sock))
         )(?![^\s=:/])"""),
