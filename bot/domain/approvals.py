@@ -84,7 +84,7 @@ _REASONS = {
     SelfApproval.UNREVIEWED: gettext_lazy(
         "An approver must approve this, because its definition is not the pinned one"
     ),
-    SelfApproval.OTHERS: gettext_lazy("An approver must approve this, because it names other people or places"),
+    SelfApproval.OTHERS: gettext_lazy("An approver must approve this, because it may concern other people or places"),
     SelfApproval.TAINT: gettext_lazy("An approver must approve this, because the model has read words of others"),
 }
 

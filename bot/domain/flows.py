@@ -145,13 +145,12 @@ def takes_address(schema: object) -> bool:
     formats.
     """
     known = _properties(schema, _DEEPEST)
-    return any(inner.get("format") in _ADDRESS_FORMATS or speaks_of_address(name) for name, inner in known)
+    return any(inner.get("format") in _ADDRESS_FORMATS or _speaks_of_address(name) for name, inner in known)
 
 
-def speaks_of_address(name: str, also: frozenset[str] = frozenset()) -> bool:
-    """Return True if the name of an argument has a word for an address, or one of `also`."""
-    parts = {part.lower() for part in _NAME_PARTS.findall(name)}
-    return not parts.isdisjoint(_ADDRESS_WORDS | also)
+def _speaks_of_address(name: str) -> bool:
+    """Return True if the name of an argument has a word for an address."""
+    return not _ADDRESS_WORDS.isdisjoint(part.lower() for part in _NAME_PARTS.findall(name))
 
 
 def _properties(schema: object, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -340,7 +340,7 @@ WHY = "An approver must approve this, "
     [
         (("add",), OWN),
         (("wipe",), f"{WHY}because it may delete data"),
-        (("add", "--arguments", '{"text": "ask @ben"}'), f"{WHY}because it names other people or places"),
+        (("add", "--arguments", '{"text": "ask @ben"}'), f"{WHY}because it may concern other people or places"),
         (("add", "--as", "test:eve"), OWN),
         (("add", "--as", "test:eve", "--guest"), f"{WHY}because guests and users of other workspaces may not"),
     ],

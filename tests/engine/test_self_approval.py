@@ -182,7 +182,7 @@ GUILD = ConversationKey("discord", "789012345678901234", "567890123456789012", "
         ({"user": "slack:U024BE7LH"}, False),
         ({"users": ["U024BE7LH", "U0BOBBOB1"]}, True),
         ({"to": {"U0BOBBOB1": "admin"}}, True),
-        ({"key": "XU0BOBBOB1", "word": "UNITEDSTATES", "part": "U0BOBBOB1-a"}, False),
+        ({"title": "XU0BOBBOB1", "word": "UNITEDSTATES", "line": "U0BOBBOB1-a"}, False),
         ({"to": "bob@example.com"}, True),
         ({"to": "bob@corp"}, True),
         ({"url": "mailto:bob%40example.com"}, True),
@@ -221,7 +221,7 @@ def test_arguments_that_name_other_people_or_places_need_an_approver(arguments: 
         ({"thread": "678901234567890123"}, False),
         ({"thread": "<#678901234567890123>"}, False),
         ({"guild": "789012345678901234"}, True),
-        ({"number": "1234567890123456", "longer": "123456789012345678901"}, False),
+        ({"number": "1234567890123456", "value": "123456789012345678901"}, False),
     ],
 )
 def test_ids_of_discord_name_people_and_places(arguments: dict[str, Any], others: bool) -> None:

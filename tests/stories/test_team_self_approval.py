@@ -78,7 +78,7 @@ async def test_the_asker_approves_an_ordinary_call_and_an_approver_a_destructive
 async def test_a_call_that_names_another_person_needs_an_approver_also_after_an_edit(team: Team) -> None:
     notes(team)
     team.model.script = [ask_for(call(ADD, text="milk")), say("Noted.")]
-    why = "An approver must approve this, because it names other people or places"
+    why = "An approver must approve this, because it may concern other people or places"
     async with team.at_work():
         talk = team.ask("note it")
         card = await team.card(talk)
