@@ -37,7 +37,7 @@ _LATER = gettext_lazy("Ask again in a while.")
 _NO_KEY = "none"  # the vendors' clients insist on a key; servers without keys ignore it, the vendors refuse it
 _NUMBERED = re.compile(r"\btools(?:\[(\d{1,4})\]|\.(\d{1,4})\b)")
 _QUOTED = re.compile(r"(?:function|tool)\s+(?:name\s+)?['\"`]?([a-zA-Z0-9_-]{1,64})\b", re.IGNORECASE)
-_ADDRESS = re.compile(r"(?:https?|wss?)://[^\s'\"<>)\]]*[^\s'\"<>)\].,;:]|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b")
+_ADDRESS = re.compile(r"\w+://[^\s'\"<>)\]]*[^\s'\"<>)\].,;:]|(?:\b(?:\d{1,3}\.){3}\d{1,3}|\[[\da-f:]{3,}\])(?::\d+)?")
 _BAD_REQUEST = frozenset({400, 422})
 
 
@@ -423,10 +423,9 @@ _STATUS = re.compile(r"[45][0-9]{2}")
 _DENIED = frozenset({401, 403})
 _PASSING = frozenset({408, 409, 425, 429})
 _BY_STATUS = {
-    401: ErrorKind.KEY,
+    **dict.fromkeys(_DENIED, ErrorKind.KEY),
     402: ErrorKind.CREDIT,
-    403: ErrorKind.KEY,
-    404: ErrorKind.MODEL,
+    **dict.fromkeys((404, 410), ErrorKind.MODEL),
     413: ErrorKind.TOO_LONG,
     429: ErrorKind.BUSY,
     **dict.fromkeys(_PASSING - {429}, ErrorKind.OUT_OF_ORDER),
@@ -451,9 +450,9 @@ _STATUS_OF_KIND = {
 _NAMES = {
     ErrorKind.TOO_LONG: "context_length_exceeded|string_above_max_length|request_too_large|exceed_context_size_error"
     "|contextwindowexceedederror",
-    ErrorKind.CREDIT: "insufficient_quota|billing_not_active|billing_error",  # the first comes as 429
+    ErrorKind.CREDIT: "insufficient_quota|billing_not_active|billing_error|budget_exceeded|arrearage",  # first: 429
     ErrorKind.KEY: "invalid_api_key|authentication_error|permission_error",
-    ErrorKind.MODEL: "model_not_found|not_found_error",
+    ErrorKind.MODEL: "model_not_found|not_found_error|model_decommissioned|invalid_model|deploymentnotfound",
     ErrorKind.FILTERED: "content_filter|content_policy_violation|invalid_prompt|bio_policy|cyber_policy"
     "|misalignment_policy_violation|image_content_policy_violation",
     ErrorKind.REASONING: "invalid_encrypted_content",
@@ -465,23 +464,13 @@ _NAMES = {
 }
 _NAMED = {name: kind for kind, names in _NAMES.items() for name in names.split("|")}
 """Codes and types of OpenAI, Anthropic, Groq, llama.cpp and LiteLLM."""
-_PRECISE = frozenset(
-    {
-        ErrorKind.TOO_LONG,
-        ErrorKind.CREDIT,
-        ErrorKind.FILTERED,
-        ErrorKind.REASONING,
-        ErrorKind.MODEL,
-        ErrorKind.ATTACHMENTS,
-        ErrorKind.FAILED_CALL,
-    }
-)
+_PRECISE = _NAMES.keys() - {ErrorKind.KEY, ErrorKind.BUSY, ErrorKind.OUT_OF_ORDER}
 """Kinds whose codes are unambiguous. Other codes stand for several problems, told apart by the message."""
 
 
 _WORDS_ANYWHERE = {
     # Permanent errors, for which some services use the status 429.
-    ErrorKind.CREDIT: re.compile(r"(?i)\binsufficient_quota\b|insufficient balance"),
+    ErrorKind.CREDIT: re.compile(r"(?i)insufficient[_ ](?:quota|balance)|balance is insuff|(?:hard|spending) limit"),
     # Also where a server breaks down over them.
     ErrorKind.ATTACHMENTS: re.compile(
         r"(?i)could not process (?:image|pdf)|unable to process input image|image (?:exceeds|was specified using)"
@@ -501,38 +490,38 @@ _NO = re.compile(
     r"|cannot|lack|at most 0)"
 ).pattern
 _NO_IMAGES = re.compile(
-    rf"{_IMAGE}.{{0,80}}{_NO}|{_NO}.{{0,80}}{_IMAGE}|{_NO}.{{0,30}}content|content.{{0,60}}{_NO}.{{0,30}}(?:str|text)"
-    r"|content.{0,40}should be|only (?:\w+ )?text|text.only|expect(?:s|ed) .{0,20}(?:str|text)|valid string"
-    r"|untagged enum|other than text|str type expected|concatenate str",
-    re.IGNORECASE | re.DOTALL,
+    rf"(?is){_IMAGE}.{{0,80}}{_NO}|{_NO}.{{0,80}}{_IMAGE}|{_NO}.{{0,30}}content|content.{{0,60}}{_NO}.{{0,30}}(?:str|text)"
+    r"|content.{0,40}should be|only (?:\w+ )?text|text.(?:input.)?only|expect(?:s|ed) .{0,20}(?:str|text)|valid string"
+    r"|untagged enum|other than text|str type expected|concatenate str"
+    r"|(?:require|need|use |select).{0,25}(?:vision|multi-?modal|vlm)"
 )
 """A refusal of every image, in the answer to a request with images."""
 _NO_VISION = re.compile(
-    rf"model\b.{{0,40}}{_NO}.{{0,30}}(?:vision|multi-?modal|image input)", re.IGNORECASE | re.DOTALL
+    rf"(?is)model\b.{{0,40}}{_NO}.{{0,12}}(?:image support|images(?:[.,;]|\Z)|.{{0,18}}(?:vision|multi-?modal|image i))"
 )
 """The same, also if these images seem to be the reason."""
 _ONE_IMAGE = re.compile(
-    r"exceed|dimension|too (?:large|many|small|big)|corrupt|decod|download|fetch|format|base64|media.?type|mime|pixel"
-    r"|identify|\b(?:png|jpe?g)\b|(?:\b|\d)[KMG]B\b|\bbytes\b|(?:at most|maximum|limit|up to)\D{0,20}[1-9]"
-    r"|(?:un|not )able to|could not|malformed|failed to (?!deser)",
-    re.IGNORECASE,
+    r"(?i)exceed|dimension|too (?:large|many|small|big)|corrupt|decod|download|fetch|format|base64|media.?type|mime"
+    r"|pixel|identify|https|\b(?:png|jpe?g)\b|(?:\b|\d)[KMG]B\b|\bbytes\b|(?:at most|maximum|limit|up to)\D{0,20}[1-9]"
+    r"|(?:un|not )able to|could not|more than|malformed|failed to (?!deser)"
 )
 """A refusal of these images: others may be accepted."""
 _OF_IMAGES = frozenset({ErrorKind.REQUEST, ErrorKind.MODEL, ErrorKind.OUT_OF_ORDER, ErrorKind.CACHE_MARKS})
 """Kinds that a refusal of images may be taken for."""
 
-_MAX_TOKENS = "max_?(?:completion_?|output_?)?tokens"
+_MAX_TOKENS = "max[_ ]?(?:(?:completion|output)[_ ]?)?tokens"
 _WORDS: dict[ErrorKind, re.Pattern[str]] = {
     ErrorKind.OUTPUT_LIMIT: re.compile(
         rf"(?i){_MAX_TOKENS}\S*(?: or \S+)? (?:is )?too (?:large|high)|range of {_MAX_TOKENS}"
-        rf"|{_MAX_TOKENS}(?:: \d+ > \d+|\W.{{0,50}}(?:must be|less than|at most|range|between|above|exceeds the))"
+        rf"|{_MAX_TOKENS}(?:: \d+ > \d+|\W.{{0,50}}(?:must be|[<=]=|less than|at most|range|between|above"
+        r"|exceeds (?:the|limit)|not exceed|greater than|limited to))"
         r"|supports? (?:at most|up to|a maximum of) \d+ (?:completion|output) tokens"
         r"|\d in the completion|number of output tokens|maximum tokens you requested exceeds"
     ),
     ErrorKind.STREAM_OPTIONS: re.compile(r"(?i)stream_?options|include_usage|include_obfuscation|prompt_cache_key"),
     ErrorKind.EFFORT: re.compile(
-        r"(?i)reasoning[_.]?effort|output_config|\beffort\b|thinking\.(?:type|budget|adaptive|enabled|disabled)"
-        r"|budget_tokens|thinking_?budget|only works in thinking|adaptive thinking|think value|enable_thinking"
+        r"(?i)reasoning[_.]?effort|output_config|\beffort\b|thinking\.(?:type|budget|enabled|disabled)|budget_tokens"
+        r"|thinking_?budget|only works in thinking|\badaptive\b|reasoning is mandatory|think value|enable_thinking"
         r"|(?:not|n't) support (?:thinking|reasoning)\b|\bthinking\b.{0,20}(?:not supported|extra inputs)"
     ),
     ErrorKind.TOO_LONG: re.compile(
@@ -545,7 +534,11 @@ _WORDS: dict[ErrorKind, re.Pattern[str]] = {
         r"|range of input length|input token count.{0,40}exceeds|max_new_tokens`? must be <="
         r"|\binputs`? must have less|context the overflows|longer than the model's context"
     ),
-    ErrorKind.CREDIT: re.compile(r"(?i)credit balance|exceeded your current quota|insufficient (?:credit|fund)"),
+    ErrorKind.CREDIT: re.compile(r"(?i)credit balance|current quota|insufficient (?:credit|fund)|key limit|unpaid"),
+    ErrorKind.KEY: re.compile(
+        r"(?i)api[ -]?key (?:is |was |has )?(?:not (?:valid|found)|invalid|expired|missing)"
+        r"|(?:invalid|incorrect|expired|missing) api[ -]?key"
+    ),
     ErrorKind.REASONING: re.compile(
         r"(?i)encrypted[ _]content|invalid `?signature`? in `?thinking|(?:redacted_)?thinking`? blocks?"
         r"|item of type 'reasoning'|'reasoning' was provided"
@@ -567,7 +560,10 @@ _WORDS: dict[ErrorKind, re.Pattern[str]] = {
         r"(?i)(?:system|developer) (?:role|messages?|prompts?|instructions?) (?:is |are )?not "
         r"(?:supported|enabled|allowed)"
     ),
-    ErrorKind.TOKEN_LIMIT: re.compile(r"(?i)max_tokens\b.{0,60}(?:not supported|unsupported|max_completion_tokens)"),
+    ErrorKind.TOKEN_LIMIT: re.compile(
+        r"(?i)max_tokens\b.{0,60}(?:not (?:supported|permitted|allowed)|unsupported|max_completion_tokens)"
+        r"|(?:unknown|unrecognized|unexpected|not support)\b.{0,40}\bmax_tokens\b"
+    ),
     ErrorKind.CACHE_MARKS: re.compile(
         r"(?i)cache_?(?:control|point)|prompt.?caching|content.{0,60}(?:must|should) be (?:a |of type )?(?:valid )?str"
     ),
@@ -575,6 +571,10 @@ _WORDS: dict[ErrorKind, re.Pattern[str]] = {
         r"(?i)failed to call a function|(?:failed|unable|error|could not).{0,20}pars\w+.{0,30}(?:tool|function) call"
         r"|(?:tool|function) call (?:validation|parsing) failed|failed_generation|error parsing tool call"
         r"|failed to parse (?:tool|input)"
+    ),
+    ErrorKind.MODEL: re.compile(
+        r"(?i)(?:invalid|unknown|not a valid) model\b(?! (?:output|response))|model ident\w+ is invalid|no models load"
+        r"|\bmodel(?: \S{1,100})? (?:(?:was |is )?not found|(?:does )?not exist|has been de(?:commission|precat)ed)"
     ),
     ErrorKind.FILTERED: re.compile(r"(?i)content (?:management|filter(?:ing)?|usage) policy|flagged as"),
 }

@@ -91,6 +91,12 @@ SAID = [
         429,
         {"message": "Requests to the model have exceeded the token rate limit", "code": "429"},
     ),  # Azure
+    (ErrorKind.CREDIT, 403, {"message": "Key limit exceeded (total limit)."}),  # OpenRouter
+    (ErrorKind.CREDIT, 400, {"message": "Budget exceeded", "type": "budget_exceeded", "code": "400"}),  # LiteLLM
+    (ErrorKind.CREDIT, 429, {"message": "Billing hard limit has been reached"}),
+    (ErrorKind.CREDIT, 403, {"message": "Your team has reached its monthly spending limit"}),  # xAI
+    (ErrorKind.CREDIT, 429, {"message": "Your account balance is insufficient"}),
+    (ErrorKind.CREDIT, 400, {"message": "Make sure your account is in good standing.", "code": "Arrearage"}),  # Qwen
     # An address that has moved
     (ErrorKind.MOVED, 307, {"message": ""}),
     # Images and documents
@@ -104,6 +110,18 @@ SAID = [
     (ErrorKind.MODEL, 404, {"type": "not_found_error", "message": "model: claude-9"}),
     (ErrorKind.MODEL, 404, {"code": "model_not_found", "message": "The model `gpt-9` does not exist"}),
     (ErrorKind.MODEL, 404, {"message": 'model "llama9" not found, try pulling it first'}),
+    (ErrorKind.KEY, 400, {"message": "API key not valid. Please pass a valid API key."}),  # Gemini
+    (ErrorKind.KEY, 400, {"message": "API key expired. Please renew the API key."}),
+    (ErrorKind.REQUEST, 400, {"message": "Invalid schema for function 'look': 'api_key' is missing"}),
+    (ErrorKind.MODEL, 400, {"message": "x/y is not a valid model ID"}),  # OpenRouter
+    (ErrorKind.MODEL, 400, {"message": "Invalid model name passed in model=x. Call `/v1/models`"}),  # LiteLLM
+    (ErrorKind.MODEL, 400, {"message": "Invalid model: x", "type": "invalid_model", "code": "1500"}),  # Mistral
+    (ErrorKind.MODEL, 400, {"message": "Model Not Exist"}),  # DeepSeek
+    (ErrorKind.MODEL, 400, {"message": "The provided model identifier is invalid."}),  # Bedrock
+    (ErrorKind.MODEL, 400, {"message": "The model `x` has been decommissioned and is no longer supported."}),  # Groq
+    (ErrorKind.MODEL, 400, {"message": "No models loaded. Please load a model"}),  # LM Studio
+    (ErrorKind.MODEL, 404, {"code": "DeploymentNotFound", "message": "It does not exist."}),  # Azure
+    (ErrorKind.MODEL, 410, {"message": "The model is gone."}),
     # Content
     (ErrorKind.FILTERED, 400, {"code": "content_filter", "message": "The response was filtered"}),
     (ErrorKind.FILTERED, 400, {"message": "Output blocked by content filtering policy"}),
@@ -129,7 +147,14 @@ SAID = [
     (ErrorKind.REASONING, 400, {"message": "messages.1.content.0: Invalid `signature` in `thinking` block"}),
     (ErrorKind.REASONING, 400, {"message": "Item 'rs_1' of type 'reasoning' was provided without its required item."}),
     (ErrorKind.TOKEN_LIMIT, 400, {"message": "Unsupported parameter: 'max_tokens' is not supported with this model."}),
+    (ErrorKind.TOKEN_LIMIT, 400, {"message": "Unrecognized request argument supplied: max_tokens"}),
+    (ErrorKind.TOKEN_LIMIT, 422, {"detail": [{"loc": ["body", "max_tokens"], "msg": "Inputs are not permitted"}]}),
+    (ErrorKind.TOKEN_LIMIT, 400, {"message": "This model does not support max_tokens"}),
     # Parts of a request that not every service knows
+    (ErrorKind.OUTPUT_LIMIT, 400, {"message": "max_tokens=8192 cannot be greater than max_model_len=4096"}),
+    (ErrorKind.OUTPUT_LIMIT, 400, {"message": "max output tokens exceeds limit 8192"}),
+    (ErrorKind.OUTPUT_LIMIT, 400, {"message": "max_output_tokens should not exceed 8192"}),
+    (ErrorKind.OUTPUT_LIMIT, 400, {"message": "max_tokens is limited to 4096 for this model"}),
     (ErrorKind.OUTPUT_LIMIT, 400, {"message": "max_tokens is too large: 9000. This model supports at most 4096"}),
     (
         ErrorKind.OUTPUT_LIMIT,
@@ -166,6 +191,8 @@ SAID = [
     (ErrorKind.EFFORT, 400, {"message": "adaptive thinking is not supported on this model"}),
     (ErrorKind.EFFORT, 400, {"message": '"qwen2.5:7b" does not support thinking'}),
     (ErrorKind.EFFORT, 400, {"message": "Budget 0 is invalid. This model only works in thinking mode."}),  # Gemini
+    (ErrorKind.EFFORT, 400, {"message": "thinking: Input tag 'adaptive' found using 'type' does not match"}),
+    (ErrorKind.EFFORT, 400, {"message": "Reasoning is mandatory for this endpoint and cannot be disabled."}),
     # The order of messages, as templates want it
     (ErrorKind.ROLES, 500, {"message": "Jinja Exception: Conversation roles must alternate at row 1"}),
     (ErrorKind.ROLES, 400, {"message": "Unexpected role 'user' after role 'tool'"}),  # Mistral
@@ -238,6 +265,13 @@ UNSEEING = [
     (400, "The model does not support vision. Supported formats: text"),
     (422, "body.messages.0.content: str type expected"),
     (500, 'can only concatenate str (not "list") to str'),  # a template
+    (400, "Image inputs require a vision model"),
+    (400, "Please use a vision-capable model to process images"),
+    (400, "Please select a model with vision support to send images"),
+    (400, "Multimodal input requires a VLM"),
+    (400, "This model accepts text input only"),
+    (400, "Unable to send images to a model that lacks image support"),
+    (400, "Error in processing: model does not support images"),
 ]
 FAULTY = [
     (400, "Could not process image"),
@@ -250,6 +284,8 @@ FAULTY = [
     (400, "cannot identify image file <_io.BytesIO object>"),
     (400, "The image must be less than 20MB"),
     (400, "Only png, jpeg, gif and webp images are supported"),
+    (400, "Image URL must be https"),
+    (400, "The model cannot process more than 4 images."),
 ]
 
 

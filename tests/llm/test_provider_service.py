@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.errors import ModelUnavailable, SettingsError
+from bot.errors import ModelBarred, ModelUnavailable, SettingsError
 from bot.i18n import use_language
 from bot.llm import openai_chat
 from bot.llm.provider_service import ProviderError, Service, retry_after
@@ -80,6 +80,16 @@ def test_space_around_a_key_is_no_part_of_it() -> None:
 
 def test_a_service_does_not_show_its_key() -> None:
     assert "sk-0123456789" not in repr(service())
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 404])
+@pytest.mark.parametrize("place", ["http://10.1.2.3:8000/v1", "10.1.2.3:8000", "[2001:db8::1]:80", "h.example.org"])
+def test_an_error_for_the_operator_shows_no_address_and_no_key_and_promises_nothing(status: int, place: str) -> None:
+    error = service("https://h.example.org/v1").error_from(ProviderError(status, f"Not at {place} with sk-0123456789"))
+    assert isinstance(error, ModelBarred)
+    assert place not in str(error)
+    assert "sk-0123456789" not in str(error)
+    assert "again" not in str(error)
 
 
 def test_a_date_without_a_zone_is_in_universal_time() -> None:
