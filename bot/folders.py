@@ -81,7 +81,8 @@ def _find_once(environment: tuple[tuple[str, str], ...], working_folder: Path) -
 def choose_folders(environment: Mapping[str, str], working_folder: Path, *, installed: bool) -> Folders:
     """Choose the folders. `installed` is False for a program that runs from its source."""
     if named := environment.get(HOME_VARIABLE, "").strip():
-        home = Path(os.path.normpath(working_folder / Path(named).expanduser()))
+        # As in a shell, the tilde of an unknown user stays.
+        home = Path(os.path.normpath(working_folder / os.path.expanduser(named)))  # noqa: PTH111
         return _folders_below(home, working_folder, f"{HOME_VARIABLE} names {home}")
     if not installed:
         return _folders_below(working_folder, working_folder, "the program runs from its source, in the working folder")

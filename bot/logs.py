@@ -141,6 +141,9 @@ class _SharedFile(logging.handlers.RotatingFileHandler):
             self.stream = self._open()
         return super().shouldRollover(record)
 
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
+        """Lose a line that cannot be written: a traceback would be in the midst of the conversation."""
+
 
 def _is_file_of(stream: TextIO, path: Path) -> bool:
     try:

@@ -651,7 +651,8 @@ def read_settings(**overrides: Any) -> Settings:
         raise SettingsError(f"The environment cannot be used: {problems}.", "correct it there or in .env") from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(
-            f"{find_folders().env_file} cannot be read: {error}.", "save it as UTF-8 text, or remove it"
+            f"{find_folders().env_file} cannot be read: {error}.",
+            "let your user read it, as UTF-8 text, or remove it",
         ) from error
 
 

@@ -105,6 +105,7 @@ def test_one_variable_decides_over_all(tmp_path: Path, installed: bool) -> None:
     assert folders.data == tmp_path / "bot/data"
     assert folders.env_file == tmp_path / "bot/.env"
     assert in_working_folder(choose(tmp_path, installed=installed, COUNTERSIGN_HOME="."))
+    assert choose(tmp_path, installed=installed, COUNTERSIGN_HOME="~no-such-user/a").base.name == "a"
     assert in_working_folder(choose(tmp_path, installed=installed, COUNTERSIGN_HOME=str(tmp_path)))
 
 

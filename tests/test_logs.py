@@ -142,6 +142,17 @@ def test_a_file_gets_utf8_text_and_nothing_reaches_the_terminal(
     assert capsys.readouterr().err == ""
 
 
+def test_a_file_that_cannot_be_written_leaves_the_terminal_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "chat.log"
+    log_to_file("info", path)
+    path.unlink()
+    path.mkdir()
+    logging.getLogger("bot").warning("lost")
+    assert capsys.readouterr().err == ""
+
+
 def test_a_file_stays_below_two_megabytes(tmp_path: Path) -> None:
     path = tmp_path / "chat.log"
     log_to_file("info", path)

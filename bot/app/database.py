@@ -89,7 +89,7 @@ def _begin(begin: Callable[[], None], settings: Settings) -> None:
     except OSError as error:
         folder = read_address(settings.database_url).folder
         raise DatabaseError(
-            f"The folder {folder} cannot be used: {error.strerror}.", "check the folder and DATABASE_URL"
+            f"The folder {folder} cannot be used: {error.strerror}.", "check the folder and DATABASE_URL or DATA_FOLDER"
         ) from error
 
 

@@ -60,6 +60,7 @@ def _run(
         print_error(problem)
     drop_key_log()
     try:
+        _check_working_folder()
         if needs_consent:
             require_consent(find_folders())
         settings = read_settings()
@@ -100,6 +101,14 @@ def output_failed(last: str = "") -> bool:
             if stream is sys.stdout and not isinstance(error, BrokenPipeError):
                 print_error(f"The output cannot be written: {error.strerror}. Fix: write it to another place")
     return failed
+
+
+def _check_working_folder() -> None:
+    """Raise SettingsError for a working folder that is gone."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise SettingsError(f"The working folder cannot be used: {error.strerror}.", "run it in another") from error
 
 
 def _fill_own_folders() -> None:

@@ -566,11 +566,10 @@ class ServerImport:
 
 def _read(name: str) -> str:
     """Return the text of the file. Raises CommandRejected."""
-    path = Path(name).expanduser()
     try:
-        with path.open("rb") as file:
+        with Path(name).expanduser().open("rb") as file:
             content = file.read(_LARGEST + 1)
-    except (OSError, ValueError):
+    except (OSError, RuntimeError, ValueError):
         raise CommandRejected(_("The file cannot be read. Check its path and its permissions.")) from None
     if len(content) > _LARGEST:
         raise CommandRejected(_("The file is larger than a megabyte, so it is no list of servers."))

@@ -342,7 +342,7 @@ def open_sqlite(path: Path, *, clock: Callable[[], float] = time.time) -> Sqlite
             connection.execute("pragma schema_version")
     except (OSError, sqlite3.Error) as error:
         raise DatabaseError(
-            f"The database {path} cannot be opened: {error}.", "check the folder and DATABASE_URL"
+            f"The database {path} cannot be opened: {error}.", "check the folder and DATABASE_URL or DATA_FOLDER"
         ) from error
     return SqliteDatabase(path, clock=clock)
 

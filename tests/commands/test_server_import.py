@@ -299,6 +299,10 @@ async def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: by
     assert (await importing(command_harness(), "--file", str(path))).failed
 
 
+async def test_a_file_of_an_unknown_user_is_refused() -> None:
+    assert (await importing(command_harness(), "--file", "~no-such-user/x.json")).failed
+
+
 def test_settings_are_imported_under_their_names_here_and_reported() -> None:
     entry = {"command": "npx", "connectionTimeoutMs": 20_000, "autoConnect": False, "sessions": "person"}
     server = one(entry)

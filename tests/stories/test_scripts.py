@@ -376,6 +376,22 @@ def test_a_program_that_was_started_with_closed_streams_works(closed: str, tmp_p
     assert ended.stdout.startswith("Hello!") == (">&- " not in f"{closed} ".replace("2>&- ", ""))
 
 
+@pytest.mark.parametrize("words", ["chat -m hello", "config path"])
+def test_a_working_folder_that_is_gone_is_said_in_one_line(words: str, tmp_path: Path) -> None:
+    place = Installation(tmp_path, {})
+    ended = subprocess.run(
+        ["sh", "-c", f'mkdir gone && cd gone && rmdir ../gone && exec "$0" -m bot {words}', sys.executable],
+        cwd=place.folder,
+        env=place.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1), ended
+    assert ended.stderr.startswith("countersign: The working folder cannot be used: No such file or directory. Fix: ")
+
+
 @pytest.mark.parametrize("words", ["chat -m hello", "chat -m hello --json", "doctor", "audit head", "--help"])
 def test_an_output_that_cannot_be_written_is_one_line_and_a_closed_pipe_none(words: str, tmp_path: Path) -> None:
     place = Installation(tmp_path, {})
