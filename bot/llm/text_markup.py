@@ -28,7 +28,7 @@ _END += r"(?:thought|THINKING|fix)\|>)"
 _OPEN = rf"(?<!`){_BEGIN}(?!{_PROSE})"
 _BODY = rf"(?>[^<\[\u25c1]+|(?!{_OPEN}|{_END}).)*+"
 _LINE = r"(?:\A|(?<=\n)|(?<=\n )|(?<=\n  )|(?<=\n   ))"
-_BREAK = rf"(?:{_LINE}|(?<=[.!?>\u2026\u3002\uff01\uff1f])|(?<=\D[.!?\u2026] )|(?<=\S> )|(?=<\|))"
+_BREAK = rf"(?:{_LINE}|(?<=[.!?>\]\u25b7\u2026\u3002\uff01\uff1f])|(?<=\D[.!?\u2026] )|(?<=\S> )|(?=<\|))"
 _ANALYSIS = r"(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>"
 _FIRST = re.compile(rf"\s*(?:{_BEGIN}|{_ANALYSIS})", re.IGNORECASE)
 _PIECE = re.compile(
@@ -128,7 +128,7 @@ class VisibleText:
                 yield TextDelta(more)
             return
         text = "".join(self._pieces)
-        visible, rest = _split(f"<think>{text}" if self.thinks_first and not _FIRST.match(text) else text)
+        visible, rest = _split(f"<think>\n{text}" if self.thinks_first and not _FIRST.match(text) else text)
         tail = _UNFINISHED.search(visible)
         self._awaited = _BEGINNINGS if tail is None and rest is None else _ANYTHING
         if rest is not None and not _ENDINGS.search(text.rstrip()[-1:]):

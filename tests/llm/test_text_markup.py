@@ -111,6 +111,8 @@ THOUGHTS = [
     ("<longcat_think>Hm.</longcat_think>Rain.", "Rain."),
     ("Hm.\n[/THINK]Rain.", "Rain."),
     ("Hm.</seed:think>Rain.", "Rain."),
+    ("Hm.\n[/THINK][THINK]Sure?[/THINK]Rain.", "Rain."),
+    ("Hm.\n</think>\u25c1think\u25b7Sure?", ""),
     ("Rain.<|end|><|endoftext|>", "Rain."),
 ]
 ABOUT_TAGS = [
