@@ -53,7 +53,7 @@ class Annotations:
 
 
 class Risk(StrEnum):
-    """What a call may do to data, for users. UNKNOWN: its server is not trusted, and does not say that it destroys."""
+    """Possible effect of a call on data, for users. UNKNOWN: its server is not trusted, and does not say that it destroys."""
 
     READS = "reads"
     WRITES = "writes"
@@ -179,7 +179,7 @@ class Tool:
 
     @property
     def risk(self) -> Risk:
-        """What users are told that a call may do."""
+        """Possible effect of a call on data, as users read it."""
         return risk_of(read_only=self.read_only, destructive=self.destructive, unknown=self.unknown)
 
     @property

@@ -231,7 +231,7 @@ class ToolRef:
 
     @property
     def risk(self) -> Risk:
-        """What users are told that a call may do."""
+        """Possible effect of a call on data, as users read it."""
         return risk_of(read_only=self.read_only, destructive=self.destructive, unknown=self.unknown)
 
     @property
@@ -317,7 +317,7 @@ class ToolStep:
     secrets: tuple[StoredSecret, ...] = ()
     """Stored secrets of the tool's server in the requested arguments."""
     preview: Preview | None = None
-    """What the call is about, for its card; no part of what is approved."""
+    """Answer of another tool about the call, for its card. The approval does not cover it."""
 
     @property
     def stored_secrets(self) -> tuple[StoredSecret, ...]:

@@ -41,7 +41,7 @@ PARSE_CALLS = gettext_lazy(
     "start vLLM with --enable-auto-tool-choice --tool-call-parser NAME, SGLang with --tool-call-parser NAME,"
     " llama.cpp with --jinja"
 )
-"""How a service is started so that it parses the tool calls of its models."""
+"""Advice on the options with which services parse the tool calls of their models."""
 
 REST_SECONDS = 30.0
 BARRED_SECONDS = 300.0

@@ -166,7 +166,7 @@ class ApprovalCard:
     not Ana`, `Ana may approve this`.
     """
     preview: str = ""
-    """What the call is about, as another tool has just told it, or why that is missing; empty without a preview."""
+    """Answer of another tool about the call, or the reason why it is missing; empty without a preview."""
     withheld: int = 0
     """Characters that are hidden here because they look like a secret. With any, the call is not approved from here."""
 
