@@ -235,7 +235,8 @@ async def test_remarks_of_colleagues_stay_unanswered_after_a_kill_and_after_a_lo
             discord.say(priya, thread, f"{discord.bot.mention} anything else?")
             await company.reads(thread, "You said: anything else?.", FINAL)
         assert [request.question for request in model.requests] == ["why?", "and now?", "anything else?"]
-        assert sum("You said: " in words for words in company.words(thread)) == 3
+        posted = [words for place in (company.incidents, thread) for words in company.words(place)]
+        assert len(posted) == sum("You said: " in words for words in posted) == 3, posted
 
 
 async def test_processes_share_the_shards_of_a_large_bot_and_one_that_is_killed_is_followed_by_the_other(

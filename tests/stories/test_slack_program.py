@@ -113,6 +113,8 @@ async def test_a_message_written_after_a_kill_is_answered_once_by_the_next_proce
             await company.draws(asked.ts, "You said: are you there?.")
             await company.draws(other.ts, "You said: and here?.")
             await company.reads(late.ts, "You said: and me?.", dm, seconds=30)
+            posted = [message.text for place in (company.incidents, dm) for message in slack.posted(place)]
+            assert len(posted) == 6, posted
             assert str(company.said(asked.ts)).count("You said: and now?.") == 1
             assert "Traceback" not in second.log
             assert not slack.calls.refused()
@@ -138,7 +140,9 @@ async def test_remarks_of_colleagues_stay_unanswered_after_a_kill(tmp_path: Path
             await company.draws(root.ts, "You said: anything else?.")
             assert last.ts > root.ts
             assert [request.question for request in model.requests] == ["why?", "and now?", "anything else?"]
-            assert str(company.said(root.ts)).count("You said: ") == 3
+            places = (company.incidents, slack.dm(sam), slack.dm(company.priya))
+            posted = [message.text for place in places for message in slack.posted(place)]
+            assert len(posted) == str(company.said(root.ts)).count("You said: ") == 3, posted
             assert "Traceback" not in second.log
 
 

@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
+import pytest
+
 from bot.chat.context import Lookups
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import ListenerStatus
-from tests.fakes.slack import Message
+from bot.platforms.slack import listener
+from tests.fakes.slack import Fails, Message
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 
 
@@ -124,3 +127,46 @@ async def test_remarks_before_the_first_question_of_a_thread_are_not_answered_af
         async with receiving(place):
             await slack.until(lambda: "and when?" in texts(place))
         assert texts(place) == ["and when?", "who deployed?"]
+
+
+async def test_after_a_long_disconnection_a_missed_question_is_answered_once_and_no_remark_of_colleagues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(listener, "FAILED_CHECKS", 1)
+    monkeypatch.setattr(listener, "PING_SECONDS", 0.1)
+
+    async def engaged(_prefix: str, _seconds: float, _limit: int) -> Sequence[ConversationKey]:
+        return list(dict.fromkeys(message.conversation for message in reversed(place.engine.received)))
+
+    async with connected_bot(records=Lookups(active_conversations=engaged)) as place:
+        slack, channel = place.slack, place.channel
+        slack.post.retries = ()
+        sam = slack.user("Sam")
+        channel.members.append(sam.id)
+        root = slack.say(sam, channel, "the checkout is slow")
+        slack.say(sam, channel, "since the deploy", thread_ts=root.ts)
+        slack.say(place.priya, channel, f"{slack.bot.mention} why?", thread_ts=root.ts)
+        await slack.until(lambda: len(place.engine.received) == 1)
+        slack.say(sam, channel, "I had that, too", thread_ts=root.ts)
+        await place.settled()
+        opened = slack.sockets.ever
+        asked_for_a_url = len(slack.calls.of("apps.connections.open"))
+        slack.fail("apps.connections.open", Fails("internal_error"), times=1000)
+        await slack.sockets.drop()
+        slack.clock.advance(300)
+        slack.say(sam, channel, "still slow", thread_ts=root.ts)
+        missed = slack.say(place.priya, channel, f"{slack.bot.mention} and now?", thread_ts=root.ts)
+        slack.say(sam, channel, "thanks", thread_ts=root.ts)
+        other = slack.say(sam, channel, "lunch?")
+        slack.say(sam, channel, "at noon", thread_ts=other.ts)
+        await slack.until(lambda: len(slack.calls.of("apps.connections.open")) > asked_for_a_url + 4)
+        slack.world.faults.clear("apps.connections.open")
+        await slack.sockets.opened(opened + 1)
+        await slack.until(lambda: len(place.engine.received) == 2)
+        slack.say(place.priya, channel, f"{slack.bot.mention} anything else?", thread_ts=root.ts)
+        slack.post.again(next(each for each in slack.sent if each.event.get("ts") == missed.ts))
+        await slack.until(lambda: "anything else?" in [message.text for message in place.engine.received])
+        await place.settled()
+        assert [message.text for message in place.engine.received] == ["why?", "and now?", "anything else?"]
+        assert place.whispers(sam) == place.whispers(place.priya) == []
