@@ -207,9 +207,10 @@ class PlatformMessage:
 
     `keys` identify it in the database, `id` in this process. Messages with the same
     `thread_key` are handled in order.
-    `text` has no outer mention of the bot, `title` is that of the post that it begins; `mentions` are the mentioned
-    users and groups. `may_be_in_thread` is False if the message is certainly in no thread. `sent_at` is in epoch
-    seconds.
+    `text` has no outer mention of the bot; `command_text` is the same with the ids of mentioned users and groups, for
+    commands, empty on a platform without markup. `title` is that of the post that it begins; `mentions` are the
+    mentioned users and groups. `may_be_in_thread` is False if the message is certainly in no thread. `sent_at` is in
+    epoch seconds.
     `may_notify` is True for exactly one of the events of a message: replies without a row in the database are sent for
     that event, because other processes may get the other events. `late` messages are read by the backfill: their
     authors no longer wait. `forwarded` are forwarded messages and previews of links, whose texts are of others.
@@ -220,6 +221,7 @@ class PlatformMessage:
     thread_key: str
     user: str
     text: str
+    command_text: str = ""
     title: str = ""
     sent_at: float = 0.0
     mentions_bot: bool = False
@@ -580,7 +582,8 @@ class MessageHandler(Generic[M]):
 
     async def _accept(self, message: M, location: Location, author: Member) -> None:
         (read,) = await self._platform.resolve_names([ThreadMessage(message.id, message.user, "", message.text)])
-        words = parse_command(read.text, self._commands, location.conversation) if message.addresses_bot else ()
+        text = message.command_text or read.text
+        words = parse_command(text, self._commands, location.conversation) if message.addresses_bot else ()
         if words:
             # Nothing in the database tells whether a late command was run.
             if message.may_notify and not message.late:

@@ -191,7 +191,7 @@ def _channel_key(channel: str, conversation: ConversationKey) -> str:
     """Parse a channel id of this workspace, or a full key."""
     if ":" in channel:
         return channel
-    key = ConversationKey(conversation.platform, conversation.workspace, channel.lstrip("#"), "")
+    key = ConversationKey(conversation.platform, conversation.workspace, channel.strip("<#>"), "")
     return str(key).rpartition(":")[0]
 
 

@@ -128,7 +128,7 @@ class PolicyExplain:
         """Parse a channel id of this workspace, or a key as in rules: `slack:T1:C9`."""
         here = request.conversation
         if ":" not in channel_or_key:
-            return replace(here, channel=channel_or_key.lstrip("#"), thread="") if channel_or_key else here
+            return replace(here, channel=channel_or_key.strip("<#>"), thread="") if channel_or_key else here
         platform, workspace, channel = [*channel_or_key.split(":"), ""][:3]
         key = ConversationKey(platform, workspace, channel, "")
         if key.workspace_key != here.workspace_key and not self._dependencies.rights.operates(request.member):

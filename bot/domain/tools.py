@@ -53,7 +53,9 @@ class Annotations:
 
 
 class Risk(StrEnum):
-    """Possible effect of a call on data, for users. UNKNOWN: its server is not trusted, and does not say that it destroys."""
+    """Possible effect of a call on data, for users. UNKNOWN is of a server that is not trusted, and does not say that
+    it destroys.
+    """
 
     READS = "reads"
     WRITES = "writes"

@@ -9,7 +9,11 @@ import pytest
 from bot.chat.approval_inbox import NOTHING_WAITS
 from bot.domain.approvals import APPROVERS, ApprovalNotice, ApprovalPolicy, ApprovalRequirements, Escalation
 from bot.domain.policies import Rule
+from bot.storage.grants import SqlGrantStore
+from bot.storage.sqlite import open_sqlite
+from tests.commands.servers import command_harness
 from tests.fakes.parts import ask_for, call, say, tool
+from tests.migrated import at_hand
 from tests.stories.team import Talk, Team
 
 SEND = "bank__send"
@@ -140,6 +144,50 @@ async def test_an_approver_who_is_away_is_reminded_in_private_and_decides_there_
         if team.buttons(reminder):
             await team.until(lambda: NOTHING_WAITS in reads(team, team.messages_in(team.direct(lee))[-1]))
     assert team.toolbox.names == [SEND]
+
+
+@pytest.mark.parametrize("in_message", [False, True])
+async def test_a_delegate_named_by_a_typed_command_is_reminded_in_private_and_decides_there_and_nobody_else_does(
+    team: Team, in_message: bool
+) -> None:
+    carol, dan, erin = team.person("Carol"), team.person("Dan"), team.person("Erin")
+    payments(team, team.principal(carol), escalate=Escalation(0.3, frozenset({team.principal(team.sam)})))
+    held, database = command_harness(), open_sqlite(await at_hand(team.database))
+    held.grants = SqlGrantStore(database)  # type: ignore[assignment]
+    team.commands = held.registry
+    name = team.principal(dan) if team.principal(dan).startswith("plain:") else f"<@{dan.id}>"
+    try:
+        async with team.at_work():
+            if in_message:
+                team.ask(f"approvals delegate {name} until Friday", by=carol)
+            else:
+                await team.command(carol, "approvals delegate", who=name, end="until Friday")
+            await team.hears(carol, "may decide the calls that you may decide")
+            talk = team.ask("pay Ben")
+            card = await team.card(talk)
+            await team.until(lambda: team.messages_in(team.direct(dan)))
+            (reminder,) = team.messages_in(team.direct(dan))
+            assert "still awaits approval" in reads(team, reminder)
+            assert team.messages_in(team.direct(erin)) == []
+            await team.press(erin, card, "Approve")
+            await team.hears(erin, "You may not approve this.")
+            await team.command(erin, "approvals undelegate", who=name)
+            await team.hears(erin, "There is no such delegation.")
+            assert team.toolbox.calls == []
+            await team.press(dan, reminder if team.buttons(reminder) else card, "Approve")
+            await team.reads(talk, "Sent.")
+            await team.settles(card)
+            assert "Dan for Carol".casefold() in team.words(card).casefold()
+            await team.command(dan, "approvals undelegate", who=team.principal(carol))
+            await team.hears(dan, "Ended.")
+            team.model.script = [ask_for(call(SEND, to="Zoe"))]
+            second = await team.card(team.ask("pay Zoe"))
+            await team.press(dan, second, "Approve")
+            await team.hears(dan, "You may not approve this.")
+    finally:
+        await database.close()
+    assert team.toolbox.names == [SEND]
+    assert team.refused() == []
 
 
 async def test_a_card_goes_directly_to_each_member_of_a_group(team: Team) -> None:

@@ -104,6 +104,7 @@ def parse_message(
         thread_key=str(message.channel.id),
         user=str(author.id),
         text=content.text,
+        command_text=strip_bot_mention(message.content, _bot_mentions(me, guild)),
         title=channel.post_title(str(message.id)) if channel is not None else "",
         sent_at=message.created_at.timestamp(),
         mentions_bot=me in mentions or any(mention in unquoted for mention in _bot_mentions(me, guild)),

@@ -53,7 +53,7 @@ from bot.platforms.slack.blocks import (
 )
 from bot.platforms.slack.home import HomeRefresher, SuggestedPrompts, opened_pane
 from bot.platforms.slack.message_blocks import command_reply, message_blocks
-from bot.platforms.slack.messages import MentionResolver, to_plain_text, to_thread_message
+from bot.platforms.slack.messages import MentionResolver, to_command_text, to_plain_text, to_thread_message
 from bot.platforms.slack.modals import (
     View,
     call_modal,
@@ -148,8 +148,9 @@ def read_slash(body: Mapping[str, Any]) -> tuple[tuple[str, ...], ResponseTarget
         str(body.get("channel_id") or ""), str(body.get("user_id") or ""), str(body.get("thread_ts") or "")
     )
     command = str(body.get("command") or "").removeprefix("/").lower()
-    text = to_plain_text(str(body.get("text") or ""), MentionResolver())
-    words = (text,) if command in WHOLE_TEXT else split_args(text)
+    text = str(body.get("text") or "")
+    is_question = command in WHOLE_TEXT
+    words = (to_plain_text(text, MentionResolver()),) if is_question else split_args(to_command_text(text))
     return (command, *words), ResponseTarget(ref, str(body.get("response_url") or ""))
 
 

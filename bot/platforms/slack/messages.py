@@ -110,6 +110,17 @@ def to_plain_text(text: str, names: MentionResolver) -> str:
     return html.unescape(_TOKEN.sub(lambda match: _token(match[1], names), text))
 
 
+def to_command_text(text: str) -> str:
+    """Return the text of a command: as Slack displays it, with the ids of mentioned users, groups and channels."""
+
+    def token(match: re.Match[str]) -> str:
+        target = match[1].partition("|")[0]
+        is_id = target.startswith(("@", "#", "!subteam^"))
+        return f"<{target}>" if is_id else _token(match[1], MentionResolver())
+
+    return html.unescape(_TOKEN.sub(token, text))
+
+
 def _token(inner: str, names: MentionResolver) -> str:
     target, _, label = inner.partition("|")
     match target[:1]:
@@ -195,6 +206,7 @@ def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage 
         thread_key=f"{channel}:{thread}",
         user=user,
         text=content.text,
+        command_text=to_command_text(strip_bot_mention(content.text, identity.user)),
         forwarded=content.forwarded,
         sent_at=_sent_at(ts),
         mentions_bot=mentions_bot,
