@@ -12,7 +12,7 @@ from bot.commands.command import CommandContext, CommandRejected, VerbHandler, o
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.server_listing import risk
-from bot.commands.text_format import POLICY_WORDS, status_word
+from bot.commands.text_format import POLICY_WORDS, parse_user, status_word
 from bot.commands.tool_review import withheld_tools
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, Verb
@@ -237,6 +237,6 @@ def _asker(request: CommandContext) -> Member:
     principal = arguments.get("as")
     if not principal:
         return request.member
-    platform, colon, identifier = principal.rpartition(":")
-    author = Author(platform if colon else request.author.platform, identifier, identifier)
+    platform, _colon, identifier = parse_user(principal, request.conversation).rpartition(":")
+    author = Author(platform, identifier, identifier)
     return Member(author, frozenset(arguments.get_all("role")), guest=arguments.has("guest"))
