@@ -32,9 +32,9 @@ from bot.commands.text_format import (
     page_of,
     page_rows,
     parse_policy,
+    parse_principals,
     sentences,
     server_label,
-    with_principals,
 )
 from bot.domain.approvals import APPROVERS, NO_REQUIREMENTS, THREAD, ApprovalPolicy, OnTimeout
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, ReplyAction, Table, Verb
@@ -161,7 +161,7 @@ def options_of(rule: Rule, slug: str) -> tuple[str, ...]:
 def _given_keys(arguments: Arguments, conversation: ConversationKey) -> Mapping[str, Any]:
     terms: dict[str, Any] = {key: True for option, key in _FLAGS.items() if arguments.has(option)}
     terms |= {
-        key: [with_principals(text) for text in arguments.get_all(option)]
+        key: [parse_principals(text) for text in arguments.get_all(option)]
         for option, key in _LISTS.items()
         if arguments.has(option)
     }

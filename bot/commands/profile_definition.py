@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from bot.commands.command import ForbiddenRejection, NotFoundRejection, filled_field, lines_field, text_field
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import VisibleServer
-from bot.commands.text_format import POLICY_SAID, did_you_mean, parse_policy, sentences, with_principals
+from bot.commands.text_format import POLICY_SAID, did_you_mean, parse_policy, parse_principals, sentences
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import Field, Form
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -374,7 +374,7 @@ def _model(text: str) -> str:
 
 
 def _approvers(text: str) -> frozenset[str]:
-    approvers = frozenset(_lines(with_principals(text)))
+    approvers = frozenset(_lines(parse_principals(text)))
     if not all(_PRINCIPAL.fullmatch(approver) for approver in approvers):
         raise ValueError(_("Each is PLATFORM:ID, such as slack:U123 or discord-role:7."))
     return approvers

@@ -109,9 +109,7 @@ def parse_end(text: str, now: float) -> float:
 
 
 def with_principals(text: str) -> str:
-    """Return a text with principals in place of mentions, as Slack and Discord write them. Raises ValueError for a
-    name that the platform has not resolved.
-    """
+    """Return a text with principals in place of mentions, as Slack and Discord write them."""
 
     def principal(mention: re.Match[str]) -> str:
         kind, letters, rest = mention.groups()
@@ -119,17 +117,22 @@ def with_principals(text: str) -> str:
         group = {"@&": "-role", "!subteam^": "-group"}.get(kind, "")
         return f"{platform}{group}:{letters}{rest}"
 
-    resolved = _MENTION.sub(principal, text)
+    return _MENTION.sub(principal, text)
+
+
+def parse_principals(text: str) -> str:
+    """Return the same. Raises ValueError for a name that the platform has not resolved."""
+    resolved = with_principals(text)
     if bare := _BARE_NAME.search(resolved):
         name = f"`@{bare[1]}`"
-        text = _("{name} says no id. Choose it in the list that opens after `@`, or write PLATFORM:ID.", name=name)
-        raise ValueError(text)
+        error = _("{name} says no id. Choose it in the list that opens after `@`, or write PLATFORM:ID.", name=name)
+        raise ValueError(error)
     return resolved
 
 
 def parse_user(text: str, conversation: ConversationKey) -> str:
     """Return the principal of a mentioned user; an id alone is of this platform."""
-    person = with_principals(text.removeprefix("@"))
+    person = with_principals(text).removeprefix("@")
     return person if not person or ":" in person else f"{conversation.platform}:{person}"
 
 
