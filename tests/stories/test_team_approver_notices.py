@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bot.storage.grants import SqlGrantStore
 
 from bot.chat.approval_inbox import NOTHING_WAITS
 from bot.domain.approvals import APPROVERS, ApprovalNotice, ApprovalPolicy, ApprovalRequirements, Escalation
 from bot.domain.policies import Rule
+from bot.storage.admin.grants import SqlGrantStore
 from bot.storage.sqlite import open_sqlite
 from tests.commands.servers import command_harness
 from tests.fakes.parts import ask_for, call, say, tool
