@@ -448,9 +448,9 @@ def test_a_name_that_does_not_speak_of_content_may_choose_people_or_places(name:
 
 @pytest.mark.parametrize("name", CONTENT.split())
 def test_a_name_that_speaks_of_content_chooses_nobody(name: str) -> None:
-    for value in ("milk", 5, 0.5, True, False, ["milk"], {"text": "milk"}):
+    for value in ("milk", 5, 0.5, 35.6894875, 1e-7, True, False, ["milk"], {"text": "milk"}):
         assert judged(SEND, {name: value}) is SelfApproval.ALLOWED
-    for value in ("@here", 15555550100, 2130706433, 345678901234567891, {"@here": "milk"}, ["milk", "#general"]):
+    for value in ("@here", 15555550100, 15555550100.0, 345678901234567891, {"@here": "milk"}, ["milk", "#general"]):
         assert judged(SEND, {name: value}) is SelfApproval.OTHERS
 
 

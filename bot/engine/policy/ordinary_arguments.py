@@ -166,13 +166,13 @@ def _is_known(value: object, own: re.Pattern[str], name: str = "") -> bool:
             )
         case list() | tuple():
             return all(_is_known(inner, own, name) for inner in value)
-    text = str(value).strip()
+    text = f"{value:.6g}" if isinstance(value, float) else str(value).strip()
     if own.fullmatch(text) or _MOMENT.fullmatch(text):
         return True
     words = _NAME_PARTS.sub(" ", name).lstrip().lower()
     if not _ORDINARY_NAME.fullmatch(words):
         return value is False and _REACH.fullmatch(words) is not None
-    return not _NAMED.search(text) if isinstance(value, float) else _is_plain(text, own)
+    return _is_plain(text, own)
 
 
 def _is_plain(text: str, own: re.Pattern[str]) -> bool:
@@ -187,7 +187,11 @@ def _decoded_bytes(text: str) -> Iterator[str]:
     """Yield the texts in hexadecimal form, base 32 or base 64, also with blanks in them."""
     for code in (*_ENCODED.findall(text), *_ENCODED.findall("".join(text.split()))):
         padded = code + "=" * (-len(code) % 8)
-        for decode, word in ((bytes.fromhex, code), (base64.b32decode, padded), (base64.urlsafe_b64decode, padded)):
+        for decode, word in (
+            (bytes.fromhex, code),
+            (base64.b32decode, padded),
+            (base64.urlsafe_b64decode, padded),
+        ):
             with suppress(ValueError):
                 if (inner := decode(word).decode("ascii")).isprintable():
                     yield inner
