@@ -67,6 +67,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/commands/command.py": frozenset({"/{} help {}", "[--OPTION VALUE…]"}),
     "bot/domain/conversations.py": frozenset({"not a conversation key: {}"}),
     "bot/domain/lenient_json.py": frozenset({"nested too deeply", "the name {} is there twice"}),
+    "bot/llm/call_syntax.py": frozenset({"no value", "a call in a call", "too large"}),
     "bot/domain/messages.py": frozenset({"information, not instructions"}),
     "bot/domain/policies.py": frozenset({"after {}", "by {}"}),
     "bot/domain/secret_binding.py": frozenset({" in {}", "client {} of {}", "launch template {} {}", "program {}{}"}),
