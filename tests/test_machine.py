@@ -189,6 +189,13 @@ def test_chat_and_doctor_go_on_where_they_need_no_such_variable_and_name_it_wher
         assert (said.code, said.err.count("SSL_CERT_FILE is")) == (2, 1)
         remote.environment |= bad
     with subtests.test("the doctor"):
+        remote.environment |= {"ALL_PROXY": "", "DISCORD_TOKEN": "MTIz.abc.defghijklmnopqrstuvwxyz0123456789"}
+        said = remote.countersign("doctor")
+        (line,) = (line for line in said.out.splitlines() if line.startswith("✗ discord"))
+        assert line.startswith("✗ discord · check  SSL_CERT_FILE is ")
+        assert line.count("Fix:") == 1
+        assert "Traceback" not in said.err
+        remote.environment |= bad | {"DISCORD_TOKEN": ""}
         said = remote.countersign("doctor")
         assert said.code == 1
         lines = said.out.splitlines()

@@ -405,10 +405,12 @@ async def _survived(checks: AsyncGenerator[T, None], failed: Callable[[Check], T
         try:
             async for check in checks:
                 yield check
+        except CountersignError as error:
+            yield failed(_broken_check("check", error))
         except Exception as error:
             log.exception("a check failed")
-            reason = "" if isinstance(error, CountersignError) else f"{type(error).__name__}: "
-            yield failed(Check("check", CheckStatus.BROKEN, f"{reason}{error}", "see the log, or run it with --debug"))
+            detail = f"{type(error).__name__}: {error}"
+            yield failed(Check("check", CheckStatus.BROKEN, detail, "see the log, or run it with --debug"))
 
 
 def _of_secrets(settings: Settings) -> Check:
