@@ -18,14 +18,17 @@ from urllib.parse import urlsplit
 
 
 class FakeProxy:
-    """`asked` has each `host:port` that it was asked for."""
+    """`asked` has each `host:port` that it was asked for, `requests` each method with its target: CONNECT
+    with a host, others with a whole URL. Without `routes` it passes on to every port of this machine.
+    """
 
     def __init__(
-        self, routes: Mapping[str, int], refusal: bytes = b"HTTP/1.1 403 Not here\r\ncontent-length: 0\r\n\r\n"
+        self, routes: Mapping[str, int] | None, refusal: bytes = b"HTTP/1.1 403 Not here\r\ncontent-length: 0\r\n\r\n"
     ) -> None:
-        self.routes = dict(routes)
+        self.routes = None if routes is None else dict(routes)
         self.refusal = refusal
         self.asked: list[str] = []
+        self.requests: list[tuple[str, str]] = []
         self.url = ""
 
     async def __aenter__(self) -> Self:
@@ -51,17 +54,19 @@ class FakeProxy:
         parts = urlsplit(f"//{target}" if method == "CONNECT" else target)
         host = f"{parts.hostname}:{parts.port or 80}"
         self.asked.append(host)
-        if host not in self.routes:
+        self.requests.append((method, target))
+        port = parts.port if self.routes is None else self.routes.get(host)
+        if port is None:
             writer.write(self.refusal)
             return
-        from_there, there = await asyncio.open_connection("127.0.0.1", self.routes[host])
+        from_there, there = await asyncio.open_connection("127.0.0.1", port)
         if method == "CONNECT":
             writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
         else:
             path = target.partition(parts.netloc)[2] or "/"
             kept = [each for each in headers if not each.lower().startswith(("connection:", "host:"))]
             upgrade = any(each.lower().startswith("upgrade:") for each in headers)
-            kept.insert(0, f"host: 127.0.0.1:{self.routes[host]}")  # servers here take no other name
+            kept.insert(0, f"host: 127.0.0.1:{port}")  # servers here take no other name
             kept.insert(0, f"connection: {'upgrade' if upgrade else 'close'}")
             there.write("\r\n".join((f"{method} {path} {version}", *kept)).encode("latin-1"))
         try:

@@ -7,12 +7,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from bot import machine
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.rest import Rest
 from bot.platforms.slack.web_api import WebApi
 from tests.fakes.discord import FakeDiscord
 from tests.fakes.proxy import FakeProxy
 from tests.fakes.slack import FakeSlack
+from tests.platforms.discord import connected_bot as discord_bot
 from tests.platforms.slack.connected_bot import connected_bot
 
 FAR = "far.example"
@@ -67,11 +69,60 @@ async def test_a_proxy_that_refuses_is_named_in_place_of_the_platform(
                 assert "ALL_PROXY" in failure.value.fix
 
 
-async def test_slack_is_reached_directly_where_no_proxy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("far_services")
+@pytest.mark.parametrize("excluded", ["127.0.0.1", "127.0.0.0/8", "*"])
+async def test_slack_is_reached_directly_where_no_proxy_says_so(monkeypatch: pytest.MonkeyPatch, excluded: str) -> None:
     async with FakeProxy({}) as proxy:
-        for variable in ("HTTP_PROXY", "HTTPS_PROXY"):
+        for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
             monkeypatch.setenv(variable, proxy.url)
-        monkeypatch.setenv("NO_PROXY", "127.0.0.0/8")
+        monkeypatch.setenv("NO_PROXY", excluded)
         async with connected_bot() as place:
             await place.slack.sockets.connected()
         assert proxy.asked == []
+
+
+@pytest.fixture
+def far_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the fakes count as services of another machine, which a proxy is for."""
+    monkeypatch.setattr(machine, "is_this_machine", lambda _host: False)
+
+
+def paths(proxy: FakeProxy) -> set[str]:
+    """Return the beginning of each path that the proxy was asked for by a whole URL, and CONNECT for tunnels."""
+    return {method if method == "CONNECT" else urlsplit(target).path.split("/")[1] for method, target in proxy.requests}
+
+
+@pytest.mark.usefixtures("far_services")
+async def test_the_gateway_of_discord_and_its_requests_take_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeProxy(None) as proxy:
+        for variable in ("HTTP_PROXY", "HTTPS_PROXY"):
+            monkeypatch.setenv(variable, proxy.url)
+        async with discord_bot.connected_bot() as place:
+            place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
+            await place.received(1)
+            assert len(place.discord.gateway.live) == 1
+        assert paths(proxy) == {"api", "gateway"}
+
+
+@pytest.mark.usefixtures("far_services")
+async def test_the_socket_of_slack_and_its_requests_take_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeProxy(None) as proxy:
+        for variable in ("HTTP_PROXY", "HTTPS_PROXY"):
+            monkeypatch.setenv(variable, proxy.url)
+        async with connected_bot() as place:
+            await place.slack.sockets.connected()
+        assert paths(proxy) == {"api", "link"}
+
+
+@pytest.mark.usefixtures("far_services")
+@pytest.mark.parametrize("excluded", ["127.0.0.1", "elsewhere.example,127.0.0.0/8", "*"])
+async def test_discord_is_reached_directly_where_no_proxy_says_so(
+    monkeypatch: pytest.MonkeyPatch, excluded: str
+) -> None:
+    async with FakeProxy({}) as proxy:
+        for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(variable, proxy.url)
+        monkeypatch.setenv("NO_PROXY", excluded)
+        async with discord_bot.connected_bot() as place:
+            assert len(place.discord.gateway.live) == 1
+        assert proxy.requests == []
