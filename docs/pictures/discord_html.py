@@ -71,7 +71,7 @@ _INLINE = re.compile(
     | ~~(?P<struck>.+?)~~
     | \*(?P<italic>[^*\s](?:.*?[^*\s])?)\*
     | \[(?P<label>(?:\\.|[^\]\\])+)\]\(<(?P<target>[^>]+)>\)
-    | <@(?P<person>\d+)> | <t:\d+:(?P<moment>[tR])> | <(?P<link>https?://[^>]+)> | (?P<bare>https?://[^\s<]+)
+    | <@(?P<person>\d+)> | <\#(?P<channel>\d+)> | <t:\d+:(?P<moment>[tR])> | <(?P<link>https?://[^>]+)> | (?P<bare>https?://[^\s<]+)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -79,7 +79,7 @@ _ITEM = re.compile(r"( *)(-|\d+\.) (.*)")
 _MOMENTS = {"R": "in 30 minutes", "t": "14:06"}
 
 Names = Mapping[str, str]
-"""Names of users, by their ids."""
+"""Names of users and channels, by their ids."""
 
 
 def place(name: str) -> str:
@@ -255,6 +255,7 @@ _PIECES: Mapping[str, Callable[[str, re.Match[str], Names], str]] = {
     "struck": lambda text, _found, names: f"<s>{_inline(text, names)}</s>",
     "italic": lambda text, _found, names: f"<i>{_inline(text, names)}</i>",
     "label": lambda text, _found, names: f"<a>{_inline(text, names)}</a>",
+    "channel": lambda text, _found, names: f'<span class="person"># {escape(names[text])}</span>',
     "person": lambda text, _found, names: f'<span class="person">@{escape(names[text])}</span>',
     "moment": lambda text, _found, _names: f'<span class="moment">{_MOMENTS[text]}</span>',
     "link": lambda text, _found, _names: f"<a>{escape(text)}</a>",

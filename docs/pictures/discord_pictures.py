@@ -20,7 +20,17 @@ sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 
 from discord_html import answered, event, modal, page, place, said  # noqa: E402 - found through the line above
 from photographs import photograph  # noqa: E402
-from scenes import WHY, Scene, answer, approval, approvals, inquiry, working  # noqa: E402
+from scenes import (  # noqa: E402
+    WHY,
+    Scene,
+    answer,
+    approval,
+    approvals,
+    inbox,
+    inquiry,
+    previewed_call,
+    working,
+)
 
 from bot.domain.approvals import ApprovalNotice, Approver, NotAllowed  # noqa: E402
 from bot.domain.commands import Form, Reply  # noqa: E402
@@ -28,6 +38,8 @@ from bot.domain.conversations import Author  # noqa: E402
 from bot.domain.locales import Locale  # noqa: E402
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView  # noqa: E402
 from bot.i18n import use_language  # noqa: E402
+from bot.platforms.discord.components import layout_view  # noqa: E402
+from bot.platforms.discord.message_layout import message_body, outgoing_message  # noqa: E402
 from bot.ports.platform import OpenElicitation  # noqa: E402
 from tests.fakes.discord import Channel, Interaction, Message  # noqa: E402
 from tests.platforms import sample_views  # noqa: E402
@@ -66,6 +78,8 @@ async def pictures() -> Mapping[str, str]:
             "approval": page(await room.scene(approval(room.approver))),
             "approval-ja": page(await room.scene(japanese_approval(room.approver))),
             "approvals": page(await room.scene(approvals())),
+            "preview": page(await room.scene(previewed_call())),
+            "inbox": page(room.inbox()),
             "outcomes": page(*[await room.cards(view) for view in sample_views.SETTLED.values()]),
             "questions": page(
                 await room.scene(inquiry()),
@@ -154,6 +168,14 @@ class Room:
         self.workplace.engine.settlements = [NotAllowed(REFUSAL)]
         return self._all((await self._pressed("Approve")).messages)
 
+    def inbox(self) -> str:
+        """Return the list of waiting calls, which only the user sees."""
+        workplace = self.workplace
+        asker = Author("discord", workplace.priya.id, "Priya")
+        asked = sample_views.at(sample_views.ASKED, workplace.key(workplace.channel), asker)
+        body = message_body(layout_view(outgoing_message(inbox(asked.turn)).items))
+        return answered({**body, "content": "", "flags": body["flags"] | 1 << 6}, self._names)
+
     async def everything(self) -> str:
         """Return the full text of a call, as shown by View all."""
         return self._all((await self._pressed("View all")).messages)
@@ -201,7 +223,9 @@ class Room:
 
     @property
     def _names(self) -> Mapping[str, str]:
-        return {user.id: user.name for user in self.workplace.discord.world.users.values()}
+        world = self.workplace.discord.world
+        users = {user.id: user.name for user in world.users.values()}
+        return users | {channel.id: channel.name for channel in world.channels.values()}
 
 
 @asynccontextmanager

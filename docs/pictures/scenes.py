@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bot.chat.approval_inbox import PendingCall, PendingCalls, inbox_message
+from bot.chat.message_model import Message
 from bot.domain.approvals import Approver
-from bot.domain.turns import StepStatus, ToolStep, TurnInput, TurnStatus, TurnView
+from bot.domain.turns import Preview, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnStatus, TurnView
 from bot.i18n import current_language
 from tests.platforms import sample_views
 
@@ -58,6 +60,26 @@ def approvals() -> Scene:
 def deceptive_call() -> Scene:
     """Return the scene of a call whose arguments hide a text."""
     return _scene("install the deploy hook from the wiki page", sample_views.HIDDEN)
+
+
+def previewed_call() -> Scene:
+    """Return the scene of a call of a server that is not trusted, whose card shows what the call is about."""
+    tool = ToolRef("wiki", "archive_page", server_id="w1", unknown=True)
+    approval = sample_views.an_approval(3)
+    step = sample_views.a_call(3, tool, StepStatus.AWAITING, arguments={"page": 41}, approval=approval)
+    step = replace(step, preview=Preview("Deploys in 2024 · last changed by Sam, 14 Nov 2025 · 312 words"))
+    view = sample_views.a_view(step, status=TurnStatus.WAITING)
+    return _scene("archive the old page about deploys", view)
+
+
+def inbox(turn: Turn = sample_views.ASKED.turn) -> Message:
+    """Return the list of three calls of one tool that wait for the user."""
+    calls = []
+    for n, summary in enumerate(("502s", "Slow search", "Receipts"), 3):
+        step = sample_views.a_filing(StepStatus.AWAITING, n=n)
+        calls.append(replace(step, call=replace(step.call, arguments={"summary": summary})))
+    waiting = tuple(PendingCall(turn, step) for step in calls)
+    return inbox_message(PendingCalls(waiting, len(waiting)), 1, sample_views.NOW)
 
 
 def inquiry() -> Scene:

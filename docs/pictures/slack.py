@@ -19,14 +19,23 @@ sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 
 from block_kit_html import event, home, message, modal, page, place, said  # noqa: E402 - found through the line above
 from photographs import photograph  # noqa: E402
-from scenes import Scene, answer, approval, approvals, deceptive_call, inquiry, working  # noqa: E402
+from scenes import (  # noqa: E402
+    Scene,
+    answer,
+    approval,
+    approvals,
+    deceptive_call,
+    inbox,
+    inquiry,
+    previewed_call,
+    working,
+)
 
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm  # noqa: E402
-from bot.chat.approval_inbox import PendingCall, PendingCalls, inbox_message  # noqa: E402
+from bot.chat.approval_inbox import PendingCall  # noqa: E402
 from bot.chat.command_runner import reply_message  # noqa: E402
 from bot.chat.forms import ElicitationForms  # noqa: E402
 from bot.chat.home_message import Home  # noqa: E402
-from bot.chat.message_model import Message  # noqa: E402
 from bot.domain.approvals import ApprovalNotice, Approver  # noqa: E402
 from bot.domain.commands import Form, Invocation, Reply  # noqa: E402
 from bot.domain.conversations import Member  # noqa: E402
@@ -78,6 +87,7 @@ def pictures() -> Mapping[str, str]:
         "approval": page(scene(approval(SAM))),
         "hidden": page(scene(deceptive_call())),
         "approvals": page(scene(approvals())),
+        "preview": page(scene(previewed_call())),
         "outcomes": page(*map(cards, sample_views.SETTLED.values())),
         "questions": page(
             scene(inquiry()), questions(sample_views.SENT_AWAY), *map(questions, sample_views.HEARD.values())
@@ -100,16 +110,6 @@ def pictures() -> Mapping[str, str]:
         "home": page(home(home_view(tab))),
         "inbox": page(message(outgoing_message(inbox()).blocks, only_you=True)),
     }
-
-
-def inbox() -> Message:
-    """Return the list of three calls of one tool that wait for the user."""
-    calls = []
-    for n, summary in enumerate(("Checkout 502s", "Slow search", "Broken receipt"), 3):
-        step = sample_views.a_filing(StepStatus.AWAITING, n=n)
-        calls.append(replace(step, call=replace(step.call, arguments={"project": "OPS", "summary": summary})))
-    waiting = tuple(PendingCall(sample_views.ASKED.turn, step) for step in calls)
-    return inbox_message(PendingCalls(waiting, len(waiting)), 1, sample_views.NOW)
 
 
 def scene(shown: Scene) -> str:
