@@ -7,6 +7,7 @@ import binascii
 import re
 from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 from bot.domain.messages import BINARY, Message, MessageRole, TextPart, ToolResult, detect_media_type
 
@@ -16,14 +17,22 @@ _LONGEST_TOKEN = 400
 """Characters of the longest ids and cursors of services, which look alike and have to go back to them. Only base64 that
 is marked, has several lines, or begins like a known kind of file is replaced if it is not longer.
 """
-_CHARACTER = r"(?:[\w+/-]|\\/)"
-_BREAK = r"(?:(?:\\r)?\\n|\r?\n)"
+_GROUP = 4
+"""Characters that stand for three bytes. A text that is not longer has to be padded."""
+_OFTEN = 8
+"""Most characters of base64 for one change between capital letters, small letters and digits."""
+_CHARACTER = r"(?:[\w+/-]|\\{1,7}/|(?:%|\\{1,7}u00)2[bf])"
+_BREAK = r"(?:\\{1,7}[rnt]|[\s>])++"
+_PAD = r"(?:=|(?:%|\\{1,7}u00)3d)"
 _CODE = re.compile(
-    r"(?P<url>data:(?P<type>[\w.+/-]*)(?:;[\w=.+-]+)*;base64,)?(?<![\w+/-])(?<![\w+/-]\\/)"
-    rf"(?P<code>{_CHARACTER}{{40,}}+(?:{_BREAK}{_CHARACTER}{{40,}}+)*(?:{_BREAK}{_CHARACTER}++(?==))?)={{0,2}}",
-    re.ASCII,
+    r"(?P<url>data:(?P<type>[\w.+/-]*)[^,\s]{0,99};base64,)?(?<![\w+/-])(?<![\w+/-]\\/)"
+    rf"(?P<code>{_CHARACTER}{{40,}}+(?:{_BREAK}{_CHARACTER}{{40,}}+)*(?:{_BREAK}{_CHARACTER}++(?={_PAD}{{1,2}}+(?!\w)))?)"
+    rf"{_PAD}{{0,2}}",
+    re.ASCII | re.IGNORECASE,
 )
-_LAYOUT = re.compile(r"\\[rn]|\s")
+_CHANGE = re.compile(r"[a-z](?=[A-Z\d])|[A-Z](?=[a-z\d])|\d(?=[A-Za-z])")
+_LAYOUT = re.compile(r"\\+[rnt]|[\s>]")
+_ESCAPE = re.compile(r"\\+(?:u00)?")
 
 
 def without_base64(text: str) -> tuple[str, list[bytes]]:
@@ -31,8 +40,9 @@ def without_base64(text: str) -> tuple[str, list[bytes]]:
     files: list[bytes] = []
 
     def note(match: re.Match[str]) -> str:
-        code, claimed = _LAYOUT.sub("", match["code"]).replace("\\/", "/"), match["type"] or ""
-        data = _decode(code) if len(code) > _LINE else b""
+        code = unquote(_ESCAPE.sub(lambda escape: "%" if "u" in escape[0] else "", _LAYOUT.sub("", match["code"])))
+        claimed = (match["type"] or "").lower()
+        data = decode_base64(code) if len(code) > _LINE else b""
         kind = detect_media_type(data, claimed)
         is_marked = bool(match["url"]) or kind != BINARY
         is_long = len(code) > _LONGEST_TOKEN or _LAYOUT.search(match["code"]) is not None
@@ -81,14 +91,17 @@ def json_without_base64(value: Any) -> tuple[Any, list[bytes]]:
 
 
 def _is_mixed(code: str) -> bool:
-    """Return True if a text has letters of both cases and other characters, unlike words and hexadecimal digits."""
-    return any(map(str.isupper, code)) and any(map(str.islower, code)) and not code.isalpha()
+    """Return True if a text changes often between capital letters, small letters and digits, unlike words and paths."""
+    has_all = all(any(map(has, code)) for has in (str.isupper, str.islower, str.isdigit))
+    return has_all and len(_CHANGE.findall(code)) * _OFTEN >= len(code)
 
 
-def _decode(code: str) -> bytes:
-    """Return the decoded bytes, also of the alphabet for URLs; empty if it is no base64."""
-    code = code.replace("-", "+").replace("_", "/")
+def decode_base64(code: str) -> bytes:
+    """Return the decoded bytes; empty if it is no base64. The alphabet for URLs, blanks and a cut end are accepted."""
+    code = "".join(code.split())
+    code = code.rstrip("=") if len(code) > _GROUP else code
+    code = code[: len(code) - (len(code) % _GROUP == 1)].replace("-", "+").replace("_", "/")
     try:
-        return base64.b64decode(code + "=" * (-len(code) % 4), validate=True)
+        return base64.b64decode(code + "=" * (-len(code) % _GROUP * (len(code) > _GROUP)), validate=True)
     except (binascii.Error, ValueError):
         return b""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from bot.domain.base64_text import json_without_base64, without_base64
+from bot.domain.base64_text import decode_base64, json_without_base64, without_base64
 from bot.domain.characters import visible
 from bot.domain.messages import (
     BINARY,
@@ -144,7 +144,7 @@ def _text(text: str, mime_type: str, name: str, readers: ImageAudience, redact: 
 
 def _bytes(encoded: str, mime_type: str, name: str, readers: ImageAudience, words: TextPart) -> Iterator[ResultPart]:
     """Yield the parts of binary content. Content that cannot be decoded becomes a text."""
-    data = _decode(encoded)
+    data = decode_base64(encoded.partition(",")[2] if encoded[:5].lower() == "data:" else encoded)
     image = detect_image_type(data)
     is_shown = image and readers is not ImageAudience.PEOPLE
     if not is_shown:
@@ -158,16 +158,6 @@ def _file(data: bytes, mime_type: str, name: str, readers: ImageAudience) -> Ima
         return ImagePart(data, image, _ending_in(name, image), readers)
     detected = detect_media_type(data, mime_type)
     return FilePart(data, detected, _ending_in(name, detected))
-
-
-def _decode(encoded: str) -> bytes:
-    """Return the decoded bytes; empty if invalid. Some servers send a `data:` URL or line breaks."""
-    if encoded.startswith("data:"):
-        encoded = encoded.partition(",")[2]
-    try:
-        return base64.b64decode("".join(encoded.split()), validate=True)
-    except (binascii.Error, ValueError):
-        return b""
 
 
 def _name(uri: str, redact: Redaction) -> str:

@@ -266,6 +266,37 @@ def test_a_call_to_recipients_that_the_asker_named_needs_no_approval(arguments: 
     assert bool(taint.approval_reason(SEND, arguments)) is asks
 
 
+@pytest.mark.parametrize(
+    ("text", "to", "asks"),
+    [
+        ("「general」に送って", "general", False),
+        ("『営業』へ", "営業", False),
+        ("Envoie à « general » s'il te plaît", "general", False),
+        ("an ‚general‘ und »board«", "general", False),
+        ("an ‚general‘ und »board«", "und", True),
+        ("à « a » et « b »", "et", True),
+        ("Post to “general,” please", "general", False),
+        ("The general's and the generals' 'generals'", "general", True),
+        ("会議メモを#generalに投稿", "general", False),
+        ("＃general に投稿", "general", False),
+        ("#general開発に投稿", "general", True),
+        ("「総合general部」に", "general", True),
+        ("#general/secret #general-2 #generals", "general", True),
+        ("メールをbob@corp.exampleに送って", "bob@corp.example", False),
+        ("メールをx.bob@corp.exampleに送って", "bob@corp.example", True),
+        ("@danaさんと@bobに", "dana", False),
+        ("Tell <@U024BE7LH>", "U024BE7LH", False),
+        ("Tell <@!123456789012345678> in <#223456789012345678>", "123456789012345678", False),
+        ("Tell eve@U024BE7LH", "U024BE7LH", True),
+    ],
+)
+def test_a_name_counts_in_the_quotes_and_sentences_of_other_languages_and_not_inside_of_words(
+    text: str, to: str, asks: bool
+) -> None:
+    taint = Taint((TaintSource("y", STRANGERS, "id-y"),), (text,))
+    assert bool(taint.approval_reason(SEND, {"to": to})) is asks
+
+
 def test_an_argument_that_the_tool_does_not_have_exempts_nothing() -> None:
     misspelt = replace(SEND, flow=Flow(OWN, WORLD, ("too",)))
     assert Taint((TaintSource("y", STRANGERS, "id-y"),), ("Tell bob.",)).approval_reason(misspelt, {"to": "bob"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from mcp import MCPError, types
@@ -262,6 +263,13 @@ def mirrored(*blocks: Any) -> dict[str, Any]:
         result(image(LARGE), words(json.dumps({"png": encoded(LARGE)}).replace("/", "\\/"))),
         result(words(encoded(LARGE))),
         result(words(base64.urlsafe_b64encode(LARGE).decode().rstrip("="))),
+        result(image(LARGE).model_copy(update={"data": base64.urlsafe_b64encode(LARGE).decode().rstrip("=")})),
+        result(image(LARGE).model_copy(update={"data": f"DATA:image/png;base64,{encoded(LARGE)}"})),
+        result(words(json.dumps(json.dumps({"png": base64.encodebytes(LARGE).decode()})))),
+        result(words(json.dumps({"png": encoded(LARGE)}).replace("/", "\\u002F").replace("=", "\\u003d"))),
+        result(words(f"DATA:image/png;name=cat.png;base64,{quote(encoded(LARGE), safe='')}")),
+        result(words(base64.encodebytes(LARGE).decode().replace("\n", "\r\n    "))),
+        result(words("> " + base64.encodebytes(LARGE).decode().strip().replace("\n", "\n> "))),
     ],
 )
 def test_an_image_in_base64_is_shown_once_and_never_as_a_text(answer: ToolResult) -> None:
@@ -280,6 +288,9 @@ def test_an_image_in_base64_is_shown_once_and_never_as_a_text(answer: ToolResult
         (f"data:;base64,{encoded(NOISE)}", "[base64 left out: data, 2048 bytes]"),
         (f"data:text/csv;charset=utf-8;base64,{encoded(b'a,b;' * 30)}", "[base64 left out: text/csv, 120 bytes]"),
         (encoded(PDF), "[base64 left out: application/pdf, 2057 bytes]"),
+        (LINES.strip().replace("\n", " "), "[base64 left out: data, 2048 bytes]"),
+        (f"{LINES}name=x", "[base64 left out: data, 2048 bytes]\nname=x"),
+        (encoded(NOISE)[:2001], "[base64 left out: data, 1500 bytes]"),
     ],
 )
 def test_base64_in_a_text_becomes_a_note_with_its_size_and_type(text: str, left: str) -> None:
@@ -304,6 +315,7 @@ def test_a_known_file_in_base64_is_given_to_people() -> None:
         "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIiwiaWF0IjoxNTE2MjM5MDIyfQ" * 3,
         "https://example.com/" + "one-long/path_of/Words/" * 12,
         "ThisIsOneVeryLongIdentifier" * 30,
+        "\n".join(f"/home/Alice/projects/project{n}/src/components/Button{n}" for n in range(10)),
     ],
 )
 def test_ids_addresses_and_words_of_any_length_stay(text: str) -> None:

@@ -60,7 +60,9 @@ _QUESTIONS = gettext_lazy("other people's questions here")
 _WRITERS = {Words.SHARED: gettext_lazy("other people of the team"), Words.STRANGERS: gettext_lazy("strangers")}
 _HELD = (ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER)
 NO_TOOLS = ToolSet()
-_NAME = r"[\w@.+-]"
+_BEFORE = r"(?:(?<![\w@.+-])|(?<=[<\s][@#])|(?<=<@!)|(?<=[ぁ-ん]))"
+_AFTER = r"(?:(?![\w@]|[.+-]\w)|(?=[にへを宛様]|さん|まで|と[@#<]))"
+"""Ends of a name. In Japanese, particles that mark a recipient follow without a blank."""
 _UNMISTAKABLE = re.compile(
     r"""
     [#@<]\S+ | \S+@\S+ | [a-z][\w+.-]*:\S+ | \S*\w\.[^\W\d]{2,}\S*    # #name, mention, mail address, URL, host
@@ -69,7 +71,11 @@ _UNMISTAKABLE = re.compile(
     re.VERBOSE,
 )
 """A recipient that is no word of a sentence."""
-_QUOTE = r"[\"'`“”„«»\u2018\u2019「」『』]"
+_IN_QUOTES = (
+    r"(?:(?<!\w)(?:[\"\uff02'`“”„\u201a»\u2039\u2018\u2019❝]|«\s?){}[,.]?(?:[\"\uff02'`“”\u203a«\u2018\u2019❞]|\s?»)(?!\w)"
+    r"|[「『｢《〈【﹁〝]{}[」』｣》〉】﹂〟])"
+)
+"""A word in quotes. Brackets need no blank around them, because their sides differ."""
 GONE = gettext_lazy("The result of this page no longer exists.")
 _DENIED = "A policy forbids {} to the present author, so its results are not shown."
 _NOT_ENABLED = "{} is not enabled in this conversation's profile, so its results are not shown here."
@@ -327,12 +333,12 @@ def _is_named(recipient: str, author_texts: Sequence[str]) -> bool:
     if _UNMISTAKABLE.fullmatch(wanted):
         return _contains_word(wanted, texts)
     word = re.escape(wanted)
-    marked = re.compile(rf"(?<![\w#@])[#@]{word}(?![\w@]|[.+-]\w)|(?<!\w){_QUOTE}{word}{_QUOTE}(?!\w)")
+    marked = re.compile(rf"(?<![^\Wぁ-ん]|[#@])[#\uff03@\uff20]{word}{_AFTER}(?!/\w)|{_IN_QUOTES.format(word, word)}")
     return bool(wanted) and any(map(marked.search, texts))
 
 
 def _contains_word(wanted: str, author_texts: Sequence[str]) -> bool:
-    pattern = rf"(?<!{_NAME}){re.escape(wanted)}(?![\w@]|[.+-]\w)"
+    pattern = rf"{_BEFORE}{re.escape(wanted)}{_AFTER}"
     return bool(wanted) and any(re.search(pattern, text) for text in author_texts)
 
 
