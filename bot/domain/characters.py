@@ -7,6 +7,7 @@ variants and scripts that need such characters are whole with them.
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from bisect import bisect_right
@@ -65,20 +66,44 @@ _KEYS = frozenset("#*0123456789")
 _KEYCAP = "\u20e3"
 
 
-_UNDRAWN = re.compile(f"[{INVISIBLE.pattern[1:-1]}\u0300-\u036f\u20d0-\u20f0\ufe20-\ufe2f]")
-"""Invisible characters, and the accents that NFKD separates from letters."""
+_UNDRAWN = re.compile(f"[{INVISIBLE.pattern[1:-1]}\u0300-\u036f\u20d0-\u20f0\u2800\ufe20-\ufe2f]")
+"""Invisible characters, the blank of Braille, and the accents that NFKD separates from letters."""
 _CONTROLS = dict.fromkeys((*range(9), *range(14, 32), 127))
-_ESCAPE_BEGIN = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")
+_ENCODED = re.compile(
+    rf"""
+    {ESCAPES.pattern} | <wbr\s*/?>
+  | (?P<url>%(?:25)*(?:[0-7][0-9a-f]|[c-f][0-9a-f](?:%(?:25)*[89ab][0-9a-f])+))
+  | &(?:amp;)*(?P<html>\#[0-9]{{1,7}}|\#x[0-9a-f]{{1,6}}|[a-z]{{2,31}}(?=;));?
+  | \\{{1,7}}(?:u(?P<code>[0-9a-f]{{4}})|x(?P<byte>[0-9a-f]{{2}})|(?P<blank>[nrt])|(?=[^\w\\]))
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Escape sequences, and characters as URLs, HTML and literals of JSON spell them, also encoded again."""
+_ENCODED_BEGIN = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f%&<\\\\]")
+_URL_SIGN = re.compile("%(?:25)*")
 _PIECE = 128
 
 
 def fold(text: str, *, blanks: bool = True) -> str:
-    """Return the text without its disguises, for a search in it: without escape sequences, invisible characters and
-    accents, and with one letter in place of its wide, bold and other variants; without blanks if `blanks` is False.
+    """Return the text without its disguises, for a search in it: without encodings, escape sequences, invisible
+    characters and accents, and with one letter in place of its wide, bold and other variants; without blanks if
+    `blanks` is False.
     """
-    text = ESCAPES.sub("", text) if _ESCAPE_BEGIN.search(text) else text
+    text = _ENCODED.sub(_decode, text) if _ENCODED_BEGIN.search(text) else text
     text = text.translate(_CONTROLS) if text.isascii() else _UNDRAWN.sub("", unicodedata.normalize("NFKD", text))
     return text if blanks else "".join(text.split())
+
+
+def _decode(match: re.Match[str]) -> str:
+    match match.lastgroup:
+        case "url":
+            return bytes.fromhex(_URL_SIGN.sub("", match[0])).decode(errors="replace")
+        case "html":
+            return html.unescape(f"&{match['html']};")
+        case "code" | "byte" as kind:
+            return chr(int(match[kind], 16))
+        case kind:
+            return " " if kind else ""
 
 
 class FoldedText:
@@ -87,29 +112,33 @@ class FoldedText:
     def __init__(self, original: str, *, blanks: bool = True) -> None:
         self._original = original
         self._blanks = blanks
-        self._pieces: list[tuple[int, int]] = []
+        self._pieces: list[tuple[int, int, int]] = []
         self.text = fold(original, blanks=blanks)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return the part of the original that is folded to the characters from `start` to `end` (exclusive)."""
-        return self._position(start), self._position(end - 1) + 1
+        return self._position(start)[0], self._position(end - 1)[1]
 
-    def _position(self, index: int) -> int:
+    def _position(self, index: int) -> tuple[int, int]:
+        """Return the part of the original that is folded to one character."""
         self._pieces = self._pieces or list(self._measure_pieces())
-        folded, position = self._pieces[bisect_right(self._pieces, index, key=itemgetter(0)) - 1]
-        while (folded := folded + len(fold(self._original[position], blanks=self._blanks))) <= index:
+        folded, position, end = self._pieces[bisect_right(self._pieces, index, key=itemgetter(0)) - 1]
+        while not end and (folded := folded + len(fold(self._original[position], blanks=self._blanks))) <= index:
             position += 1
-        return position
+        return position, end or position + 1
 
-    def _measure_pieces(self) -> Iterator[tuple[int, int]]:
-        """Yield the positions of the begin of each piece, in the folded text and in the original."""
-        escapes = (edge for match in ESCAPES.finditer(self._original) for edge in match.span())
-        edges = [0, *escapes, len(self._original)]
-        folded = 0
-        for begin, end in zip(edges[::2], edges[1::2], strict=True):
+    def _measure_pieces(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the begin of each piece in the folded text and in the original, and its end if it is an encoding."""
+        folded = begin = 0
+        for match in (*_ENCODED.finditer(self._original), None):
+            end = match.start() if match else len(self._original)
             for start in range(begin, end, _PIECE):
-                yield folded, start
+                yield folded, start, 0
                 folded += len(fold(self._original[start : min(start + _PIECE, end)], blanks=self._blanks))
+            if match:
+                begin = match.end()
+                yield folded, end, begin
+                folded += len(fold(_decode(match), blanks=self._blanks))
 
 
 # Letters that many fonts draw like Latin ones, each with that.

@@ -253,6 +253,10 @@ def test_a_line_of_a_secret_of_several_lines_is_redacted_from_sixteen_characters
         ),
         *("Zk29v\nT4x-\t q7\u00a0Lm", "Z k 2 9 v T 4 x - q 7 L m", "Zk29\x1b[0mvT4x-q7Lm", "Zk29\x1b]0;t\x07vT4x-q7Lm"),
         "Zk29%76T4x-q7Lm".replace("%76", "v\u3164"),
+        "Z\u2800k29vT4x-q7Lm",
+        *("".join(f"%{ord(letter):02x}" for letter in STRONG), "Zk29%2576T4x%252Dq7Lm", "Zk29vT4x%E2%80%8B-q7Lm"),
+        *("".join(f"&#{ord(letter)};" for letter in STRONG), "Zk29&#X76;T4x&amp;#45;q7Lm", "Zk29v&shy;T4x-<wbr/>q7Lm"),
+        *("".join(f"\\u{ord(letter):04x}" for letter in STRONG), "Zk29\\x76T4x\\-q7Lm", "Zk29v\\\\r\\\\nT4x-q7Lm"),
     ],
 )
 def test_a_secret_in_disguise_is_redacted_everywhere(disguised: str) -> None:
