@@ -10,13 +10,15 @@ import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
-from bot.commands.command import ForbiddenRejection, NotFoundRejection, filled_field, lines_field, text_field
+from bot.commands.command import ForbiddenRejection, NotFoundRejection, filled_field, option
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import VisibleServer
 from bot.commands.text_format import POLICY_SAID, did_you_mean, parse_policy, parse_principals, sentences
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.commands import Field, Form
+from bot.domain.commands import CompletionSource, Field, FieldKind, Form, Parameter
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.lenient_json import DuplicateName, parse_json
 from bot.domain.locales import close_time_zones, time_zone_name
@@ -42,57 +44,6 @@ _MODEL = re.compile(r"[a-z][a-z0-9_-]{0,40}(?::[^\s]{1,200})?")
 _INSTEAD = (
     "/profile set NAME --persona TEXT --server NAME --tool SERVER.TOOL --policy SERVER=ask --approver PLATFORM:ID "
     "--prompt TEXT --max-tool-rounds N --language TAG --timezone ZONE"
-)
-STEPS = (
-    (
-        Field("name", gettext_lazy("Name"), required=True, longest=LONGEST_NAME),
-        lines_field("persona", gettext_lazy("Persona"), gettext_lazy("the bot's role, for the model"), LONGEST_PERSONA),
-        text_field("model", gettext_lazy("Model"), gettext_lazy("provider:name; empty for the bot's own"), 250),
-        lines_field("servers", gettext_lazy("Servers"), gettext_lazy("one a line; * enables every server")),
-        lines_field(
-            "tools", gettext_lazy("Tools"), gettext_lazy("SERVER.TOOL, one a line: the only ones of that server")
-        ),
-    ),
-    (
-        lines_field(
-            "policies",
-            gettext_lazy("Policies"),
-            gettext_lazy("SERVER=ask or SERVER.TOOL=deny, or a rule as JSON, one a line"),
-        ),
-        lines_field(
-            "approvers",
-            gettext_lazy("Approvers"),
-            gettext_lazy("slack:U1 or slack-group:S1, one a line; empty for the settings'"),
-        ),
-        lines_field(
-            "prompts",
-            gettext_lazy("Suggested prompts"),
-            gettext_lazy("in Slack's pane; one a line, up to {count}", count=MOST_PROMPTS),
-        ),
-    ),
-    (
-        text_field(
-            "about",
-            gettext_lazy("What it does"),
-            gettext_lazy("a sentence, for those who choose an agent by name"),
-            LONGEST_ABOUT,
-        ),
-        text_field(
-            "max_tool_rounds",
-            gettext_lazy("Rounds of tools"),
-            gettext_lazy("for one answer, up to {count}; empty for the bot's own", count=MOST_TOOL_ROUNDS),
-        ),
-        text_field(
-            "language",
-            gettext_lazy("Language"),
-            gettext_lazy("of what everybody there reads, such as en or ja; empty for the bot's own"),
-        ),
-        text_field(
-            "time_zone",
-            gettext_lazy("Time zone"),
-            gettext_lazy("such as Asia/Tokyo; empty for that of the one who asks"),
-        ),
-    ),
 )
 
 
@@ -203,18 +154,13 @@ def profile_values(profile: Profile, servers: Sequence[VisibleServer]) -> dict[s
         if profile.servers is None
         else sorted(slugs.get(server_id, server_id) for server_id in profile.servers)
     )
-    lines = {
-        "servers": enabled,
-        "tools": tools,
-        "policies": policies,
-        "approvers": sorted(profile.approvers),
-        "prompts": profile.prompts,
-    }
-    return {
-        **{name: getattr(profile, name) for name in ("name", "persona", "model", "about", "language", "time_zone")},
-        **{name: "\n".join(texts) for name, texts in lines.items()},
-        "max_tool_rounds": str(profile.max_tool_rounds or ""),
-    }
+    values = {"servers": "\n".join(enabled), "tools": "\n".join(tools), "policies": "\n".join(policies)}
+    for field in FIELDS:
+        if field.key not in values:
+            value = getattr(profile, field.key)
+            lines = sorted(value) if isinstance(value, frozenset) else value
+            values[field.key] = "\n".join(lines) if field.lines else str(value or "")
+    return values
 
 
 def parse_profile(
@@ -223,30 +169,16 @@ def parse_profile(
     """Return the profile with the given fields, and errors by field. An absent field is unchanged, an empty one is
     cleared.
     """
-    reader = _LineParser(servers, profile)
-    readers: Mapping[str, Callable[[str], object]] = {
-        "name": lambda text: _line(text, LONGEST_NAME),
-        "persona": _persona,
-        "model": _model,
-        "servers": reader.servers,
-        "tools": reader.tools,
-        "policies": reader.policies,
-        "approvers": _approvers,
-        "prompts": _prompts,
-        "about": lambda text: _line(text, LONGEST_ABOUT),
-        "max_tool_rounds": _rounds,
-        "language": parse_language,
-        "time_zone": parse_time_zone,
-    }
-    changes: dict[str, object] = {}
+    scope = _LineParser(servers, profile)
+    changes: dict[str, Any] = {}
     errors: dict[str, str] = {}
-    for name, read in readers.items():
-        if name in fields:
+    for field in FIELDS:
+        if field.key in fields:
             try:
-                changes[name] = read(fields[name].strip())
+                changes[field.key] = field.parse(scope, fields[field.key].strip())
             except ValueError as error:
-                errors[name] = str(error)
-    changed = replace(profile, **changes)  # type: ignore[arg-type]
+                errors[field.key] = str(error)
+    changed = replace(profile, **changes)
     if not changed.name:
         errors.setdefault("name", _("What is it called?"))
     return changed, errors
@@ -417,3 +349,131 @@ def parse_time_zone(text: str) -> str:
         )
         raise ValueError(sentences(_("There is no such time zone."), hint))
     return zone
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileField:
+    """A field of a profile: in its form, as an option of `/profile set`, over HTTP as `api`, and as a `fact` of `show`.
+
+    `parse` reads its text among the servers that it may name, and raises ValueError with a sentence. One with `lines`
+    has a value a line. `about` describes it over HTTP.
+    """
+
+    key: str
+    parse: Callable[[_LineParser, str], object]
+    option: Parameter
+    step: int
+    label: str
+    hint: str
+    fact: str
+    about: str | None = None
+    json: Any = str
+    longest: int = 2000
+    lines: bool = False
+    is_long: bool = False
+    api: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the field over HTTP, in snake case."""
+        return self.api or self.key
+
+    @property
+    def form_field(self) -> Field:
+        """The field of the form."""
+        kind = FieldKind.LINES if self.lines or self.is_long else FieldKind.TEXT
+        return Field(self.key, self.label, kind, self.hint, required=self.key == "name", longest=self.longest)
+
+
+def _plain(parse: Callable[[str], object]) -> Callable[[_LineParser, str], object]:
+    return lambda _servers, text: parse(text)
+
+
+# fmt: off
+FIELDS = (
+    ProfileField(
+        "name", _plain(partial(_line, limit=LONGEST_NAME)),
+        option("rename", gettext_lazy("another name for it"), metavar="NEW"),
+        1, gettext_lazy("Name"), "", gettext_lazy("name"), longest=LONGEST_NAME,
+    ),
+    ProfileField(
+        "persona", _plain(_persona),
+        option("persona", gettext_lazy("the bot's role, for the model"), metavar="TEXT"),
+        1, gettext_lazy("Persona"), gettext_lazy("the bot's role, for the model"), gettext_lazy("persona"),
+        longest=LONGEST_PERSONA, is_long=True,
+    ),
+    ProfileField(
+        "model", _plain(_model),
+        option("model", gettext_lazy("the model it thinks with"), metavar="PROVIDER:NAME"),
+        1, gettext_lazy("Model"), gettext_lazy("provider:name; empty for the bot's own"), gettext_lazy("model"),
+        longest=250,
+    ),
+    ProfileField(
+        "servers", _LineParser.servers,
+        option(
+            "server", gettext_lazy("a server it may use; * for all"), repeated=True, completes=CompletionSource.SERVERS
+        ),
+        1, gettext_lazy("Servers"), gettext_lazy("one a line; * enables every server"), gettext_lazy("servers"),
+        "Ids, slugs or names. Absent: unchanged; `*` enables all.", list[str], lines=True, api="enabled_mcp_server_ids",
+    ),
+    ProfileField(
+        "tools", _LineParser.tools,
+        option("tool", gettext_lazy("a tool it may use, alone of its server"), repeated=True, metavar="SERVER.TOOL"),
+        1, gettext_lazy("Tools"), gettext_lazy("SERVER.TOOL, one a line: the only ones of that server"),
+        gettext_lazy("tools"), "`SERVER.TOOL`: the only ones of that server.", list[str], lines=True,
+    ),
+    ProfileField(
+        "policies", _LineParser.policies,
+        option(
+            "policy", gettext_lazy("the rules where it applies"), repeated=True, metavar="SERVER[.TOOL]=ask|allow|deny"
+        ),
+        2, gettext_lazy("Policies"), gettext_lazy("SERVER=ask or SERVER.TOOL=deny, or a rule as JSON, one a line"),
+        gettext_lazy("policies"), "`SERVER=ask`, `SERVER.TOOL=deny`, or a rule as JSON.", list[str], lines=True,
+    ),
+    ProfileField(
+        "approvers", _plain(_approvers),
+        option("approver", gettext_lazy("the approvers where it applies"), repeated=True, metavar="PLATFORM:ID"),
+        2, gettext_lazy("Approvers"), gettext_lazy("slack:U1 or slack-group:S1, one a line; empty for the settings'"),
+        gettext_lazy("approvers"), None, list[str], lines=True,
+    ),
+    ProfileField(
+        "prompts", _plain(_prompts),
+        option("prompt", gettext_lazy("prompts that Slack's pane suggests"), repeated=True, metavar="TEXT"),
+        2, gettext_lazy("Suggested prompts"),
+        gettext_lazy("in Slack's pane; one a line, up to {count}", count=MOST_PROMPTS), gettext_lazy("prompts"),
+        "Up to four prompts that Slack's pane suggests.", list[str], lines=True,
+    ),
+    ProfileField(
+        "about", _plain(partial(_line, limit=LONGEST_ABOUT)),
+        option("about", gettext_lazy("what it does, for those who choose an agent by name"), metavar="TEXT"),
+        3, gettext_lazy("What it does"), gettext_lazy("a sentence, for those who choose an agent by name"),
+        gettext_lazy("what it does"), "Its purpose, in a sentence for users who choose an agent.",
+        longest=LONGEST_ABOUT,
+    ),
+    ProfileField(
+        "max_tool_rounds", _plain(_rounds),
+        option("max-tool-rounds", gettext_lazy("the rounds of tools for one answer"), metavar="N"),
+        3, gettext_lazy("Rounds of tools"),
+        gettext_lazy("for one answer, up to {count}; empty for the bot's own", count=MOST_TOOL_ROUNDS),
+        gettext_lazy("rounds of tools"),
+        f"Rounds of tools for one answer, up to {MOST_TOOL_ROUNDS}; 0 for the bot's own.", int,
+    ),
+    ProfileField(
+        "language", _plain(parse_language),
+        option("language", gettext_lazy("the language of what everybody there reads"), metavar="TAG"),
+        3, gettext_lazy("Language"),
+        gettext_lazy("of what everybody there reads, such as en or ja; empty for the bot's own"),
+        gettext_lazy("language"), "Language of shared texts there: `en`, `ja`; empty for none.",
+    ),
+    ProfileField(
+        "time_zone", _plain(parse_time_zone),
+        option(
+            "timezone", gettext_lazy("the time zone of the times there"), completes=CompletionSource.TIME_ZONES,
+            metavar="ZONE",
+        ),
+        3, gettext_lazy("Time zone"), gettext_lazy("such as Asia/Tokyo; empty for that of the one who asks"),
+        gettext_lazy("time zone"), "An IANA name, such as `Asia/Tokyo`; empty for none.",
+    ),
+)
+# fmt: on
+STEPS = tuple(tuple(field.form_field for field in FIELDS if field.step == step) for step in (1, 2, 3))

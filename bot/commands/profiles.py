@@ -18,6 +18,7 @@ from bot.commands.command import (
 )
 from bot.commands.dependencies import Administration, CommandDependencies
 from bot.commands.profile_definition import (
+    FIELDS,
     STEPS,
     Outdated,
     ProfileService,
@@ -67,41 +68,11 @@ SET = Verb(
     gettext_lazy("a new profile, or another word in one; with a name alone it asks"),
     (
         Parameter("profile", gettext_lazy("the profile's name"), completes=CompletionSource.PROFILES, metavar="NAME"),
-        option("persona", gettext_lazy("the bot's role, for the model"), metavar="TEXT"),
-        option("about", gettext_lazy("what it does, for those who choose an agent by name"), metavar="TEXT"),
-        option("model", gettext_lazy("the model it thinks with"), metavar="PROVIDER:NAME"),
-        option(
-            "server", gettext_lazy("a server it may use; * for all"), repeated=True, completes=CompletionSource.SERVERS
-        ),
-        option("tool", gettext_lazy("a tool it may use, alone of its server"), repeated=True, metavar="SERVER.TOOL"),
-        option(
-            "policy", gettext_lazy("the rules where it applies"), repeated=True, metavar="SERVER[.TOOL]=ask|allow|deny"
-        ),
-        option("approver", gettext_lazy("the approvers where it applies"), repeated=True, metavar="PLATFORM:ID"),
-        option("prompt", gettext_lazy("prompts that Slack's pane suggests"), repeated=True, metavar="TEXT"),
-        option("max-tool-rounds", gettext_lazy("the rounds of tools for one answer"), metavar="N"),
-        option("language", gettext_lazy("the language of what everybody there reads"), metavar="TAG"),
-        option(
-            "timezone",
-            gettext_lazy("the time zone of the times there"),
-            completes=CompletionSource.TIME_ZONES,
-            metavar="ZONE",
-        ),
-        option("rename", gettext_lazy("another name for it"), metavar="NEW"),
+        *(field.option for field in (*FIELDS[1:], FIELDS[0])),
     ),
     aliases=("add", "create", "edit", "new"),
 )
-_OPTIONS = {
-    "name": "rename",
-    "servers": "server",
-    "tools": "tool",
-    "policies": "policy",
-    "approvers": "approver",
-    "prompts": "prompt",
-    "max_tool_rounds": "max-tool-rounds",
-    "time_zone": "timezone",
-}
-"""Options of `set` with another name than their field."""
+_OPTIONS = {field.key: field.option.name for field in FIELDS}
 _OTHER_PROFILE = option(
     "profile",
     gettext_lazy("another profile than the one that holds here"),
@@ -211,23 +182,17 @@ class Profiles:
         servers = await self._directory.all(request.conversation)
         bindings, named = await self._bindings(request.conversation)
         values = profile_values(profile, servers)
-        lists = {name: text.replace("\n", ", ") for name, text in values.items()}
         change = format_change(profile.updated_at, profile.updated_by, self._dependencies.clock())
+        shown = {field.key: ", ".join(values[field.key].splitlines()) for field in FIELDS}
+        shown |= {name: values[name] for name in ("persona", "prompts")}
+        shown["model"] = profile.model or _("the bot's own")
+        shown["servers"] = _("all") if profile.servers is None else shown["servers"] or _("none")
+        name, *others = ((field.fact, shown[field.key]) for field in FIELDS)
         facts = (
-            (gettext_lazy("name"), profile.name),
+            name,
             (gettext_lazy("holds in"), bindings.get(profile.id, "") or _("no place yet")),
             (gettext_lazy("asked by name in"), named.get(profile.id, "")),
-            (gettext_lazy("persona"), profile.persona),
-            (gettext_lazy("model"), profile.model or _("the bot's own")),
-            (gettext_lazy("servers"), _("all") if profile.servers is None else lists["servers"] or _("none")),
-            (gettext_lazy("tools"), lists["tools"]),
-            (gettext_lazy("policies"), lists["policies"]),
-            (gettext_lazy("approvers"), lists["approvers"]),
-            (gettext_lazy("prompts"), values["prompts"]),
-            (gettext_lazy("what it does"), profile.about),
-            (gettext_lazy("rounds of tools"), values["max_tool_rounds"]),
-            (gettext_lazy("language"), profile.language),
-            (gettext_lazy("time zone"), profile.time_zone),
+            *others,
             (gettext_lazy("for"), _("every workspace") if profile.workspace == EVERYWHERE else _("this workspace")),
             (gettext_lazy("changed"), change if profile.updated_by else ""),
             (gettext_lazy("version"), str(profile.version)),
@@ -258,8 +223,7 @@ class Profiles:
         draft, errors = parse_profile(profile, fields, servers)
         if errors:
             facts = tuple(
-                (field if field == "name" else f"--{_OPTIONS.get(field, field)}", error)
-                for field, error in errors.items()
+                (field if field == "name" else f"--{_OPTIONS[field]}", error) for field, error in errors.items()
             )
             yield replace(error_reply(_("Nothing was saved. `/profile help set` explains the options.")), details=facts)
             return

@@ -9,6 +9,7 @@ import pytest
 from babel.messages.catalog import Catalog, Message
 from babel.messages.pofile import read_po
 
+from bot.commands.profile_definition import FIELDS
 from bot.domain.server_settings import SETTINGS
 from bot.i18n import DEFAULT_LANGUAGE, installed_languages
 from bot.i18n.languages import catalog_path
@@ -147,6 +148,8 @@ NO_TEXTS: dict[str, frozenset[str]] = {
                 "--approver PLATFORM:ID --prompt TEXT --max-tool-rounds N --language TAG --timezone ZONE"
             ),
             "profile set:{}:{}:{}",
+            "Rounds of tools for one answer, up to {}; 0 for the bot's own.",
+            *(field.about for field in FIELDS if field.about),
         }
     ),
     "bot/commands/profiles.py": frozenset({"@bot as {} …, /ask {} …"}),

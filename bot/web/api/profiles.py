@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Response
-from pydantic import Field
+from pydantic import Field, create_model
+from pydantic.alias_generators import to_camel
 
 from bot.commands.command import NotFoundRejection
 from bot.commands.dependencies import Administration
-from bot.commands.profile_definition import Outdated, parse_profile, profile_values
+from bot.commands.profile_definition import FIELDS, Outdated, parse_profile, profile_values
 from bot.commands.server_directory import VisibleServer
-from bot.domain.profiles import MOST_TOOL_ROUNDS, Binding, Profile
+from bot.domain.profiles import Binding, Profile
 from bot.i18n import _
 from bot.rendering.response_models import ResponseModel
 from bot.web.authentication import MemberCaller
@@ -30,51 +31,24 @@ from bot.web.server_scope import (
     version_conflict,
 )
 
-_FIELDS = {"servers": "enabledMcpServerIds", "time_zone": "timeZone", "max_tool_rounds": "maxToolRounds"}
-"""Field names of this API that differ from those of `/profile`."""
 AgentId = Annotated[str, Path(description="The profile's id or name.")]
 
 
-class AgentBody(RequestModel):
+_REQUEST: Any = {field.name: (field.json | None, Field(default=None, description=field.about)) for field in FIELDS}
+_RESPONSE: Any = {field.name: field.json for field in FIELDS}
+
+
+class AgentBody(create_model("AgentFields", __base__=RequestModel, **_REQUEST)):  # type: ignore[misc]
     """A profile. Absent fields stay unchanged."""
 
-    name: str | None = None
-    enabled_mcp_server_ids: list[str] | None = Field(
-        default=None, description="Ids, slugs or names. Absent: unchanged; `*` enables all."
-    )
-    tools: list[str] | None = Field(default=None, description="`SERVER.TOOL`: the only ones of that server.")
-    persona: str | None = None
-    model: str | None = None
-    policies: list[str] | None = Field(default=None, description="`SERVER=ask`, `SERVER.TOOL=deny`, or a rule as JSON.")
-    approvers: list[str] | None = None
-    prompts: list[str] | None = Field(default=None, description="Up to four prompts that Slack's pane suggests.")
-    about: str | None = Field(default=None, description="Its purpose, in a sentence for users who choose an agent.")
-    max_tool_rounds: int | None = Field(
-        default=None, description=f"Rounds of tools for one answer, up to {MOST_TOOL_ROUNDS}; 0 for the bot's own."
-    )
-    language: str | None = Field(
-        default=None, description="Language of shared texts there: `en`, `ja`; empty for none."
-    )
-    time_zone: str | None = Field(default=None, description="An IANA name, such as `Asia/Tokyo`; empty for none.")
     version: int | None = Field(default=None, ge=0)
 
 
-class AgentAnswer(ResponseModel):
+class AgentAnswer(create_model("AgentFields", __base__=ResponseModel, **_RESPONSE)):  # type: ignore[misc]
     """A profile."""
 
     id: str
-    name: str
     enabled_mcp_server_ids: list[str] | None = Field(description="Null where every server is enabled.")
-    tools: list[str]
-    persona: str
-    model: str
-    policies: list[str]
-    approvers: list[str]
-    prompts: list[str]
-    about: str
-    max_tool_rounds: int
-    language: str
-    time_zone: str
     workspace: str | None = Field(description="Its workspace; null for every workspace.")
     bound_to: list[str] = Field(description="Where it holds: `slack:T1`, `slack:T1:C1`.")
     asked_by_name_in: list[str] = Field(description="Where it answers to its name, in the same form.")
@@ -138,7 +112,8 @@ class ProfileRoutes:
         fields = {"name": agent} if existing is None else {}
         draft, errors = parse_profile(profile, {**fields, **_fields(body)}, servers)
         if errors:
-            field_errors = {_FIELDS.get(name, name): error for name, error in errors.items()}
+            names = {field.key: to_camel(field.name) for field in FIELDS}
+            field_errors = {names[name]: error for name, error in errors.items()}
             raise Problem(
                 422, "invalid", _("Some fields cannot be used. Nothing was saved."), _("correct them"), field_errors
             )
@@ -224,25 +199,11 @@ def _callable_agent_routes(administration: Administration) -> APIRouter:
 
 def _fields(body: AgentBody) -> dict[str, str]:
     """Return the given fields in the form of `/profile set`."""
-    lists = {
-        "servers": body.enabled_mcp_server_ids,
-        "tools": body.tools,
-        "policies": body.policies,
-        "approvers": body.approvers,
-        "prompts": body.prompts,
-    }
-    texts = {
-        "name": body.name,
-        "persona": body.persona,
-        "model": body.model,
-        "about": body.about,
-        "max_tool_rounds": None if body.max_tool_rounds is None else str(body.max_tool_rounds or ""),
-        "language": body.language,
-        "time_zone": body.time_zone,
-    }
+    given = {field: getattr(body, field.name) for field in FIELDS}
     return {
-        **{name: "\n".join(lines) for name, lines in lists.items() if lines is not None},
-        **{name: text for name, text in texts.items() if text is not None},
+        field.key: "\n".join(value) if field.lines else str(value or "")
+        for field, value in given.items()
+        if value is not None
     }
 
 
@@ -251,20 +212,13 @@ def _answer(
 ) -> AgentAnswer:
     values = profile_values(profile, servers)
     own = [binding for binding in bindings if binding.profile == profile.id]
+    fields = {
+        field.name: values[field.key].splitlines() if field.lines else getattr(profile, field.key) for field in FIELDS
+    }
+    fields["enabled_mcp_server_ids"] = None if profile.servers is None else sorted(profile.servers)
     return AgentAnswer(
+        **fields,
         id=profile.id,
-        name=profile.name,
-        enabled_mcp_server_ids=None if profile.servers is None else sorted(profile.servers),
-        tools=values["tools"].splitlines(),
-        persona=profile.persona,
-        model=profile.model,
-        policies=values["policies"].splitlines(),
-        approvers=sorted(profile.approvers),
-        prompts=list(profile.prompts),
-        about=profile.about,
-        max_tool_rounds=profile.max_tool_rounds,
-        language=profile.language,
-        time_zone=profile.time_zone,
         workspace=profile.workspace or None,
         bound_to=sorted(binding.place for binding in own if not binding.by_name),
         asked_by_name_in=sorted(binding.place for binding in own if binding.by_name),
