@@ -62,6 +62,8 @@ _OLDER = gettext_lazy(
     "check its log; if it speaks an older version of MCP, set its protocol to that, such as {version}",
     version=Protocol.V2025_06_18,
 )
+_MAY_REFUSE_VERSION = frozenset((HTTPStatus.BAD_REQUEST, HTTPStatus.UPGRADE_REQUIRED))
+_VERSION = re.compile("protocol.?version", re.IGNORECASE)
 _INVALID = frozenset((INVALID_PARAMS, INVALID_REQUEST))
 _REFUSED = frozenset((401, 403))
 NOT_THIS_TRANSPORT = frozenset((400, 404, 405))
@@ -223,6 +225,12 @@ def _unusable_fix(config: ServerConfig, cause: BaseException, attempt: RequestCo
         is_answer = attempt.status in (None, HTTPStatus.OK)
         is_invalid = isinstance(cause, MCPError) and cause.code in _INVALID and not is_without_answer(cause)
         return _OLDER if is_invalid and is_answer else gettext_lazy("check that it is an MCP server")
+    return _version_fix(config, cause, attempt)
+
+
+def _version_fix(config: ServerConfig, cause: BaseException | None, attempt: RequestContext) -> LazyText:
+    if config.protocol is Protocol.AUTO:
+        return _OLDER
     if named := named_version(cause, attempt, config.protocol):
         return gettext_lazy("set its protocol to {version} or auto", version=named)
     return gettext_lazy(
@@ -271,18 +279,19 @@ def http_failure(config: ServerConfig, attempt: RequestContext, redact: Redactio
         fix = gettext_lazy("set its secret again, or correct its type of authentication")
         return Problem.without_quote(cause_and_fix(cause, fix))
     if attempt.status is not None and attempt.status >= 400:
-        return _rejected_status(server, attempt, redact)
+        return _rejected_status(config, attempt, redact)
     return None
 
 
-def _rejected_status(server: str, attempt: RequestContext, redact: Redaction) -> Problem:
+def _rejected_status(config: ServerConfig, attempt: RequestContext, redact: Redaction) -> Problem:
     """Describe an HTTP error, with what its body says."""
     assert attempt.status is not None
-    sentence = refused_status(server, attempt.status)
+    sentence = refused_status(config.name, attempt.status)
     cause, fix = split_fix(sentence)
     if not fix:
-        own = gettext_lazy("Server {server}: {problem}.", server=server, problem=sentence)
-        fix = _OLDER if attempt.status == HTTPStatus.BAD_REQUEST else gettext_lazy("check its log")
+        own = gettext_lazy("Server {server}: {problem}.", server=config.name, problem=sentence)
+        is_version = attempt.status in _MAY_REFUSE_VERSION or _VERSION.search(attempt.error_body)
+        fix = _version_fix(config, None, attempt) if is_version else gettext_lazy("check its log")
         cause = join_lazy(own, pause_text(attempt.retry_after))
     said = body_text(attempt.error_body, redact)
     quoted = join_lazy(cause, gettext_lazy('It says: "{text}".', text=said)) if said else cause

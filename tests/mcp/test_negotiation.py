@@ -153,7 +153,7 @@ async def test_a_server_that_refuses_the_newest_version_is_offered_the_newest_on
 
 
 @pytest.mark.parametrize("kind", [HttpKind.AUTO, HttpKind.STREAMABLE])
-@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize("status", [200, 400, 426])
 async def test_a_server_that_refuses_the_newest_version_and_names_none_is_reported_with_the_setting(
     kind: HttpKind, status: int
 ) -> None:
@@ -170,13 +170,32 @@ async def test_a_server_that_refuses_the_newest_version_and_names_none_is_report
         assert problem.endswith("set its protocol to that, such as 2025-06-18.")
 
 
-async def test_a_set_version_that_is_refused_is_reported_with_the_version_that_the_server_names() -> None:
+PINNED = "Fix: check that it is an MCP server and speaks MCP 2025-11-25, or set its protocol to auto."
+
+
+@pytest.mark.parametrize(
+    ("refusal", "fix"),
+    [
+        (
+            lambda m: error(m, -32602, "Unsupported protocol version", DATA),
+            "Fix: set its protocol to 2025-06-18 or auto.",
+        ),
+        (lambda m: error(m, -32000, VERSIONS, status=400), "Fix: set its protocol to 2025-06-18 or auto."),
+        (Answer(426, b"Use 2025-06-18"), "Fix: set its protocol to 2025-06-18 or auto."),
+        (Answer(501, b"no such MCP-Protocol-Version"), PINNED),
+        (Answer(426), PINNED),
+        (Answer(400), PINNED),
+    ],
+)
+async def test_a_set_version_that_is_refused_is_reported_with_the_version_that_the_server_names(
+    refusal: Any, fix: str
+) -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_legacy("t")
-        endpoint.on["initialize"] = lambda m: error(m, -32602, "Unsupported protocol version", DATA)
+        endpoint.on["initialize"] = refusal
         async with started(ServerConfig("s", HttpTransport(endpoint.url), protocol=Protocol.V2025_11_25)) as box:
             await until(lambda: box.servers()[0].problem)
-            assert box.servers()[0].problem.endswith("Fix: set its protocol to 2025-06-18 or auto.")
+            assert box.servers()[0].problem.endswith(fix)
         assert "server/discover" not in endpoint.methods()
 
 
