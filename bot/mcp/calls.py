@@ -51,7 +51,7 @@ _LONGEST_PROGRESS = 200
 _LONGEST_QUOTE = 500
 _LONGEST_TEXT = 20_000
 _MOST_VALUES = 20_000
-_MAY_HAVE_RUN = frozenset((408, 500, 502, 504, *range(520, 530)))
+_MAY_HAVE_RUN = frozenset((408, 499, *range(500, 600))) - {501, 503, 505, 511}
 """HTTP statuses without a JSON-RPC error that do not tell whether the call ran."""
 _NOT_RUN_FOR_NOW = frozenset((429, 503))
 _SESSION_GONE = frozenset((404, 410))

@@ -50,6 +50,8 @@ CONNECTION_BROKE = gettext_lazy("the connection broke")
 _CAUSE_AND_FIX = gettext_lazy("{cause} Fix: {fix}.").message
 _ABOUT_THE_REQUEST = frozenset((-32600, -32601, -32602, -32002, -32042))
 """JSON-RPC codes that say of the request, and not of the server, what is wrong or missing."""
+_OF_THE_SERVER = frozenset((401, 403, 408))
+"""Statuses below 500 that say that the server has a problem, or the bot with all of it."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 
 
@@ -182,8 +184,11 @@ class RequestContext:
         connection broke.
         """
         status = self.status or 0
-        has_error = status == HTTPStatus.TOO_MANY_REQUESTS or (status >= 500 and self.code not in _ABOUT_THE_REQUEST)
-        return has_error or bool(self.sent and self.failure)
+        is_of_server = self.code not in _ABOUT_THE_REQUEST and (
+            status >= 500 or (status in _OF_THE_SERVER and not self.refusal)
+        )
+        asks_to_wait = status == HTTPStatus.TOO_MANY_REQUESTS or self.retry_after is not None
+        return is_of_server or asks_to_wait or bool(self.sent and self.failure)
 
     @contextmanager
     def count_elicitation(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ Texts may hold secrets: the connection redacts them.
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -322,7 +323,7 @@ def bounded_pause(retry_after: float | None) -> float:
 
 def pause_text(retry_after: float | None) -> str:
     """Return the sentence about the pause in seconds that an HTTP error asks for; empty if it asks for none."""
-    return "" if retry_after is None else gettext_lazy("It asks to wait {seconds} s.", seconds=f"{retry_after:g}")
+    return "" if retry_after is None else gettext_lazy("It asks to wait {seconds} s.", seconds=math.ceil(retry_after))
 
 
 def _not_started(server: str, command: str, cwd: str | None, cause: OSError | ValueError) -> LazyText:

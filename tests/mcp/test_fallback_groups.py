@@ -81,7 +81,7 @@ async def test_the_next_server_of_a_group_answers_while_the_first_is_away() -> N
 
 
 @pytest.mark.parametrize("kind", [HttpKind.STREAMABLE, HttpKind.SSE])
-@pytest.mark.parametrize("status", [500, 502, 503, 429])
+@pytest.mark.parametrize("status", [500, 502, 503, 429, 408, 401, 403, 599])
 async def test_a_server_that_answers_calls_with_http_errors_is_stood_in_for(kind: HttpKind, status: int) -> None:
     now = [1_000.0]
     async with FakeEventStream() if kind is HttpKind.SSE else FakeEndpoint() as endpoint:
@@ -138,20 +138,50 @@ async def test_a_plain_json_rpc_server_that_keeps_failing_is_left_alone_for_a_wh
             assert box.servers()[0].status is ServerStatus.CONNECTED
 
 
-async def test_calls_wait_for_the_end_of_a_short_pause_and_are_not_sent_within_a_long_one() -> None:
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (429, {"retry-after": "60"}),
+        (429, {"retry-after": " 59.5 "}),
+        (403, {"retry-after": "60"}),
+        (500, {"retry-after": "60"}),
+        (503, {"retry-after": "Wed, 21 Oct 2099 07:29:00 GMT", "date": "Wed, 21 Oct 2099 07:28:00 GMT"}),
+    ],
+)
+async def test_calls_wait_for_the_end_of_a_short_pause_and_are_not_sent_within_a_long_one(
+    status: int, headers: dict[str, str]
+) -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("find")
-        endpoint.on["tools/call"] = Answer(429, headers={"retry-after": "60"})
+        endpoint.on["tools/call"] = Answer(status, headers=headers)
         async with started(remote("first", endpoint.url)) as box:
             await until(lambda: named_tools(box))
             tool = find(await box.offer(), "first__find")
             await run(box, tool)
             for _ in range(3):
-                assert "It asks to wait 60 s." in unsent(await run(box, tool))
+                unsent(await run(box, tool))
             assert endpoint.methods().count("tools/call") == 1
             assert (await box.offer()).tools == ()
-            assert "429" in (await box.offer()).absent[0]
+            assert f"{status}" in (await box.offer()).absent[0]
             await box.connect("file:first")
+            endpoint.on["tools/call"] = lambda message: result(message, {"content": []})
+            text(await run(box, tool))
+
+
+async def test_the_time_of_a_pause_counts_without_a_clock_of_the_server_and_is_bounded() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("find")
+        late = {"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT", "date": "today"}
+        endpoint.on["tools/call"] = Answer(429, headers=late)
+        now = [1_000.0]
+        timing = ConnectionTiming(idle_after=None, quiet_after=None)
+        async with started(remote("first", endpoint.url), pacing=timing, clock=lambda: now[0]) as box:
+            await until(lambda: named_tools(box))
+            tool = find(await box.offer(), "first__find")
+            await run(box, tool)
+            now[0] += 899.0
+            unsent(await run(box, tool))
+            now[0] += 2.0
             endpoint.on["tools/call"] = lambda message: result(message, {"content": []})
             text(await run(box, tool))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -58,6 +59,7 @@ _READ_SECONDS = 300.0
 _ERROR_BODY = 2_000
 """Bytes of the body of an HTTP error that are looked at."""
 _MOST_DIGITS = 9
+_SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _ANY_LENGTH = "text/event-stream"
 FindProxy = Callable[[str], Proxy | None]
 
@@ -307,15 +309,18 @@ def _retry_after(response: httpx2.Response) -> float | None:
     """Return the seconds of the Retry-After header, None if it has none. A date counts from the server's own clock if
     the server says its time (RFC 9110, 10.2.3).
     """
-    value = response.headers.get("retry-after", "")
-    if value.isascii() and value.isdigit():
+    value = response.headers.get("retry-after", "").strip()
+    if _SECONDS.fullmatch(value):
         return float(value[:_MOST_DIGITS])
-    try:
-        now = response.headers.get("date", "")
-        began = parsedate_to_datetime(now).timestamp() if now else time.time()
-        return max(0.0, round(parsedate_to_datetime(value).timestamp() - began))
-    except ValueError:
+    if (until := _moment(value)) is None:
         return None
+    return max(0.0, round(until - (_moment(response.headers.get("date", "")) or time.time())))
+
+
+def _moment(date: str) -> float | None:
+    with suppress(ValueError, OverflowError):
+        return parsedate_to_datetime(date).timestamp()
+    return None
 
 
 class _Body(httpx2.AsyncByteStream):
