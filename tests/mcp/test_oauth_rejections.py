@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from bot.domain.servers import ServerStatus
-from bot.domain.sign_ins import callback_path
+from bot.domain.sign_ins import SignInKey, callback_path
 from bot.errors import NotFound, ServerTrouble
 from bot.mcp.config.checks import AllowedTargets
 from bot.mcp.oauth.client import is_one_party
@@ -75,6 +75,38 @@ async def test_a_token_of_an_unknown_type_is_a_bearers(tmp_path: Path, named: ob
         await here.sign_in(oauth)
         assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
         assert oauth.carried[-1].startswith("Bearer ")
+
+
+@pytest.mark.parametrize(
+    ("odd", "life"),
+    [
+        *(({"expires_in": value}, 3600.0) for value in (3600, "3600", 3600.5, "3600.0", " 3600 ")),
+        *(({"expires_in": value}, None) for value in (None, "", "soon", "NaN", "9" * 400, [1], {})),
+        ({"scope": ["a", "b"]}, None),
+        ({"token_type": None}, None),
+    ],
+)
+async def test_a_token_is_used_with_any_lifetime_and_form_of_scopes(
+    tmp_path: Path, odd: dict[str, object], life: float | None
+) -> None:
+    body = {"access_token": "t-Zk29vT4xq7Lm", **odd}
+    async with (
+        FakeOAuth(refuses={"authorization_code": (200, body)}) as oauth,
+        oauth_process(tmp_path, server(oauth.url)) as here,
+    ):
+        await here.sign_in(oauth)
+        stored = await here.store.find(SignInKey(SERVER))
+        assert stored is not None
+        assert (stored.access_token, stored.expires_at is None) == ("t-Zk29vT4xq7Lm", life is None)
+        assert stored.scope == ("a b" if "scope" in odd else "")
+
+
+async def test_an_issuer_with_and_without_a_slash_at_its_end_is_the_same(tmp_path: Path) -> None:
+    async with FakeOAuth() as oauth:
+        oauth.says_issuer = oauth.sends_issuer = f"{oauth.issuer}/"
+        for issuer in ("", oauth.issuer):
+            async with oauth_process(tmp_path, server(oauth.url, issuer=issuer)) as here:
+                await here.sign_in(oauth)
 
 
 async def test_a_server_that_describes_another_resource_gets_no_token_for_it(tmp_path: Path) -> None:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlsplit
 
 import httpx2
-from mcp.client.auth.exceptions import OAuthFlowError, OAuthRegistrationError
+from mcp.client.auth.exceptions import OAuthRegistrationError
 from mcp.client.auth.utils import (
     build_oauth_authorization_server_metadata_discovery_urls,
     build_protected_resource_metadata_discovery_urls,
@@ -36,7 +37,6 @@ from mcp.client.auth.utils import (
     issuers_match,
     should_use_client_metadata_url,
     union_scopes,
-    validate_metadata_issuer,
 )
 from mcp.shared.auth import (
     OAuthClientInformationFull,
@@ -225,11 +225,7 @@ async def _server_metadata(server: str | None, url: str, auth_server: AuthServer
             break
         if metadata is None:
             continue
-        if server is None and not issuer and issuers_match(str(metadata.issuer), expected):
-            expected = str(metadata.issuer)
-        try:
-            validate_metadata_issuer(metadata, expected)
-        except OAuthFlowError:
+        if not issuers_match(str(metadata.issuer), expected):
             other = str(metadata.issuer)
             if issuer:
                 continue
@@ -547,9 +543,14 @@ def _parse_tokens(response: httpx2.Response, issuer: str) -> OAuthToken:
         )
     try:
         fields = {key: value for key, value in body.items() if value is not None}
-        if str(fields.get("token_type", "")).lower() not in _BOUND_TYPES:
+        if str(fields.get("token_type", "")).strip().lower() not in _BOUND_TYPES:
             # Some services call a bearer's token after whom it is for, such as `user`.
             fields["token_type"] = "Bearer"  # noqa: S105 - a name
+        if isinstance(scopes := fields.get("scope"), list):
+            fields["scope"] = " ".join(map(str, scopes))
+        life = fields.pop("expires_in", None)
+        with suppress(TypeError, ValueError, OverflowError):  # A lifetime that cannot be read is like a missing one.
+            fields["expires_in"] = int(float(life))
         token = OAuthToken.model_validate(fields)
     except ValidationError as unreadable:
         raise ServerTrouble(
