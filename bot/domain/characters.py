@@ -150,12 +150,19 @@ _LIKE = (
     "\u039cM\u039dN\u039fO\u03a1P\u03a4T\u03a5Y\u03a7X\u0585o\u0578n\u057du\u0570h\u0566q\u0581g\u0131i"
 )
 AS_LATIN = {ord(foreign): latin for foreign, latin in zip(_LIKE[::2], _LIKE[1::2], strict=True)}
-_AS_LETTER = str.maketrans("10|\u2010\u2011\u2012\u2013\u2212", "lol-----", "\u2800\U0001d159")
+# Small capitals and letters of phonetic alphabets.
+_SMALL = (
+    "\u0251\u0261\u0269\u1d00\u0299\u1d04\u1d05\u1d07\ua730\u0262\u029c\u026a\u1d0a\u1d0b\u029f\u1d0d"
+    "\u0274\u1d0f\u1d18\u0280\ua731\u1d1b\u1d1c\u1d20\u1d21\u028f\u1d22"
+)
+_AS_LETTER = str.maketrans(
+    "10|\u2010\u2011\u2012\u2013\u2212" + _SMALL, "lol-----agiabcdefghijklmnoprstuvwyz", "\U0001d159"
+)
 
 
 def skeleton(name: str) -> str:
     """Return the same text for all names that can be taken for one another."""
-    shown = INVISIBLE.sub("", unicodedata.normalize("NFKC", name))
+    shown = _UNDRAWN.sub("", unicodedata.normalize("NFKC", name))
     return "".join(shown.translate(AS_LATIN).casefold().translate(_AS_LETTER).split())
 
 
