@@ -212,12 +212,8 @@ def _command_words(request: CommandContext, server: VisibleServer | None) -> tup
 
 def _row(entry: AuditEntry) -> tuple[str, ...]:
     where = ":".join(entry.conversation.split(":")[2:])
-    return str(entry.seq), format_moment(entry.at), entry.kind, entry.actor, where, _facts(entry.facts)
-
-
-def _facts(facts: Mapping[str, object]) -> str:
-    texts = (f"{name}: {_value(value)}" for name, value in facts.items() if value not in (None, "", {}, []))
-    return shorten(", ".join(texts), 300)
+    texts = (f"{name}: {_value(value)}" for name, value in entry.facts.items() if value not in (None, "", {}, []))
+    return str(entry.seq), format_moment(entry.at), entry.kind, entry.actor, where, shorten(", ".join(texts), 300)
 
 
 def _value(value: object) -> str:

@@ -498,7 +498,8 @@ class Command:
     async def _help(self, request: CommandContext) -> Answers:
         wanted = request.arguments.get_all("verb")
         permitted = [verb for verb in self.verbs if is_allowed(verb, request.member, self._rights)]
-        if group := self._verbs_of_group(wanted, permitted):
+        # A single word may begin verbs of two.
+        if group := [verb for verb in permitted if len(wanted) == 1 and verb.path.startswith(f"{wanted[0].lower()} ")]:
             yield Reply(_("`/{command}`:", command=f"{self.name} {wanted[0].lower()}"), details=self._lines(group))
             return
         if wanted and wanted != (_EVERY_VERB,):
@@ -522,10 +523,6 @@ class Command:
         )
         lines = ((topic, _verbs_of_topic(words, permitted)) for topic, words in self._topics.items())
         yield Reply(sentences(about, more), details=tuple((topic, verbs) for topic, verbs in lines if verbs))
-
-    def _verbs_of_group(self, words: Sequence[str], verbs: Sequence[Verb]) -> list[Verb]:
-        """Return the two-word verbs that begin with the only word."""
-        return [verb for verb in verbs if len(words) == 1 and verb.path.startswith(f"{words[0].lower()} ")]
 
     def _lines(self, verbs: Iterable[Verb]) -> tuple[tuple[str, str], ...]:
         return tuple((f"/{self.name} {_short_usage(verb)}", verb.summary) for verb in verbs)

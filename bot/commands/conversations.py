@@ -86,7 +86,8 @@ def _turn(view: TurnView) -> Iterator[str]:
         return
     if turn.question.agent_name:
         yield _("Agent: {name}", name=inline_code(turn.question.agent_name))
-    yield _inline_code(turn.question.text)
+    # As a quote, no line of a user's text becomes a heading.
+    yield "\n".join(f"> {line}".rstrip() for line in turn.question.text.splitlines() or [""])
     for attachment in turn.question.attachments:
         yield _(
             "Attached: {file} ({mime_type}, {size} bytes)",
@@ -138,11 +139,6 @@ def _arguments(step: ToolStep) -> str:
     if step.call.unreadable:
         return step.call.unreadable
     return json.dumps(step.masked_arguments, ensure_ascii=False, indent=2, default=str)
-
-
-def _inline_code(text: str) -> str:
-    """Return a user's text as a quote, so that no line of it becomes a heading."""
-    return "\n".join(f"> {line}".rstrip() for line in text.splitlines() or [""])
 
 
 def _close_fence(text: str) -> str:

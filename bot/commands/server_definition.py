@@ -230,7 +230,9 @@ class _DefinitionParser:
             references[USER_SLOT] = user
         if hidden and (objection := secret_error(hidden)):
             self._errors["hidden"] = objection
-        before = self._secret_before(authentication)
+        # A secret for the server is never sent to the authorization server, or the reverse.
+        alike = (self._base.authentication.kind in OAUTH_KINDS) == (authentication.kind in OAUTH_KINDS)
+        before = self._base.secrets.get(AUTH_SECRET) if alike else None
         reference = self._parse("secret", before, lambda text: read_reference(text) if text else before)
         if hidden:
             reference = SecretReference(SecretSource.STORED)
@@ -255,13 +257,6 @@ class _DefinitionParser:
         if before is None:
             self._errors.setdefault("username", _MISSING_USER)
         return before
-
-    def _secret_before(self, authentication: Authentication) -> SecretReference | None:
-        """Return the current secret if it is of this kind. A secret for the server is never sent to the authorization
-        server, or the reverse.
-        """
-        alike = (self._base.authentication.kind in OAUTH_KINDS) == (authentication.kind in OAUTH_KINDS)
-        return self._base.secrets.get(AUTH_SECRET) if alike else None
 
     def _references(
         self, name: str, prefix: str, present: dict[str, SecretReference], key: re.Pattern[str]

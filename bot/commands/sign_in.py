@@ -50,7 +50,8 @@ class SignInSteps:
 
     async def is_needed(self, config: ServerConfig) -> bool:
         """Return True if the server needs a sign-in in a browser, and one is possible."""
-        status = self._status(config)
+        states = self._dependencies.servers.servers()
+        status = next((state.status for state in states if state.config.id == config.id), ServerStatus.PENDING)
         if self._sign_ins is None or status not in _MAY_WAIT or not await self._is_offered(config):
             return False
         return status is ServerStatus.AUTH_REQUIRED or await self._sign_ins.get(config.id) is None
@@ -191,10 +192,6 @@ class SignInSteps:
         server = await self._directory.find(request.arguments.get("server"), request.conversation)
         self.check_access(server, request.member)
         return server
-
-    def _status(self, config: ServerConfig) -> ServerStatus:
-        states = self._dependencies.servers.servers()
-        return next((state.status for state in states if state.config.id == config.id), ServerStatus.PENDING)
 
 
 def kind_of_sign_in(server: VisibleServer) -> AuthenticationKind:

@@ -74,7 +74,8 @@ def _random(piece: str) -> bool:
     """Return True for hexadecimal digits, or a random mix of letters and digits."""
     runs = [run for run in re.split(r"[_-]", piece) if run]
     longest = max(runs, key=len, default="")
-    if len(longest) >= _LONG_HEX and _HEX.fullmatch(longest) and _mixed_hex(longest):
+    # A long number is not a token.
+    if len(longest) >= _LONG_HEX and _HEX.fullmatch(longest) and not longest.isdigit() and not longest.isalpha():
         return True
     bare = "".join(runs)
     if len(bare) < _LONG:
@@ -84,11 +85,6 @@ def _random(piece: str) -> bool:
         return _word_length(bare) < _SHORT_WORDS and _entropy(bare) >= 3.5
     # Lower or upper case letters with digits and no break: keys in base 32 or 36.
     return len(longest) >= _LONG_LOWER and kinds["digit"] >= 4 and _word_length(longest) < 2 * _SHORT_WORDS
-
-
-def _mixed_hex(text: str) -> bool:
-    """Return True for digits and letters together: a long number is not a token."""
-    return not text.isdigit() and not text.isalpha()
 
 
 def _kind(character: str) -> str:

@@ -122,7 +122,9 @@ def server_name(command: str, args: Sequence[str]) -> str:
     """
     program, package = _fetched(command, args)
     if package:
-        return _package_name(package)
+        scope, _, name = bare_package(package).rpartition("/")
+        name = name.replace("_", "-")
+        return scope.lstrip("@") if scope and name in _ONLY_GENERIC else _without_generic(name)
     if "-m" in args[:-1]:
         return _without_generic(args[args.index("-m") + 1].replace("_", "-"))
     return _without_generic(program.rpartition(".")[0] if program.endswith((".py", ".js", ".sh")) else program)
@@ -166,12 +168,6 @@ def _package(arguments: list[str], naming: Sequence[str]) -> str:
         elif not word.startswith("-"):
             return word
     return ""
-
-
-def _package_name(package: str) -> str:
-    scope, _, name = bare_package(package).rpartition("/")
-    name = name.replace("_", "-")
-    return scope.lstrip("@") if scope and name in _ONLY_GENERIC else _without_generic(name)
 
 
 def _without_generic(name: str) -> str:

@@ -118,10 +118,11 @@ class ServerFlows:
         value but the strictest as looser than None, because hints differ by tool.
         """
         pairs = [(self.flow_of(tool), before.flow_of(tool)) for tool in self.tools | before.tools]
+        # Now it exempts no call that it did not then: no recipients at all, or all that were there.
         return any(
             _looser(now.words, then.words, Words.STRANGERS)
             or _looser(now.sends, then.sends, Sends.WORLD)
-            or not _same_or_fewer(now.recipients, then.recipients)
+            or not (not now.recipients or (bool(then.recipients) and set(now.recipients) >= set(then.recipients)))
             for now, then in (*pairs, (Flow(self.words, self.sends), Flow(before.words, before.sends)))
         )
 
@@ -133,11 +134,6 @@ def _looser(after: Words | Sends | None, before: Words | Sends | None, strictest
     if after == before or after is strictest:
         return False
     return after is None or before is None or after.rank < before.rank
-
-
-def _same_or_fewer(after: tuple[str, ...], before: tuple[str, ...]) -> bool:
-    """Return True if `after` exempts no call that `before` did not: no recipients at all, or all that were there."""
-    return not after or (bool(before) and set(after) >= set(before))
 
 
 def takes_address(schema: object) -> bool:

@@ -137,7 +137,8 @@ _SHORTEST_SEQUENCE = 4
 def bits_of(secret: str) -> float:
     """Return the estimated strength of a secret, in bits."""
     text = _REPEAT.sub(lambda run: run["one"] or run["several"], secret.strip()[:_LONGEST])
-    runs = _RUNS.findall(_without_leet(text))
+    digits = sum(map(str.isdigit, text))
+    runs = _RUNS.findall(text.translate(_LEET) if digits <= _LEET_SHARE * len(text) else text)
     letters = sum(len(run) for run in runs if run.isalpha())
     words = sum(len(run) for run in runs if _is_words(run))
     if letters and letters - words >= _RANDOM_SHARE * letters:
@@ -155,12 +156,6 @@ def weakness(secret: str, least: float = LEAST_BITS) -> str:
     if all(not run.isdigit() for run in runs) and any(map(_is_words, runs)):
         return _("a word, or a few words in a row")
     return _("too short") if len(secret.strip()) < least / _bits_per_character(secret) else _("easy to guess")
-
-
-def _without_leet(text: str) -> str:
-    """Return the text with letters in place of look-alike digits, if it has few digits."""
-    digits = sum(map(str.isdigit, text))
-    return text.translate(_LEET) if digits <= _LEET_SHARE * len(text) else text
 
 
 def _is_words(run: str) -> bool:

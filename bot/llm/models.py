@@ -325,7 +325,10 @@ class FallbackModel:
                     error = _most_hopeful(problems)
                     raise error from error.__cause__
                 log.warning("%s %s is asked instead.", problem.cause, other)
-                if _takes_less(self._models[other].capabilities, made_for, request):
+                # Its window is smaller than that of `made_for`, or it lacks a tool search that may be needed.
+                able = self._models[other].capabilities
+                may_search = bool(request.tools) and made_for.searches
+                if able.context_tokens < made_for.context_tokens or (may_search and not able.searches):
                     raise SmallerWindow(problem.cause, problem.fix) from problem
                 if begun:
                     cause = gettext_lazy("{cause} {model} is asked instead.", cause=problem.cause, model=other)
@@ -371,12 +374,6 @@ class FallbackModel:
                 cause=error.brief,
             )
         return str(join_lazy(note, _("It {lacks}.", lacks=format_list(unable)) if unable else ""))
-
-
-def _takes_less(able: Capabilities, made_for: Capabilities, request: ModelRequest) -> bool:
-    """Return True if the window is smaller than `made_for`'s, or a tool search may be needed and is not supported."""
-    may_search = bool(request.tools) and made_for.searches
-    return able.context_tokens < made_for.context_tokens or (may_search and not able.searches)
 
 
 def _most_hopeful(problems: Sequence[ModelError]) -> ModelError:

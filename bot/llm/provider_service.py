@@ -643,11 +643,7 @@ def status_of(error: ProviderError) -> int:
         return error.status
     if _STATUS.fullmatch(error.code):  # vLLM puts it there
         return int(error.code)
-    return _of_kind(error) or 500
-
-
-def _of_kind(error: ProviderError) -> int | None:
-    return _STATUS_OF_KIND.get(error.kind.lower()) or _STATUS_OF_KIND.get(error.code.lower())
+    return (_STATUS_OF_KIND.get(error.kind.lower()) or _STATUS_OF_KIND.get(error.code.lower())) or 500
 
 
 def _text(error: Mapping[str, Any], name: str) -> str:

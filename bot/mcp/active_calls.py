@@ -235,7 +235,9 @@ class ActiveCalls:
         """Wait for a free slot, at most `seconds`. Raises TimeoutError."""
         if self._slots.locked() or len(self._calls) >= self._limit:
             async with asyncio.timeout(seconds):
-                await self._wait_for_slot()
+                await self._slots.acquire()
+                while len(self._calls) >= self._limit:  # The limit may have become 1.
+                    await self._slots.acquire()
         else:  # The usual case: a timeout would cost more than the rest.
             await self._slots.acquire()
         call = ActiveCall(context)
@@ -249,11 +251,6 @@ class ActiveCalls:
             self._abandoned.append((asyncio.get_running_loop().time() + _DOUBTED_SECONDS, call.owner))
         if len(self._calls) < self._limit:
             self._slots.release()
-
-    async def _wait_for_slot(self) -> None:
-        await self._slots.acquire()
-        while len(self._calls) >= self._limit:  # The limit may have become 1.
-            await self._slots.acquire()
 
     @contextmanager
     def other_request(self) -> Iterator[None]:

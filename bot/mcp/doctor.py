@@ -229,7 +229,9 @@ class NetworkProbes:
                 _("TLS was refused: {reason}.", reason=why),
                 _("check the port, and what stands in front of the server"),
             )
-        left = _seconds_left(writer)
+        certificate = writer.get_extra_info("peercert") or {}
+        expires = certificate.get("notAfter")
+        left = None if expires is None else ssl.cert_time_to_seconds(expires) - time.time()
         await _close(writer)
         if left is not None and left < _SOON:
             text = ngettext(
@@ -316,12 +318,6 @@ def _scheme(header: str) -> str:
     """Return the scheme of an authorization header, if it is a scheme and not a secret."""
     word, space, _rest = header.strip().partition(" ")
     return word if space and word.isalpha() and len(word) <= 20 else _("of its own")
-
-
-def _seconds_left(writer: asyncio.StreamWriter) -> float | None:
-    certificate = writer.get_extra_info("peercert") or {}
-    expires = certificate.get("notAfter")
-    return None if expires is None else ssl.cert_time_to_seconds(expires) - time.time()
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:

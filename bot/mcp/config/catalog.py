@@ -137,23 +137,20 @@ class _ServerParser:
                 raise _Unusable
             variables = self._named(_objects(package, "environmentVariables"), _VARIABLE_NAME)
             groups = tuple(self._command_line(package, [variable.name for variable in variables]))
+        own = self._entry.get("_meta", {}).get("countersign", {}) if self._bundled else {}
         return CatalogServer(
             self._name,
             _text(self._entry, "title"),
             _text(self._entry, "description"),
             url,
             kind,
-            self._auth(),
+            AuthenticationKind(own.get("auth", AuthenticationKind.NONE)),
             headers,
             groups,
             variables,
             tuple(self._inputs.values()),
             self._bundled,
         )
-
-    def _auth(self) -> AuthenticationKind:
-        own = self._entry.get("_meta", {}).get("countersign", {}) if self._bundled else {}
-        return AuthenticationKind(own.get("auth", AuthenticationKind.NONE))
 
     def _command_line(self, package: Mapping[str, Any], variables: Sequence[str]) -> Iterator[tuple[str, ...]]:
         """Yield the words that fetch a package and run it, in groups. The entry does not choose the program."""

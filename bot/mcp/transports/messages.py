@@ -179,7 +179,9 @@ def _repaired(text: str, request_id: RequestId | None) -> list[Incoming]:
         values = islice(_items(value), _MOST_MESSAGES)
         messages += [_message(_without_surrogates(item), request_id, is_cut=is_cut) for item in values]
     if position == start:
-        return [_no_json(text, request_id)]
+        head, tail = text[:_END].encode("utf-8", "replace"), text[-_END:].encode("utf-8", "replace")
+        answered = answered_id(head, tail) if request_id is None else request_id
+        return [(_stray(text) if answered is None else unreadable(answered, NOT_JSON))]
     if position < len(shallow) or not messages:
         messages.append(_stray(shallow[position:]))
     return messages
@@ -197,12 +199,6 @@ def _items(value: Any) -> Iterator[Any]:
 def _after_blanks(text: str, position: int) -> int:
     blanks = _BLANKS.match(text, position)
     return blanks.end() if blanks else position
-
-
-def _no_json(text: str, request_id: RequestId | None) -> Incoming:
-    head, tail = text[:_END].encode("utf-8", "replace"), text[-_END:].encode("utf-8", "replace")
-    answered = answered_id(head, tail) if request_id is None else request_id
-    return _stray(text) if answered is None else unreadable(answered, NOT_JSON)
 
 
 def _stray(value: Any) -> StrayLine:
@@ -243,19 +239,14 @@ def _message(value: Any, request_id: RequestId | None, *, is_cut: bool) -> Incom
         return _stray(value)
     if "result" in value or "error" in value or ("id" in value and "method" not in value):
         if "jsonrpc" not in value:
-            return _without_version(value, request_id)
+            is_like_answer = isinstance(value.get("result"), dict) or isinstance(value.get("error"), dict)
+            answered = _id(value.get("id")) if request_id is None and is_like_answer else request_id
+            return _stray(value) if answered is None else unreadable(answered, NOT_RPC)
         return _answer(value, request_id, is_cut=is_cut)
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
     except ValueError:
         return _stray(value)
-
-
-def _without_version(value: dict[str, Any], request_id: RequestId | None) -> Incoming:
-    """Return the error of the request that this seems to answer. It may be a line of a log in JSON."""
-    is_like_answer = isinstance(value.get("result"), dict) or isinstance(value.get("error"), dict)
-    answered = _id(value.get("id")) if request_id is None and is_like_answer else request_id
-    return _stray(value) if answered is None else unreadable(answered, NOT_RPC)
 
 
 def _answer(value: dict[str, Any], request_id: RequestId | None, *, is_cut: bool) -> SessionMessage:

@@ -160,7 +160,9 @@ class LineReader:
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             self._take(chunk[start:end])
-            yield self._take_line()
+            line = b"".join(self._parts) if self._length <= self._most else LineTooLong(self._head, self._tail)
+            self._parts, self._length, self._head, self._tail = [], 0, b"", b""
+            yield line
             start = end + 1
         self._take(chunk[start:])
 
@@ -176,11 +178,6 @@ class LineReader:
             self._head, self._tail = begun[:_END_LENGTH], begun[-_END_LENGTH:]
         self._head += piece[: _END_LENGTH - len(self._head)]
         self._tail = (self._tail + piece[-_END_LENGTH:])[-_END_LENGTH:]
-
-    def _take_line(self) -> bytes | LineTooLong:
-        line = b"".join(self._parts) if self._length <= self._most else LineTooLong(self._head, self._tail)
-        self._parts, self._length, self._head, self._tail = [], 0, b"", b""
-        return line
 
 
 @asynccontextmanager
