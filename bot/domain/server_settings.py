@@ -440,17 +440,17 @@ SETTINGS = (
     ),
     AUTO_CONNECT,
     Setting(
-        "auto_context_tool", text_of(255, "TOOL"), gettext_lazy("a tool that is asked every question first"),
-        "a tool with one text argument that is called with every message before the model; no rule may deny it or "
-        "ask",
-        label=gettext_lazy("Context tool"), form=1, fact=gettext_lazy("auto context tool"),
-    ),
-    Setting(
         "use_instructions", _SWITCH, gettext_lazy("give the model the server's own instructions"),
         "give the model the server's own instructions, [once they are reviewed](servers.md#review)",
         label=gettext_lazy("Instructions of the server"),
         hint=gettext_lazy("yes: the model gets them, once they are reviewed"), form=1,
         fact=gettext_lazy("instructions of the server"),
+    ),
+    Setting(
+        "auto_context_tool", text_of(255, "TOOL"), gettext_lazy("a tool that is asked every question first"),
+        "a tool with one text argument that is called with every message before the model; no rule may deny it or "
+        "ask",
+        label=gettext_lazy("Context tool"), form=1, fact=gettext_lazy("auto context tool"),
     ),
     Setting(
         "words", choice_of(Words, none=BY_HINTS), gettext_lazy("authors of the text that its tools return"),

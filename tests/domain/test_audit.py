@@ -17,7 +17,7 @@ _RECORDED = re.compile(r'audit\.record(?:_once)?\(\s*connection,\s*"([^"]+)"')
 
 def test_every_kind_of_row_that_is_written_can_be_looked_for() -> None:
     folder = Path(bot.storage.__file__).parent
-    written = {kind for path in folder.glob("*.py") for kind in _RECORDED.findall(path.read_text(encoding="utf-8"))}
+    written = {kind for path in folder.rglob("*.py") for kind in _RECORDED.findall(path.read_text(encoding="utf-8"))}
     assert len(written) > 15
     assert written <= {kind for kinds in KINDS.values() for kind in kinds}
 

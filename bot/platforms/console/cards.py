@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from time import time
 from typing import Any, assert_never
 
@@ -214,6 +215,7 @@ class ApprovalActions:
 
 Words = tuple[str, ...]
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
+Deciding = Callable[[], Awaitable[DecisionResult]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -575,14 +577,14 @@ class CardKeys:
 
     def _settle(self, prompt: ApprovalPrompt, verdict: DecisionType, reason: str) -> None:
         text = _("Not run. Told the agent: {reason}", reason=reason) if reason else _("Not run.")
-        deciding = self._actions.decide(prompt, verdict, reason)
+        deciding = partial(self._actions.decide, prompt, verdict, reason)
         self._send(prompt, deciding, _("Approved.") if verdict is _YES else text)
 
     def _grant(self, prompt: ApprovalPrompt, offer: GrantOption) -> None:
         text = _("Approved, and {grant}", grant=_format_grant(offer.permission.scope))
-        self._send(prompt, self._actions.allow(prompt, offer.permission), text)
+        self._send(prompt, partial(self._actions.allow, prompt, offer.permission), text)
 
-    def _send(self, prompt: ApprovalPrompt, deciding: Awaitable[DecisionResult], text: str) -> None:
+    def _send(self, prompt: ApprovalPrompt, deciding: Deciding, text: str) -> None:
         """Send a decision to the engine; print the text if it takes effect."""
         self._screen.stop_asking()
         self._pages = []
@@ -590,9 +592,11 @@ class CardKeys:
         self._deciding = True
         self._spawn(self._print_result(prompt, deciding, text))
 
-    async def _print_result(self, prompt: ApprovalPrompt, deciding: Awaitable[DecisionResult], text: str) -> None:
+    async def _print_result(
+        self, prompt: ApprovalPrompt, deciding: Callable[[], Awaitable[DecisionResult]], text: str
+    ) -> None:
         try:
-            result = await deciding
+            result = await deciding()
             self._deciding = False
         except CountersignError as error:
             self._deciding = False
