@@ -46,7 +46,7 @@ def without_base64(text: str) -> tuple[str, list[bytes]]:
         kind = detect_media_type(data, claimed)
         is_marked = bool(match["url"]) or kind != BINARY
         is_long = len(code) > _LONGEST_TOKEN or _LAYOUT.search(match["code"]) is not None
-        if not data or not (is_marked or (is_long and _is_mixed(code))):
+        if not data or not (is_marked or (is_long and (data.isascii() or _is_mixed(code)))):
             return match[0]
         if kind != BINARY:
             files.append(data)

@@ -290,6 +290,7 @@ def test_an_image_in_base64_is_shown_once_and_never_as_a_text(answer: ToolResult
         (encoded(PDF), "[base64 left out: application/pdf, 2057 bytes]"),
         (LINES.strip().replace("\n", " "), "[base64 left out: data, 2048 bytes]"),
         (f"{LINES}name=x", "[base64 left out: data, 2048 bytes]\nname=x"),
+        (encoded(b"a,b,c\n1,2,3\n" * 40), "[base64 left out: data, 480 bytes]"),
         (encoded(NOISE)[:2001], "[base64 left out: data, 1500 bytes]"),
     ],
 )
