@@ -132,9 +132,6 @@ def _program(environment: str, working_folder: Path, on_path: str | None) -> str
 
 
 def _is_installed() -> bool:
-    """Return True if the metadata of the distribution are beside this package. Those of an editable installation are
-    in another folder.
-    """
     beside = metadata.distributions(name="countersign", path=[str(Path(__file__).parents[1])])
     # The `egg-info` of a clone has no METADATA.
     return any(distribution.read_text("METADATA") for distribution in beside)
@@ -158,7 +155,6 @@ def _own_files(folder: Path) -> tuple[str, ...]:
 
 
 def _xdg_folder(environment: Mapping[str, str], name: str, default: Path) -> Path:
-    """Return a base folder of the XDG specification, which ignores relative paths."""
     path = Path(environment.get(name, ""))
     return path if path.is_absolute() else default
 

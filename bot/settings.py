@@ -293,7 +293,6 @@ def _check_https(value: str) -> str:
 
 
 def _split_command(value: Any) -> Any:
-    """Split a program and its arguments as a shell does."""
     return tuple(shlex.split(value)) if isinstance(value, str) else value
 
 
@@ -333,7 +332,6 @@ def _data_folder() -> Path:
 
 
 def _operator_file(name: str) -> Any:
-    """Return a field with a file in the configuration folder of this process as its default."""
     return Field(default_factory=lambda: find_folders().operator_file(name))
 
 
@@ -592,7 +590,6 @@ def setting_name(name: str) -> str:
 
 
 def _plain_name(name: str) -> str:
-    """Return a variable's or a property's name in small letters with underscores."""
     spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name) if "." in name else name
     return re.sub(r"[.-]", "_", spelled).lower() if "." in name else name.lower()
 
@@ -675,7 +672,6 @@ def _is_quoted(value: str) -> bool:
 
 
 def _is_value(name: str) -> bool:
-    """Return True if a variable is a setting, but not a command."""
     if field := Settings.model_fields.get(setting_name(name)):
         return field.annotation != tuple[str, ...]
     return name == HOME_VARIABLE or _plain_name(name).endswith(("_api_key", "_base_url"))

@@ -184,12 +184,10 @@ def _print_reply(reply: Reply | Form | None, *, as_json: bool) -> int:
 
 
 def _in_the_shell(text: str) -> str:
-    """Return the text with commands in the form of the shell."""
     return _VERB.sub("countersign servers ", text)
 
 
 def _show_progress(text: str) -> None:
-    """Print a progress line in place of the one before."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{single_line(strip_markdown(text), get_terminal_size().columns - 1)}")
         sys.stderr.flush()

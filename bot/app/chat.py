@@ -234,7 +234,6 @@ class _Session:
                     terminal.surface.announce(str(CountersignError(cause, health.fix)))
 
     def _announce(self, engine: Engine, conversations: Sequence[ConversationKey]) -> None:
-        """Publish the conversations of this terminal to the other processes and the engine."""
         if self.use is not None:
             self.use.open_conversations(map(str, conversations))
         engine.poll()

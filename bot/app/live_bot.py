@@ -274,12 +274,10 @@ def _doctor(thread: ConversationKey) -> Author:
 
 
 def _decided_call(view: TurnView) -> ToolStep | None:
-    """Return the call of a card that waits no more."""
     return next((step for step in _cards(view) if step.status is not StepStatus.AWAITING), None)
 
 
 def _edited_call(view: TurnView) -> ToolStep | None:
-    """Return the call of a card with changed arguments."""
     return next((step for step in _cards(view) if step.approval is not None and step.approval.revision > 1), None)
 
 

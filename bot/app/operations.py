@@ -90,7 +90,6 @@ def operations_tasks(
 
 
 async def _speak(language: str, work: Coroutine[Any, Any, None]) -> None:
-    """Do the work in this language: the channel has readers, and no one of them asked."""
     with use_language(language):
         await work
 

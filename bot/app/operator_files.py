@@ -472,7 +472,6 @@ class FileChange:
         return "; ".join(phrases) or _("rules for some arguments, places or people")
 
     def _asks_after(self, tool: Tool) -> tuple[Words, ...]:
-        """Return the authors of words after which calls of the tool need an approval although a rule lets them run."""
         if self.settings.taint_mode is not TaintMode.ASK:
             return ()
         return asks_after(tool, {}, ToolSet(tuple(self.tools)))
@@ -485,14 +484,12 @@ class FileChange:
         return [*calls, *(self._tool(server, name) for server, name in sorted(named))]
 
     def _tool(self, server: str, name: str) -> Tool:
-        """Return a tool that is not known yet, with its facts in the servers' file."""
         tool = Tool(f"{server}__{name}", server, name)
         configs = [entry.config for entry in self.after.servers.entries if entry.config.name == server]
         return replace(tool, trusted=configs[0].trusted, flow=configs[0].flows.flow_of(name)) if configs else tool
 
 
 def _named_tools(content: Policies) -> set[tuple[str, str]]:
-    """Return the servers and tools that the short form names."""
     return {(server, name) for server, policy in content.servers.items() for name in policy.tools}
 
 

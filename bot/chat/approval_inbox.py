@@ -340,7 +340,6 @@ def _arguments(card: ApprovalCard) -> Iterator[tuple[str, str]]:
 
 
 def _list_id(approval: Approval) -> str:
-    """Return the beginning of the id, with the revision of edited arguments."""
     return approval.id[:ID_LENGTH] + (f".{approval.revision}" if approval.revision > 1 else "")
 
 

@@ -186,7 +186,6 @@ def elicitation_messages(entry: ElicitationEntry, view: TurnView, now: float) ->
 
 
 def _group_by_target(asking: ApprovalEntry) -> Sequence[ApprovalEntry]:
-    """Return the calls as entries whose calls go to the same places."""
     groups = [tuple(calls) for _, calls in groupby(asking.calls, lambda step: approval_targets(step.approval))]
     return [replace(asking, number=calls[0].n, calls=calls) for calls in groups]
 
@@ -330,7 +329,6 @@ def _cards(
 
 
 def _pages(asking: ApprovalEntry, calls_a_card: int) -> Iterator[tuple[str, Sequence[ToolStep]]]:
-    """Yield the name and the calls of each card."""
     for number, start in enumerate(range(0, len(asking.calls), calls_a_card)):
         yield f"card-{asking.number}" + (f"-{number}" if number else ""), asking.calls[start : start + calls_a_card]
 
@@ -556,7 +554,6 @@ def _alert(waiting: Sequence[ToolStep]) -> str:
 
 
 def _expiry(approvals: Sequence[Approval], now: float) -> Spans:
-    """Return the earliest expiry of these approvals."""
     end = earliest_expiry(approvals, now)
     return (Text(_("does not expire")),) if end is None else _expires(*end)
 

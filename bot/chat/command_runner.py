@@ -268,6 +268,5 @@ def _words_of(request: Invocation | FormSubmission) -> tuple[str, ...]:
 
 
 async def _closable(replies: AsyncIterator[Reply | Form]) -> AsyncGenerator[Reply | Form, None]:
-    """Return the replies as a generator that can be closed."""
     async for reply in replies:
         yield reply

@@ -539,7 +539,6 @@ class MessageHandler(Generic[M]):
             await self._process_from(author, message, location)
 
     async def _locale_of(self, author: Member, location: Location) -> Locale:
-        """Return the locale of notices to the author alone."""
         return await self._locales.for_user(author.author, author.locale, location.conversation, location.locale)
 
     async def _process_from(self, author: Member, message: M, location: Location) -> None:
@@ -689,7 +688,6 @@ class MessageHandler(Generic[M]):
             )
 
     def _reject(self, message: M, why: str) -> None:
-        """Tell the author once why the message is not answered."""
         if message.may_notify and self._done.add(message.id):
             self._notify_author(message, why)
 

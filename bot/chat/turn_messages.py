@@ -303,7 +303,6 @@ def split_mark(ref: str) -> tuple[str, str]:
 
 
 def _mark(refs: MessageRefs, name: str) -> str:
-    """Return the mark of a posted message. One that was removed had no text left."""
     mark, _ = split_mark(refs.get(name, ""))
     return WITHOUT_TEXT if mark == REMOVED else mark
 
@@ -437,7 +436,6 @@ def _file_notices(text: str) -> tuple[str, str]:
 
 
 def _full_text(entries: Sequence[Entry]) -> str:
-    """Return the text as it was written."""
     texts = (entry.text for entry in entries if isinstance(entry, ReplyText | ToolOutput))
     return "\n\n".join(strip_control(text).strip() for text in texts)
 

@@ -133,9 +133,6 @@ class AgentList:
 
 
 def _read_words(agents: Agents, words: Sequence[str]) -> Addressed | None:
-    """Return the agent and the question of a command. The first word is a whole name where a platform has a field for
-    it; else the text begins with the name.
-    """
     if words and (agent := agents.find(words[0])) is not None:
         return Addressed(agent, " ".join(words[1:]).strip())
     return agents.read_name(" ".join(words).strip())

@@ -212,7 +212,6 @@ class _Parser:
         return trailing and len(self._positional) >= len(places)
 
     def _is_own(self, word: str) -> bool:
-        """Return True for an option of the verb."""
         name = word[2:].partition("=")[0].lower().replace("_", "-")
         return any(parameter.name == name for parameter in self._verb.parameters)
 
@@ -556,7 +555,6 @@ def failure_reply(error: CountersignError) -> Reply:
 
 
 def _opaque_fields(verb: Verb) -> frozenset[str]:
-    """Return the fields that may hold values like tokens."""
     return frozenset(parameter.name.replace("-", "_") for parameter in verb.parameters if parameter.opaque)
 
 

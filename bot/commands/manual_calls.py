@@ -87,7 +87,6 @@ def manual_call(
 def _question_with(
     tool: Tool, arguments: Mapping[str, Any], text: str, conversation: ConversationKey, author: Author
 ) -> InboundMessage:
-    """Return a question to the engine with the result of a call, which runs before the model is asked."""
     call = ToolCall(f"attached-{secrets.token_hex(16)}", tool.name, arguments)
     return InboundMessage((f"attached:{call.id}",), conversation, author, text, attached=(call,))
 
@@ -479,7 +478,6 @@ def _steps(prompt: Prompt, suggestions: Mapping[str, Sequence[str]] = _NO_SUGGES
 
 
 def _field_names(prompt: Prompt) -> dict[str, str]:
-    """Return the arguments by the names of their fields, which platforms limit."""
     return {f"argument{n}": argument.name for n, argument in enumerate(prompt.arguments)}
 
 

@@ -122,7 +122,6 @@ class Completion:
 
 
 def _quoted(name: str) -> str:
-    """Return a name as it is typed. Letters of all scripts need no quotes."""
     return name if name.replace("-", "").replace("_", "").isalnum() else shlex.quote(name)
 
 

@@ -182,7 +182,6 @@ def _fill(
 
 
 def _name(entry: CatalogServer, arguments: Arguments) -> str:
-    """Return the name that was given, or the entry's own."""
     given = arguments.get("name")
     return given if arguments.has("from") and given else slug_of(short_name(entry.name))
 
@@ -240,7 +239,6 @@ def _fill_named(filling: _Filling, key: str, named: NamedText, values: Mapping[s
 
 
 def _secret_input(text: str, entry: CatalogServer) -> CatalogInput | None:
-    """Return the secret that is the whole text."""
     return next((item for item in entry.inputs if item.secret and text == f"{{{item.name}}}"), None)
 
 

@@ -282,7 +282,6 @@ def to_review(config: ServerConfig, waiting: Sequence[Tool]) -> tuple[ReplyActio
 
 
 def _check_marks(checks: list[Check]) -> str:
-    """Format the checks on one line. Their names are this project's."""
     return " ".join(
         f"{MARKS[check.finding]} {check.name}" for check in checks if check.finding is not CheckStatus.SKIPPED
     )

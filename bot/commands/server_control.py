@@ -392,7 +392,6 @@ class ServerControl:
 
 
 def _pending_warning(count: int) -> str:
-    """Return the warning about pending calls, which are checked again before they are sent and fail then."""
     if not count:
         return ""
     return ngettext("{n} approval is waiting; it will not run.", "{n} approvals are waiting; they will not run.", count)

@@ -289,7 +289,6 @@ class _DefinitionParser:
 
     @property
     def _takes_plain_variables(self) -> bool:
-        """True for a program that the operator has typed. A launch template has its own variables."""
         transport = self._base.config.transport
         return not (isinstance(transport, StdioTransport) and transport.launch is not None)
 

@@ -365,7 +365,6 @@ class ServerEdit:
         after: ServerRecord,
         errors: Mapping[str, str] | None = None,
     ) -> Form:
-        """Return the last step: the exact command line, and a field to confirm the name."""
         fields = {**fields, **shown_command_line(after)}
         intro = start_warning(after.config, after.secrets)
         return self._form(record, fields, errors or {}, len(self._steps(record, fields)), intro=intro)
@@ -502,7 +501,6 @@ class ServerAdd:
             yield reply
 
     def _secret_mode(self, context: VerbContext) -> SecretFieldMode:
-        """Return the way to ask for a secret on this platform."""
         if context.hidden_input:
             return SecretFieldMode.PROMPT
         return SecretFieldMode.LINK if self._links.enabled else SecretFieldMode.REFERENCE
@@ -519,7 +517,6 @@ class ServerAdd:
         mode: SecretFieldMode,
         errors: Mapping[str, str] | None = None,
     ) -> Form:
-        """Return the last step: the exact command line, and a field to confirm the name."""
         fields = {**fields, "transport": TEMPLATE, **shown_command_line(record)}
         last = len(steps_with_templates(fields, mode, self._templates()))
         return self._form(fields, errors or {}, last, mode, intro=start_warning(record.config, record.secrets))

@@ -167,7 +167,6 @@ def _inputs(document: Mapping[str, Any]) -> Iterator[tuple[str, _Input]]:
 
 
 def _settings(entry: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings of an entry that are switches, numbers or words, as fields."""
     values = {name: entry[name] for name in sorted(_SETTINGS) if isinstance(entry.get(name), bool | int | float | str)}
     return {name: field_text(value) for name, value in values.items()}
 
@@ -327,7 +326,6 @@ class _ServerReader:
         self._server.notes.append(_("{slot} is to be entered: {reason}", slot=slot, reason=reason[:200]))
 
     def _holds_secret(self, value: str) -> bool:
-        """Return True if the value has a variable of the environment, or an input that is a password."""
         return any(
             self._constant(match) is None and not self._is_plain_input(match) for match in _VARIABLE.finditer(value)
         )

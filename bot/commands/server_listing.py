@@ -324,13 +324,11 @@ class ServerListing:
         return is_off_here(self._dependencies.administration, server.id, conversation)
 
     def _problem(self, server: VisibleServer, request: CommandContext) -> str:
-        """Return the problem of a server, for admins: it may name addresses and references."""
         if not server.problem or self._dependencies.rights.administers(request.member):
             return server.problem
         return _("only administrators are shown what is wrong")
 
     def _file(self, request: CommandContext) -> str:
-        """Return the path of the operator's file, for admins."""
         is_admin = self._dependencies.rights.administers(request.member)
         return self._dependencies.file if is_admin else _("the operator's file")
 
@@ -522,7 +520,6 @@ def risk(tool: Tool) -> str:
 
 
 def _tool_count(count: int, tools: Sequence[Tool]) -> str:
-    """Format a number of tools, with the risks of those that are known."""
     risks = count_risks(tools)
     return f"{count} ({risks})" if risks else str(count)
 

@@ -180,7 +180,6 @@ class ServerSecrets:
         sign_in: Callable[[CommandContext], AsyncIterator[Reply]],
         request: CommandContext,
     ) -> AsyncIterator[Reply | Form]:
-        """Run a verb, or its like for the sign-in, which is not a named secret."""
         is_sign_in = request.arguments.get("slot").lower().replace("_", "-") == SIGN_IN
         async for answer in (sign_in if is_sign_in else do)(request):
             yield answer
@@ -277,7 +276,6 @@ class ServerSecrets:
         yield await self._links.link_reply(record, slot, request.author, request.conversation, text)
 
     async def _editable(self, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
-        """Return a server, if the user may set its secrets: environment variables can change a program's behavior."""
         server, record = await self._directory.get_editable(request.arguments.get("server"), request)
         self._validator.may_define(record.config, request.member)
         return server, record

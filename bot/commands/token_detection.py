@@ -98,6 +98,5 @@ def _word_length(text: str) -> float:
 
 
 def _entropy(text: str) -> float:
-    """Return the Shannon entropy in bits per character."""
     counts = Counter(text)
     return -sum(count / len(text) * math.log2(count / len(text)) for count in counts.values())

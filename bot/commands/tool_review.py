@@ -401,7 +401,6 @@ def _differences(waiting: UnreviewedTool) -> tuple[tuple[str, str], ...]:
 
 
 def _difference_text(alteration: DefinitionChange, waiting: UnreviewedTool) -> str:
-    """Return a part of a new tool, or its values before and after a change."""
     if waiting.pin is None or waiting.pin.pinned_tool is None:
         return alteration.after or ""
     return "\n".join(_lines(alteration))

@@ -182,7 +182,6 @@ def _money(spent: UsageTotal) -> str:
 
 
 def _estimate_mark(spent: UsageTotal) -> str:
-    """Return the mark before a number that is partly estimated."""
     return "~" if spent.estimated else ""
 
 
@@ -198,7 +197,6 @@ def _limit_text(balance: LimitStatus, now: float) -> str:
 
 
 def _requests(count: int, total: int, note: str) -> str:
-    """Return a number of requests to models, of which one question may need several."""
     of_all = ngettext("{count} of {n} request to models", "{count} of {n} requests to models", total, count=count)
     return "; ".join((of_all, str(note)))
 

@@ -91,7 +91,6 @@ def json_without_base64(value: Any) -> tuple[Any, list[bytes]]:
 
 
 def _is_mixed(code: str) -> bool:
-    """Return True if a text changes often between capital letters, small letters and digits, unlike words and paths."""
     has_all = all(any(map(has, code)) for has in (str.isupper, str.islower, str.isdigit))
     return has_all and len(_CHANGE.findall(code)) * _OFTEN >= len(code)
 

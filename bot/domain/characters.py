@@ -236,7 +236,6 @@ def _selects(character: str, before: str, after: str) -> bool:
 
 
 def _joins_pictures(text: str, index: int) -> bool:
-    """Return True between two emoji. The first one may end with a selector."""
     before = text[max(index - 2, 0) : index].removesuffix("\ufe0f")
     return bool(_PICTURE.match(before[-1:]) and _PICTURE.match(text[index + 1 : index + 2]))
 

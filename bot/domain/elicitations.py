@@ -149,7 +149,6 @@ def _secret_field(schema: Mapping[str, Any]) -> str:
 
 
 def _descriptions(schema: Mapping[str, Any]) -> list[str]:
-    """Return the descriptions of a form and of its fields."""
     texts = [schema.get("title"), schema.get("description")]
     texts += (about.get("description") for _, about in _fields(schema))
     return [text for text in texts if isinstance(text, str)]

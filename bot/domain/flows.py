@@ -145,7 +145,6 @@ def takes_address(schema: object) -> bool:
 
 
 def _speaks_of_address(name: str) -> bool:
-    """Return True if the name of an argument has a word for an address."""
     return not _ADDRESS_WORDS.isdisjoint(part.lower() for part in _NAME_PARTS.findall(name))
 
 

@@ -176,7 +176,6 @@ def _reads_as_json(text: str) -> bool:
 
 
 def _escape_invisible(text: str) -> str:
-    """Return JSON with its invisible characters escaped."""
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in text)

@@ -322,7 +322,6 @@ def _named_tool(example: str) -> str:
 
 
 def _parse_previews(text: str) -> dict[str, str]:
-    """Parse the tools that show what a call is about; a name alone is for all tools."""
     lines = (line.rpartition("=") for line in ("" if text.lower() == "none" else text).splitlines())
     return {tool.strip() or "*": preview.strip() for tool, _equals, preview in lines if preview.strip()}
 

@@ -403,7 +403,6 @@ class ApprovalService:
         )
 
     async def _evaluate(self, turn: Turn, tool: Tool, arguments: Mapping[str, Any], author: Author) -> PolicyResult:
-        """Return the policy for a call by the current rules of the turn's conversation."""
         rules = self._rules.rules_of_turn(turn)
         member = await self._members.find(author, turn.conversation) if rules.ask_who else None
         return rules.judge(tool, arguments, author, member)
@@ -417,7 +416,6 @@ class ApprovalService:
             return None
 
     async def _reject(self, decision: Decision, rejection: NotAllowed) -> NotAllowed:
-        """Record a rejected attempt and return its reason."""
         await self._log.record_rejection(decision.approval_id, decision.by, rejection.english)
         return rejection
 
@@ -435,7 +433,6 @@ def _in_name_of(delegator: Author | None, decision: Decision) -> Decision:
 
 
 def _in_english_too(reason: Callable[[], str]) -> NotAllowed:
-    """Return a rejection with its reason in the language of the user, and in English for the audit."""
     with use_language(DEFAULT_LANGUAGE):
         recorded = str(reason())
     return NotAllowed(str(reason()), recorded)
@@ -619,14 +616,12 @@ class ApproverNotices:
 
 
 def _approving_users(approvers: Iterable[Set[str]], approval: Approval) -> list[str]:
-    """Return the principals of the approvers that are users of the author's platform."""
     asker = approval.requested_for
     excluded = frozenset({asker.principal, *approval.editors}) if approval.requirements.four_eyes else frozenset()
     return named_people(approvers, asker, excluded)
 
 
 def _card_channels(approval: Approval, conversation: ConversationKey) -> list[NoticeTarget]:
-    """Return notices to all users in the channels of the approval card."""
     channels = [target.id for target in approval_targets(approval) if isinstance(target, ChannelTarget)]
     conversations = [replace(conversation, channel=channel, thread="") for channel in channels]
     return [NoticeTarget(str(target)) for target in conversations or [conversation]]

@@ -462,7 +462,6 @@ def _limits(file: Entries, entry: Mapping[str, Any], number: int, currency: str)
 
 
 def _can_match(pattern: str, per: LimitScope) -> bool:
-    """Return True if the pattern can match a name of the scope: all names begin with the platform."""
     return "*" in pattern or pattern.count(":") >= _NAMES[per].count(":")
 
 

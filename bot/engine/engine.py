@@ -396,7 +396,6 @@ class Engine:
             return await surface.read_thread(conversation, posted)
 
     def _wake_turn(self, turn_id: str) -> None:
-        """Wake a turn after a decision, or after its approval card failed to post."""
         self._worker.wake(turn_id)
 
     def _begin(self, claim: Claim, record: TurnRecord) -> TurnRunner:

@@ -107,7 +107,6 @@ def _recipient_sets(terms: ApprovalRequirements, approvers: Approvers) -> tuple[
 
 
 def _of_platform(approvers: Iterable[Set[str]], asker: Author) -> set[str]:
-    """Return the entries that a user of the author's platform may match, groups and roles included."""
     entries = {asker.principal if entry == ASKER else entry for entries in approvers for entry in entries}
     platform = asker.platform
     return {entry for entry in entries if ":" not in entry or entry.startswith((f"{platform}:", f"{platform}-"))}

@@ -244,7 +244,6 @@ class TurnRunner:
         return Taint(taint_sources(sources, offered, turn.author.principal), asked, offered)
 
     async def _member(self) -> Member | None:
-        """Return the author as a member, if any rule needs more than the id."""
         turn = self._record.turn
         return await self._dependencies.find_member(turn.author, turn.conversation) if self._rules.ask_who else None
 
@@ -279,7 +278,6 @@ class TurnRunner:
 
     @property
     def _profile(self) -> Profile:
-        """The profile, with the model that the question asks for."""
         profile = self._rules.profile
         return replace(profile, model=self._record.turn.question.model or profile.model)
 
@@ -423,7 +421,6 @@ class TurnRunner:
 
     @property
     def _attached_prompt_failed(self) -> bool:
-        """True if a server's prompt that the user attached could not be fetched: there is nothing to ask."""
         prompts = (step for step in self._record.calls if step.origin is CallOrigin.ATTACHED and is_prompt(step))
         return any(step.status.ended and step.status is not StepStatus.DONE for step in prompts)
 

@@ -148,7 +148,6 @@ def _question(turn: Turn) -> str:
 
 
 def _changed_something(step: ToolStep) -> bool:
-    """Return True if the call was sent and may have changed something."""
     return not step.only_reads and (step.status in _OUTCOMES or step.is_stopped)
 
 
@@ -586,7 +585,6 @@ class ViewDelivery:
             del self._turns[turn.turn_id]
 
     def _current(self, turn_id: str) -> TurnView | None:
-        """Return the view of a turn that is being delivered."""
         turn = self._turns.get(turn_id)
         return None if turn is None else turn.current
 

@@ -446,7 +446,6 @@ def _add(block: _Block, more: str) -> Iterator[Delta]:
 
 
 def _arguments(block: _Block) -> str:
-    """Return the arguments as JSON. Servers that do not stream them send the object in the start event."""
     return block.text or (json.dumps(block.input) if block.input else "")
 
 

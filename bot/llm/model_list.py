@@ -200,7 +200,6 @@ def _parse_entry(entry: Any) -> Availability:
 
 
 def _window(entry: Mapping[str, Any]) -> int | None:
-    """Return the size of the window in tokens."""
     return _smallest(entry, _WINDOWS)
 
 

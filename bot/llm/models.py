@@ -342,7 +342,6 @@ class FallbackModel:
             await model.close()
 
     def _next(self, asked: set[str] | frozenset[str] = frozenset()) -> str:
-        """Return the first model that is not resting, or the one that rests the shortest."""
         now = self._clock()
         left = [name for name in self._models if name not in asked]
         return min(left, key=lambda name: max(0.0, self._rests_until[name] - now))
@@ -377,7 +376,6 @@ class FallbackModel:
 
 
 def _most_hopeful(problems: Sequence[ModelError]) -> ModelError:
-    """Return the error to report if no model has answered: the last of those that end soonest."""
     passing = [error for error in reversed(problems) if isinstance(error, ModelUnavailable)]
     return min(passing, key=lambda error: error.retry_after or 0.0, default=problems[-1])
 

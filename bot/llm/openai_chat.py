@@ -436,7 +436,6 @@ def _join(details: list[dict[str, Any]], fragment: object) -> None:
 
 
 def _texts(content: list[Any], kind: str) -> str:
-    """Return the joined text of the parts of one kind: Mistral sends content in parts, and thinking parts nest."""
     parts = (part for part in content if text(part, "type") == kind)
     return "".join(text(part, kind) or _texts(get_list(part, kind), "text") for part in parts)
 

@@ -353,7 +353,6 @@ class Service:
 
     @property
     def _name_within(self) -> str:
-        """Name within a sentence."""
         if self.own_address:
             return self.vendor
         return gettext_lazy("the model service at {address}", address=self._host_and_port)
@@ -380,7 +379,6 @@ def rejected_tool(status: int, param: str, message: str, names: Sequence[str]) -
 
 
 def _sentence(quote: str) -> str:
-    """Return a service's text with a final period."""
     return quote if quote.endswith((".", "!", "?", "…")) else f"{quote}."
 
 
@@ -624,7 +622,6 @@ def accepted_tokens(error: ProviderError, asked: int) -> int:
 
 
 def _within(error: ProviderError) -> bool:
-    """Return True if a limit is one of request and reply together."""
     return re.search(r"\b(?:context|prompt|inputs|messages)\b", error.message.lower()) is not None
 
 

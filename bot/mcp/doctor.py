@@ -315,7 +315,6 @@ def failed_check(name: str, cause: str, fix: str) -> Check:
 
 
 def _scheme(header: str) -> str:
-    """Return the scheme of an authorization header, if it is a scheme and not a secret."""
     word, space, _rest = header.strip().partition(" ")
     return word if space and word.isalpha() and len(word) <= 20 else _("of its own")
 
@@ -727,7 +726,6 @@ def _check_sessions(tracker: ServerStatusTracker) -> Iterator[Check]:
 
 
 def _check_flows(tracker: ServerStatusTracker) -> Iterator[Check]:
-    """Check the server's information-flow settings."""
     for text, fix in flow_warnings(tracker.config, tracker.synced.capabilities.tools):
         yield Check(_FLOW, CheckStatus.DOUBTFUL, text, fix)
 
@@ -760,7 +758,6 @@ def _check_output(stray_lines: StrayLineCounter) -> Iterator[Check]:
 
 
 def _check_log(server_log: ServerLog) -> Iterator[Check]:
-    """Check the server's recent log messages."""
     if server_log.last:
         text = "; ".join(f"{item.level}: {item.text}" for item in server_log.last)
         yield Check(_LOG, CheckStatus.DOUBTFUL, _("It said: {lines}", lines=text))

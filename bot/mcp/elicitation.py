@@ -207,7 +207,6 @@ def _has_valid_choices(field: Mapping[Any, Any]) -> bool:
 
 
 def _names_cleaned(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with labels of choices that have no invisible characters."""
     return {**schema, "properties": {name: _with_names(field) for name, field in schema["properties"].items()}}
 
 

@@ -54,7 +54,6 @@ def read_hosts(text: str) -> Hosts:
 
 
 def _list(pieces: Sequence[str]) -> Hosts:
-    """Return the hosts of several addresses."""
     if len(pieces) > _MOST_PIECES:
         return UNREADABLE
     return reduce(or_, map(read_hosts, pieces), Hosts())

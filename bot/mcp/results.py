@@ -210,7 +210,6 @@ def tool_result(
 
 
 def _shared_texts(answer: types.CallToolResult) -> Iterator[str]:
-    """Yield the texts that are for the model and for users."""
     for block in answer.content:
         if block.type == "text" and _readers(block) is ImageAudience.ALL:
             yield block.text

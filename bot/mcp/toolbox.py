@@ -358,7 +358,6 @@ class McpToolbox:
 
     @property
     def _fallback_groups(self) -> frozenset[str]:
-        """Names of the fallback groups of all workspaces."""
         return frozenset(managed.config.fallback_group for managed in self._servers if managed.config.fallback_group)
 
     def _in_workspace(self, workspace: str) -> list[ManagedServer]:
@@ -407,7 +406,6 @@ class McpToolbox:
 
     @staticmethod
     def _is_unavailable(managed: ManagedServer) -> bool:
-        """Return True if the server is enabled, and its tools are not offered now."""
         is_callable = managed.connection is not None and managed.connection.tracker.is_callable
         return managed.entry.enablement is not ServerEnablement.DISABLED and not is_callable
 
@@ -477,7 +475,6 @@ def _requests(servers: Iterable[ManagedServer], names: Collection[str], groups: 
 
 
 def _by_server(servers: Iterable[ManagedServer], names: Collection[str], groups: Collection[str]) -> tuple[Tool, ...]:
-    """Return the tools that models know by other names than those with their server."""
     tools = (named_by_server(managed.config, tool, groups) for managed in servers for tool in managed.tools)
     return tuple(tool for tool in tools if tool.name not in names)
 

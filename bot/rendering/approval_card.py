@@ -471,7 +471,6 @@ def format_changes(step: ToolStep) -> tuple[ArgumentChange, ...]:
 
 
 def _displayed_arguments(arguments: Mapping[str, Any], masked: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Yield name and displayed value of each argument, by its real name."""
     pairs = zip(arguments, masked.items(), strict=True)
     return {name: (text, canonical_json(value)) for name, (text, value) in pairs}
 

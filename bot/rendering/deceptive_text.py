@@ -68,7 +68,6 @@ def script_names(text: str) -> tuple[str, ...]:
 
 
 def _alphabets(text: str) -> list[str]:
-    """Return the names of the scripts in a text, in the current language, sorted."""
     return sorted(script_name(_SCRIPTS[name]) if name in _SCRIPTS else str(OTHER) for name in script_names(text))
 
 
@@ -230,7 +229,6 @@ def _disguises(text: str) -> Iterator[str]:
 
 
 def _stray_blanks(text: str) -> Iterator[str]:
-    """Yield warnings on blanks and line ends that are out of sight, or push something out of sight."""
     yield from _ends(text)
     yield from _long_runs(text)
 

@@ -360,7 +360,6 @@ def _choose_value(value: Any, choices: Choices) -> Any:
 
 
 def _displayed_default(value: Any, choices: Choices) -> Any:
-    """Return a default value for display."""
     if isinstance(value, list):
         return [_displayed_default(item, choices) for item in value]
     return next((title for title, item in choices.items() if item == value), value)

@@ -39,7 +39,6 @@ class ResponseModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _translate(cls, values: object) -> object:
-        """Translate lazy texts, of which pydantic would keep the English."""
         return {name: _translated(value) for name, value in values.items()} if isinstance(values, dict) else values
 
 

@@ -192,7 +192,6 @@ def _table(value: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the keys of all rows, in their order."""
     return list(dict.fromkeys(key for row in rows for key in row))
 
 

@@ -130,5 +130,4 @@ def _escape_match(match: re.Match[str]) -> str:
 
 
 def _spelled_pile(match: re.Match[str]) -> str:
-    """Return four marks as they are, and the rest of the pile by name."""
     return match[1] + "".join(map(code_point, match[0][len(match[1]) :]))

@@ -324,7 +324,6 @@ def _waiting_behind_elicitation(others: int) -> str:
 
 
 def _awaits_user(blocker: BlockingTurn) -> bool:
-    """Return True if a turn waits for a user, False for a running turn."""
     return blocker.awaits_approval or blocker.awaits_answer
 
 

@@ -266,7 +266,6 @@ class EventEncoder:
 
     @property
     def _has_begun(self) -> bool:
-        """Return True if the start of the turn was sent. An older view may arrive after it."""
         return self.cursor.state != NOTHING and not self.cursor.state.startswith(_QUEUED)
 
     def _event(self, name: str, data: ResponseModel, **cursor_fields: Any) -> StreamEvent:

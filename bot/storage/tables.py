@@ -56,7 +56,6 @@ def _table(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
 
 
 def _required(kind: _Type, *names: str, default: str | None = None) -> list[sa.Column[Any]]:
-    """Return columns with a value in every row."""
     return [sa.Column(name, kind, nullable=False, server_default=default) for name in names]
 
 

@@ -171,7 +171,6 @@ def user_html(user: Author) -> str:
 
 
 def _facts_html(facts: Iterable[tuple[str, str]]) -> str:
-    """Return pairs of a label and HTML as a list."""
     return "<dl>" + "".join(f"<dt>{label}</dt><dd>{html}</dd>" for label, html in facts) + "</dl>"
 
 

@@ -142,7 +142,6 @@ def api_routes(routers: Iterable[APIRouter]) -> FastAPI:
 
 
 def _operation_id(route: APIRoute) -> str:
-    """Return the operation id, which generated clients use: it is stable while tag and function keep their names."""
     return "_".join((*map(str, route.tags[:1]), route.name))
 
 

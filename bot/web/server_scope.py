@@ -165,9 +165,6 @@ def _keep_scope(request: Request, scope: RequestScope) -> RequestScope:
 
 
 async def _current_scope(request: Request) -> RequestScope:
-    """Return the scope from the router's dependency. If it could not be parsed, the framework rejects the request
-    before the route.
-    """
     return cast("RequestScope", getattr(request.state, "scope", None))
 
 

@@ -245,7 +245,6 @@ class PlatformStep(Step, Generic[Setup]):
         self._options = setup.options
 
     async def _open_in_browser(self, terminal: SetupTerminal, url: str, page: str) -> bool:
-        """Offer to open a page in the browser. Return False if it is not open."""
         if not self._options.browser or not _has_browser():
             return False
         return await terminal.confirm(f"Open {page} in your browser?") and _open_url(url)
@@ -359,7 +358,6 @@ class PlatformAdminsStep(PlatformStep[Setup]):
         self._progress.save(admins=WORKSPACE)
 
     def _default_text(self, admins: Collection[str]) -> str:
-        """Return the administrators if ADMINS has no user of this platform."""
         if admins:
             return f"ADMINS names nobody of {self.label}: only {', '.join(sorted(admins))} may administer."
         return self.default_admins
@@ -417,7 +415,6 @@ class PlatformMessageStep(PlatformStep[Setup]):
 
 
 def _has_browser() -> bool:
-    """Return True if a browser with windows is likely: one of the terminal would cover the setup."""
     if sys.platform in ("darwin", "win32"):
         return True
     return any(os.environ.get(name) for name in _DISPLAYS) and not os.environ.get("SSH_CONNECTION")

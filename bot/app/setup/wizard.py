@@ -58,7 +58,6 @@ async def set_up(settings: Settings, options: SetupOptions) -> int:
 
 
 def _steps(subject: str, settings: Settings, values: SetupValues, options: SetupOptions) -> Sequence[Step]:
-    """Return the steps of a subject. Loads the library of the platform."""
     module = importlib.import_module(f"bot.app.setup.{subject}")
     steps: Sequence[Step] = module.steps(values, Progress(settings, subject), options)
     return steps

@@ -265,6 +265,5 @@ class ToolIndexes:
         return None
 
     def _build(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> _Indexed:
-        """Return the index of equal tools, or build a new one."""
         equal = next((indexed.index for indexed in tuple(self._indexes) if indexed.equals(tools, about)), None)
         return _Indexed(tools, about, equal or ToolIndex(tools, about, self._embedder))

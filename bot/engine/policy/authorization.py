@@ -131,7 +131,6 @@ def explain_unknown_tool(written: str, unavailable: frozenset[str], tools: Seque
 
 
 def _may_mean_server(written: str, tool: Tool) -> bool:
-    """Return True if a name with the prefix of a server contains that of the tool's server, or a similar one."""
     server, prefix = tool.name.partition("__")[0].lower(), written.lower().partition("__")[0][:_MAX_LETTERS]
     is_similar = difflib.SequenceMatcher(None, prefix, server).ratio() >= _SIMILAR_SERVER
     return is_similar or f"{server}__" in written.lower()[: 2 * _MAX_LETTERS]

@@ -261,7 +261,6 @@ def _match_author(asker: str, request: PolicyRequest) -> RuleMatch:
 
 
 def _match_hint(tool: Tool, name: str, *, wanted: bool) -> RuleMatch:
-    """Return the match of a hint. Missing hints of a trusted server have the defaults of the MCP specification."""
     if not tool.trusted:
         return RuleMatch.PERHAPS
     return _match(_hint_value(tool.annotations, name) is wanted)
@@ -339,7 +338,6 @@ def _host_patterns(pattern: str, read: ReadHosts) -> Sequence[str]:
 
 
 def _label(label: str, read: ReadHosts) -> str:
-    """Return one label of a host in Punycode."""
     return next(iter(read(label).names), label)
 
 
@@ -394,9 +392,6 @@ def _wins_over(rule: Rule, other: Rule) -> bool:
 
 
 def _strictest(rules: Sequence[Rule], resolve: _Resolve) -> list[Rule]:
-    """Return the rules with the strictest resolved policy, literal ones first. AUTO that asks has its own approval
-    requirements.
-    """
     ranked = sorted(rules, key=lambda rule: (_rank(resolve(rule.policy)), _rank(rule.policy)))
     return [rule for rule in ranked if resolve(rule.policy) is resolve(ranked[0].policy)]
 

@@ -316,7 +316,6 @@ def _taint_source(source: Source, offered: ToolSet) -> TaintSource:
 
 
 def _is_still(source: ToolSource, tool: Tool) -> bool:
-    """Return True if the tool and its server's address are unchanged."""
     return (source.definition, source.place) == (tool.definition, tool.place)
 
 
@@ -404,7 +403,6 @@ class ResultVisibility:
         return result.stored.policy is ApprovalPolicy.ALWAYS_DENY
 
     def _may_count(self, rule: Rule, tool: Tool) -> bool:
-        """Return True if the rule can lead to a denial of the tool. Other rules change nothing: a denial wins."""
         denies = _denies(rule) or self._denies_by_default
         return denies and is_for_server(rule, tool) and is_for_tool(rule, tool)
 
@@ -420,7 +418,6 @@ class ResultVisibility:
 
 
 def _is_server_result(step: ToolStep) -> bool:
-    """Return True if the result is the server's, not the bot's own text."""
     is_own = step.tool is not None and step.tool.is_builtin
     return step.status in ANSWERED and step.result is not None and not is_own
 

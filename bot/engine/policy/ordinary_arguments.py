@@ -236,9 +236,6 @@ def _defaults(tool: Tool) -> Mapping[str, Any]:
 
 
 def _own_names(asker: Author, conversation: ConversationKey) -> Sequence[str]:
-    """Return the ways in which arguments may name the asker and their conversation. Users choose their display names,
-    so these do not count.
-    """
     user = (asker.id, asker.principal, f"@{asker.id}", f"<@{asker.id}>", f"<@!{asker.id}>")
     places = filter(None, (conversation.channel, conversation.thread))
     return (*user, *(name for place in places for name in (place, f"#{place}", f"<#{place}>")))

@@ -409,7 +409,6 @@ _SHORTER_LEVELS = (_DetailLevel(0.2, 1, older=True, newest=False), _DetailLevel(
 
 
 def _larger_room(tokens: int, capabilities: Capabilities) -> int:
-    """Return the tokens for another try at a reply that was cut off."""
     larger = min(tokens * _ENLARGEMENT, capabilities.largest_output or tokens * _ENLARGEMENT)
     return reply_limits(ModelLimits(max_tokens=larger), capabilities).max_tokens
 

@@ -250,7 +250,6 @@ def includes_result(record: TurnRecord, step: ToolStep, replay: ToolReplay) -> b
 
 
 def _replay_of(record: TurnRecord, replay: ToolReplay) -> ToolReplay:
-    """Return the replay of a turn. One that ran out of rounds is gone on with from its results."""
     return ToolReplay.FULL if replay is ToolReplay.NAMES and record.out_of_rounds else replay
 
 
@@ -341,7 +340,6 @@ def _round(results: _Results, reply: ModelStep) -> list[Message]:
 
 
 def _question_text(question: TurnInput) -> str:
-    """Return the question with the names of its attachments. Their content is not stored."""
     if not question.attachments:
         return question.text
     return f"{question.text}\n(Attached: {names(question.attachments)})".strip()
@@ -654,7 +652,6 @@ class HistoryPrompt:
         return format_summary(self._stored.summary if self._stored is not None else None, capabilities)
 
     def _note_omission(self, stored: History) -> None:
-        """Note the omission, once a conversation."""
         left_out_before = stored.summary is not None and not stored.summary.text
         if not left_out_before and str(HISTORY_OMITTED) not in self.earlier_notes.union(self._notes):
             self._notes.append(str(HISTORY_OMITTED))

@@ -261,7 +261,6 @@ def _context_messages(record: TurnRecord, offered: ToolSet, context: PromptConte
 
 
 def _context_hits(record: TurnRecord) -> list[ToolStep]:
-    """Return the calls of context tools that have found something."""
     calls = (step for step in record.calls if step.origin is CallOrigin.CONTEXT and step.status is StepStatus.DONE)
     return [step for step in calls if step.result is None or _has_hit(step.result.text_or_json)]
 

@@ -308,7 +308,6 @@ def _beginning(file: re.Match[str]) -> str:
 
 
 def _usage(request: ModelRequest, message: Message) -> Usage:
-    """Return the number of words in place of tokens."""
     parts = (part for message in request.messages for part in message.parts if isinstance(part, TextPart | ToolResult))
     written = [message.text, *(f"{call.name} {dict(call.arguments)}" for call in message.tool_calls)]
     return Usage(sum(len(part.text.split()) for part in parts), sum(len(text.split()) for text in written))
@@ -379,7 +378,6 @@ def _ask_for_missing(step: Step) -> str:
 
 
 def _ask_which(rivals: Sequence[Tool]) -> str:
-    """Return the question which of several tools is meant."""
     lines = [_("Several tools fit your message equally well:"), "", *(f"- {_named(tool)}" for tool in rivals), ""]
     return "\n".join([*lines, _("Please say it again with more of its words.")])
 

@@ -253,7 +253,6 @@ def _can_run(package: Mapping[str, Any]) -> bool:
 
 
 def _get(holder: Mapping[str, Any], key: str) -> Any:
-    """Return a value by its name in camel case, or in snake case as in the first version of the format."""
     return holder.get(key, holder.get(re.sub(r"(?=[A-Z])", "_", key).lower()))
 
 
@@ -267,7 +266,6 @@ def _flag(holder: Mapping[str, Any], key: str) -> bool:
 
 
 def _text(holder: Mapping[str, Any], key: str) -> str:
-    """Return text for people."""
     value = _get(holder, key)
     return _clean(value, _LONGEST_TEXT) if isinstance(value, str) else ""
 

@@ -320,7 +320,6 @@ def parse_ip(host: str) -> IpAddress | None:
 
 
 def _normalize_host(host: str) -> str:
-    """Return one spelling for equal hosts."""
     return unicodedata.normalize("NFKC", host).lower().rstrip(".").removeprefix("[").removesuffix("]")
 
 

@@ -424,7 +424,6 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
 
 
 def _line(lines: Mapping[JsonPath, int], at: JsonPath) -> int | None:
-    """Return the line of a key, or of its parent if the key is missing."""
     line_numbers = (lines.get(at[:length]) for length in range(len(at), 0, -1))
     return next((number for number in line_numbers if number is not None), None)
 
@@ -487,7 +486,6 @@ def _repeated_keys(pairs: list[tuple[str, Any]]) -> Iterator[str]:
 
 
 def _place(path: Path, lines: Mapping[JsonPath, int], at: JsonPath) -> str:
-    """Return the file with the line of a key."""
     line = _line(lines, at)
     return str(path) if line is None else gettext_lazy("{path}, line {line}", path=path, line=line)
 

@@ -445,7 +445,6 @@ def manual_registration(metadata: OAuthMetadata, terms: OAuthTerms, known: Regis
 
 
 def _unsupported_reason(method: str) -> str:
-    """Return the reason why an authentication method is not supported."""
     if method in _WITH_SECRET:
         return gettext_lazy("it wants a secret and has given none")
     return gettext_lazy("it wants to be shown who the bot is by {method}", method=f"{method[:40]!r}")

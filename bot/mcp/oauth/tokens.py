@@ -90,7 +90,6 @@ class SignInCache:
 
     @property
     def _stale(self) -> bool:
-        """True until a read that began after the last doubt has ended: others wait for that read meanwhile."""
         return self._doubts != self._settled
 
     async def read_if_outdated(self) -> SignIn | None:
@@ -161,9 +160,6 @@ class SignInCache:
             self._hold(sign_in)
 
     def _is_usable(self, sign_in: SignIn) -> bool:
-        """Return True for the current endpoint and the client id of the admin. A client credentials server rejects
-        sign-ins of users.
-        """
         theirs = bool(sign_in.signed_in_by) and self.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
         client = self.terms.client_id in ("", sign_in.registration.client_id)
         return sign_in.place == self._place and client and not theirs
@@ -317,7 +313,6 @@ class TokenRefresh:
         )
 
     def _is_unregistered(self, refusal: TokenRequestRejected) -> bool:
-        """Return True if the authorization server has dropped the bot's dynamic registration."""
         return refusal.is_unknown_client and not self._cache.terms.client_id
 
 

@@ -205,7 +205,6 @@ class CapabilityFetcher:
         return [item async for item in _yielding(items) if not self._holds_secret(item)]
 
     def _holds_secret(self, item: BaseModel) -> bool:
-        """Return True if any text of the item contains a strong secret of the server."""
         return self.redact.found_in(item.model_dump(mode="json"))
 
     def _tool(self, tool: types.Tool, foreign: Collection[str]) -> Tool:

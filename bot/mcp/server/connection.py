@@ -510,7 +510,6 @@ class Connection:
                 await self._closing.wait()
 
     def _report(self, session: Session, event: Event) -> None:
-        """Record an event of a session. A session that has been left changes nothing."""
         if session is self._session:
             self.tracker.report(event)
 
@@ -532,7 +531,6 @@ class Connection:
         return ending
 
     def _may_try_again(self, ending: SessionEnd | None, before: float) -> bool:
-        """Return True if an attempt to connect has failed in a way that another one at once may not."""
         if ending is None or ending.worked or ending.retry_after or ending.status is ServerStatus.AUTH_REQUIRED:
             return False
         return asyncio.get_running_loop().time() < before and not self._closing.is_set()

@@ -429,7 +429,6 @@ class Session:
         )
 
     def _on_server_request(self, method: str) -> None:
-        """Note a question that the newer protocol does not have: the library rejects it."""
         modern = self._client is not None and self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
         if modern and method == sdk.ELICITATION:
             self._tracker.record_older_elicitation()
@@ -479,7 +478,6 @@ class Session:
                 self._tracker.sync_succeeded(self._known)
 
     async def _fetch_others(self, client: Client) -> None:
-        """Fetch resources, templates and prompts. The tools may be listed concurrently."""
         others = await self._fetcher.list_others(client, self._known)
         now = self._known
         self._known = replace(others, tools=now.tools, instructions=now.instructions, left_out=now.left_out)

@@ -178,7 +178,6 @@ class SessionPool:
 
     @property
     def _trusted_pins(self) -> Pinned:
-        """Pins that a session is checked against: before any are stored, the tools of the server's own session."""
         known = self.own.tracker.synced.capabilities.tools
         return first_pins(known) if self._pinned is None else self._pinned
 

@@ -592,12 +592,10 @@ class ServerStatusTracker:
 
     @property
     def _shown(self) -> tuple[ServerStatus, str, int]:
-        """Status, problem, and the number of tools of an established connection."""
         count = len(self._synced.capabilities.tools) if self._state in ESTABLISHED else 0
         return self.status, self.problem, count
 
     def _show(self, before: tuple[ServerStatus, str, int]) -> None:
-        """Log a change and wake the waiting tasks."""
         if before != self._shown:
             self._log(before[1])
         self.notify()
@@ -620,7 +618,6 @@ class ServerStatusTracker:
 
 
 def _with_definition(synced: CachedCapabilities, config: ServerConfig) -> CachedCapabilities:
-    """Return the cached capabilities with the current definition of the server applied."""
     tools = tuple(apply_definition(tool, config) for tool in synced.capabilities.tools)
     instructions = synced.capabilities.instructions if config.use_instructions else None
     return replace(synced, capabilities=replace(synced.capabilities, tools=tools, instructions=instructions))

@@ -207,7 +207,6 @@ def _stray(value: Any) -> StrayLine:
 
 
 def _without_depths(text: str) -> str:
-    """Return JSON with null in place of values that are nested too deeply; the text itself if nothing is."""
     if text.count("[") + text.count("{") <= DEEPEST:
         return text
     return "".join(_shallow_pieces(text))
@@ -500,6 +499,5 @@ def _for(block: dict[str, Any], audience: list[str]) -> dict[str, Any]:
 
 
 def _audience(annotations: Any) -> list[str]:
-    """Return the known values of a block's audience."""
     named = annotations.get("audience") if isinstance(annotations, dict) else None
     return [raw for raw in named if raw in _ROLES] if isinstance(named, list) else []

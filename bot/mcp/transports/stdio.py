@@ -302,7 +302,6 @@ async def _end(process: asyncio.SubprocessTransport, pipes: SubprocessPipes, lea
 
 
 async def _has_exited(pipes: SubprocessPipes, seconds: float) -> bool:
-    """Return True if the process has ended within that time."""
     with anyio.move_on_after(seconds):
         await pipes.left.wait()
     return pipes.left.is_set()

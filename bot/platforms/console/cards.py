@@ -366,7 +366,6 @@ class ElicitationKeys:
 
 
 def _card_text(text: str, paint: Callable[[str], str], theme: ConsoleTheme, width: int) -> Piece:
-    """Return a text behind the bar of a card."""
     lines = fold(theme.own_text(safe_lines(text)), width - 4)
     return Piece(PieceKind.CARD, "\n".join(card_line(paint(line), theme) for line in lines))
 
@@ -555,7 +554,6 @@ class CardKeys:
         self._ask()
 
     def _unseen(self, prompt: ApprovalPrompt) -> bool:
-        """True if a part of the call looks like a secret, and not all of the call was shown yet."""
         return prompt.guarded and prompt.card.shortened and not self._viewed
 
     def _edit(self, prompt: ApprovalPrompt) -> None:

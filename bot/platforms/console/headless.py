@@ -221,7 +221,6 @@ def _sample_line(schema: Mapping[str, Any]) -> str:
 
 
 def _problem_text(error: ArgumentError) -> str:
-    """Return the error of a value, with its name once."""
     if not error.argument or error.problem.startswith(f"{error.argument}:"):
         return error.problem
     return f"{error.argument}: {error.problem}"

@@ -443,7 +443,6 @@ class InteractiveChat:
         self._lines.put_nowait(text)
 
     def _unqueue(self) -> None:
-        """Return the queued lines to the prompt."""
         self._screen.prefill("\n".join(self._queued))
         self._queued.clear()
         self._transcript.queued = ()
@@ -499,7 +498,6 @@ class InteractiveChat:
         self._elicitations.update(view, asking=not (self._stopping or self._cards.busy))
 
     def _ask_remaining(self) -> None:
-        """Ask for other approvals after the last elicitation."""
         if (view := self._tracker.newest(self._turn)) is not None:
             self._ask_approvals(view)
 
@@ -532,7 +530,6 @@ class InteractiveChat:
             self._completer.verbs = commands.verbs
 
     async def _offer_conversations(self) -> None:
-        """Complete the ids of the conversations behind /open."""
         if self._tracker.saved is not None:
             with contextlib.suppress(CountersignError):
                 self._completer.conversations = await self._tracker.saved.titles()

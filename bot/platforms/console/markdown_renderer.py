@@ -93,7 +93,6 @@ class MarkdownRenderer:
         return "\n\n".join(part for part in parts if part)
 
     def _table(self, table: Table, width: int) -> str:
-        """Return columns, or rows one below the other if words do not fit into columns."""
         if (sum(least + _BETWEEN for least in _least_widths(table)) - _BETWEEN) <= width or not table.rows:
             return self._render(_grid(table, unicode=self._theme.unicode), width)
         return "\n\n".join("\n".join(self._row(table.headings, row, width)) for row in table.rows)

@@ -312,7 +312,6 @@ class Screen:
         return FloatContainer(rows, [Float(menu, xcursor=True, ycursor=True)])
 
     def _lines(self) -> list[str]:
-        """Return the moving lines, computed once for every redraw."""
         if self._drawing != self._app.render_counter or not self._app.is_running:
             self._drawing, self._drawn = self._app.render_counter, self._fresh_lines()
         return self._drawn
@@ -486,7 +485,6 @@ class LineHistory(History):
 
 
 def _misses_reference(line: str) -> bool:
-    """Return True if the line has text where a secret reference belongs: the text may be the secret."""
     return any(not re.match(r"(env|file):", match[1]) for match in _SECRET_ARGUMENTS.finditer(line))
 
 

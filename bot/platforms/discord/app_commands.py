@@ -134,7 +134,6 @@ def words(command: str, verb: Verb, given: Mapping[str, str | bool]) -> tuple[st
 
 
 def _values(parameter: Parameter, value: str) -> tuple[str, ...]:
-    """Return one value, or several that are separated by spaces. A JSON object is one value and keeps its quotes."""
     return split_args(value) if parameter.repeated and not value.lstrip().startswith("{") else (value,)
 
 

@@ -374,13 +374,11 @@ class DiscordLiveCheck:
         return await direct_channel(self._rest, user)
 
     async def _plain(self, thread: ConversationKey, _root: str) -> str:
-        """Post the longest message that is not laid out. It is found among the bot's own in the end."""
         text = f"{MARK}. ".ljust(CONTENT, ".")
         await self._native.create(_Owner(thread), OutgoingMessage("plain", text, place=thread.thread), "")
         return accepted_length(CONTENT)
 
     async def _typing(self, thread: ConversationKey, _root: str) -> str:
-        """Show that the bot types."""
         async with self._rest.request(gettext_lazy("show that it types")) as client:
             await client.get_partial_messageable(int(thread.thread)).typing()
         return gettext_lazy("The bot can show that it types.")

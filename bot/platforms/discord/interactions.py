@@ -141,7 +141,6 @@ def call_messages(step: ToolStep, *, whole: bool) -> tuple[CallDetails, ...]:
 
 
 def _buttons(step: ToolStep, block: Block) -> Iterator[Item]:
-    """Yield the buttons, and a menu of rarer grants below them."""
     if isinstance(block, Buttons) and step.approval is not None:
         yield from button_components(block)
         yield from menu(step.approval.id, ALLOW, ((entry.label, entry.hint, entry.action) for entry in block.more))

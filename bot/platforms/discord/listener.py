@@ -208,7 +208,6 @@ class DiscordMissedMessages:
     async def _parse(
         self, messages: Sequence[discord.Message], ref: ChannelRef, guild: discord.Guild | None
     ) -> Sequence[DiscordMessage]:
-        """Return the messages of users."""
         me = await self._bot_user()
         parsed = (parse_message(message, me, ref, guild) for message in messages)
         return [message for message in parsed if message is not None]

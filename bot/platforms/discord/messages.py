@@ -135,7 +135,6 @@ def message_content_of(message: discord.Message, me: str, guild: discord.Guild |
 
 
 def _bot_mentions(me: str, guild: discord.Guild | None) -> tuple[str, ...]:
-    """Return the mentions of the bot: clients offer its role under the same name."""
     role = guild.self_role if guild is not None else None
     return (f"<@{me}>", f"<@!{me}>", *((f"<@&{role.id}>",) if role is not None else ()))
 

@@ -62,7 +62,6 @@ LONGEST = 1_900
 
 
 def _new_nonce() -> str:
-    """Return a nonce that makes a post idempotent while the library retries it."""
     return secrets.token_hex(NONCE // 2)
 
 

@@ -217,7 +217,6 @@ def _split(principal: str) -> tuple[str, str]:
 
 
 def _shows(posted: discord.Message, outgoing: OutgoingMessage) -> bool:
-    """Return True if a message has the content that was to be posted."""
     return posted.content == outgoing.content.strip() and _ids_of(posted) == custom_ids(outgoing.components)
 
 

@@ -188,7 +188,6 @@ class SlackTurnMessages:
         return None
 
     def _may_wait(self, view: TurnView, message: OutgoingMessage, method: str = "chat.update") -> bool:
-        """Return True if an unfinished message has used its share of the limit, or the limit has no headroom."""
         last = self._changed.get((view.turn.id, message.name), float("-inf"))
         return self._clock() - last < self.interval(method) or not self._api.pacing.has_headroom(method)
 
@@ -558,5 +557,4 @@ async def open_slack(
 
 
 def _account(owner: str) -> str:
-    """Return the account of rate limits, a digest of its owner: Slack counts by app and workspace."""
     return f"slack:{hashlib.sha256(owner.encode()).hexdigest()[:16]}"

@@ -207,7 +207,6 @@ def _read_installation(answer: Mapping[str, Any], now: float) -> Installation | 
 
 
 def _bot_url(answer: Mapping[str, Any]) -> str:
-    """Return the address that opens the bot's direct messages."""
     app, team = str(answer.get("app_id") or ""), str(object_in(answer, "team").get("id") or "")
     return f"https://slack.com/app_redirect?app={quote(app)}&team={quote(team)}" if app and team else ""
 

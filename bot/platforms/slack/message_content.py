@@ -83,7 +83,6 @@ def _is_shared(part: Mapping[str, Any]) -> bool:
 
 
 def _is_table(part: Mapping[str, Any]) -> bool:
-    """Return True for a table that the author has pasted: Slack keeps it as an attachment."""
     kinds = {block.get("type") for block in objects_in(part, "blocks")}
     return kinds == {"table"} and not any(part.get(name) for name in _ORIGINS)
 
@@ -129,7 +128,6 @@ def _normalize(text: str) -> str:
 
 
 def _blocks(blocks: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the texts of blocks: each paragraph, field, item and row by itself."""
     return [text for block in [*blocks][:MOST_PARTS] for text in _block(block, 1) if text.strip()]
 
 

@@ -166,7 +166,6 @@ def input_block(name: str, label: str, element: Element, *, hint: str = "", requ
 
 
 def _weigh(block: MessageBlock) -> int:
-    """Return the size of a block in JSON."""
     return len(json.dumps(message_blocks((block,))))
 
 

@@ -319,9 +319,6 @@ def _stream_text(part: AnswerPage) -> str:
 
 
 def _is_too_heavy(stream: Stream) -> bool:
-    """Return True if Slack may reject the text of a stream, of which it counts bytes. Pages do not count the characters
-    that sanitizing adds.
-    """
     size = max(text_weight(stream.text), len(stream.text.encode("utf-8", "replace")))
     return size + TASK_WEIGHT * len(stream.tasks) > HEAVIEST
 

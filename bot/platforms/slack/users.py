@@ -194,7 +194,6 @@ class UserDirectory:
 
 
 def _qualifiers(identity: Identity) -> tuple[str, ...]:
-    """Return the ids with which a name may say that it is of this workspace."""
     return tuple(filter(None, (identity.team, identity.enterprise)))
 
 

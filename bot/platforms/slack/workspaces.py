@@ -293,7 +293,6 @@ class InstalledWorkspaces:
             await asyncio.sleep(POLL_SECONDS)
 
     def _note_problem(self, workspace: str, problem: str) -> None:
-        """Log a problem, once while it lasts."""
         if self._problems.get(workspace) != problem:
             self._problems[workspace] = problem
             log.error("Slack workspace %s cannot be served: %s", workspace, problem)

@@ -161,7 +161,6 @@ def _read_pins(connection: sa.Connection, server_id: str) -> Sequence[Pin]:
 
 
 def _mark_as_pinned(connection: sa.Connection, server_id: str, who: str) -> bool:
-    """Mark the server's tools as pinned. Return False if they were."""
     mark = {"server_id": server_id, "tool": NO_TOOL, "definition": "", "body": "", "pinned_by": who}
     return connection.execute(_add_mark.on(connection), mark).first() is not None
 

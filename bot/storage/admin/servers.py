@@ -301,7 +301,6 @@ class SqlServerStore(Store):
         return count
 
     def _log_unreadable(self, what: str, server_id: str, error: Exception) -> None:
-        """Log one line for each unreadable row, not one for each read."""
         if self._logged.get(f"{what} {server_id}") != repr(error):
             self._logged[f"{what} {server_id}"] = repr(error)
             log.warning("%s of the server %s cannot be read and is left out", what, server_id)

@@ -394,7 +394,6 @@ def _approver_columns(row: Any, revision: Revision) -> dict[str, Any]:
 
 
 def _has_viewed(connection: sa.Connection, decision: Decision) -> bool:
-    """Return True if the approver has opened every page of the whole call at this revision."""
     key = {"a": decision.approval_id, "r": decision.revision, "p": decision.by.principal}
     view = connection.execute(_select_view, key).first()
     return view is not None and view.viewed >= view.pages
@@ -473,14 +472,12 @@ def _record_decision(
 
 
 def _decider(decision: Decision) -> tuple[str, str]:
-    """Return principal and name to record."""
     return (audit.NOBODY, "") if decision.is_automatic else (decision.by.principal, decision.by.name)
 
 
 def _repeated_result(
     connection: sa.Connection, approval_id: str, decision: DecisionType, signing: ApproverEvidence
 ) -> DecisionResult:
-    """Return the result of a decision that was committed before, after a lost COMMIT response."""
     row = connection.execute(_asked, {"approval_id": approval_id}).one()
     waits = row.status == StepStatus.AWAITING
     return MoreApprovalsNeeded(_missing(row, len(row.approver_names or ()), signing)) if waits else Decided(decision)
@@ -525,7 +522,6 @@ def _counted_approvers(
 
 
 def _missing(row: Any, approvals: int, signing: ApproverEvidence) -> int:
-    """Return the number of missing approvers. The larger quorum of request and current rule applies."""
     quorum: int = max(signing.quorum, decode(ApprovalRequirements, row.requirements).quorum)
     return quorum - approvals
 

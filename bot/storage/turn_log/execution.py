@@ -377,7 +377,6 @@ def _close_unanswered(connection: sa.Connection, claim: Claim, unanswered: Mappi
 
 
 def _add_steps(connection: sa.Connection, turn_id: str, new: Sequence[Step]) -> Sequence[ToolStep]:
-    """Return the new calls that await approval or are denied."""
     if new:
         connection.execute(_add_step.on(connection), [_step_row(turn_id, step) for step in new])
     return [step for step in new if isinstance(step, ToolStep) and _is_new_for_audit(connection, turn_id, step)]

@@ -313,7 +313,6 @@ def _read_turns(connection: sa.Connection, revisions: Mapping[str, int]) -> dict
 
 
 def _read_summary(connection: sa.Connection, conversation: str) -> HistorySummary | None:
-    """Return the conversation's summary."""
     row = connection.execute(_read, {"k": conversation}).first()
     return None if row is None else HistorySummary(row.upto, row.text, converter.structure(row.sources, Sources))
 

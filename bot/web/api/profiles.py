@@ -146,7 +146,6 @@ class ProfileRoutes:
         return _answer(profile, servers, await self._bindings(scope), options)
 
     async def _bindings(self, scope: RequestScope) -> Sequence[Binding]:
-        """Return the bindings of profiles to this workspace and its channels."""
         bindings = await self._services.dependencies.profiles.bindings()
         return [binding for binding in bindings if f"{binding.place}:".startswith(f"{scope.workspace}:")]
 

@@ -450,7 +450,6 @@ class _Responses:
 
 
 def _thread(idempotency_key: str | None) -> str:
-    """Return the id of a new conversation, the same for a repeated request."""
     return sha256(idempotency_key.encode()).hexdigest()[:16] if idempotency_key is not None else ""
 
 

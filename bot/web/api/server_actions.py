@@ -71,12 +71,10 @@ def _snapshot(servers: ServerAdmin, server_id: str) -> ServerSnapshot | None:
 
 
 def _connection_state(snapshot: ServerSnapshot | None) -> tuple[object, ...]:
-    """Return the parts of a state about the connection and the definition."""
     return () if snapshot is None else (snapshot.status, snapshot.problem, snapshot.config, snapshot.server_version)
 
 
 def _was_synced(before: ServerSnapshot | None, after: ServerSnapshot | None) -> bool:
-    """Return True if a sync was attempted between two states."""
     if after is None or after.status in _OFF or after.sync not in (SyncStatus.SYNCED, SyncStatus.SYNC_FAILED):
         return False
     return before is None or (before.sync, before.synced_at) != (after.sync, after.synced_at)
