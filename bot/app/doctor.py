@@ -68,7 +68,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-MARKS = {CheckStatus.WELL: "✓", CheckStatus.DOUBTFUL: "!", CheckStatus.BROKEN: "✗", CheckStatus.SKIPPED: "-"}
 _LONGEST = 600
 """Longest finding and longest fix in characters."""
 _LONGEST_NAME = 60
@@ -357,7 +356,7 @@ def _line(subject: str, check: Check) -> str:
     took = f" ({check.seconds * 1000:.0f} ms)" if check.seconds is not None else ""
     fix = f" Fix: {single_line(check.fix, _LONGEST)}" if check.fix else ""
     detail = single_line(check.detail, _LONGEST)
-    return in_shell(f"{MARKS[check.finding]} {subject} · {check.name}  {detail}{took}{fix}".rstrip())
+    return in_shell(f"{check.finding.mark} {subject} · {check.name}  {detail}{took}{fix}".rstrip())
 
 
 def _examinations(settings: Settings, files: OperatorFiles) -> dict[str, AsyncGenerator[Check, None]]:

@@ -24,7 +24,6 @@ from uuid import uuid4
 
 from bot.app.database import use_database
 from bot.app.discord import is_configured as discord_is_configured
-from bot.app.doctor import MARKS
 from bot.app.live_bot import LiveBot, run_bot
 from bot.app.service import Platforms, open_platforms
 from bot.app.slack import is_configured as slack_is_configured
@@ -304,7 +303,7 @@ class LiveTest:
     def _add(self, check: Check) -> None:
         """Record a result and print it."""
         self.checks.append(check)
-        self._terminal.print(f"{MARKS[check.finding]} {check.name}  {_detail(check)} {_fix(check)}".rstrip())
+        self._terminal.print(f"{check.finding.mark} {check.name}  {_detail(check)} {_fix(check)}".rstrip())
         if self._options.as_json:
             sys.stdout.write(f"{json.dumps({'platform': self._name, **asdict(check)})}\n")
             sys.stdout.flush()
@@ -326,7 +325,7 @@ def _typed_result(step: PersonStep, typed: str) -> Check:
 
 def _row(check: Check, width: int, columns: int) -> Iterator[str]:
     """Yield the lines of one row of the table, with the fix on lines of its own."""
-    head = f"{MARKS[check.finding]} {check.name:<{width}}  {_RESULTS[check.finding]:<7}  "
+    head = f"{check.finding.mark} {check.name:<{width}}  {_RESULTS[check.finding]:<7}  "
     room = max(columns - len(head), 30)
     for line in [*textwrap.wrap(_detail(check), room), *textwrap.wrap(_fix(check), room)] or [""]:
         yield f"{head}{line}".rstrip()

@@ -48,7 +48,6 @@ from bot.errors import NotFound
 from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.ports import ServerAdmin
 
-MARKS = {CheckStatus.WELL: "✓", CheckStatus.DOUBTFUL: "!", CheckStatus.BROKEN: "✗", CheckStatus.SKIPPED: "-"}
 _MOST_STEPS = 5
 _SWITCHED_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 _OPERATORS = gettext_lazy("Only the operator may have programs started on this machine.")
@@ -283,7 +282,7 @@ def to_review(config: ServerConfig, waiting: Sequence[Tool]) -> tuple[ReplyActio
 
 def _check_marks(checks: list[Check]) -> str:
     return " ".join(
-        f"{MARKS[check.finding]} {check.name}" for check in checks if check.finding is not CheckStatus.SKIPPED
+        f"{check.finding.mark} {check.name}" for check in checks if check.finding is not CheckStatus.SKIPPED
     )
 
 
@@ -328,7 +327,7 @@ def _switched_off(server: VisibleServer) -> Check:
 def _row(server: VisibleServer, check: Check) -> tuple[str, ...]:
     took = f" ({format_duration(check.seconds)})" if check.seconds is not None else ""
     detail, fix = shorten(check.detail + took, 300), shorten(check.fix, 300)
-    return server.name, MARKS[check.finding], str(check.name), detail, fix
+    return server.name, check.finding.mark, str(check.name), detail, fix
 
 
 @dataclass(frozen=True, slots=True)

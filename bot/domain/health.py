@@ -82,6 +82,11 @@ class CheckStatus(StrEnum):
     BROKEN = "failed"
     SKIPPED = "skipped"
 
+    @property
+    def mark(self) -> str:
+        """One character for it."""
+        return {"ok": "✓", "warning": "!", "failed": "✗", "skipped": "-"}[self]
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
