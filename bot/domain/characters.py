@@ -80,7 +80,6 @@ _ENCODED = re.compile(
 )
 """Escape sequences, and characters as URLs, HTML and literals of JSON spell them, also encoded again."""
 _ENCODED_BEGIN = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f%&<\\\\]")
-_URL_SIGN = re.compile("%(?:25)*")
 _PIECE = 128
 
 
@@ -95,15 +94,12 @@ def fold(text: str, *, blanks: bool = True) -> str:
 
 
 def _decode(match: re.Match[str]) -> str:
-    match match.lastgroup:
-        case "url":
-            return bytes.fromhex(_URL_SIGN.sub("", match[0])).decode(errors="replace")
-        case "html":
-            return html.unescape(f"&{match['html']};")
-        case "code" | "byte" as kind:
-            return chr(int(match[kind], 16))
-        case kind:
-            return " " if kind else ""
+    kind = match.lastgroup
+    if kind == "url":
+        return bytes.fromhex(re.sub("%(?:25)*", "", match[0])).decode(errors="replace")
+    if kind == "html":
+        return html.unescape(f"&{match['html']};")
+    return " " if kind == "blank" else chr(int(match[kind], 16)) if kind else ""
 
 
 class FoldedText:
@@ -150,14 +146,7 @@ _LIKE = (
     "\u039cM\u039dN\u039fO\u03a1P\u03a4T\u03a5Y\u03a7X\u0585o\u0578n\u057du\u0570h\u0566q\u0581g\u0131i"
 )
 AS_LATIN = {ord(foreign): latin for foreign, latin in zip(_LIKE[::2], _LIKE[1::2], strict=True)}
-# Small capitals and letters of phonetic alphabets.
-_SMALL = (
-    "\u0251\u0261\u0269\u1d00\u0299\u1d04\u1d05\u1d07\ua730\u0262\u029c\u026a\u1d0a\u1d0b\u029f\u1d0d"
-    "\u0274\u1d0f\u1d18\u0280\ua731\u1d1b\u1d1c\u1d20\u1d21\u028f\u1d22"
-)
-_AS_LETTER = str.maketrans(
-    "10|\u2010\u2011\u2012\u2013\u2212" + _SMALL, "lol-----agiabcdefghijklmnoprstuvwyz", "\U0001d159"
-)
+_AS_LETTER = str.maketrans("10|\u2010\u2011\u2012\u2013\u2212", "lol-----", "\U0001d159")
 
 
 def skeleton(name: str) -> str:

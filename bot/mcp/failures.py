@@ -63,8 +63,7 @@ _OLDER = gettext_lazy(
     "check its log; if it speaks an older version of MCP, set its protocol to that, such as {version}",
     version=Protocol.V2025_06_18,
 )
-_MAY_REFUSE_VERSION = frozenset((HTTPStatus.BAD_REQUEST, HTTPStatus.UPGRADE_REQUIRED))
-_VERSION = re.compile("protocol.?version", re.IGNORECASE)
+_MAY_BE_VERSION = re.compile("400 |426 |.*protocol.?version", re.IGNORECASE | re.DOTALL)
 _INVALID = frozenset((INVALID_PARAMS, INVALID_REQUEST))
 _REFUSED = frozenset((401, 403))
 NOT_THIS_TRANSPORT = frozenset((400, 404, 405))
@@ -291,7 +290,7 @@ def _rejected_status(config: ServerConfig, attempt: RequestContext, redact: Reda
     cause, fix = split_fix(sentence)
     if not fix:
         own = gettext_lazy("Server {server}: {problem}.", server=config.name, problem=sentence)
-        is_version = attempt.status in _MAY_REFUSE_VERSION or _VERSION.search(attempt.error_body)
+        is_version = _MAY_BE_VERSION.match(f"{attempt.status} {attempt.error_body}")
         fix = _version_fix(config, None, attempt) if is_version else gettext_lazy("check its log")
         cause = join_lazy(own, pause_text(attempt.retry_after))
     said = body_text(attempt.error_body, redact)
