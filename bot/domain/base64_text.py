@@ -41,9 +41,8 @@ def without_base64(text: str) -> tuple[str, list[bytes]]:
 
     def note(match: re.Match[str]) -> str:
         code = unquote(_ESCAPE.sub(lambda escape: "%" if "u" in escape[0] else "", _LAYOUT.sub("", match["code"])))
-        claimed = (match["type"] or "").lower()
         data = decode_base64(code) if len(code) > _LINE else b""
-        kind = detect_media_type(data, claimed)
+        kind = detect_media_type(data, match["type"] or "")
         is_marked = bool(match["url"]) or kind != BINARY
         is_long = len(code) > _LONGEST_TOKEN or _LAYOUT.search(match["code"]) is not None
         if not data or not (is_marked or (is_long and (data.isascii() or _is_mixed(code)))):

@@ -184,11 +184,10 @@ class RequestContext:
         connection broke.
         """
         status = self.status or 0
-        is_of_server = self.code not in _ABOUT_THE_REQUEST and (
-            status >= 500 or (status in _OF_THE_SERVER and not self.refusal)
-        )
+        is_of_server = status >= 500 or (status in _OF_THE_SERVER and not self.refusal)
         asks_to_wait = status == HTTPStatus.TOO_MANY_REQUESTS or self.retry_after is not None
-        return is_of_server or asks_to_wait or bool(self.sent and self.failure)
+        has_error = asks_to_wait or (is_of_server and self.code not in _ABOUT_THE_REQUEST)
+        return has_error or bool(self.sent and self.failure)
 
     @contextmanager
     def count_elicitation(self) -> Iterator[None]:

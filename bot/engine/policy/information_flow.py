@@ -337,8 +337,7 @@ def _is_named(recipient: str, author_texts: Sequence[str]) -> bool:
 
 
 def _contains_word(wanted: str, author_texts: Sequence[str]) -> bool:
-    pattern = rf"{_BEFORE}{re.escape(wanted)}{_AFTER}"
-    return bool(wanted) and any(re.search(pattern, text) for text in author_texts)
+    return bool(wanted) and any(re.search(rf"{_BEFORE}{re.escape(wanted)}{_AFTER}", text) for text in author_texts)
 
 
 def _names(sources: Sequence[TaintSource]) -> str:
