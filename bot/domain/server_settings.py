@@ -440,7 +440,7 @@ SETTINGS = (
     AUTO_CONNECT,
     Setting(
         "use_instructions", _SWITCH, gettext_lazy("give the model the server's own instructions"),
-        "give the model the server's own instructions, [once they are reviewed](servers.md#review)",
+        "give the model the server's own instructions, [once they are reviewed](server-repair.md#review)",
         label=gettext_lazy("Instructions of the server"),
         hint=gettext_lazy("yes: the model gets them, once they are reviewed"), form=1,
         fact=gettext_lazy("instructions of the server"),
@@ -520,7 +520,7 @@ SETTINGS = (
     ),
     Setting(
         "fallback_group", _GROUP_NAME, gettext_lazy("servers that stand in for each other, or none"),
-        "servers of one group [stand in for each other](servers.md#fallback-groups-and-names-of-tools)",
+        "servers of one group [stand in for each other](server-repair.md#fallback-groups-and-names-of-tools)",
         label=gettext_lazy("Fallback group"), hint=gettext_lazy("servers that stand in for each other"), form=5,
         fact=gettext_lazy("fallback group"), imported=True,
     ),
@@ -531,13 +531,13 @@ SETTINGS = (
     ),
     Setting(
         "tool_names", choice_of(ToolNaming), gettext_lazy("names of its tools for the model"),
-        "the model's [names for its tools](servers.md#fallback-groups-and-names-of-tools): `prefixed` "
+        "the model's [names for its tools](server-repair.md#fallback-groups-and-names-of-tools): `prefixed` "
         "(`server__tool`) or `plain`",
         label=gettext_lazy("Names of tools"), form=5, fact=gettext_lazy("tool names"), imported=True,
     ),
     Setting(
         "sessions", choice_of(SessionScope), gettext_lazy("users who share the server's session"),
-        "the conversations that share the server's [state between calls](servers.md#sessions): `shared` (all), "
+        "the conversations that share the server's [state between calls](server-repair.md#sessions): `shared` (all), "
         "`conversation` or `person`",
         label=gettext_lazy("Sessions"), hint=gettext_lazy("who shares what the server keeps, such as open pages"),
         form=4, imported=True,

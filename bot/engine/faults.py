@@ -34,7 +34,7 @@ _LONGEST_CAUSE = 400
 NEAR = 0.8
 """Used part of a usage limit from which on operators are told."""
 _USABLE = (ServerStatus.CONNECTED, ServerStatus.IDLE)
-_SERVERS_GUIDE = "docs/servers.md"
+_SERVERS_GUIDE = "docs/server-repair.md"
 _PERIODS = {LimitPeriod.DAY: gettext_lazy("today"), LimitPeriod.MONTH: gettext_lazy("this month")}
 
 

@@ -28,7 +28,7 @@ WEATHER = Fault(
     "It refuses connections.",
     "start it",
     "/mcp show weather",
-    "docs/servers.md",
+    "docs/server-repair.md",
 )
 
 

@@ -24,7 +24,7 @@ from bot.web.limits import LARGEST_BODY
 from bot.web.prometheus import PATH as METRICS
 
 PROJECT = Path(__file__).parents[2]
-GUIDES = ("servers", "troubleshooting", "upgrading")
+GUIDES = ("server-secrets", "troubleshooting", "upgrading")
 OF_PEOPLE = {"rotated the key"}
 """Quoted words that people write, not the program."""
 DEPLOYMENT = (PROJECT / "docs" / "deployment.md").read_text(encoding="utf-8")

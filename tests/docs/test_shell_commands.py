@@ -82,7 +82,7 @@ AT_TERMINAL: Mapping[tuple[str, str], str] = {
     ("docs/data.md", "countersign db export-person"): "y\n",
     ("docs/servers.md", "countersign servers add tickets"): "y\ny\n",
     ("docs/servers.md", "countersign servers add --file"): "y\ny\n",
-    ("docs/servers.md", "countersign servers edit tickets --auth api_key"): f"{SECRET}\n",
+    ("docs/server-secrets.md", "countersign servers edit tickets --auth api_key"): f"{SECRET}\n",
 }
 """The typed text of a person who follows these blocks. Without it there is no terminal."""
 
@@ -258,6 +258,8 @@ async def a_reader(document: str, folder: Path, request: pytest.FixtureRequest) 
                 reader.writes("slack:U0123ABCD", "console:owner")
             case "docs/discord.md":
                 await _with_discord(reader, await stack.enter_async_context(FakeDiscord()))
+            case "docs/profiles.md":
+                await reader.at_once("countersign chat --new --conversation ID -m hello")
             case "docs/running-on-postgresql.md":
                 address = _with_postgres(reader, request.getfixturevalue("postgres"))
                 user, host = "bot:secret", quote(str(psycopg.conninfo.conninfo_to_dict(address)["host"]), safe="")
@@ -270,7 +272,9 @@ async def a_reader(document: str, folder: Path, request: pytest.FixtureRequest) 
                 for name, content in FILES_OF_OTHERS.items():
                     _made(reader.place.folder / name, json.dumps(content))
                 await reader.at_once("countersign servers add crm https://crm.example.com/mcp")
-                await reader.at_once("countersign chat --new --conversation ID -m hello")
+            case "docs/server-secrets.md":
+                for name in ("tickets", "crm"):
+                    await reader.at_once(f"countersign servers add {name} https://{name}.example.com/mcp")
             case "docs/slack.md":
                 _with_slack(reader, await stack.enter_async_context(FakeSlack()))
         yield reader

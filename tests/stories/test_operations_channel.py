@@ -49,7 +49,7 @@ async def test_operators_read_in_slack_that_a_server_failed_and_that_it_recovere
         async with company.bot() as bot:
             await slack.until(lambda: slack.posted(operations), PATIENCE)
             (message,) = slack.posted(operations)
-            for text in ("MCP server shop has failed", "/mcp show shop", "docs/servers.md"):
+            for text in ("MCP server shop has failed", "/mcp show shop", "docs/server-repair.md"):
                 assert text in str(message.blocks)
             shutil.copy(shop.entry["args"][0], program)
             await slack.command(company.sam, "/mcp", "connect shop", operations)
