@@ -78,6 +78,17 @@ STAND_INS: Mapping[str, str] = {
         esac""",
 }
 
+BEFORE: Mapping[str, Sequence[str]] = {
+    "docs/audit.md": ("countersign chat --approve all -m 'Please note: buy milk'",),
+    "docs/data.md": ("countersign chat -m hello",),
+    "docs/profiles.md": ("countersign chat --new --conversation ID -m hello",),
+    "docs/server-secrets.md": (
+        "countersign servers add tickets https://tickets.example.com/mcp",
+        "countersign servers add crm https://crm.example.com/mcp",
+    ),
+    "docs/servers.md": ("countersign servers add crm https://crm.example.com/mcp",),
+}
+"""Commands that a reader of a document has run before."""
 AT_TERMINAL: Mapping[tuple[str, str], str] = {
     ("docs/data.md", "countersign db export-person"): "y\n",
     ("docs/servers.md", "countersign servers add tickets"): "y\ny\n",
@@ -238,10 +249,11 @@ async def a_reader(document: str, folder: Path, request: pytest.FixtureRequest) 
     """A reader of a document, with everything at hand that it takes for granted."""
     reader = Reader(Installation(folder / "here"))
     _furnish(reader, folder)
+    for command in BEFORE.get(document, ()):
+        await reader.at_once(command)
     async with AsyncExitStack() as stack:
         match document:
             case "docs/audit.md":
-                await reader.at_once("countersign chat --approve all -m 'Please note: buy milk'")
                 log = _made(folder / "vault" / "countersign.log")
                 reader.writes("/mnt/vault", str(log.parent))
                 reader.writes("5012:6981d7e8…", reader.head)
@@ -254,12 +266,9 @@ async def a_reader(document: str, folder: Path, request: pytest.FixtureRequest) 
                 address = _with_postgres(reader, request.getfixturevalue("postgres"))
                 reader.writes('"$DATABASE_URL"', f"'{address}'")
             case "docs/data.md":
-                await reader.at_once("countersign chat -m hello")
                 reader.writes("slack:U0123ABCD", "console:owner")
             case "docs/discord.md":
                 await _with_discord(reader, await stack.enter_async_context(FakeDiscord()))
-            case "docs/profiles.md":
-                await reader.at_once("countersign chat --new --conversation ID -m hello")
             case "docs/running-on-postgresql.md":
                 address = _with_postgres(reader, request.getfixturevalue("postgres"))
                 user, host = "bot:secret", quote(str(psycopg.conninfo.conninfo_to_dict(address)["host"]), safe="")
@@ -271,10 +280,6 @@ async def a_reader(document: str, folder: Path, request: pytest.FixtureRequest) 
             case "docs/servers.md":
                 for name, content in FILES_OF_OTHERS.items():
                     _made(reader.place.folder / name, json.dumps(content))
-                await reader.at_once("countersign servers add crm https://crm.example.com/mcp")
-            case "docs/server-secrets.md":
-                for name in ("tickets", "crm"):
-                    await reader.at_once(f"countersign servers add {name} https://{name}.example.com/mcp")
             case "docs/slack.md":
                 _with_slack(reader, await stack.enter_async_context(FakeSlack()))
         yield reader
