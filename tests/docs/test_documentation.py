@@ -80,6 +80,17 @@ def test_the_guide_describes_a_setting_of_servers_as_its_declaration_does(settin
     assert line in _section("MCP servers").splitlines()
 
 
+def test_each_unreleased_change_is_one_short_sentence() -> None:
+    text = (PROJECT / "CHANGELOG.md").read_text(encoding="utf-8")
+    unreleased = text.partition("## [Unreleased]\n")[2].partition("\n## [")[0]
+    assert len(unreleased.splitlines()) <= 60
+    for entry in re.findall(r"^- (.+)$", unreleased, re.MULTILINE):
+        words = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", entry)
+        assert len(words.split()) <= 25, entry
+        assert entry.endswith("."), entry
+        assert not re.search(r"[.!?] [A-Z]", entry), entry
+
+
 @_EACH_DOCUMENT
 def test_links_within_the_project_lead_somewhere(document: Path) -> None:
     links = _LINK.findall(_FENCE.sub("", document.read_text(encoding="utf-8")))
