@@ -137,6 +137,7 @@ class ContentDeletion:
                 if await self._delete_due():
                     is_purged = False
                 if not is_purged:
+                    # Content that was deleted before this setting is still in the pages of the file.
                     whole = await self._log.try_start_job(REWRITE_JOB, REWRITE_SECONDS)
                     is_purged = await self._log.purge_files(whole=whole)
             except DatabaseError:

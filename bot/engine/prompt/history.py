@@ -201,6 +201,7 @@ def turns_of_thread(records: Sequence[TurnRecord], thread: Sequence[PostedText],
         elif posted.text and records[0].turn.conversation.thread:
             # Elsewhere, a channel holds many conversations. Those behind the last question are left out, because they
             # are in the context of the present one.
+            # No line of a text may look like the beginning of another author's.
             unassigned.append(f"{clean_name(posted.name) or _UNNAMED}: {posted.text}".replace("\n", "\n    "))
     turns = []
     for record in records:
