@@ -40,7 +40,8 @@ async def test_the_whole_of_a_long_thread_is_summed_up_in_parts_and_the_person_i
         team.go_on(talk, f"I saw it hang, too: case <{n}> of the checkout, with the usual symptoms", by=team.sam)
     async with team.at_work() as engine:
         team.go_on(talk, f"{team.mention} summarize this thread")
-        answer = await team.reads(talk, "They say that it hangs.")
+        await team.reads(talk, "They say that it hangs.")
+        answer = await team.reads(talk, "messages of this conversation were read")
         view = await team.turn(engine, talk)
     assert len(summed_up) > 1
     assert "Summary 1." in summed_up[1], "each part continues the summary of those before it"

@@ -81,9 +81,9 @@ async def test_after_that_it_is_deleted_and_says_so(
 async def test_the_clients_messages_are_all_that_the_model_knows_of_earlier_ones(
     api: Api, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "FETCH_SECONDS", 0.0)
     model.script = [say(ANSWER), say("as I said")]
     response_id = (await api.post(ASK, json=asking(SECRET))).json()["responseId"]
+    monkeypatch.setattr(scheduler, "FETCH_SECONDS", 0.0)
     await deleted(api, response_id)
     await api.post(ASK, json=asking("again?", ("user", SECRET), ("assistant", ANSWER)))
     context = "\n".join(message.text for message in model.requests[-1].messages)
