@@ -6,7 +6,7 @@ The query of a request chooses the vocabulary of the status and the format of ti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -26,7 +26,6 @@ from bot.domain.servers import (
     USER_SLOT,
     AuthenticationKind,
     HttpTransport,
-    ServerCapabilities,
     ServerConfig,
     ServerRecord,
     ServerStatus,
@@ -314,28 +313,11 @@ class ServerSerializer:
             server_version=capabilities.server_version or None,
             protocol_version=capabilities.protocol or None,
             tools=[self.tool(tool, conversation) for tool in capabilities.tools],
-            resources=[
-                ResourceAnswer(
-                    uri=resource.uri,
-                    name=resource.name,
-                    title=resource.title,
-                    description=resource.description,
-                    mime_type=resource.mime_type,
-                    size=resource.size,
-                )
-                for resource in capabilities.resources
-            ],
+            resources=[ResourceAnswer(**asdict(resource)) for resource in capabilities.resources],
             resource_templates=[
-                TemplateAnswer(
-                    uri_template=template.pattern,
-                    name=template.name,
-                    title=template.title,
-                    description=template.description,
-                    mime_type=template.mime_type,
-                )
-                for template in capabilities.templates
+                TemplateAnswer(uri_template=template.pattern, **asdict(template)) for template in capabilities.templates
             ],
-            prompts=_prompts(capabilities),
+            prompts=[PromptAnswer(**asdict(prompt)) for prompt in capabilities.prompts],
         )
 
     def tool(self, tool: Tool, conversation: ConversationKey) -> ToolAnswer:
@@ -448,18 +430,3 @@ def _secret_slots(record: ServerRecord | None, prefix: str) -> dict[str, str]:
 
 def _reference_text(reference: SecretReference) -> str:
     return KEEP if reference.source is SecretSource.STORED else str(reference)
-
-
-def _prompts(capabilities: ServerCapabilities) -> list[PromptAnswer]:
-    return [
-        PromptAnswer(
-            name=prompt.name,
-            title=prompt.title,
-            description=prompt.description,
-            arguments=[
-                PromptArgumentAnswer(name=argument.name, description=argument.description, required=argument.required)
-                for argument in prompt.arguments
-            ],
-        )
-        for prompt in capabilities.prompts
-    ]

@@ -6,15 +6,14 @@ with its id and fields.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from fastapi import APIRouter
 from pydantic import Field
 
 from bot.domain.api_clients import ApiClient
-from bot.domain.commands import Field as FormField
-from bot.domain.commands import Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, reply_json
+from bot.domain.commands import Form, FormSubmission, Invocation, Reply, ReplyAction, reply_json
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.locales import use_locale
 from bot.i18n import _, english
@@ -171,13 +170,12 @@ def _command_answer(answer: Reply | Form, turn: TurnAnswer | None) -> CommandAns
                 text=answer.title,
                 failed=json_reply["failed"],
                 form=answer.id,
-                fields=[_field(field) for field in answer.fields],
+                fields=[FieldAnswer(**asdict(field)) for field in answer.fields],
                 carried=dict(answer.carried),
                 intro=answer.intro,
                 instead=json_reply["instead"],
             )
         case Reply():
-            document = answer.document
             return CommandAnswer(
                 text=json_reply["text"],
                 failed=json_reply["failed"],
@@ -185,11 +183,9 @@ def _command_answer(answer: Reply | Form, turn: TurnAnswer | None) -> CommandAns
                 details=json_reply["details"],
                 facts=[(english(name), str(text)) for name, text in answer.details],
                 actions=[_action(action) for action in answer.actions],
-                page=_page(answer.page),
+                page=PageAnswer(**asdict(answer.page)) if answer.page else None,
                 data=json_reply["data"],
-                document=None
-                if document is None
-                else DocumentAnswer(name=document.name, mime_type=document.mime_type, text=document.text),
+                document=DocumentAnswer(**asdict(answer.document)) if answer.document else None,
                 turn=turn,
             )
 
@@ -201,22 +197,4 @@ def _action(action: ReplyAction) -> ActionAnswer:
         words=list(action.words),
         confirm=action.confirm,
         tone=action.tone.value,
-    )
-
-
-def _page(page: PageInfo | None) -> PageAnswer | None:
-    return None if page is None else PageAnswer(number=page.number, of=page.of, words=list(page.words))
-
-
-def _field(field: FormField) -> FieldAnswer:
-    return FieldAnswer(
-        name=field.name,
-        label=field.label,
-        kind=field.kind.value,
-        hint=field.hint,
-        required=field.required,
-        choices=list(field.choices),
-        value=field.value,
-        error=field.error,
-        longest=field.longest,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
@@ -283,13 +284,7 @@ def _verify_answer(server: VisibleServer, checks: list[Check], options: Response
         error=broken.detail if broken else problem or None,
         fix=(broken.fix if broken else "") or None,
         checks=[
-            CheckAnswer(
-                name=english(check.name),
-                finding=check.finding.value,
-                detail=check.detail,
-                fix=check.fix,
-                seconds=check.seconds,
-            )
+            CheckAnswer(**{**asdict(check), "name": english(check.name)})
             for check in checks
             if deep or check.finding in (CheckStatus.BROKEN, CheckStatus.DOUBTFUL)
         ],
