@@ -17,6 +17,7 @@ from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.conversations import Author
 from bot.errors import Conflict
 from bot.storage import audit
+from bot.storage.codec import decode
 from bot.storage.database import Store, change_once, insert_new, now, transaction
 from bot.storage.encryption import hash_token
 from bot.storage.tables import api_tokens
@@ -61,14 +62,14 @@ class SqlTokenStore(Store):
     def _add(self, connection: sa.Connection, token: Mapping[str, Any]) -> ApiToken:
         """Add a token, replacing an invalid one of the same name."""
         named = connection.execute(_named, {"name": token["name"]}).first()
-        if named is not None and not _token_of(named).is_valid(named.now):
+        if named is not None and not decode(ApiToken, named._asdict()).is_valid(named.now):
             connection.execute(_delete, {"of_id": named.id})
         is_added = connection.execute(_add.on(connection), token).first() is not None
         row = connection.execute(_named, {"name": token["name"]}).first()
         # The same id: this transaction is repeated after a lost COMMIT response.
         if row is None or row.id != token["id"]:
             raise Conflict(f"A token named {token['name']} already exists.", "revoke it first, or take another name")
-        created = _token_of(row)
+        created = decode(ApiToken, row._asdict())
         if is_added:
             audit.record(
                 connection,
@@ -85,13 +86,16 @@ class SqlTokenStore(Store):
     @transaction
     def tokens(self, connection: sa.Connection) -> Sequence[ApiToken]:
         """Return all tokens by name."""
-        return [_token_of(row) for row in connection.execute(_all)]
+        return [decode(ApiToken, row._asdict()) for row in connection.execute(_all)]
 
     @transaction
     def find_by_secret(self, connection: sa.Connection, token: str) -> ApiToken | None:
         """Return the valid token with this secret, `None` without one."""
         row = connection.execute(_by_hash, {"h": hash_token(token)}).first()
-        return _token_of(row) if row is not None and _token_of(row).is_valid(row.now) else None
+        if row is None:
+            return None
+        found = decode(ApiToken, row._asdict())
+        return found if found.is_valid(row.now) else None
 
     @change_once
     def revoke(self, connection: sa.Connection, name: str, by: Author) -> bool:
@@ -101,16 +105,3 @@ class SqlTokenStore(Store):
             return False
         audit.record(connection, "revoked token", by.principal, subject=token_id, token=name)
         return True
-
-
-def _token_of(row: sa.Row[tuple[object, ...]]) -> ApiToken:
-    return ApiToken(
-        id=row.id,
-        name=row.name,
-        role=ApiRole(row.role),
-        workspace=row.workspace,
-        created_by=row.created_by,
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        revoked_at=row.revoked_at,
-    )

@@ -230,25 +230,12 @@ def _cover_by_grant(connection: sa.Connection, step: ToolStep, conversation: Con
 
 
 def _grant(row: Any) -> Grant:
-    return Grant(
-        id=row.id,
-        scope=row.scope,
-        server=row.server,
-        server_name=row.server_name,
-        tool=row.tool,
-        definition=row.definition,
+    return decode(
+        Grant,
+        row._asdict(),
         place=row.conversation,
         person=row.principal,
-        granted_by=row.granted_by,
         granted_name=row.granted_by_name,
-        approval_id=row.approval_id,
-        rule=row.rule,
-        requirements_digest=row.requirements_digest,
-        fingerprint=row.fingerprint,
-        destructive=row.destructive,
         lasts=row.idle_seconds,
         idle=row.idle_seconds is not None,
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        used_at=row.used_at,
     )
