@@ -149,7 +149,8 @@ async def test_a_user_who_asks_in_many_threads_leaves_others_the_context_of_thei
         await place.settled()
         *flood, asked = place.engine.received
         assert asked.context == ("priya: the shop is down",)
-        assert (len(flood), sum(each.context == (UNREAD,) for each in flood)) == (60, 50)
+        assert len(flood) == 60
+        assert sum(each.context == (UNREAD,) for each in flood) >= 50, "at most ten are read at once"
 
 
 async def test_a_long_thread_is_read_back_from_its_latest_turns_on() -> None:
