@@ -187,10 +187,11 @@ async def test_languages_and_time_zones_are_those_of_the_accounts() -> None:
 
 
 async def test_a_language_is_requested_once_with_a_short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bot.platforms.slack.users.LOCALE_SECONDS", 0.05)
     async with connected_bot(listening=False) as place:
-        place.slack.fail("users.info", Slow(2))
-        assert await place.people.locale(place.priya.id) == Locale()
+        with monkeypatch.context() as patched:
+            patched.setattr("bot.platforms.slack.users.LOCALE_SECONDS", 0.05)
+            place.slack.fail("users.info", Slow(2))
+            assert await place.people.locale(place.priya.id) == Locale()
         place.slack.fail("users.info", Fails("fatal_error"))
         assert await place.people.locale(place.priya.id) == Locale()
     async with connected_bot(listening=False) as place:
