@@ -20,7 +20,7 @@ from bot.llm.wire_format import parse_call
 
 _TAG = r"(?:\w+[:_])?(?:think(?:ing)?|thought|reasoning)>"
 _PROSE = r"(?:(?-i: [a-z])| ?[:;,.=)?!\"'\u2013\u2014])"
-"""What follows a tag that a sentence is about."""
+"""Text behind a tag that a sentence is about."""
 _BEGIN = rf"(?:<{_TAG}|\[THINK\]|\u25c1think\u25b7|<(?:\|channel|unused94)>thought\b|<\|(?:begin_of_|START_|inner_pre)"
 _BEGIN += r"(?:thought|THINKING|fix)\|>)"
 _END = rf"(?<!`)(?:</{_TAG}|\[/THINK\]|\u25c1/think\u25b7|<channel\|>|<unused95>|<\|(?:end_of_|END_|inner_suf)"
@@ -43,7 +43,7 @@ _PIECE = re.compile(
 )
 """Code, which is left as it is, and outside of it thoughts, which are whole or not, and the marks of an answer."""
 _ANYTHING, _BEGINNINGS, _ENDINGS, _NEVER = map(re.compile, ("", r"[<\[\u25c1]", r"[>\]\u25b7]", "(?!)"))
-"""What has to come before a text is looked at again."""
+"""Characters that have to come before a text is looked at again."""
 _UNFINISHED = re.compile(r"(?:<\|[\w|<>]{0,60}|[<\[\u25c1]/?[\w:\u2581\uff5c]{0,30})\Z")
 _SPACE = r"(?:\w+[:_]|\uff5cDSML\uff5c)?"
 """Prefix of the tags of some models."""
