@@ -68,10 +68,10 @@ format: $(VENV)/.installed-dev  ## format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 LOCALES := bot/i18n/locales
-EXTRACT := -k gettext_lazy -k ngettext_lazy:1,2 -k pgettext:1c,2 -k pgettext_lazy:1c,2 --add-location=file --sort-by-file --no-wrap --omit-header
+EXTRACT := -F babel.cfg --add-location=file --sort-by-file --no-wrap --omit-header
 
 catalogs: $(VENV)/.installed-dev  ## bring the catalogues of texts up to date with the code (NEW=de begins a language)
-	@$(BIN)/pybabel -q extract $(EXTRACT) -o $(LOCALES)/countersign.pot bot
+	@PYTHONPATH=. $(BIN)/pybabel -q extract $(EXTRACT) -o $(LOCALES)/countersign.pot bot
 	@[ -z "$(NEW)" ] || $(BIN)/pybabel -q init -D countersign -i $(LOCALES)/countersign.pot -d $(LOCALES) -l $(NEW) --no-wrap
 	@$(BIN)/pybabel -q update -D countersign -i $(LOCALES)/countersign.pot -d $(LOCALES) --no-fuzzy-matching \
 	    --ignore-obsolete --ignore-pot-creation-date --no-wrap

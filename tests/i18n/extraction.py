@@ -11,17 +11,9 @@ from pathlib import Path
 
 from babel.messages.extract import extract_from_dir
 
+from scripts.extract_texts import extract, marked_literals
+
 ROOT = Path(__file__).parents[2]
-KEYWORDS = {
-    "_": None,
-    "gettext": None,
-    "gettext_lazy": None,
-    "ngettext": (1, 2),
-    "ngettext_lazy": (1, 2),
-    "pgettext": ((1, "c"), 2),
-    "pgettext_lazy": ((1, "c"), 2),
-}
-MARKERS = frozenset(KEYWORDS)
 _LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _PROGRAM_ERRORS = frozenset(
     {"AssertionError", "AttributeError", "KeyError", "LookupError", "NotImplementedError", "RuntimeError", "TypeError"}
@@ -40,9 +32,7 @@ _API_FIELDS = frozenset({"Field", "Path", "Query", "Header"})
 @cache
 def marked_texts() -> frozenset[str | tuple[str, str]]:
     """Return every text of the code that is marked for the catalogues; plural texts as (singular, plural)."""
-    found = extract_from_dir(
-        ROOT / "bot", method_map=[("**.py", "python")], keywords=KEYWORDS, strip_comment_tags=False
-    )
+    found = extract_from_dir(ROOT / "bot", method_map=[("**.py", extract)])
     return frozenset(message if isinstance(message, str) else (message[0], message[1]) for _, _, message, _, _ in found)
 
 
@@ -61,26 +51,14 @@ def unmarked_texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, text
 
 
-def hidden_texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the line and text of markers where Babel does not find them: inside of f-strings, on Python 3.11; and
-    inside of other markers, unless the text is elsewhere too.
-    """
-    known = {text for entry in marked_texts() for text in ((entry,) if isinstance(entry, str) else entry)}
-    for node in ast.walk(tree):
-        is_f_string = isinstance(node, ast.JoinedStr)
-        for call in ast.walk(node) if is_f_string or (isinstance(node, ast.Call) and _is_marker(node.func)) else ():
-            if isinstance(call, ast.Call) and _is_marker(call.func):
-                # The first argument of `pgettext` is a context.
-                argument = call.args["pgettext" in ast.unparse(call.func)]
-                if isinstance(argument, ast.Constant) and (is_f_string or argument.value not in known):
-                    yield call.lineno, str(argument.value)
-
-
 def _literals(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
+    marked = {literal for node in ast.walk(tree) for literal in marked_literals(node)}
     pending: list[ast.AST] = _without_docstring(tree.body)
     while pending:
         node = pending.pop()
         match node:
+            case ast.Constant() if node in marked:
+                pass
             case ast.JoinedStr():
                 yield node, "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
             case ast.Constant(value=str() as text):
@@ -109,8 +87,6 @@ def _parts_for_people(node: ast.AST) -> list[ast.AST]:  # noqa: PLR0911 - one ca
 
 def _parts_of_call(call: ast.Call) -> list[ast.AST]:
     match call.func:
-        case function if _is_marker(function):
-            return [*(keyword.value for keyword in call.keywords), *call.args[2:]]
         case function if _is_logging(function) or _is_api_route(function):
             return []
         case ast.Attribute(value=ast.Name(id="re"), attr="compile"):
@@ -133,10 +109,6 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.AST]:
         for statement in body
         if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
     ]
-
-
-def _is_marker(function: ast.expr) -> bool:
-    return isinstance(function, ast.Name) and function.id in MARKERS
 
 
 def _is_logging(function: ast.expr) -> bool:
