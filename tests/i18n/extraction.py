@@ -11,7 +11,7 @@ from pathlib import Path
 
 from babel.messages.extract import extract_from_dir
 
-from scripts.extract_texts import extract, marked_literals
+from scripts.extract_texts import marked_literals
 
 ROOT = Path(__file__).parents[2]
 _LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
@@ -32,7 +32,7 @@ _API_FIELDS = frozenset({"Field", "Path", "Query", "Header"})
 @cache
 def marked_texts() -> frozenset[str | tuple[str, str]]:
     """Return every text of the code that is marked for the catalogues; plural texts as (singular, plural)."""
-    found = extract_from_dir(ROOT / "bot", method_map=[("**.py", extract)])
+    found = extract_from_dir(ROOT / "bot", method_map=[("**.py", "scripts.extract_texts:extract")])
     return frozenset(message if isinstance(message, str) else (message[0], message[1]) for _, _, message, _, _ in found)
 
 
