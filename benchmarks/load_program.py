@@ -25,7 +25,7 @@ from bot.domain.messages import assistant
 from bot.domain.metrics import null_sink
 from bot.llm.models import ModelChoice
 from bot.logs import log_to_stderr
-from bot.platforms.slack.app import SlackApp, SlackAppSurface, WorkspaceFactory
+from bot.platforms.slack.app import SlackApp, SlackSurface, WorkspaceFactory
 from bot.platforms.slack.rate_limits import MINUTE, RateLimiter
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
@@ -105,7 +105,7 @@ async def _slack_without_limits(settings: Settings) -> AsyncIterator[SlackApp]:
     pacing = RateLimiter(clock=lambda: next(minutes) * MINUTE)
     async with WebApi(token.get_secret_value(), url=settings.slack_api_url, pacing=pacing) as api:
         workspaces = SlackWorkspaces(SlackWorkspace(api, UserDirectory(api, frozenset())))
-        yield SlackApp(workspaces, SlackAppSurface(workspaces), WorkspaceFactory(api, frozenset(), null_sink))
+        yield SlackApp(workspaces, SlackSurface(workspaces), WorkspaceFactory(api, frozenset(), null_sink))
 
 
 @asynccontextmanager

@@ -86,11 +86,16 @@ def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) -> Dis
     """Build the listener, which receives while no other process holds the gateway lease."""
     from bot.chat.approval_inbox import PendingCallReader  # noqa: PLC0415 - loaded with the app
     from bot.chat.context import Lookups  # noqa: PLC0415 - loaded with the app
+    from bot.platforms.discord.listener import DiscordListener  # noqa: PLC0415 - loaded with the app
 
     stores = runtime.services.stores
     members = MemberLookup((app.surface,))
     reader = PendingCallReader(stores.reporting, runtime.turn_log, runtime.services.rules, app.surface, members=members)
-    return app.listener(
+    return DiscordListener(
+        app.rest,
+        app.people,
+        stores.leases,
+        runtime.services.faults.reporter,
         audience=AudiencePolicy(settings.discord_follow_threads),
         records=Lookups(
             opinion=stores.feedback.save,
@@ -99,8 +104,6 @@ def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) -> Dis
             active_conversations=stores.reporting.active_conversations,
             locales=runtime.services.locales,
         ),
-        leases=stores.leases,
         quotas=stores.quotas,
-        holder=runtime.services.faults.reporter,
         has_ended=end_check(settings.database_url),
     )

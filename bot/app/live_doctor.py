@@ -351,7 +351,7 @@ async def _live_platform(platforms: Platforms, settings: Settings, name: str) ->
         assert platforms.slack is not None
         tokens = {"app_token": settings.slack_app_token, "signing_secret": settings.slack_signing_secret}
         plain = {key: secret.get_secret_value() for key, secret in tokens.items() if secret is not None}
-        return SlackLiveCheck(platforms.slack.api, **plain)
+        return SlackLiveCheck(platforms.slack.own.api, **plain)
     from bot.platforms.discord.diagnostics import DiscordLiveCheck  # noqa: PLC0415 - loads Discord's library
 
     assert platforms.discord is not None

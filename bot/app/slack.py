@@ -153,9 +153,10 @@ async def examine_slack(settings: Settings, rules: Sequence[Rule] = ()) -> Async
         except CountersignError:
             return  # said above
         from bot.platforms.slack.app import SlackSurface  # noqa: PLC0415 - only if Slack is configured
+        from bot.platforms.slack.workspaces import SlackWorkspaces  # noqa: PLC0415 - as above
 
         approvers = Approvers(settings.admins, settings.approvers)
-        surface = SlackSurface(own.api, own.people)  # of the bot token alone: the doctor has no installations yet
+        surface = SlackSurface(SlackWorkspaces(own))  # of the bot token alone: the doctor has no installations yet
         async with aclosing(check_deliveries(rules, approvers, surface, here)) as checks:
             async for check in checks:
                 yield check
@@ -242,7 +243,7 @@ async def examine_slack_channel(settings: Settings, channel: ConversationKey) ->
 def share_limits(workspace: SlackApp, runtime: Runtime, settings: Settings) -> None:
     """Share Slack's rate limits among all processes on one database that allows several."""
     if isinstance(read_address(settings.database_url), PostgresServer):
-        workspace.share(runtime.services.stores.quotas)
+        workspace.factory.share(runtime.services.stores.quotas)
 
 
 def use_installations(workspace: SlackApp, runtime: Runtime, settings: Settings) -> None:
@@ -343,6 +344,8 @@ def build_lookups(workspace: SlackApp, runtime: Runtime) -> Lookups:
 
 def build_listener(workspace: SlackApp, runtime: Runtime, settings: Settings, records: Lookups) -> SlackListener:
     """Build the listener for Socket Mode or HTTP. Raises SettingsError if neither is configured."""
+    from bot.platforms.slack.listener import SlackListener  # noqa: PLC0415 - loaded with the app
+
     services = runtime.services
 
     def backfill_lease(name: str) -> ListenerLease:
@@ -354,7 +357,9 @@ def build_listener(workspace: SlackApp, runtime: Runtime, settings: Settings, re
             has_ended=end_check(settings.database_url),
         )
 
-    return workspace.listener(
+    return SlackListener(
+        workspace.workspaces,
+        workspace.factory.app_api,
         app_token=secret_value(settings.slack_app_token),
         signing_secret=secret_value(settings.slack_signing_secret),
         audience=AudiencePolicy(settings.slack_follow_threads, settings.slack_guests, settings.slack_strangers),

@@ -111,11 +111,11 @@ async def test_a_user_group_that_only_a_profile_names_can_approve_where_the_prof
             files = read_operator_files(settings)
             async with open_runtime(settings, files, ModelChoice("demo", "demo"), []) as runtime:
                 look_up_groups(workspace, runtime)
-                assert groups_of(await workspace.people.member(sam.id)) == set()
+                assert groups_of(await workspace.own.people.member(sam.id)) == set()
                 by = Author("slack", priya.id, "Priya")
                 await runtime.services.stores.profiles.save(Profile("p", "ops", approvers=frozenset({group})), by)
-                assert groups_of(await workspace.people.member(sam.id)) == {group}
-                assert groups_of(await workspace.people.member(priya.id)) == set()
+                assert groups_of(await workspace.own.people.member(sam.id)) == {group}
+                assert groups_of(await workspace.own.people.member(priya.id)) == set()
 
 
 @pytest.mark.parametrize("key", ["approvers", "asker"])
@@ -131,7 +131,7 @@ async def test_groups_that_only_a_rule_names_are_looked_up(key: str) -> None:
             files = replace(files, policies=replace(files.policies, rules=(rule,)))
             async with open_runtime(settings, files, ModelChoice("demo", "demo"), []) as runtime:
                 look_up_groups(workspace, runtime)
-                assert groups_of(await workspace.people.member(sam.id)) == {group}
+                assert groups_of(await workspace.own.people.member(sam.id)) == {group}
 
 
 async def looked_at(settings: Settings, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, dict[str, Any]]]:

@@ -262,7 +262,7 @@ class SlackWorkspace(Workspace):
     token_setting = "SLACK_BOT_TOKEN"
 
     def another_process(self) -> SlackSurface:
-        return SlackSurface(self.bot.api, self.bot.people, clock=self.fake.clock.now)
+        return SlackSurface(self.bot.workspaces, clock=self.fake.clock.now)
 
     def open_thread(self, channel: Any = None) -> ConversationKey:
         place = channel or self.channel

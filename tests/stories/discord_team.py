@@ -12,6 +12,7 @@ from bot.chat.context import Lookups
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.app import open_discord
+from bot.platforms.discord.listener import DiscordListener
 from bot.platforms.discord.rest import conversation
 from bot.ports import Listener, Surface
 from bot.storage.turn_log.log import SqlTurnLog
@@ -248,9 +249,11 @@ class DiscordTeam(Team):
     async def _platform(self, stack: AsyncExitStack, log: SqlTurnLog) -> tuple[Surface, Listener]:
         office = await stack.enter_async_context(open_discord(self.discord.token, url=self.discord.url))
         self.processes += 1
-        listener = office.listener(
-            leases=self.leases,
-            holder=f"process {self.processes}",
+        listener = DiscordListener(
+            office.rest,
+            office.people,
+            self.leases,
+            f"process {self.processes}",
             audience=AudiencePolicy(),
             records=Lookups(
                 opinion=self._keep_opinion,

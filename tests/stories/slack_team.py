@@ -12,7 +12,7 @@ from bot.chat.context import Lookups
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.engine.policy.rules import RuleBook
-from bot.platforms.slack.app import SlackAppSurface
+from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.users import UserDirectory
@@ -221,7 +221,7 @@ class SlackTeam(Team):
         named = RuleBook(self._policies()).named | self.approvers.admins | self.approvers.approvers
         people = UserDirectory(api, frozenset(each for each in named if each.startswith("slack-group:")))
         workspaces = SlackWorkspaces(SlackWorkspace(api, people))
-        surface = SlackAppSurface(workspaces)
+        surface = SlackSurface(workspaces)
         records = Lookups(
             opinion=self._keep_opinion,
             approval=log.get_approval,

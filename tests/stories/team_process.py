@@ -45,19 +45,21 @@ class Echo:
 async def slack(stack: AsyncExitStack, url: str, *tokens: str) -> tuple[Surface, Listener]:
     """The surface and the listener of Slack."""
     from bot.platforms.slack.app import open_slack  # noqa: PLC0415 - one platform is enough
+    from bot.platforms.slack.listener import SlackListener  # noqa: PLC0415
 
     bot_token, app_token = tokens
     workspace = await stack.enter_async_context(open_slack(bot_token, url=url))
-    return workspace.surface, workspace.listener(app_token=app_token)
+    return workspace.surface, SlackListener(workspace.workspaces, workspace.factory.app_api, app_token=app_token)
 
 
 async def discord(stack: AsyncExitStack, url: str, *tokens: str) -> tuple[Surface, Listener]:
     """The surface and the listener of Discord."""
     from bot.platforms.discord.app import open_discord  # noqa: PLC0415 - one platform is enough
+    from bot.platforms.discord.listener import DiscordListener  # noqa: PLC0415
     from tests.platforms.fake_engine import SharedLeases  # noqa: PLC0415
 
     office = await stack.enter_async_context(open_discord(*tokens, url=url))
-    return office.surface, office.listener(leases=SharedLeases(), holder="this process")
+    return office.surface, DiscordListener(office.rest, office.people, SharedLeases(), "this process")
 
 
 async def plain(stack: AsyncExitStack, url: str, token: str) -> tuple[Surface, Listener]:

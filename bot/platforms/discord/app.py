@@ -14,11 +14,9 @@ from time import time
 
 from bot.chat.approval_inbox import post_call_notice
 from bot.chat.card_messages import NO_MEMBER, card_slots, remote_approvals
-from bot.chat.context import Lookups
 from bot.chat.delivery import ChannelMessages, ChannelSender, MessageSender, RemoteMessage, TurnDelivery
-from bot.chat.message_model import Message
-from bot.chat.users import AudiencePolicy, TtlCache
-from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
+from bot.chat.users import TtlCache
+from bot.domain.approvals import ChannelTarget, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.locales import Locale
 from bot.domain.metrics import MetricSink, null_sink
@@ -27,7 +25,6 @@ from bot.engine.locales import LocaleResolver
 from bot.errors import DeliveryFailed
 from bot.i18n import gettext_lazy
 from bot.platforms.discord.components import FILE, OutgoingMessage
-from bot.platforms.discord.listener import DiscordListener
 from bot.platforms.discord.markdown import escape_to_limit
 from bot.platforms.discord.message_layout import CALLS_A_CARD, address_of, outgoing_message, remote_cards, turn_messages
 from bot.platforms.discord.messages import read_conversation
@@ -46,7 +43,6 @@ from bot.platforms.discord.rest import (
 )
 from bot.platforms.discord.sending import DiscordMessages
 from bot.platforms.discord.users import UserDirectory
-from bot.ports import Leases, Quotas
 from bot.ports.platform import DirectoryEntry, PostedText
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import ToolFile
@@ -90,9 +86,21 @@ class DiscordTurnMessages:
         return [RemoteMessage(card.card, card.place, outgoing_message(card.message)) for card in cards]
 
     async def locate_remote(self, turn: Turn, remote: RemoteMessage[OutgoingMessage], ref: str) -> OutgoingMessage:
-        """Return a card with its channel, in the call's guild."""
-        posted = MessageRef.parse(ref)
-        channel = posted.channel if posted is not None else await self._channel_of(remote.place, turn)
+        """Return a card with its channel, in the call's guild. Raises DeliveryFailed, permanent for a channel of
+        another guild, a guest and an external user.
+        """
+        if (posted := MessageRef.parse(ref)) is not None:
+            return replace(remote.message, place=posted.channel)
+        match remote.place:
+            case ChannelTarget(channel):
+                target = await fetch_channel(self._rest, channel)
+                if target is None or target.server != turn.conversation.workspace:
+                    raise DeliveryFailed(ANOTHER_SERVER, permanent=True)
+            case DirectTarget(user):
+                member = await self._people.member(user, turn.conversation.workspace)
+                if member.guest or member.external:
+                    raise DeliveryFailed(NO_MEMBER, permanent=True)
+                channel = await direct_channel(self._rest, user)
         return replace(remote.message, place=channel)
 
     async def share(self, turn: Turn, file: ToolFile, *, search: bool, taken: Collection[str]) -> str:
@@ -129,33 +137,16 @@ class DiscordTurnMessages:
         except DeliveryFailed as failure:
             log.debug("typing indicator not shown: %s", failure)
 
-    async def _channel_of(self, place: Destination, turn: Turn) -> str:
-        """Return the channel of a remote card. Raises DeliveryFailed, permanent for a channel of another guild, a guest
-        and an external user.
-        """
-        match place:
-            case ChannelTarget(channel):
-                target = await fetch_channel(self._rest, channel)
-                if target is None or target.server != turn.conversation.workspace:
-                    raise DeliveryFailed(ANOTHER_SERVER, permanent=True)
-                return channel
-            case DirectTarget(user):
-                member = await self._people.member(user, turn.conversation.workspace)
-                if member.guest or member.external:
-                    raise DeliveryFailed(NO_MEMBER, permanent=True)
-                return await direct_channel(self._rest, user)
-
     async def _is_direct(self, channel: str) -> bool:
         ref = await fetch_channel(self._rest, channel)
         return ref is not None and ref.direct
 
 
-def _in_channel(message: Message, channel: str) -> OutgoingMessage:
-    return replace(outgoing_message(message), place=channel)
-
-
 class DiscordSurface:
     """Surface of the guilds of one bot."""
+
+    key_prefixes = (f"{PLATFORM}:",)
+    min_interval = PACE
 
     def __init__(self, rest: Rest, people: UserDirectory, *, clock: Callable[[], float] = time) -> None:
         self._rest = rest
@@ -164,22 +155,9 @@ class DiscordSurface:
         self._delivery = TurnDelivery(
             messages, DiscordMessages(rest, clock), activity=messages, users=self, clock=clock
         )
-        self._channel_messages = ChannelSender(DiscordMessages(rest, clock), _in_channel)
-
-    @property
-    def channel_messages(self) -> ChannelMessages:
-        """Messages that the bot posts by itself."""
-        return self._channel_messages
-
-    @property
-    def key_prefixes(self) -> tuple[str, ...]:
-        """Key prefix of all Discord conversations."""
-        return (f"{PLATFORM}:",)
-
-    @property
-    def min_interval(self) -> float:
-        """Seconds between two deliveries of one turn."""
-        return PACE
+        self.channel_messages: ChannelMessages = ChannelSender(
+            DiscordMessages(rest, clock), lambda message, channel: replace(outgoing_message(message), place=channel)
+        )
 
     def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         """Deliver a turn. Raises DeliveryFailed."""
@@ -194,7 +172,7 @@ class DiscordSurface:
             raise DeliveryFailed(gettext_lazy("That conversation is not in Discord."), permanent=True)
         if audience.person:
             channel = replace(where, channel=await direct_channel(self._rest, audience.person), thread="")
-            if not await post_call_notice(self._channel_messages, notice, channel):
+            if not await post_call_notice(self.channel_messages, notice, channel):
                 await notify_directly(self._rest, audience.person, notice)
         else:
             await post_notice(self._rest, channel_id_of(where), notice.text)
@@ -240,31 +218,6 @@ class DiscordApp:
     rest: Rest
     people: UserDirectory
     surface: DiscordSurface
-
-    def listener(
-        self,
-        *,
-        leases: Leases,
-        holder: str,
-        has_ended: Callable[[str], bool] = lambda _holder: False,
-        quotas: Quotas | None = None,
-        audience: AudiencePolicy | None = None,
-        records: Lookups | None = None,
-    ) -> DiscordListener:
-        """Return the listener, which receives each shard in one process at a time. `leases` select the process,
-        `holder` names this one. `has_ended` returns True for another one that has certainly ended. `quotas` keep the
-        sessions of several shards apart.
-        """
-        return DiscordListener(
-            self.rest,
-            self.people,
-            leases,
-            holder,
-            audience=audience,
-            records=records,
-            has_ended=has_ended,
-            quotas=quotas,
-        )
 
 
 @asynccontextmanager

@@ -14,12 +14,9 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from bot.chat.approval_inbox import post_call_notice
 from bot.chat.card_messages import NO_MEMBER, OPEN_CARD, card_slots, remote_approvals
-from bot.chat.context import Lookups
 from bot.chat.delivery import ChannelMessages, ChannelSender, MessageOwner, RemoteMessage, TurnDelivery
-from bot.chat.listener_leases import ListenerLease
 from bot.chat.message_model import Message
-from bot.chat.users import AudiencePolicy
-from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
+from bot.domain.approvals import ChannelTarget, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.installations import Installation
 from bot.domain.locales import UNKNOWN, Locale
@@ -29,7 +26,6 @@ from bot.engine.locales import LocaleResolver
 from bot.errors import DeliveryFailed, SettingsError
 from bot.i18n import gettext_lazy
 from bot.platforms.slack.blocks import OutgoingMessage, defuse_mentions, escape
-from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.message_blocks import CALLS_A_CARD, SentCards, outgoing_message, remote_cards, turn_messages
 from bot.platforms.slack.messages import NameResolver, read_conversation
 from bot.platforms.slack.rate_limits import RateLimiter
@@ -61,7 +57,7 @@ from bot.platforms.slack.workspaces import (
     TokenRenewal,
 )
 from bot.ports import InstallationStore, Leases, Quotas
-from bot.ports.platform import DirectoryEntry, PostedText
+from bot.ports.platform import DirectoryEntry, PostedText, UserLocales
 from bot.rendering.timeline import ToolFile
 
 LARGEST_FILE = 20 * 1024 * 1024
@@ -76,44 +72,63 @@ RECENTLY = 60.0
 
 
 class SlackTurnMessages:
-    """Messages of turns in their threads. Unfinished replies are edited only while the rate limits have headroom for
-    required calls: ends of turns and cards.
+    """Messages of the turns of one workspace. Unfinished replies are edited only while the rate limits have headroom
+    for required calls: ends of turns and cards.
     """
 
     largest_file = LARGEST_FILE
 
     def __init__(
-        self,
-        api: WebApi,
-        people: UserDirectory,
-        activity: SlackActivity,
-        streaming: Streaming,
-        clock: Callable[[], float] = time,
+        self, workspace: SlackWorkspace, streaming: Streaming, users: UserLocales, clock: Callable[[], float]
     ) -> None:
-        self._api = api
-        self._activity = activity
-        self._people = people
+        self.api, self.people = api, people = workspace.api, workspace.people
+        self.names = NameResolver(api, people)
+        self._activity = activity = SlackActivity(api)
         self._clock = clock
         self._live = StreamManager(api, streaming)
         self._active: dict[str, float] = {}
         self._changed: dict[tuple[str, str], float] = {}
+        self.delivery = TurnDelivery(
+            self,
+            SlackMessages(api),
+            growing=self,
+            activity=activity,
+            acknowledgement=activity,
+            users=users,
+            clock=clock,
+        )
+        self.channel_messages = ChannelSender(
+            SlackMessages(api), lambda message, channel: replace(outgoing_message(message), place=channel)
+        )
 
     async def render(self, view: TurnView, now: float, refs: MessageRefs) -> Sequence[OutgoingMessage]:
         """Return the messages of a turn in its thread, in order."""
-        posted = SentCards((await self._api.identity()).url, dict(refs)) if remote_approvals(view) else SentCards()
+        posted = await self.sent_cards(refs) if remote_approvals(view) else SentCards()
         return turn_messages(view, now, posted, refs, streams=self._live.may_stream(view.turn.conversation))
+
+    async def sent_cards(self, refs: MessageRefs) -> SentCards:
+        """Return the posted messages of a turn with the URL of the workspace. Raises DeliveryFailed."""
+        return SentCards((await self.api.identity()).url, dict(refs))
 
     async def render_remote(self, view: TurnView, now: float) -> Sequence[RemoteMessage[OutgoingMessage]]:
         """Return the cards of a turn in other channels."""
         if not remote_approvals(view):
             return ()
-        cards = remote_cards(view, now, (await self._api.identity()).url)
+        cards = remote_cards(view, now, (await self.api.identity()).url)
         return [RemoteMessage(card.card, card.place, outgoing_message(card.message)) for card in cards]
 
     async def locate_remote(self, turn: Turn, remote: RemoteMessage[OutgoingMessage], ref: str) -> OutgoingMessage:  # noqa: ARG002
         """Return a card with its channel. Raises DeliveryFailed, permanent for guests and external users."""
-        posted = MessageRef.parse(ref)
-        channel = await self._channel_of(remote.place) if posted is None else posted.channel
+        if (posted := MessageRef.parse(ref)) is not None:
+            return replace(remote.message, place=posted.channel)
+        match remote.place:
+            case ChannelTarget(channel):
+                pass
+            case DirectTarget(user):
+                member = await self.people.member(user)
+                if member.guest or member.external:
+                    raise DeliveryFailed(NO_MEMBER, permanent=True)
+                channel = await direct_channel(self.api, user)
         return replace(remote.message, place=channel)
 
     async def show_growing(
@@ -144,7 +159,7 @@ class SlackTurnMessages:
     ) -> str:
         """Upload a file of a tool. Its ref is Slack's id."""
         thread = turn.conversation
-        return await self._api.upload(thread.channel, thread.thread, file.name, await file.read())
+        return await self.api.upload(thread.channel, thread.thread, file.name, await file.read())
 
     async def finish(self, view: TurnView) -> None:
         """Set the state of the agent session, and record which turns are active."""
@@ -167,7 +182,7 @@ class SlackTurnMessages:
         """
         now = self._clock()
         active = sum(at > now - RECENTLY for at in self._active.values())
-        return active * 60 / self._api.pacing.remaining(method) if active > 1 else 0.0
+        return active * 60 / self.api.pacing.remaining(method) if active > 1 else 0.0
 
     async def _stream_message(
         self, view: TurnView, message: OutgoingMessage, stream: Stream | None, posted: MessageRef | None
@@ -189,225 +204,127 @@ class SlackTurnMessages:
 
     def _may_wait(self, view: TurnView, message: OutgoingMessage, method: str = "chat.update") -> bool:
         last = self._changed.get((view.turn.id, message.name), float("-inf"))
-        return self._clock() - last < self.interval(method) or not self._api.pacing.has_headroom(method)
+        return self._clock() - last < self.interval(method) or not self.api.pacing.has_headroom(method)
 
     def _record_change(self, view: TurnView, message: OutgoingMessage) -> None:
         self._changed[view.turn.id, message.name] = self._clock()
 
-    async def _channel_of(self, place: Destination) -> str:
-        """Return the channel of a remote card. Raises DeliveryFailed, permanent for guests and external users."""
-        match place:
-            case ChannelTarget(channel):
-                return channel
-            case DirectTarget(user):
-                member = await self._people.member(user)
-                if member.guest or member.external:
-                    raise DeliveryFailed(NO_MEMBER, permanent=True)
-                return await direct_channel(self._api, user)
-
-
-def _in_channel(message: Message, channel: str) -> OutgoingMessage:
-    return replace(outgoing_message(message), place=channel)
-
 
 class SlackSurface:
-    """Surface of a Slack workspace."""
+    """Surface of all workspaces of the app: each conversation has that of its workspace."""
+
+    key_prefixes = (f"{PLATFORM}:",)
 
     def __init__(
         self,
-        api: WebApi,
-        people: UserDirectory,
+        workspaces: SlackWorkspaces,
         *,
         streaming: Streaming = Streaming.DIRECT,
         clock: Callable[[], float] = time,
     ) -> None:
-        self._api = api
-        self._people = people
-        self._names = NameResolver(api, people)
-        activity = SlackActivity(api)
-        self._messages = SlackTurnMessages(api, people, activity, streaming, clock)
-        self._delivery = TurnDelivery(
-            self._messages,
-            SlackMessages(api),
-            growing=self._messages,
-            activity=activity,
-            acknowledgement=activity,
-            users=self,
-            clock=clock,
-        )
-        self._channel_messages = ChannelSender(SlackMessages(api), _in_channel)
-
-    @property
-    def channel_messages(self) -> ChannelMessages:
-        """Messages that the bot posts by itself."""
-        return self._channel_messages
-
-    @property
-    def key_prefixes(self) -> tuple[str, ...]:
-        """Key prefix of all Slack conversations."""
-        return (f"{PLATFORM}:",)
+        self._workspaces = workspaces
+        self._streaming = streaming
+        self._clock = clock
+        self._turn_messages: WeakKeyDictionary[SlackWorkspace, SlackTurnMessages] = WeakKeyDictionary()
+        self._locales = LocaleResolver()
+        self.channel_messages: ChannelMessages = _AppChannelMessages(self._of)
 
     @property
     def min_interval(self) -> float:
         """Seconds between two deliveries of one turn."""
-        return min(max(FASTEST, self._messages.interval() / 2), SLOWEST)
+        intervals = (messages.interval() / 2 for messages in self._turn_messages.values())
+        return min(max([FASTEST, *intervals]), SLOWEST)
 
-    def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         """Deliver a turn. Raises DeliveryFailed."""
-        return self._delivery.deliver(view, refs)
+        workspace = await self._of(view.turn.conversation)
+        async with aclosing(workspace.delivery.deliver(view, refs)) as posted:
+            async for message in posted:
+                yield message
 
     async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         """Post a notice: an ephemeral message, a direct message, or a message in the channel. Raises DeliveryFailed."""
         where = ConversationKey.parse(audience.conversation)
-        if where.platform != PLATFORM:
-            raise DeliveryFailed(gettext_lazy("That conversation is not in Slack."), permanent=True)
+        api = (await self._of(where)).api
         text = escape(defuse_mentions(notice.text))
         if notice.card_url:
             text = f"{text} <{notice.card_url}|{OPEN_CARD}>"
-        quiet = {"unfurl_links": False, "unfurl_media": False}
-        thread = where.thread or None
         if audience.person and audience.private:
-            channel = await direct_channel(self._api, audience.person)
-            if not await post_call_notice(self._channel_messages, notice, replace(where, channel=channel, thread="")):
-                await self._api.post("chat.postMessage", channel=channel, text=text, **quiet)
+            channel = await direct_channel(api, audience.person)
+            if not await post_call_notice(self.channel_messages, notice, replace(where, channel=channel, thread="")):
+                await api.post_message(channel, text=text)
         elif audience.person:
-            await self._api.post(
+            thread = where.thread or None
+            await api.post(
                 "chat.postEphemeral", channel=where.channel, user=audience.person, thread_ts=thread, text=text
             )
         else:
-            await self._api.post("chat.postMessage", channel=where.channel, thread_ts=thread, text=text, **quiet)
+            await api.post_message(where.channel, where.thread, text=text)
 
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the user with current rights and groups. Raises DeliveryFailed."""
         if author.platform != PLATFORM or conversation.platform != PLATFORM:
             return Member(author, external=True)
-        return await self._people.member(author.id)
+        return await (await self._of(conversation)).people.member(author.id)
 
     def resolve_locales(self, locales: LocaleResolver) -> None:
         """Resolve the languages and time zones of cards by these settings and profiles."""
-        self._delivery.locales = locales
+        self._locales = locales
+        for messages in self._turn_messages.values():
+            messages.delivery.locales = locales
 
-    async def user_locale(self, user: str, conversation: ConversationKey) -> Locale:  # noqa: ARG002 - one workspace
+    async def user_locale(self, user: str, conversation: ConversationKey) -> Locale:
         """Return the language and time zone of a user's account. Never raises."""
-        return await self._people.locale(user)
+        try:
+            return await (await self._of(conversation)).people.locale(user)
+        except DeliveryFailed:
+            return UNKNOWN
 
-    async def find_approver(self, principal: str, conversation: ConversationKey) -> DirectoryEntry | None:  # noqa: ARG002 - one workspace
+    async def find_approver(self, principal: str, conversation: ConversationKey) -> DirectoryEntry | None:
         """Return a user or group by its principal; None if it may approve nothing. Raises DeliveryFailed."""
-        return await self._people.find_approver(principal)
+        return await (await self._of(conversation)).people.find_approver(principal)
 
     async def card_url(self, view: TurnView, approval_id: str, refs: MessageRefs) -> str:
         """Return the permalink of a call's card; empty if it is not posted. Raises DeliveryFailed."""
-        sent = SentCards((await self._api.identity()).url, dict(refs))
+        sent = await (await self._of(view.turn.conversation)).sent_cards(refs)
         return next(filter(None, map(sent.address, card_slots(view, approval_id, CALLS_A_CARD))), "")
 
     async def read_thread(
         self, conversation: ConversationKey, posted: Mapping[str, MessageRefs]
     ) -> Sequence[PostedText]:
         """Return the messages of a conversation. Raises DeliveryFailed."""
-        return await read_conversation(self._api, self._names, conversation, posted)
-
-    async def fetch(self, attachment: Attachment) -> bytes:
-        """Download an attached file. Raises NotFound and DeliveryFailed."""
-        return await fetch_file(self._api, attachment)
-
-
-class SlackAppSurface:
-    """Surface of all workspaces of the app: each conversation has that of its workspace."""
-
-    def __init__(self, workspaces: SlackWorkspaces, *, streaming: Streaming = Streaming.DIRECT) -> None:
-        self._workspaces = workspaces
-        self._streaming = streaming
-        self._surfaces: WeakKeyDictionary[SlackWorkspace, SlackSurface] = WeakKeyDictionary()
-        self._locales = LocaleResolver()
-
-    @property
-    def channel_messages(self) -> ChannelMessages:
-        """Messages that the bot posts by itself."""
-        return _AppChannelMessages(self._of)
-
-    @property
-    def key_prefixes(self) -> tuple[str, ...]:
-        """Key prefix of all Slack conversations."""
-        return (f"{PLATFORM}:",)
-
-    @property
-    def min_interval(self) -> float:
-        """Seconds between two deliveries of one turn."""
-        return max((surface.min_interval for surface in self._surfaces.values()), default=FASTEST)
-
-    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
-        """Deliver a turn. Raises DeliveryFailed."""
-        surface = await self._of(view.turn.conversation)
-        async with aclosing(surface.deliver(view, refs)) as posted:
-            async for message in posted:
-                yield message
-
-    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
-        """Post a notice. Raises DeliveryFailed."""
-        await (await self._of(ConversationKey.parse(audience.conversation))).post_notice(audience, notice)
-
-    async def member(self, author: Author, conversation: ConversationKey) -> Member:
-        """Return the user with current rights and groups. Raises DeliveryFailed."""
-        if author.platform != PLATFORM or conversation.platform != PLATFORM:
-            return Member(author, external=True)
-        return await (await self._of(conversation)).member(author, conversation)
-
-    def resolve_locales(self, locales: LocaleResolver) -> None:
-        """Resolve the languages and time zones of cards by these settings and profiles."""
-        self._locales = locales
-        for surface in self._surfaces.values():
-            surface.resolve_locales(locales)
-
-    async def user_locale(self, user: str, conversation: ConversationKey) -> Locale:
-        """Return the language and time zone of a user's account. Never raises."""
-        try:
-            return await (await self._of(conversation)).user_locale(user, conversation)
-        except DeliveryFailed:
-            return UNKNOWN
-
-    async def find_approver(self, principal: str, conversation: ConversationKey) -> DirectoryEntry | None:
-        """Return a user or group by its principal; None if it may approve nothing. Raises DeliveryFailed."""
-        return await (await self._of(conversation)).find_approver(principal, conversation)
-
-    async def card_url(self, view: TurnView, approval_id: str, refs: MessageRefs) -> str:
-        """Return the permalink of a call's card; empty if it is not posted. Raises DeliveryFailed."""
-        return await (await self._of(view.turn.conversation)).card_url(view, approval_id, refs)
+        workspace = await self._of(conversation)
+        return await read_conversation(workspace.api, workspace.names, conversation, posted)
 
     async def fetch(self, attachment: Attachment) -> bytes:
         """Download an attached file. Raises NotFound and DeliveryFailed."""
         team, _, _file = attachment.id.rpartition("/")
-        return await (await self._of(conversation(team, "", ""))).fetch(attachment)
+        return await fetch_file((await self._of(conversation(team, "", ""))).api, attachment)
 
-    async def read_thread(
-        self, conversation: ConversationKey, posted: Mapping[str, MessageRefs]
-    ) -> Sequence[PostedText]:
-        """Return the messages of a conversation. Raises DeliveryFailed."""
-        return await (await self._of(conversation)).read_thread(conversation, posted)
-
-    async def _of(self, conversation: ConversationKey) -> SlackSurface:
-        """Return the surface of a conversation's workspace. Raises DeliveryFailed."""
+    async def _of(self, conversation: ConversationKey) -> SlackTurnMessages:
+        """Return the messages of a conversation's workspace. Raises DeliveryFailed."""
         if conversation.platform != PLATFORM:
             raise DeliveryFailed(gettext_lazy("That conversation is not in Slack."), permanent=True)
         workspace = await self._workspaces.of(conversation)
-        if workspace not in self._surfaces:
-            surface = SlackSurface(workspace.api, workspace.people, streaming=self._streaming)
-            surface.resolve_locales(self._locales)
-            self._surfaces[workspace] = surface
-        return self._surfaces[workspace]
+        if workspace not in self._turn_messages:
+            messages = SlackTurnMessages(workspace, self._streaming, self, self._clock)
+            messages.delivery.locales = self._locales
+            self._turn_messages[workspace] = messages
+        return self._turn_messages[workspace]
 
 
 class _AppChannelMessages:
-    """Messages in channels of all workspaces. `surface` returns that of a conversation."""
+    """Messages in channels of all workspaces. `find` returns the messages of a conversation's workspace."""
 
-    def __init__(self, surface: Callable[[ConversationKey], Awaitable[SlackSurface]]) -> None:
-        self._surface = surface
+    def __init__(self, find: Callable[[ConversationKey], Awaitable[SlackTurnMessages]]) -> None:
+        self._find = find
 
     async def show(self, owner: MessageOwner, message: Message, ref: str, *, search: bool = False) -> str:
-        surface = await self._surface(owner.conversation)
-        return await surface.channel_messages.show(owner, message, ref, search=search)
+        workspace = await self._find(owner.conversation)
+        return await workspace.channel_messages.show(owner, message, ref, search=search)
 
     async def delete(self, owner: MessageOwner, name: str, ref: str) -> None:
-        await (await self._surface(owner.conversation)).channel_messages.delete(owner, name, ref)
+        await (await self._find(owner.conversation)).channel_messages.delete(owner, name, ref)
 
 
 class WorkspaceFactory:
@@ -473,58 +390,22 @@ class SlackApp:
     """Slack app in its workspaces. `surface` delivers turns."""
 
     workspaces: SlackWorkspaces
-    surface: SlackAppSurface
+    surface: SlackSurface
     factory: WorkspaceFactory
 
     @property
-    def api(self) -> WebApi:
-        """Client of the workspace of SLACK_BOT_TOKEN. Raises SettingsError without one."""
-        return self._own.api
-
-    @property
-    def people(self) -> UserDirectory:
-        """Users of the workspace of SLACK_BOT_TOKEN. Raises SettingsError without one."""
-        return self._own.people
-
-    @property
-    def _own(self) -> SlackWorkspace:
+    def own(self) -> SlackWorkspace:
+        """Workspace of SLACK_BOT_TOKEN. Raises SettingsError without one."""
         if self.workspaces.own is None:
             raise SettingsError(
                 gettext_lazy("There is no SLACK_BOT_TOKEN."), gettext_lazy("set SLACK_BOT_TOKEN (xoxb-…)")
             )
         return self.workspaces.own
 
-    def share(self, quotas: Quotas) -> None:
-        """Share the rate limits with other processes of the app."""
-        self.factory.share(quotas)
-
     def use_installations(self, store: InstallationStore, credentials: AppCredentials, leases: Leases) -> None:
         """Serve the workspaces of installations from now on."""
         if self.workspaces.installed is not None:
             self.workspaces.installed.attach(store, TokenRenewal(self.factory.app_api, credentials, store, leases))
-
-    def listener(
-        self,
-        *,
-        app_token: str = "",
-        signing_secret: str = "",
-        audience: AudiencePolicy | None = None,
-        records: Lookups | None = None,
-        backfill_lease: Callable[[str], ListenerLease] | None = None,
-    ) -> SlackListener:
-        """Return the listener: Socket Mode with an app token, HTTP (`SlackListener.hook`) with a signing secret.
-        `backfill_lease` returns the lease of this name on reading missed messages. Raises SettingsError if both secrets
-        are missing.
-        """
-        return SlackListener(
-            self.workspaces,
-            self.factory.app_api,
-            app_token=app_token,
-            signing_secret=signing_secret,
-            audience=audience,
-            records=records,
-            backfill_lease=backfill_lease,
-        )
 
 
 @asynccontextmanager
@@ -553,7 +434,7 @@ async def open_slack(
         if installed is not None:
             await stack.enter_async_context(installed.running())
         workspaces = SlackWorkspaces(own, installed)
-        yield SlackApp(workspaces, SlackAppSurface(workspaces, streaming=streaming), factory)
+        yield SlackApp(workspaces, SlackSurface(workspaces, streaming=streaming), factory)
 
 
 def _account(owner: str) -> str:

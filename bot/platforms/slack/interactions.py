@@ -14,8 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from time import monotonic
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from bot.chat.actions import (
     FORM_EXPIRED,
@@ -44,17 +43,17 @@ from bot.platforms.slack.blocks import (
     BUTTON_VALUE,
     LINK_PRESSED,
     PREFIX,
-    CommandReply,
     decode,
     defuse_mentions,
     escape,
-    fallback,
     fallback_text,
 )
 from bot.platforms.slack.home import HomeRefresher, SuggestedPrompts, opened_pane
-from bot.platforms.slack.message_blocks import command_reply, message_blocks
+from bot.platforms.slack.message_blocks import command_reply, private_reply
 from bot.platforms.slack.messages import MentionResolver, to_command_text, to_plain_text, to_thread_message
 from bot.platforms.slack.modals import (
+    ASK,
+    ModalView,
     View,
     call_modal,
     confirm_modal,
@@ -76,7 +75,17 @@ from bot.platforms.slack.responders import (
     text_message,
 )
 from bot.platforms.slack.users import UserDirectory, resolve_mentions, resolve_reply_mentions
-from bot.platforms.slack.web_api import PLATFORM, ChannelRef, WebApi, conversation, direct_channel, is_member, object_in
+from bot.platforms.slack.web_api import (
+    PLATFORM,
+    ChannelRef,
+    WebApi,
+    conversation,
+    direct_channel,
+    is_member,
+    object_in,
+    objects_in,
+    text_in,
+)
 from bot.rendering.text_safety import single_line
 
 log = logging.getLogger(__name__)
@@ -88,8 +97,6 @@ SOON_SECONDS = 1.8
 BUSY = gettext_lazy("This takes a moment…")
 DONE = gettext_lazy("Done.")
 TITLE = "Countersign"
-ASK = "cs.ask"
-"""`callback_id` of the message shortcut and of its modal."""
 QUESTION = "question"
 LONGEST_QUOTE = 1_500
 RECENT_TURNS = 10
@@ -103,79 +110,72 @@ class PlatformContext(ChatContext):
     people: UserDirectory
 
 
-_NO_BODY: Mapping[str, Any] = MappingProxyType({})
+NO_MODAL = ModalView()
 Answer = Mapping[str, Any]
 """Response to a submission; an empty one closes the modal."""
 CLEAR: Answer = {"response_action": "clear"}
 
 
 @dataclass(frozen=True, slots=True)
-class ActionPayload:
-    """A click on a button; `action` is None for a button of another release. `target` is its location; `view` is its
-    modal, if any.
+class SlackRequest:
+    """A command, click, submission or shortcut: its location, the workspace of its user, the id that opens a modal, and
+    the modal that it comes from.
     """
 
-    action: Action | None
     target: ResponseTarget
-    view: str = ""
+    team: str = ""
+    trigger: str = ""
+    modal: ModalView = NO_MODAL
+
+    @classmethod
+    def read(cls, body: Mapping[str, Any], target: ResponseTarget, modal: ModalView = NO_MODAL) -> Self:
+        """Read a request of Slack that is made at this location."""
+        team = text_in(body, "user", "team_id") or text_in(body, "team_id")
+        return cls(target, team, text_in(body, "trigger_id"), modal)
 
 
-def read_press(body: Mapping[str, Any]) -> ActionPayload | None:
-    """Parse a click. Return None if the button is not one of the bot's, or a link."""
-    elements = body.get("actions")
-    element = elements[0] if isinstance(elements, list) and elements else None
-    if not isinstance(element, dict):
-        return None
-    action_id = str(element.get("action_id") or "")
+def read_press(body: Mapping[str, Any]) -> tuple[Action | None, SlackRequest] | None:
+    """Read a click on a button; its action is None for a button of another release. Return None if the button is not
+    one of the bot's, or a link.
+    """
+    element = next(iter(objects_in(body, "actions")), {})
+    action_id = text_in(element, "action_id")
     if action_id.startswith(LINK_PRESSED) or not action_id.startswith(f"{PREFIX}."):
         return None
-    view, ref = object_in(body, "view"), _ref(body)
-    target = ResponseTarget.parse(str(view.get("private_metadata") or "")) if view else None
+    modal, ref = ModalView.read(object_in(body, "view")), _ref(body)
+    target = ResponseTarget.parse(modal.metadata)
     if target is not None:
         # A modal remembers where it was opened; the user is the one that Slack says.
-        target = replace(target, ref=replace(target.ref, user=user_of(body)))
+        target = replace(target, ref=replace(target.ref, user=ref.user))
     else:
-        url = "" if view else str(body.get("response_url") or "")
-        target = ResponseTarget(ref, url, replaces=_is_private(body))
+        # Only a message that this user alone sees is replaced.
+        is_private = bool(object_in(body, "container").get("is_ephemeral")) or ref.direct
+        target = ResponseTarget(ref, "" if body.get("view") else text_in(body, "response_url"), replaces=is_private)
     # A button of Home has no channel, and its view is not a modal.
-    modal_id = str(view.get("id") or "") if target.ref.channel else ""
-    return ActionPayload(decode(action_id, _value(element)), target, modal_id)
+    request = SlackRequest.read(body, target, modal if target.ref.channel else NO_MODAL)
+    value = text_in(element, "selected_option", "value") or text_in(element, "value")
+    return decode(action_id, value), request
 
 
-def read_slash(body: Mapping[str, Any]) -> tuple[tuple[str, ...], ResponseTarget]:
-    """Return the words of a slash command, its name first, and its location."""
-    ref = ChannelRef(
-        str(body.get("channel_id") or ""), str(body.get("user_id") or ""), str(body.get("thread_ts") or "")
-    )
-    command = str(body.get("command") or "").removeprefix("/").lower()
-    text = str(body.get("text") or "")
+def read_slash(body: Mapping[str, Any]) -> tuple[tuple[str, ...], SlackRequest]:
+    """Read a slash command: its words, its name first, and the request."""
+    ref = ChannelRef(*(text_in(body, name) for name in ("channel_id", "user_id", "thread_ts")))
+    command, text = text_in(body, "command").removeprefix("/").lower(), text_in(body, "text")
     is_question = command in WHOLE_TEXT
     words = (to_plain_text(text, MentionResolver()),) if is_question else split_args(to_command_text(text))
-    return (command, *words), ResponseTarget(ref, str(body.get("response_url") or ""))
+    return (command, *words), SlackRequest.read(body, ResponseTarget(ref, text_in(body, "response_url")))
 
 
 def user_of(body: Mapping[str, Any]) -> str:
     """Return the id of the user."""
-    return str(object_in(body, "user").get("id") or body.get("user_id") or "")
+    return text_in(body, "user", "id") or text_in(body, "user_id")
 
 
 def _ref(body: Mapping[str, Any]) -> ChannelRef:
-    container, message, channel = object_in(body, "container"), object_in(body, "message"), object_in(body, "channel")
-    thread = container.get("thread_ts") or message.get("thread_ts")
-    if not (thread or container.get("is_ephemeral")):
-        thread = message.get("ts") or container.get("message_ts")
-    channel_id = str(channel.get("id") or container.get("channel_id") or "")
-    return ChannelRef(channel_id, user_of(body), str(thread or ""))
-
-
-def _is_private(body: Mapping[str, Any]) -> bool:
-    """Return True if the message with the button is visible to this user only; other messages are not replaced."""
-    return bool(object_in(body, "container").get("is_ephemeral")) or _ref(body).direct
-
-
-def _value(action: Mapping[str, Any]) -> str:
-    chosen = object_in(action, "selected_option")
-    return str(chosen.get("value") or action.get("value") or "")
+    thread = text_in(body, "container", "thread_ts") or text_in(body, "message", "thread_ts")
+    if not (thread or text_in(body, "container", "is_ephemeral")):
+        thread = text_in(body, "message", "ts") or text_in(body, "container", "message_ts")
+    return ChannelRef(text_in(body, "channel", "id") or text_in(body, "container", "channel_id"), user_of(body), thread)
 
 
 class SlackInteractions:
@@ -198,85 +198,86 @@ class SlackInteractions:
 
     def on_text_command(self, words: tuple[str, ...], ref: ChannelRef) -> None:
         """Handle a command in a message."""
-        self._handler.on_command(words, SlackInteraction(self._platform, ResponseTarget(ref)))
+        self._handler.on_command(words, SlackInteraction(self._platform, SlackRequest(ResponseTarget(ref))))
 
     def on_slash_command(self, body: Mapping[str, Any]) -> None:
         """Handle a slash command."""
-        words, target = read_slash(body)
-        self._handler.on_command(words, SlackInteraction(self._platform, target, body))
+        words, request = read_slash(body)
+        self._handler.on_command(words, SlackInteraction(self._platform, request))
 
     def on_action(self, body: Mapping[str, Any]) -> None:
         """Handle a click on a button."""
-        if (payload := read_press(body)) is not None:
-            interaction = SlackInteraction(self._platform, payload.target, body, payload.view)
-            if not payload.target.ref.channel:
-                interaction.tab = self._tabs
-            self._handler.on_action(payload.action, interaction)
+        if (press := read_press(body)) is not None:
+            action, request = press
+            tab = None if request.target.ref.channel else self._tabs
+            self._handler.on_action(action, SlackInteraction(self._platform, request, tab))
 
     async def on_submission(self, body: Mapping[str, Any]) -> Answer:
         """Return the response to a submitted modal."""
-        view = object_in(body, "view")
-        if view.get("callback_id") == ASK:
-            return self._on_question(view, body)
-        if (submitted := read_submission(view)) is None:
+        modal, user = ModalView.read(object_in(body, "view")), user_of(body)
+        if modal.callback_id == ASK:
+            keep = json.loads(modal.metadata or "[]")
+            target = ResponseTarget.parse(keep[0]) if len(keep) == 3 else None
+            if target is not None and target.ref.user == user:
+                question = SlackQuestion(self._platform, modal, target.ref, (str(keep[1]), str(keep[2])))
+                self._handler.on_question(question, SlackInteraction(self._platform, SlackRequest.read(body, target)))
             return {}
-        submission, keep = submitted
-        target = ResponseTarget.parse(keep)
-        if target is None or target.ref.user != user_of(body):
+        if (submitted := read_submission(modal)) is None:
+            return {}
+        submission, kept = submitted
+        target = ResponseTarget.parse(kept)
+        if target is None or target.ref.user != user:
             return _update(note_modal(TITLE, FORM_EXPIRED))
         if isinstance(submission, ConfirmationSubmitted):
-            self._handler.on_submission(submission, SlackInteraction(self._platform, target, body))
+            interaction = SlackInteraction(self._platform, SlackRequest.read(body, target))
+            self._handler.on_submission(submission, interaction)
             return CLEAR
-        interaction = SlackSubmission(self._platform, target, body, submission)
-        with use_locale(await self._handler.locale_of(interaction)):
-            if not self._handler.on_submission(submission, interaction):
+        form = SlackSubmission(self._platform, SlackRequest.read(body, target, modal), submission)
+        with use_locale(await self._handler.locale_of(form)):
+            if not self._handler.on_submission(submission, form):
                 return _update(note_modal(TITLE, TOO_MANY_REQUESTS))
-            return await interaction.answer()
+            return await form.answer()
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """Handle an event other than a message."""
-        user = str(event.get("user") or "")
+        start_for, user = self._platform.background_tasks.start_for, text_in(event, "user")
         if (pane := opened_pane(event)) is not None:
-            self._platform.background_tasks.start_for(pane.user, self._prompts.show(pane), "slack: prompts")
-        match event.get("type"):
-            case "app_home_opened" if event.get("tab") == "home" and user:
-                self._platform.background_tasks.start_for(
-                    user, self._tabs.open(user, first_visit="view" not in event), "slack: home"
-                )
-            case "agent_session_stopped" | "agent_session_title_changed" as kind if user:
-                ref = ChannelRef(str(event.get("channel") or ""), user, str(event.get("thread_ts") or ""))
-                interaction = SlackInteraction(self._platform, ResponseTarget(ref))
-                renames = kind == "agent_session_title_changed"
-                title = str(event.get("title") or "")
-                act = self._rename(interaction, title) if renames else self._stop_all(interaction)
-                self._handler.start(act, interaction, "rename" if renames else "stop")
+            start_for(pane.user, self._prompts.show(pane), "slack: prompts")
+        if not user:
+            return
+        ref = ChannelRef(text_in(event, "channel"), user, text_in(event, "thread_ts"))
+        interaction = SlackInteraction(self._platform, SlackRequest(ResponseTarget(ref)))
+        match event:
+            case {"type": "app_home_opened", "tab": "home"}:
+                start_for(user, self._tabs.open(user, first_visit="view" not in event), "slack: home")
+            case {"type": "agent_session_stopped"}:
+                self._handler.start(self._stop_all(interaction), interaction, "stop")
+            case {"type": "agent_session_title_changed"}:
+                self._handler.start(self._rename(interaction, text_in(event, "title")), interaction, "rename")
             case _:
                 return
 
     def on_shortcut(self, body: Mapping[str, Any]) -> None:
         """Handle the shortcut on a message: open the modal for a question about it."""
-        message, channel = object_in(body, "message"), object_in(body, "channel")
+        message = object_in(body, "message")
         if body.get("callback_id") != ASK or not message.get("ts"):
             return
-        thread = str(message.get("thread_ts") or message["ts"])
-        ref = ChannelRef(str(channel.get("id") or ""), user_of(body), thread)
-        target = ResponseTarget(ref, str(body.get("response_url") or ""))
+        thread = text_in(message, "thread_ts") or text_in(message, "ts")
+        ref = ChannelRef(text_in(body, "channel", "id"), user_of(body), thread)
+        target = ResponseTarget(ref, text_in(body, "response_url"))
         read = to_thread_message(message)
         quote = single_line(append_file_names(read.text, read.files) if read is not None else "", LONGEST_QUOTE)
-        interaction = SlackInteraction(self._platform, target, body)
+        interaction = SlackInteraction(self._platform, SlackRequest.read(body, target))
 
         async def ask() -> None:
-            await interaction.open_view(_question_modal(target, str(message.get("user") or ""), quote))
+            field = text_input(
+                QUESTION, _("What do you want to know about this message?"), required=True, longest=2_000
+            )
+            keep = json.dumps([str(target), text_in(message, "user"), quote], ensure_ascii=False)
+            view = modal(_("Ask about this"), [field], callback_id=ASK, metadata=keep, submit=_("Ask"))
+            await interaction.open_view(view)
 
         self._handler.start(ask(), interaction, "shortcut")
-
-    def _on_question(self, view: Mapping[str, Any], body: Mapping[str, Any]) -> Answer:
-        keep = json.loads(str(view.get("private_metadata") or "[]"))
-        target = ResponseTarget.parse(keep[0]) if len(keep) == 3 else None
-        if target is not None and target.ref.user == user_of(body):
-            question = SlackQuestion(self._platform, view, target.ref, (str(keep[1]), str(keep[2])))
-            self._handler.on_question(question, SlackInteraction(self._platform, target, body))
-        return {}
 
     async def _stop_all(self, interaction: SlackInteraction) -> None:
         actor = await self._handler.find_member(interaction)
@@ -293,21 +294,14 @@ class SlackInteractions:
 
 
 class SlackInteraction:
-    """An interaction that was acknowledged already. `body` is Slack's request, empty for a message; `view` is the modal
-    that contains the button, if any.
-    """
+    """An interaction that was acknowledged already. `tab` is the Home with the button, if any."""
 
-    def __init__(
-        self, platform: PlatformContext, target: ResponseTarget, body: Mapping[str, Any] = _NO_BODY, view: str = ""
-    ) -> None:
+    def __init__(self, platform: PlatformContext, request: SlackRequest, tab: HomeRefresher | None = None) -> None:
         self._platform = platform
-        self._target = target
-        self._team = str(object_in(body, "user").get("team_id") or body.get("team_id") or "")
-        self._trigger = str(body.get("trigger_id") or "")
+        self._request = request
+        self._target = request.target
         self._trigger_until = asyncio.get_running_loop().time() + TRIGGER_SECONDS
-        self._view = view
-        self.tab: HomeRefresher | None = None
-        """The Home with the button, if any."""
+        self._tab = tab
 
     @property
     def user(self) -> str:
@@ -323,14 +317,12 @@ class SlackInteraction:
 
     async def find_viewer(self) -> Viewer:
         """Return the user with the locale of the last lookup."""
-        return Viewer(await self._platform.people.locale(self.user), await self._conversation_if_known())
-
-    async def _conversation_if_known(self) -> ConversationKey | None:
-        ref = self._target.ref
+        locale, ref = await self._platform.people.locale(self.user), self._target.ref
         try:
-            return conversation((await self._platform.api.identity()).team, ref.channel, ref.thread)
+            where = conversation((await self._platform.api.identity()).team, ref.channel, ref.thread)
         except DeliveryFailed:
-            return None
+            return Viewer(locale)
+        return Viewer(locale, where)
 
     async def find_actor(self, about: ConversationKey | None) -> Actor:
         """Return the user. Raises InteractionRejected for an item of another workspace or platform."""
@@ -339,7 +331,7 @@ class SlackInteraction:
         if about is not None and about.workspace_key != here.workspace_key:
             raise InteractionRejected(ELSEWHERE)
         direct = ref.direct and about in (None, here)
-        member = await self._platform.people.member(self.user, self._team)
+        member = await self._platform.people.member(self.user, self._request.team)
         return Actor(member, about or here, direct=direct)
 
     async def tell(self, text: str, about: ConversationKey | None = None) -> None:  # noqa: ARG002 - one workspace
@@ -351,12 +343,12 @@ class SlackInteraction:
     async def show(self, message: Message) -> None:
         """Post an ephemeral message with buttons."""
         await self._ref()
-        await send_private(self._platform.api, self._target, _private_reply(message))
+        await send_private(self._platform.api, self._target, private_reply(message))
 
     async def show_in_place(self, message: Message) -> None:
         """Show a message to the user alone, in place of the ephemeral message with the button, if any."""
         await self._ref()
-        await display_for(self._platform.api, self._target).finish(_private_reply(message))
+        await display_for(self._platform.api, self._target).finish(private_reply(message))
 
     async def open_modal(self, action: ModalAction, about: ConversationKey | None) -> bool:  # noqa: ARG002 - one target
         """Open a modal, on top of the one that contains the button."""
@@ -364,13 +356,13 @@ class SlackInteraction:
         match action:
             case OpenDenyForm():
                 # The list of pending calls is replaced after the denial, by its response_url.
-                target = self._target if action.inbox_page else self._target.without_response_url
+                target = self._target if action.inbox_page else replace(self._target, url="")
                 view = deny_modal(action, str(target))
             case OpenConfirmation():
                 view = confirm_modal(action, str(self._target))
             case OpenForm(form):
                 view = form_to_modal(form, str(self._target))
-        if not self._trigger or asyncio.get_running_loop().time() >= self._trigger_until:
+        if not self._request.trigger or asyncio.get_running_loop().time() >= self._trigger_until:
             return False
         try:
             await self.open_view(view, on_top=not isinstance(action, OpenForm))
@@ -381,8 +373,8 @@ class SlackInteraction:
 
     async def open_view(self, view: View, *, on_top: bool = False) -> None:
         """Open a modal; `on_top` of the one that contains the button, if any. Raises DeliveryFailed."""
-        method = "views.push" if self._view and on_top else "views.open"
-        await self._platform.api.post(method, trigger_id=self._trigger, view=view)
+        method = "views.push" if self._request.modal.id and on_top else "views.open"
+        await self._platform.api.post(method, trigger_id=self._request.trigger, view=view)
 
     def responder(self, actor: Actor, *, in_new_message: bool) -> CommandResponder:  # noqa: ARG002 - one target
         """Return the responder to a command."""
@@ -399,17 +391,17 @@ class SlackInteraction:
     async def show_call(self, step: ToolStep, page: int, *, whole: bool) -> None:
         """Show a page of a call in a modal."""
         await self._ref()
-        view = call_modal(step, page, str(self._target.without_response_url), whole=whole)
-        if self._view:
-            await self._platform.api.edit("views.update", view_id=self._view, view=view)
+        view = call_modal(step, page, str(replace(self._target, url="")), whole=whole)
+        if self._request.modal.id:
+            await self._platform.api.edit("views.update", view_id=self._request.modal.id, view=view)
         else:
             await self.open_view(view)
 
     async def update_call(self, approval_id: str) -> None:
         """Show the decided call in the modal that contains the button, or the Home without it."""
-        if self.tab is not None:
-            await self.tab.open(self.user, first_visit=False)
-        elif self._view and (step := await self._platform.records.find_approval(approval_id)) is not None:
+        if self._tab is not None:
+            await self._tab.open(self.user, first_visit=False)
+        elif self._request.modal.id and (step := await self._platform.records.find_approval(approval_id)) is not None:
             await self.show_call(step, 1, whole=False)
 
     def _reply_target(self, *, in_new_message: bool) -> ResponseTarget:
@@ -428,12 +420,9 @@ class SlackInteraction:
 class SlackSubmission(SlackInteraction):
     """A submitted modal, which shows the result: a text, errors below the fields, the next form, or progress."""
 
-    def __init__(
-        self, platform: PlatformContext, target: ResponseTarget, body: Mapping[str, Any], submission: Submission
-    ) -> None:
-        super().__init__(platform, target, body)
+    def __init__(self, platform: PlatformContext, request: SlackRequest, submission: Submission) -> None:
+        super().__init__(platform, request)
         self._submission = submission
-        self._modal = str(object_in(body, "view").get("id") or "")
         self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._result: Answer = CLEAR
         self._result_view: View | None = None
@@ -492,7 +481,13 @@ class SlackSubmission(SlackInteraction):
         form, sent = action.form, self._submission
         self._show(form_to_modal(form, str(self._target)))
         messages = errors(form)
-        if messages and isinstance(sent, FormSubmitted) and form.id == sent.form and not _differs(form, sent.values):
+        # Errors alone are not enough if the form shows other fields or values than were submitted.
+        if (
+            messages
+            and isinstance(sent, FormSubmitted)
+            and form.id == sent.form
+            and all(sent.values.get(field.name, "") == field.value for field in form.fields)
+        ):
             self._result = {"response_action": "errors", "errors": messages}
         return True
 
@@ -504,7 +499,7 @@ class SlackSubmission(SlackInteraction):
         return note_modal(TITLE, self._progress)
 
     async def _update_modal(self, view: View) -> None:
-        await self._platform.api.edit("views.update", view_id=self._modal, view=view)
+        await self._platform.api.edit("views.update", view_id=self._request.modal.id, view=view)
 
 
 class _SubmissionResponder(CommandResponder):
@@ -522,16 +517,13 @@ class _SubmissionResponder(CommandResponder):
 class SlackQuestion:
     """A question about a message: `about` are the id of its author and its text, which the modal has kept."""
 
-    def __init__(
-        self, platform: PlatformContext, view: Mapping[str, Any], ref: ChannelRef, about: tuple[str, str]
-    ) -> None:
+    def __init__(self, platform: PlatformContext, modal: ModalView, ref: ChannelRef, about: tuple[str, str]) -> None:
         self._platform = platform
         self._ref = ref
         self._about = about
-        field = object_in(object_in(object_in(object_in(view, "state"), "values"), QUESTION), QUESTION)
         self.is_answered_directly = False
-        self.id = f"window:{view.get('id')}"
-        self.text = str(field.get("value") or "").strip()
+        self.id = f"window:{modal.id}"
+        self.text = modal.values.get(QUESTION, "").strip()
 
     async def open_conversation(self, actor: Actor, announcement: str) -> ConversationKey:
         """Return the thread of the message, or a new one in the direct conversation where the bot is not a member. Post
@@ -542,15 +534,8 @@ class SlackQuestion:
             self.is_answered_directly = True
             ref = ChannelRef(await direct_channel(self._platform.api, ref.user), ref.user)
             text += f"\n>{escape(defuse_mentions(single_line(self._about[1], LONGEST_QUOTE)))}"
-        posted = await self._platform.api.post(
-            "chat.postMessage",
-            channel=ref.channel,
-            thread_ts=ref.thread or None,
-            text=text,
-            unfurl_links=False,
-            unfurl_media=False,
-        )
-        return conversation(actor.conversation.workspace, ref.channel, ref.thread or str(posted.get("ts") or ""))
+        posted = await self._platform.api.post_message(ref.channel, ref.thread, text=text)
+        return conversation(actor.conversation.workspace, ref.channel, ref.thread or posted.ts)
 
     async def read_message(self) -> tuple[str, str]:
         """Return the name of the author and the text. Raises DeliveryFailed."""
@@ -559,23 +544,5 @@ class SlackQuestion:
         return name, to_plain_text(text, MentionResolver())
 
 
-def _private_reply(message: Message) -> CommandReply:
-    blocks = message_blocks(message.blocks)
-    return CommandReply(tuple(blocks), fallback(fallback_text(blocks)))
-
-
-def _differs(form: Form, values: Mapping[str, str]) -> bool:
-    """Return True if the form shows other fields or values than were submitted, so that a response with errors is not
-    enough.
-    """
-    return any(values.get(field.name, "") != field.value for field in form.fields)
-
-
 def _update(view: View) -> Answer:
     return {"response_action": "update", "view": view}
-
-
-def _question_modal(target: ResponseTarget, author: str, quote: str) -> View:
-    field = text_input(QUESTION, _("What do you want to know about this message?"), required=True, longest=2_000)
-    keep = json.dumps([str(target), author, quote], ensure_ascii=False)
-    return modal(_("Ask about this"), [field], callback_id=ASK, metadata=keep, submit=_("Ask"))

@@ -38,14 +38,14 @@ from bot.logs import in_context
 from bot.platforms.slack.home import HomeRefresher
 from bot.platforms.slack.interactions import PlatformContext, SlackInteractions
 from bot.platforms.slack.messages import (
+    MessageDeletion,
     SlackMessage,
     SlackMessagePlatform,
     SlackMissedMessages,
     mentioned_people,
-    parse_deletion,
-    parse_edit,
     parse_event,
 )
+from bot.platforms.slack.users import GROUP_EVENTS
 from bot.platforms.slack.web_api import (
     NO_TEAM_ACCESS,
     PLATFORM,
@@ -55,9 +55,11 @@ from bot.platforms.slack.web_api import (
     library_log,
     object_in,
     objects_in,
+    text_in,
 )
 from bot.platforms.slack.workspaces import (
     INSTALL_AGAIN,
+    REVOCATION_EVENTS,
     RevocationWatcher,
     SlackWorkspace,
     SlackWorkspaces,
@@ -86,56 +88,75 @@ _MESSAGES = frozenset({"message", "app_mention"})
 # program, and the client's tasks are closed at shutdown. Slack sends unacknowledged events again.
 
 
-class SocketStatus:
-    """Connection status of Socket Mode."""
+class SocketMode:
+    """Connection of the app by Socket Mode."""
 
-    def __init__(self) -> None:
+    def __init__(self, api: WebApi, app_token: str) -> None:
+        self._api = api
+        self._app_token = app_token
         self._client: Any = None
 
-    def attach(self, client: Any) -> None:
-        """Watch this client; None for none."""
-        self._client = client
-
     async def is_connected(self) -> bool:
-        """Return True if the client reports a connection."""
+        """Return True if Slack's client reports a connection."""
         return self._client is not None and bool(await self._client.is_connected())
 
-
-async def receive_by_socket(
-    app: AsyncApp,
-    api: WebApi,
-    app_token: str,
-    status: SocketStatus,
-    *,
-    on_reconnect: Callable[[], None] = lambda: None,
-) -> None:
-    """Receive until cancelled, reporting to `status`. `on_reconnect` is called when a connection stands again that was
-    away for long. Raises DeliveryFailed if Slack rejects the app's token.
-    """
-    url = await retry_until_available(functools.partial(socket_url, api, app_token), "Slack")
-    handler: Any = AsyncSocketModeHandler(
-        app, app_token, logger=library_log(), web_client=api.client(), ping_interval=PING_SECONDS
-    )
-    # Slack returns about one URL a minute: the first one is used to check the token and to connect.
-    handler.client.wss_uri = url
-    handler.client.proxy = api.proxy  # the library ignores NO_PROXY
-    status.attach(handler.client)
-    try:
-        connecting = asyncio.create_task(handler.client.connect(), name="slack: connect")
+    async def receive(self, app: AsyncApp, on_reconnect: Callable[[], None] = lambda: None) -> None:
+        """Receive until cancelled. `on_reconnect` is called when a connection stands again that was away for long.
+        Raises DeliveryFailed if Slack rejects the app's token.
+        """
+        url = await retry_until_available(self._url, "Slack")
+        handler: Any = AsyncSocketModeHandler(
+            app, self._app_token, logger=library_log(), web_client=self._api.client(), ping_interval=PING_SECONDS
+        )
+        self._client = client = handler.client
+        # Slack returns about one URL a minute: the first one is used to check the token and to connect.
+        client.wss_uri = url
+        client.proxy = self._api.proxy  # the library ignores NO_PROXY
         try:
-            await _watch(handler, functools.partial(socket_url, api, app_token), on_reconnect)
+            connecting = asyncio.create_task(client.connect(), name="slack: connect")
+            try:
+                await self._watch(client, on_reconnect)
+            finally:
+                connecting.cancel()
+                await asyncio.gather(connecting, return_exceptions=True)
         finally:
-            connecting.cancel()
-            await asyncio.gather(connecting, return_exceptions=True)
-    finally:
-        status.attach(None)
-        await _close(handler)
+            self._client = None
+            await client.close()
+            tasks = (client.message_processor, client.current_session_monitor, client.message_receiver)
+            await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
+
+    async def _watch(self, client: Any, on_reconnect: Callable[[], None]) -> None:
+        """Replace a URL that does not work; Slack's client has to retry if there is none for now. Raises DeliveryFailed
+        if the token is rejected.
+        """
+        failed_checks, was_away = 0, False
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            if await client.is_connected():
+                failed_checks = 0
+                if was_away:
+                    on_reconnect()
+                    was_away = False
+                continue
+            failed_checks += 1
+            if failed_checks < FAILED_CHECKS:
+                continue
+            try:
+                client.wss_uri = await self._url()
+            except DeliveryFailed as failure:
+                if failure.permanent:
+                    raise
+                client.wss_uri = None
+            failed_checks, was_away = 0, True
+
+    async def _url(self) -> str:
+        return await socket_url(self._api, self._app_token)
 
 
 async def socket_url(api: WebApi, app_token: str) -> str:
     """Return a URL for one connection. Raises DeliveryFailed."""
     try:
-        return str((await api.with_token(app_token, "apps.connections.open")).get("url") or "")
+        return text_in(await api.with_token(app_token, "apps.connections.open"), "url")
     except SlackWebApiError as error:
         if not error.permanent:
             raise
@@ -144,40 +165,6 @@ async def socket_url(api: WebApi, app_token: str) -> str:
             gettext_lazy("check SLACK_APP_TOKEN (xapp-…, scope connections:write) and that Socket Mode is on"),
             permanent=True,
         ) from error
-
-
-async def _watch(handler: Any, request_url: Callable[[], Awaitable[str]], on_reconnect: Callable[[], None]) -> None:
-    """Replace a URL that does not work. Raises DeliveryFailed if the token is rejected."""
-    failed_checks, was_away = 0, False
-    while True:
-        await asyncio.sleep(CHECK_SECONDS)
-        if await handler.client.is_connected():
-            failed_checks = 0
-            if was_away:
-                on_reconnect()
-                was_away = False
-            continue
-        failed_checks += 1
-        if failed_checks >= FAILED_CHECKS:
-            handler.client.wss_uri = await _next_url(request_url)
-            failed_checks, was_away = 0, True
-
-
-async def _next_url(request_url: Callable[[], Awaitable[str]]) -> str | None:
-    """Return a new URL, or None if Slack gives none for now and its client has to retry."""
-    try:
-        return await request_url()
-    except DeliveryFailed as failure:
-        if failure.permanent:
-            raise
-        return None
-
-
-async def _close(handler: Any) -> None:
-    client = handler.client
-    await client.close()
-    tasks = (client.message_processor, client.current_session_monitor, client.message_receiver)
-    await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
 
 
 # -------------------- events endpoint
@@ -208,20 +195,13 @@ class EventsEndpoint:
 
     def __init__(self, signing_secret: str) -> None:
         self._verifier = SignatureVerifier(signing_secret)
-        self._app: AsyncApp | None = None
+        self.app: AsyncApp | None = None
+        """Handles the events while they are accepted: without it Slack sends them again."""
 
     @property
     def ready(self) -> bool:
         """True while events are accepted."""
-        return self._app is not None
-
-    def attach(self, app: AsyncApp) -> None:
-        """Accept events from now on."""
-        self._app = app
-
-    def detach(self) -> None:
-        """Stop accepting events: Slack sends later ones again."""
-        self._app = None
+        return self.app is not None
 
     async def respond(self, headers: Mapping[str, str], body: bytes) -> HttpResponse:
         """Return the response to a POST request. Never raises."""
@@ -234,14 +214,14 @@ class EventsEndpoint:
         lower_headers = {name.lower(): value for name, value in headers.items()}
         if not self._is_signed(lower_headers, text):
             return HttpResponse(401)
-        return await self._dispatch(lower_headers, text)
+        return await self._dispatch(self.app, lower_headers, text)
 
-    async def _dispatch(self, headers: Mapping[str, str], body: str) -> HttpResponse:
-        if self._app is None:
+    async def _dispatch(self, app: AsyncApp | None, headers: Mapping[str, str], body: str) -> HttpResponse:
+        if app is None:
             return TRY_AGAIN
         try:
             request = AsyncBoltRequest(body=body, headers={name: [value] for name, value in headers.items()})
-            response = await self._app.async_dispatch(request)
+            response = await app.async_dispatch(request)
         except _MALFORMED as error:
             log.warning("request from Slack not understood: %s", type(error).__name__)
             return BAD_REQUEST
@@ -279,14 +259,12 @@ class ReceivedIds:
         channel, others name the workspace of the sender.
         """
         authorized = [entry.get("team_id") for entry in objects_in(body, "authorizations")]
-        organization = str(context.get("enterprise_id") or "") if context.get("is_enterprise_install") else ""
+        organization = text_in(context, "enterprise_id") if context.get("is_enterprise_install") else ""
         # A message with buttons is the bot's: its workspace is that of the installation, whoever presses one.
-        pressed = object_in(body, "message").get("team") if body.get("type") == "block_actions" else None
-        received = body.get("context_team_id") if organization else None
+        pressed = text_in(body, "message", "team") if body.get("type") == "block_actions" else ""
+        received = text_in(body, "context_team_id") if organization else ""
         # Without a workspace in an interaction there is one of the message or of the user.
-        parts = [
-            object_in(body, part).get(name) for part in ("message", "view", "user") for name in ("team", "team_id")
-        ]
+        parts = [text_in(body, part, name) for part in ("message", "view", "user") for name in ("team", "team_id")]
         candidates = (pressed, context.get("team_id"), *authorized, received, body.get("team_id"), *parts)
         # In an organization, an authorization may name the organization in place of a workspace.
         teams = dict.fromkeys(str(team) for team in candidates if team and team != organization)
@@ -310,7 +288,10 @@ class WorkspaceReceiver:
             None if build_home is None else lambda member: build_home(member, here),
             platform.records.locales,
         )
-        self.handlers = _Handlers(platform, identity, self.access, self._tabs)
+        self.interactions = SlackInteractions(platform, self._tabs)
+        self.messages = MessageHandler[SlackMessage](
+            SlackMessagePlatform(platform.api, platform.people, self.interactions.on_text_command), platform
+        )
         self.has_missed = asyncio.Event()
         self.has_missed.set()
         self._platform = platform
@@ -319,6 +300,25 @@ class WorkspaceReceiver:
     async def run(self) -> None:
         """Run until cancelled. Raises DeliveryFailed if the token is revoked."""
         await _until_one_ends(self.access.wait_revoked(), self._tabs.run(), self._read_missed(self))
+
+    async def on_event(self, body: dict[str, Any]) -> None:
+        """Handle an event. Raises CountersignError if it has to come again."""
+        event = object_in(body, "event")
+        if (kind := text_in(event, "type")) not in _MESSAGES:
+            if kind in REVOCATION_EVENTS:
+                self.access.suspect()
+            elif kind in GROUP_EVENTS:
+                self.workspace.people.forget_groups()
+            self.interactions.on_event(event)
+            return
+        with in_context(request=text_in(body, "event_id")):
+            match parse_event(event, self.identity):
+                case MessageDeletion(message_id, keys):
+                    await self.messages.handle_deletion(message_id, keys)
+                case SlackMessage(is_edit=True) as edited:
+                    await self.messages.handle_edit(edited)
+                case SlackMessage() as message:
+                    await self.messages.handle(message)
 
     async def close(self) -> None:
         """Give tasks in progress a short time to finish."""
@@ -329,7 +329,7 @@ class WorkspaceReceiver:
         return Backfill(
             f"{PLATFORM}:{self.identity.team}",
             SlackMissedMessages(self.workspace.api),
-            self.handlers.messages,
+            self.messages,
             engine,
             self._platform.records.active_conversations,
         )
@@ -511,14 +511,13 @@ class SlackListener:
                 gettext_lazy("set SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP)"),
             )
         self._workspaces = workspaces
-        self._app_api = app_api
         self._app_token = app_token
         self._audience = audience or AudiencePolicy()
         self._records = records or Lookups()
         self._backfill_lease = backfill_lease
         self._clock = clock
         self.hook = EventsEndpoint(signing_secret) if signing_secret else None
-        self._socket = SocketStatus()
+        self._socket = SocketMode(app_api, app_token)
 
     async def run(self, engine: EngineApi, commands: Commands) -> None:
         """Receive until cancelled; tasks in progress get a short time to finish. Raises DeliveryFailed if Slack rejects
@@ -539,15 +538,16 @@ class SlackListener:
             return WorkspaceReceiver(workspace, identity, platform, functools.partial(self._read_missed, engine))
 
         receivers = WorkspaceReceivers(self._workspaces, build)
-        app = _bolt_app(receivers)
+        app = _Dispatcher(receivers).app()
         try:
             await receivers.start()
             if self.hook is not None:
-                self.hook.attach(app)
-            await _until_one_ends(self._receive(app, receivers), receivers.run())
+                self.hook.app = app
+            receiving = (self._socket.receive(app, receivers.read_missed),) if self._app_token else ()
+            await _until_one_ends(*receiving, receivers.run())
         finally:
             if self.hook is not None:
-                self.hook.detach()
+                self.hook.app = None
             await receivers.close()
 
     async def listening(self) -> ListenerStatus:
@@ -575,14 +575,6 @@ class SlackListener:
             except Exception:
                 log.exception("missed messages of Slack not read")
 
-    async def _receive(self, app: AsyncApp, receivers: WorkspaceReceivers) -> None:
-        if self._app_token:
-            await receive_by_socket(
-                app, self._app_api, self._app_token, self._socket, on_reconnect=receivers.read_missed
-            )
-        else:
-            await asyncio.Event().wait()
-
 
 _RECEIVER = "receiver"
 """Key of the receiver of a request in Bolt's context."""
@@ -591,17 +583,43 @@ _NOT_SERVED = gettext_lazy(
 )
 
 
-def _bolt_app(receivers: WorkspaceReceivers) -> AsyncApp:
-    """Return Bolt's app. It learns the workspace of a request from the receivers: its own way would be a request to
-    Slack at each event, and a client without our rate limits.
+class _Dispatcher:
+    """Dispatches the requests of Bolt to the handlers of their workspace, which the receivers tell: Bolt's own way
+    would be a request to Slack at each event, and a client without our rate limits.
     """
 
-    async def find_receiver(
-        body: dict[str, Any], context: AsyncBoltContext, next_: Callable[[], Awaitable[None]]
+    def __init__(self, receivers: WorkspaceReceivers) -> None:
+        self._receivers = receivers
+
+    def app(self) -> AsyncApp:
+        """Return Bolt's app with handlers for all requests."""
+        app = AsyncApp(
+            logger=library_log("bolt"),
+            name="countersign",
+            process_before_response=True,
+            before_authorize=self._find_receiver,
+            authorize=_authorize,
+            signing_secret="-",  # noqa: S106 - the hook has looked at the signature
+            request_verification_enabled=False,
+            ssl_check_enabled=False,
+            attaching_function_token_enabled=False,
+            attaching_conversation_kwargs_enabled=False,
+        )
+        app.event(_ANY)(self._event)
+        app.command(_ANY)(self._command)
+        app.action({"type": "block_actions", "action_id": _ANY})(self._press)
+        app.view({"type": "view_submission", "callback_id": _ANY})(self._submission)
+        app.view({"type": "view_closed", "callback_id": _ANY})(self._nothing)
+        app.shortcut(_ANY)(self._shortcut)
+        app.error(self._handle_failure)
+        return app
+
+    async def _find_receiver(
+        self, body: dict[str, Any], context: AsyncBoltContext, next_: Callable[[], Awaitable[None]]
     ) -> BoltResponse | None:
-        is_message = object_in(body, "event").get("type") in _MESSAGES
         if body.get("type") != "url_verification":
-            receiver = await receivers.find(ReceivedIds.read(body, context), is_message=is_message)
+            is_message = text_in(body, "event", "type") in _MESSAGES
+            receiver = await self._receivers.find(ReceivedIds.read(body, context), is_message=is_message)
             if receiver is None:
                 # In a workspace that is not served, the user of a command gets a sentence.
                 log.info("request from a Slack workspace that is not served: %s", body.get("team_id") or "unknown")
@@ -610,79 +628,32 @@ def _bolt_app(receivers: WorkspaceReceivers) -> AsyncApp:
         await next_()
         return None
 
-    async def authorize(context: AsyncBoltContext) -> AuthorizeResult:
-        identity = _receiver_of(context).identity
-        return AuthorizeResult(
-            enterprise_id=identity.enterprise or None,
-            team_id=identity.team,
-            bot_user_id=identity.user,
-            bot_id=identity.bot,
-            bot_token="-",  # noqa: S106 - nobody calls Slack through Bolt's own clients
-        )
-
-    app = AsyncApp(
-        logger=library_log("bolt"),
-        name="countersign",
-        process_before_response=True,
-        before_authorize=find_receiver,
-        authorize=authorize,
-        signing_secret="-",  # noqa: S106 - the hook has looked at the signature
-        request_verification_enabled=False,
-        ssl_check_enabled=False,
-        attaching_function_token_enabled=False,
-        attaching_conversation_kwargs_enabled=False,
-    )
-    _Dispatcher(receivers).register(app)
-    return app
-
-
-def _receiver_of(context: AsyncBoltContext) -> WorkspaceReceiver:
-    receiver: WorkspaceReceiver = context[_RECEIVER]
-    return receiver
-
-
-class _Dispatcher:
-    """Dispatches the requests of Bolt to the handlers of their workspace."""
-
-    def __init__(self, receivers: WorkspaceReceivers) -> None:
-        self._receivers = receivers
-
-    def register(self, app: AsyncApp) -> None:
-        """Register for all requests."""
-        app.event(_ANY)(self._event)
-        app.command(_ANY)(self._command)
-        app.action({"type": "block_actions", "action_id": _ANY})(self._press)
-        app.view({"type": "view_submission", "callback_id": _ANY})(self._submission)
-        app.view({"type": "view_closed", "callback_id": _ANY})(self._nothing)
-        app.shortcut(_ANY)(self._shortcut)
-        app.error(self._handle_failure)
-
     async def _event(self, body: dict[str, Any], context: AsyncBoltContext) -> None:
         receiver, event = _receiver_of(context), object_in(body, "event")
-        await receiver.handlers.event(body)
+        await receiver.on_event(body)
         if event.get("type") == "team_access_revoked":
             teams = event.get("team_ids")
             self._receivers.suspect_revoked(teams if isinstance(teams, list) else ())
         # Slack sends one event to an app that is in both workspaces of a shared channel.
         if body.get("is_ext_shared_channel") and event.get("type") in _MESSAGES:
-            for other in self._receivers.mentioned(str(event.get("text") or "")):
+            for other in self._receivers.mentioned(text_in(event, "text")):
                 if other is not receiver:
-                    await other.handlers.event(body)
+                    await other.on_event(body)
 
     async def _command(self, ack: AsyncAck, body: dict[str, Any], context: AsyncBoltContext) -> None:
         await ack()
-        _receiver_of(context).handlers.interactions.on_slash_command(body)
+        _receiver_of(context).interactions.on_slash_command(body)
 
     async def _press(self, ack: AsyncAck, body: dict[str, Any], context: AsyncBoltContext) -> None:
         await ack()
-        _receiver_of(context).handlers.interactions.on_action(body)
+        _receiver_of(context).interactions.on_action(body)
 
     async def _submission(self, ack: AsyncAck, body: dict[str, Any], context: AsyncBoltContext) -> None:
-        await ack(**await _receiver_of(context).handlers.interactions.on_submission(body))
+        await ack(**await _receiver_of(context).interactions.on_submission(body))
 
     async def _shortcut(self, ack: AsyncAck, body: dict[str, Any], context: AsyncBoltContext) -> None:
         await ack()
-        _receiver_of(context).handlers.interactions.on_shortcut(body)
+        _receiver_of(context).interactions.on_shortcut(body)
 
     async def _nothing(self, ack: AsyncAck) -> None:
         await ack()
@@ -701,37 +672,20 @@ class _Dispatcher:
         return BoltResponse(status=503)
 
 
-class _Handlers:
-    """Handlers of the requests of one workspace."""
+async def _authorize(context: AsyncBoltContext) -> AuthorizeResult:
+    identity = _receiver_of(context).identity
+    return AuthorizeResult(
+        enterprise_id=identity.enterprise or None,
+        team_id=identity.team,
+        bot_user_id=identity.user,
+        bot_id=identity.bot,
+        bot_token="-",  # noqa: S106 - nobody calls Slack through Bolt's own clients
+    )
 
-    def __init__(
-        self, platform: PlatformContext, identity: Identity, access: RevocationWatcher, tabs: HomeRefresher
-    ) -> None:
-        self._identity = identity
-        self._access = access
-        self._people = platform.people
-        self.interactions = SlackInteractions(platform, tabs)
-        self.messages = MessageHandler[SlackMessage](
-            SlackMessagePlatform(platform.api, platform.people, self.interactions.on_text_command),
-            platform,
-        )
 
-    async def event(self, body: dict[str, Any]) -> None:
-        """Handle an event. Raises CountersignError if it has to come again."""
-        event = object_in(body, "event")
-        if event.get("type") not in _MESSAGES:
-            self._access.event(event)
-            self._people.on_event(event)
-            self.interactions.on_event(event)
-            return
-        with in_context(request=str(body.get("event_id") or "")):
-            message = parse_event(body, self._identity)
-            if (deleted := parse_deletion(body, self._identity)) is not None:
-                await self.messages.handle_deletion(*deleted)
-            elif (edited := parse_edit(body, self._identity)) is not None:
-                await self.messages.handle_edit(edited)
-            elif message is not None:
-                await self.messages.handle(message)
+def _receiver_of(context: AsyncBoltContext) -> WorkspaceReceiver:
+    receiver: WorkspaceReceiver = context[_RECEIVER]
+    return receiver
 
 
 async def _until_one_ends(*work: Coroutine[Any, Any, None]) -> None:

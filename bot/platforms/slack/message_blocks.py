@@ -286,6 +286,12 @@ def command_reply(message: Message) -> CommandReply:
     return CommandReply((*shown, *note, *message_blocks(ending)), fallback(fallback_text(shown)), is_whole=is_whole)
 
 
+def private_reply(message: Message) -> CommandReply:
+    """Return a message that one user sees."""
+    blocks = message_blocks(message.blocks)
+    return CommandReply(tuple(blocks), fallback(fallback_text(blocks)))
+
+
 def omitted_text(characters: int) -> str:
     """Return the note about omitted characters of a reply."""
     return ngettext("… {n} more character: see the file", "… {n} more characters: see the file", characters)

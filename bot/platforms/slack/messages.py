@@ -19,11 +19,12 @@ import html
 import logging
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from bot.chat.backfill import MOST_MESSAGES, MissedPeriod, conversation_texts
 from bot.chat.message_handler import EarlierMessages, Location, PlatformFacts, PlatformMessage, ThreadMessage
@@ -32,8 +33,8 @@ from bot.chat.turn_messages import split_mark
 from bot.domain.conversations import Attachment, ConversationKey, Member
 from bot.domain.turns import MessageRefs
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.blocks import CommandReply, fallback, fallback_text
-from bot.platforms.slack.message_blocks import message_blocks
+from bot.platforms.slack.blocks import fallback_text
+from bot.platforms.slack.message_blocks import private_reply
 from bot.platforms.slack.message_content import addressing_text, files_of, message_content
 from bot.platforms.slack.responders import send_ephemeral, text_message
 from bot.platforms.slack.users import UserDirectory
@@ -46,6 +47,7 @@ from bot.platforms.slack.web_api import (
     message_keys,
     object_in,
     objects_in,
+    text_in,
 )
 from bot.ports.platform import PostedText
 from bot.rendering.text_safety import single_line
@@ -149,60 +151,58 @@ class SlackMessage(PlatformMessage):
     conversation: ConversationKey
     team: str = ""
     """Workspace of the author, if Slack names it."""
+    is_edit: bool = False
+    """True for a message with a text that its author has changed."""
 
 
-def parse_event(body: Mapping[str, Any], identity: Identity) -> SlackMessage | None:
-    """Parse an event in the workspace of `identity`. Return None if it is no user's message."""
-    event = object_in(body, "event")
-    return None if event.get("edited") else parse_message(event, identity)
+class MessageDeletion(NamedTuple):
+    """The id and the keys of a deleted message."""
+
+    id: str
+    keys: tuple[str, ...]
 
 
-def parse_edit(body: Mapping[str, Any], identity: Identity) -> SlackMessage | None:
-    """Parse the event of an edited message. Return None unless its author has changed the text."""
-    event = object_in(body, "event")
-    if event.get("subtype") != "message_changed":
+def parse_event(event: Mapping[str, Any], identity: Identity) -> SlackMessage | MessageDeletion | None:
+    """Parse the event of a new, edited or deleted message in the workspace of `identity`. Return None if it is no
+    user's message, and if its author has not changed the text. A deleted message with replies becomes a tombstone.
+    """
+    if event.get("subtype") not in ("message_deleted", "message_changed"):
+        return None if event.get("edited") else parse_message(event, identity)
+    message, channel = object_in(event, "message"), text_in(event, "channel")
+    is_tombstone = message.get("subtype") == "tombstone"
+    if channel and (deleted := text_in(message, "ts") if is_tombstone else text_in(event, "deleted_ts")):
+        return MessageDeletion(f"{channel}:{deleted}", message_keys(identity.team, channel, deleted, ""))
+    if event.get("subtype") == "message_deleted":
         return None
-    message, previous = object_in(event, "message"), object_in(event, "previous_message")
-    edited = object_in(message, "edited")
+    previous, edited = object_in(event, "previous_message"), object_in(message, "edited")
     if not edited or edited.get("user") != message.get("user"):
         return None
     if previous and previous.get("text") == message.get("text"):
         return None
     where = {name: event.get(name) for name in ("channel", "channel_type")}
     parsed = parse_message({**message, **where, "type": "message"}, identity)
-    return None if parsed is None else replace(parsed, may_notify=True)
-
-
-def parse_deletion(body: Mapping[str, Any], identity: Identity) -> tuple[str, tuple[str, ...]] | None:
-    """Return the id and the keys of a deleted message; None for other events. One with replies becomes a tombstone."""
-    event, message = object_in(body, "event"), object_in(object_in(body, "event"), "message")
-    deleted, channel = str(event.get("deleted_ts") or ""), str(event.get("channel") or "")
-    if message.get("subtype") == "tombstone":
-        deleted = str(message.get("ts") or "")
-    if event.get("subtype") not in ("message_deleted", "message_changed") or not (deleted and channel):
-        return None
-    return f"{channel}:{deleted}", message_keys(identity.team, channel, deleted, "")
+    return None if parsed is None else replace(parsed, may_notify=True, is_edit=True)
 
 
 def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage | None:
     """Parse an event of type `message` or `app_mention`. Return None if it is no user's message."""
     if event.get("type") not in ("message", "app_mention"):
         return None
-    user, channel, ts = (str(event.get(name) or "") for name in ("user", "channel", "ts"))
+    user, channel, ts = (text_in(event, name) for name in ("user", "channel", "ts"))
     if not (user and channel and ts) or user in (identity.user, "USLACKBOT"):
         return None
-    if str(event.get("subtype") or "") not in _USER_SUBTYPES:
+    if text_in(event, "subtype") not in _USER_SUBTYPES:
         return None
     if any(event.get(flag) for flag in ("bot_id", "bot_profile", "hidden")):
         return None
     content, addressing = message_content(event), addressing_text(event)
-    thread = str(event.get("thread_ts") or ts)
+    thread = text_in(event, "thread_ts") or ts
     direct = event.get("channel_type") == "im" or (not event.get("channel_type") and channel.startswith("D"))
     mentions = frozenset(mentioned_people(addressing))
     mentions_bot = identity.user in mentions
     return SlackMessage(
         id=f"{channel}:{ts}",
-        keys=message_keys(identity.team, channel, ts, user, str(event.get("client_msg_id") or "")[:100]),
+        keys=message_keys(identity.team, channel, ts, user, text_in(event, "client_msg_id")[:100]),
         thread_key=f"{channel}:{thread}",
         user=user,
         text=content.text,
@@ -218,7 +218,7 @@ def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage 
         may_notify=direct or not mentions_bot or event.get("type") == "app_mention",
         ref=ChannelRef(channel, user, thread),
         conversation=conversation(identity.team, channel, thread),
-        team=str(event.get("user_team") or ""),
+        team=text_in(event, "user_team"),
     )
 
 
@@ -299,20 +299,16 @@ def _begin_of_latest(posted: Mapping[str, MessageRefs]) -> str:
     return f"{min(times) - QUESTION_SECONDS:.6f}" if times else ""
 
 
-def _own_message(message: Mapping[str, Any]) -> ThreadMessage:
-    """Return a message of the bot without the small lines about tools and notices."""
-    texts = [block for block in objects_in(message, "blocks") if block.get("type") != "context"]
-    text = fallback_text(texts) if texts else html.unescape(str(message.get("text") or ""))
-    return ThreadMessage(str(message.get("ts") or ""), str(message.get("user") or ""), "", text, own=True)
-
-
 def _thread_message(message: Mapping[str, Any], identity: Identity, *, with_own: bool) -> ThreadMessage | None:
-    user, bot = str(message.get("user") or ""), str(message.get("bot_id") or "")
+    user, bot = text_in(message, "user"), text_in(message, "bot_id")
     if message.get("hidden"):
         return None
-    if user == identity.user or (bot and bot == identity.bot):
-        return _own_message(message) if with_own else None
-    return to_thread_message(message)
+    if user != identity.user and not (bot and bot == identity.bot):
+        return to_thread_message(message)
+    # Without the small lines about tools and notices.
+    texts = [block for block in objects_in(message, "blocks") if block.get("type") != "context"]
+    text = fallback_text(texts) if texts else html.unescape(text_in(message, "text"))
+    return ThreadMessage(text_in(message, "ts"), user, "", text, own=True) if with_own else None
 
 
 def to_thread_message(message: Mapping[str, Any]) -> ThreadMessage | None:
@@ -321,9 +317,9 @@ def to_thread_message(message: Mapping[str, Any]) -> ThreadMessage | None:
     names = tuple(str(file.get("name") or "file") for file in objects_in(message, "files"))
     if not (content.whole or names):
         return None
-    bot_name = object_in(message, "bot_profile").get("name")
-    name = str(message.get("username") or bot_name or "a bot") if message.get("bot_id") else ""
-    return ThreadMessage(str(message.get("ts") or ""), str(message.get("user") or ""), name, content.whole, names)
+    bot_name = text_in(message, "username") or text_in(message, "bot_profile", "name") or "a bot"
+    name = bot_name if message.get("bot_id") else ""
+    return ThreadMessage(text_in(message, "ts"), text_in(message, "user"), name, content.whole, names)
 
 
 def _number(ts: str) -> tuple[int, int]:
@@ -365,29 +361,26 @@ class NameResolver:
         users, channels = users[:MOST_NAMES], unnamed_channels(text)[:MOST_NAMES]
         try:
             async with asyncio.timeout(FACTS.reading_seconds):
-                await asyncio.gather(*map(self._load_user, users), *map(self._load_channel, channels))
+                loading = (*map(self._people.person, users), *map(self._load_channel, channels))
+                await asyncio.gather(*map(_attempt, loading))
         except TimeoutError:
             pass  # ids say less than names, and nothing wrong
         people = {user: self._people.cached_name(user) for user in users}
         names = {channel: self._channels.get(channel, "") for channel in channels}
         return MentionResolver({**people, identity.user: identity.name}, names)
 
-    async def _load_user(self, user: str) -> None:
-        try:
-            await self._people.person(user)
-        except DeliveryFailed:
-            return
-
     async def _load_channel(self, channel: str) -> None:
         if channel in self._channels:
             return
-        try:
-            answer = await self._api.read("conversations.info", channel=channel)
-        except DeliveryFailed:
-            return
+        answer = await self._api.read("conversations.info", channel=channel)
         if len(self._channels) >= MOST_CHANNELS:
             self._channels.clear()
-        self._channels[channel] = single_line(str(object_in(answer, "channel").get("name") or ""), 80)
+        self._channels[channel] = single_line(text_in(answer, "channel", "name"), 80)
+
+
+async def _attempt(loading: Awaitable[object]) -> None:
+    with suppress(DeliveryFailed):
+        await loading
 
 
 class SlackMessagePlatform:
@@ -450,9 +443,7 @@ class SlackMessagePlatform:
 
     async def show_to_author(self, message: SlackMessage, conversation: ConversationKey, shown: Message) -> None:
         """Post an ephemeral message with buttons in the thread. Raises DeliveryFailed."""
-        blocks = message_blocks(shown.blocks)
-        reply = CommandReply(tuple(blocks), fallback(fallback_text(blocks)))
-        await send_ephemeral(self._api, replace(message.ref, thread=conversation.thread), reply)
+        await send_ephemeral(self._api, replace(message.ref, thread=conversation.thread), private_reply(shown))
 
     async def post_hint(self, message: SlackMessage, text: str) -> None:
         """Post an ephemeral message in the thread. Raises DeliveryFailed."""
@@ -488,16 +479,14 @@ class PerUserRate:
 def _attachments(files: Iterable[Mapping[str, Any]], team: str) -> tuple[Attachment, ...]:
     """Return the readable files of a message. Their ids name the workspace: Slack's are unique in it only."""
     readable = [file for file in files if file.get("id") and file.get("mode") != "tombstone"]
-    return tuple(_attachment(file, team) for file in readable[:MOST_FILES])
-
-
-def _attachment(file: Mapping[str, Any], team: str) -> Attachment:
-    size = file.get("size")
-    return Attachment(
-        id=f"{team}/{file['id']}",
-        name=single_line(str(file.get("name") or file.get("title") or "file"), 200),
-        mime_type=single_line(str(file.get("mimetype") or "application/octet-stream"), 100),
-        size=size if isinstance(size, int) else 0,
+    return tuple(
+        Attachment(
+            id=f"{team}/{file['id']}",
+            name=single_line(text_in(file, "name") or text_in(file, "title") or "file", 200),
+            mime_type=single_line(text_in(file, "mimetype") or "application/octet-stream", 100),
+            size=size if isinstance(size := file.get("size"), int) else 0,
+        )
+        for file in readable[:MOST_FILES]
     )
 
 
@@ -541,12 +530,9 @@ class SlackMissedMessages:
         oldest = f"{since.timestamp():.6f}"
         answer = await self._api.read(method, channel=channel, oldest=oldest, limit=MOST_MESSAGES, **arguments)
         identity = await self._api.identity()
+        where = {"channel_type": "im"} if ChannelRef(channel, "").direct else {}
         parsed = [
-            parse_message({"type": "message", **message, "channel": channel, **_channel_type(channel)}, identity)
+            parse_message({"type": "message", **message, "channel": channel, **where}, identity)
             for message in objects_in(answer, "messages")
         ]
         return sorted((message for message in parsed if message is not None), key=lambda message: message.sent_at)
-
-
-def _channel_type(channel: str) -> Mapping[str, Any]:
-    return {"channel_type": "im"} if ChannelRef(channel, "").direct else {}

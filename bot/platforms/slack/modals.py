@@ -7,11 +7,12 @@ where it can be entered.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm, ViewCall, decode, encode
 from bot.chat.call_messages import PartLimits, join_parts, whole_call
@@ -40,6 +41,7 @@ from bot.platforms.slack.blocks import (
     small,
 )
 from bot.platforms.slack.message_blocks import message_blocks
+from bot.platforms.slack.web_api import object_in, text_in
 from bot.rendering.text_safety import single_line
 
 ACTION, SHOWN = "cs.action", "cs.shown"
@@ -171,7 +173,8 @@ def _weigh(block: MessageBlock) -> int:
 
 CALL_LIMITS = PartLimits(_weigh, piece=PIECE, page=PAGE_BYTES, most_blocks=PAGE_BLOCKS)
 
-FORM = "cs.form"
+FORM, ASK = "cs.form", "cs.ask"
+"""`callback_id` of a command's form, and of the message shortcut and its modal."""
 FIELD = "field."
 SAVE = gettext_lazy("Save")
 NO_SECRETS = gettext_lazy(
@@ -289,39 +292,42 @@ def _offerable(choices: Sequence[str]) -> bool:
     )
 
 
-def read_submission(view: Mapping[str, Any]) -> tuple[Submission, str] | None:
+@dataclass(frozen=True, slots=True)
+class ModalView:
+    """A modal in a request of Slack: the values of its fields are by block id, empty for a missing one."""
+
+    id: str = ""
+    callback_id: str = ""
+    metadata: str = ""
+    values: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def read(cls, view: Mapping[str, Any]) -> Self:
+        """Read the view of a request."""
+        blocks = object_in(object_in(view, "state"), "values")
+        values = {
+            block: text_in(element, "selected_option", "value")
+            if element.get("type") in ("radio_buttons", "static_select")
+            else text_in(element, "value")
+            for block in blocks
+            for element in object_in(blocks, block).values()
+            if isinstance(element, Mapping)
+        }
+        return cls(text_in(view, "id"), text_in(view, "callback_id"), text_in(view, "private_metadata"), values)
+
+
+def read_submission(view: ModalView) -> tuple[Submission, str] | None:
     """Return a submission, and the value kept for it. Return None if the modal is not one of the bot's."""
-    metadata = str(view.get("private_metadata") or "")
-    values = _field_values(view)
     try:
-        if view.get("callback_id") == FORM:
-            state = decode_state(metadata)
-            fields = {name.removeprefix(FIELD): value for name, value in values.items() if name.startswith(FIELD)}
+        if view.callback_id == FORM:
+            state = decode_state(view.metadata)
+            fields = {name.removeprefix(FIELD): value for name, value in view.values.items() if name.startswith(FIELD)}
             return FormSubmitted(state.form, {**state.carried, **fields}), state.keep
-        if view.get("callback_id") == ACTION:
-            keep, text = json.loads(metadata)
+        if view.callback_id == ACTION:
+            keep, text = json.loads(view.metadata)
             action = decode(str(text))
             if isinstance(action, OpenDenyForm | OpenConfirmation):
-                return parse_submission(action, values), str(keep)
+                return parse_submission(action, view.values), str(keep)
     except (ValueError, TypeError):
         pass
     return None
-
-
-def _field_values(view: Mapping[str, Any]) -> dict[str, str]:
-    """Return the value of every field by its block id; empty for a missing one."""
-    values = (view.get("state") or {}).get("values") or {}
-    return {
-        str(block): _input_value(element)
-        for block, elements in values.items()
-        for element in (elements or {}).values()
-        if isinstance(element, Mapping)
-    }
-
-
-def _input_value(element: Mapping[str, Any]) -> str:
-    match element.get("type"):
-        case "radio_buttons" | "static_select":
-            return str((element.get("selected_option") or {}).get("value") or "")
-        case _:
-            return str(element.get("value") or "")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol, Self
 
@@ -38,19 +38,11 @@ def text_message(text: str) -> CommandReply:
 
 async def send_ephemeral(api: WebApi, ref: ChannelRef, reply: CommandReply) -> None:
     """Post an ephemeral message; in a direct conversation a regular one. Raises DeliveryFailed."""
-    content: dict[str, Any] = {"text": reply.text, "blocks": list(reply.blocks) or None}
-    thread = ref.thread or None
     if ref.direct:
-        await api.post(
-            "chat.postMessage",
-            channel=ref.channel,
-            thread_ts=thread,
-            unfurl_links=False,
-            unfurl_media=False,
-            **content,
-        )
+        await api.post_message(ref.channel, ref.thread, text=reply.text, blocks=reply.blocks)
         return
-    await api.post("chat.postEphemeral", channel=ref.channel, user=ref.user, thread_ts=thread, **content)
+    content = {"thread_ts": ref.thread or None, "text": reply.text, "blocks": list(reply.blocks) or None}
+    await api.post("chat.postEphemeral", channel=ref.channel, user=ref.user, **content)
 
 
 async def send_private(api: WebApi, target: ResponseTarget, reply: CommandReply) -> None:
@@ -62,8 +54,7 @@ async def send_private(api: WebApi, target: ResponseTarget, reply: CommandReply)
     except DeliveryFailed as error:
         if not (error.permanent and target.url and is_trusted_url(target.url, _HOSTS, api.url)):
             raise
-        content = {"response_type": "ephemeral", "replace_original": False, "text": reply.text}
-        await post_response(api, target.url, {**content, "blocks": list(reply.blocks)} if reply.blocks else content)
+        await post_response(api, target.url, reply, replace_original=False)
 
 
 USES = 5
@@ -94,11 +85,6 @@ class ResponseTarget:
         except (ValueError, TypeError):
             return None
         return cls(ChannelRef(str(channel), str(user), str(thread)), str(url), replaces is True)
-
-    @property
-    def without_response_url(self) -> ResponseTarget:
-        """The same target without the `response_url`."""
-        return replace(self, url="")
 
 
 class CommandResponder:
@@ -147,14 +133,8 @@ class CommandResponder:
 
     async def start_thread(self, message: InboundMessage) -> str:
         """Post the message that starts a public thread. Raises DeliveryFailed."""
-        posted = await self._api.post(
-            "chat.postMessage",
-            channel=self._target.ref.channel,
-            text=text_message(thread_title(message)).text,
-            unfurl_links=False,
-            unfurl_media=False,
-        )
-        return str(posted.get("ts") or "")
+        text = text_message(thread_title(message)).text
+        return (await self._api.post_message(self._target.ref.channel, text=text)).ts
 
 
 class Display(Protocol):
@@ -203,21 +183,14 @@ class _ByResponseUrl:
     async def _send(self, reply: CommandReply) -> None:
         self._used += 1
         self._last = monotonic()
-        content: dict[str, Any] = {
-            "response_type": "ephemeral",
-            "replace_original": self._target.replaces,
-            "text": reply.text,
-            "unfurl_links": False,
-            "unfurl_media": False,
-        }
-        if reply.blocks:
-            content["blocks"] = list(reply.blocks)
-        await post_response(self._api, self._target.url, content)
+        content = {"replace_original": self._target.replaces, "unfurl_links": False, "unfurl_media": False}
+        await post_response(self._api, self._target.url, reply, **content)
         self._shown = reply
 
 
-async def post_response(api: WebApi, url: str, content: Mapping[str, Any]) -> None:
-    """Post a message to a `response_url`. Raises DeliveryFailed."""
+async def post_response(api: WebApi, url: str, reply: CommandReply, **options: bool) -> None:
+    """Post an ephemeral message to a `response_url`. Raises DeliveryFailed."""
+    content = {"response_type": "ephemeral", "text": reply.text, **options}
 
     async def post(given: Mapping[str, Any]) -> None:
         try:
@@ -228,7 +201,7 @@ async def post_response(api: WebApi, url: str, content: Mapping[str, Any]) -> No
         except (aiohttp.ClientError, TimeoutError) as error:
             raise DeliveryFailed(NOT_TAKEN, details=f"response_url: {type(error).__name__}") from error
 
-    await api.blocks.send(content, post)
+    await api.blocks.send({**content, "blocks": list(reply.blocks)} if reply.blocks else content, post)
 
 
 class _EditedMessage:
@@ -248,14 +221,11 @@ class _EditedMessage:
         if reply == self._shown:
             return
         self._shown = reply
-        content: dict[str, Any] = {"channel": self._ref.channel, "text": reply.text, "blocks": list(reply.blocks)}
+        channel, text, blocks = self._ref.channel, reply.text, list(reply.blocks)
         if self._ts:
-            await self._api.edit("chat.update", ts=self._ts, **content)
-            return
-        answer = await self._api.post(
-            "chat.postMessage", thread_ts=self._ref.thread or None, unfurl_links=False, unfurl_media=False, **content
-        )
-        self._ts = str(answer.get("ts") or "")
+            await self._api.edit("chat.update", channel=channel, ts=self._ts, text=text, blocks=blocks)
+        else:
+            self._ts = (await self._api.post_message(channel, self._ref.thread, text=text, blocks=blocks)).ts
 
 
 class _EphemeralMessage:

@@ -79,20 +79,10 @@ class SlackMessages:
         """Post a message in the thread of its owner, or in its channel. A replacement notifies no user."""
         blocks = message.silent if replaced and message.silent else message.blocks
         conversation = owner.conversation
-        channel, thread = (
-            (message.place, None) if message.place else (conversation.channel, conversation.thread or None)
-        )
-        answer = await self._api.post(
-            "chat.postMessage",
-            channel=channel,
-            thread_ts=thread,
-            unfurl_links=False,
-            unfurl_media=False,
-            metadata={"event_type": EVENT_TYPE, "event_payload": {"turn": owner.id, "slot": message.name}},
-            text=_text(message),
-            blocks=list(blocks) or None,
-        )
-        return str(MessageRef(str(answer.get("channel") or channel), str(answer.get("ts", ""))))
+        channel, thread = (message.place, "") if message.place else (conversation.channel, conversation.thread)
+        metadata = {"event_type": EVENT_TYPE, "event_payload": {"turn": owner.id, "slot": message.name}}
+        text = _text(message)
+        return str(await self._api.post_message(channel, thread, text=text, blocks=blocks, metadata=metadata))
 
     async def update(self, owner: MessageOwner, message: OutgoingMessage, ref: str) -> None:  # noqa: ARG002
         """Edit a message. A stream that this or another process did not finish is stopped first."""

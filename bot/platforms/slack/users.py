@@ -132,10 +132,9 @@ class UserDirectory:
         groups = await self._cached_groups()
         return groups[group].handle if group in groups else ""
 
-    def on_event(self, event: Mapping[str, Any]) -> None:
+    def forget_groups(self) -> None:
         """Forget the groups after an event about one."""
-        if event.get("type") in GROUP_EVENTS:
-            self._groups_cache.clear()
+        self._groups_cache.clear()
 
     async def _when_allowed(self, call: Callable[[], Awaitable[T]]) -> T:
         """Return the result of a call, repeated for LIMITED_SECONDS while the rate limit does not allow it."""

@@ -409,8 +409,7 @@ class WebApi(HttpSession):
             before()
             answer = await self.read(method, cursor=cursor, **arguments)
             yield objects_in(answer, key)
-            cursor = str(object_in(answer, "response_metadata").get("next_cursor") or "")
-            if not cursor:
+            if not (cursor := text_in(answer, "response_metadata", "next_cursor")):
                 return
 
     async def edit(self, method: str, **arguments: Any) -> Mapping[str, Any]:
@@ -422,6 +421,22 @@ class WebApi(HttpSession):
         Raises DeliveryFailed.
         """
         return (await self._call(method, arguments, verb="POST", patient=False))[0]
+
+    async def post_message(
+        self, channel: str, thread: str = "", *, text: str, blocks: Sequence[Block] = (), **more: Any
+    ) -> MessageRef:
+        """Post a message that unfurls no links. Raises as `post` does."""
+        answer = await self.post(
+            "chat.postMessage",
+            channel=channel,
+            thread_ts=thread or None,
+            text=text,
+            blocks=list(blocks) or None,
+            unfurl_links=False,
+            unfurl_media=False,
+            **more,
+        )
+        return MessageRef(text_in(answer, "channel") or channel, text_in(answer, "ts"))
 
     async def upload(self, channel: str, thread: str, name: str, data: bytes) -> str:
         """Share a file in a channel or a thread and return its id. Raises SlackConnectionError without a response,
@@ -437,8 +452,7 @@ class WebApi(HttpSession):
                 )
             return answer.data if isinstance(answer.data, dict) else {}
 
-        file = object_in(await self._send_within_limits("files.completeUploadExternal", channel, share), "file")
-        return str(file.get("id") or "")
+        return text_in(await self._send_within_limits("files.completeUploadExternal", channel, share), "file", "id")
 
     async def with_token(self, token: str, method: str) -> Mapping[str, Any]:
         """Call a method with another token than the bot's. Raises DeliveryFailed."""
@@ -510,8 +524,7 @@ async def fetch_file(api: WebApi, attachment: Attachment) -> bytes:
         if error.code in ("file_not_found", "file_deleted"):
             raise NotFound(gettext_lazy("{file} is gone.", file=file_name(attachment))) from error
         raise
-    file = object_in(answer, "file")
-    url = str(file.get("url_private_download") or file.get("url_private") or "")
+    url = text_in(answer, "file", "url_private_download") or text_in(answer, "file", "url_private")
     source = FileSource("Slack", _FILE_HOSTS, api.url, api.bearer, gettext_lazy("add the scope files:read"))
     return await download(api.session, url, attachment, source)
 
@@ -520,6 +533,14 @@ def object_in(answer: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Return the object under a key of an answer; an empty one for anything else."""
     value = answer.get(key)
     return value if isinstance(value, dict) else {}
+
+
+def text_in(answer: Mapping[str, Any], *path: str) -> str:
+    """Return the text under a path of keys of an answer; empty for a missing one."""
+    value: Any = answer
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return str(value or "")
 
 
 def objects_in(answer: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
@@ -636,8 +657,7 @@ async def is_member(api: WebApi, ref: ChannelRef) -> bool:
 
 async def direct_channel(api: WebApi, user: str) -> str:
     """Return the direct conversation with a user. Raises DeliveryFailed."""
-    answer = await api.edit("conversations.open", users=user)
-    channel_id = str(object_in(answer, "channel").get("id") or "")
+    channel_id = text_in(await api.edit("conversations.open", users=user), "channel", "id")
     if not channel_id:
         raise DeliveryFailed(gettext_lazy("Slack opened no direct conversation with that person."), permanent=True)
     return channel_id

@@ -465,6 +465,9 @@ def read_token(answer: Mapping[str, Any], now: float) -> BotToken | None:
 # An event only triggers a check of the token, because the app may have been installed again at the same moment.
 
 
+REVOCATION_EVENTS = frozenset({"app_uninstalled", "tokens_revoked"})
+
+
 class RevocationWatcher:
     """Watches for a revoked token or a removed app in one workspace. `fix` says what to do then, instead of Slack's
     general advice.
@@ -474,11 +477,6 @@ class RevocationWatcher:
         self._api = api
         self._fix = fix
         self._suspected = asyncio.Event()
-
-    def event(self, event: Mapping[str, Any]) -> None:
-        """Handle an event other than a message."""
-        if event.get("type") in ("app_uninstalled", "tokens_revoked"):
-            self.suspect()
 
     def note_error(self, error: Exception) -> None:
         """Check the token after an error, because Slack may not have reported its revocation."""

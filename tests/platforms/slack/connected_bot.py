@@ -35,13 +35,9 @@ class ConnectedBot:
     priya: User
     channel: Channel
     listener: SlackListener
+    workspaces: SlackWorkspaces
     listening: asyncio.Task[None] | None = None
     refs: dict[str, dict[str, str]] = field(default_factory=dict)
-
-    @property
-    def workspaces(self) -> SlackWorkspaces:
-        """The directory of this one workspace."""
-        return SlackWorkspaces(SlackWorkspace(self.api, self.people))
 
     async def draw(self, view: TurnView, surface: SlackSurface | None = None) -> dict[str, str]:
         """Deliver a view as the engine does, and keep its message refs."""
@@ -100,10 +96,11 @@ async def connected_bot(
             people,
             engine,
             commands,
-            SlackSurface(api, people, streaming=streaming),
+            SlackSurface(workspaces, streaming=streaming),
             priya,
             channel,
             listener,
+            workspaces,
         )
         if listening:
             place.listening = asyncio.create_task(listener.run(engine, commands))

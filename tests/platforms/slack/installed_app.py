@@ -15,6 +15,7 @@ from bot.domain.installations import InstallResult, InstallStarted
 from bot.platforms.slack.app import SlackApp, open_slack
 from bot.platforms.slack.diagnostics import SCOPES
 from bot.platforms.slack.installer import REDIRECT_PATH, SlackInstaller
+from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.workspaces import AppCredentials
 from bot.storage.admin.installations import SqlInstallationStore
 from bot.storage.encryption import SecretBox
@@ -112,7 +113,9 @@ async def an_installed_app(
         )
         place = InstalledApp(slack, store, app, installer, ana, ben, rooms)
         if listening:
-            listener = app.listener(app_token=slack.app.app_token, records=records)
+            listener = SlackListener(
+                app.workspaces, app.factory.app_api, app_token=slack.app.app_token, records=records
+            )
             place.listening = asyncio.create_task(listener.run(place.engine, place.commands))
             stack.push_async_callback(_ended, place.listening)
             await slack.sockets.connected()

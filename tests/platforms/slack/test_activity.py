@@ -109,7 +109,7 @@ async def test_where_slack_shows_no_status_the_question_has_a_mark_until_there_i
         for activity in ("Looking at the tools", "Asking the model"):
             await place.draw(of(place, question, early(activity)))
         assert list(question.reactions) == [EYES]
-        surface = SlackSurface(place.api, place.people) if taken_over else place.surface
+        surface = SlackSurface(place.workspaces) if taken_over else place.surface
         waiting = a_view(a_step(StepStatus.AWAITING, approval=an_approval()), status=TurnStatus.WAITING)
         await place.draw(of(place, question, waiting if waits else done("The pool.")), surface)
         assert not question.reactions

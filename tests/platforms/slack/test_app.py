@@ -7,6 +7,7 @@ import pytest
 from bot.errors import SettingsError
 from bot.platforms.slack.app import open_slack
 from bot.platforms.slack.diagnostics import SCOPES, missing
+from bot.platforms.slack.listener import SlackListener
 from tests.fakes.slack import FakeSlack
 
 
@@ -15,7 +16,7 @@ async def test_a_workspace_asks_slack_for_nothing_until_it_is_used() -> None:
         async with open_slack(slack.bot_token, url=slack.url) as workspace:
             assert workspace.surface.key_prefixes == ("slack:",)
             with pytest.raises(SettingsError):
-                workspace.listener()
+                SlackListener(workspace.workspaces, workspace.factory.app_api)
         assert not slack.calls
 
 
@@ -23,7 +24,7 @@ async def test_a_check_reads_user_and_scopes_of_the_token() -> None:
     async with FakeSlack() as slack:
         slack.installation.scopes.discard("files:write")
         async with open_slack(slack.bot_token, url=slack.url) as workspace:
-            identity = await workspace.api.identity()
+            identity = await workspace.own.api.identity()
         assert (identity.team, identity.user) == (slack.workspace.team.id, slack.bot.id)
         granted = {scope.name for scope in SCOPES} & set(identity.scopes)
         assert granted
@@ -33,5 +34,5 @@ async def test_a_check_reads_user_and_scopes_of_the_token() -> None:
 async def test_every_call_of_a_workspace_goes_over_one_session() -> None:
     async with FakeSlack() as slack, open_slack(slack.bot_token, url=slack.url) as workspace:
         for _ in range(3):
-            await workspace.people.member(slack.user("Priya").id)
-        assert workspace.api.client().session is workspace.api.session
+            await workspace.own.people.member(slack.user("Priya").id)
+        assert workspace.own.api.client().session is workspace.own.api.session

@@ -20,6 +20,7 @@ from bot.platforms.slack.modals import (
     FIELD,
     TOO_LONG,
     ModalState,
+    ModalView,
     call_modal,
     confirm_modal,
     decode_state,
@@ -44,7 +45,7 @@ def a_window(view: dict[str, Any]) -> dict[str, Any]:
     return view
 
 
-def sent(view: dict[str, Any], **typed: Any) -> dict[str, Any]:
+def sent(view: dict[str, Any], **typed: Any) -> ModalView:
     """Return the submitted view with the `typed` values; the other fields keep their initial values."""
     values = {}
     for block in view["blocks"]:
@@ -53,7 +54,7 @@ def sent(view: dict[str, Any], **typed: Any) -> dict[str, Any]:
         name, element = block["block_id"], block["element"]
         given_value = typed.get(name.removeprefix(FIELD), ...)
         values[name] = {element["action_id"]: _state(element, given_value)}
-    return {**view, "state": {"values": values}}
+    return ModalView.read({**view, "state": {"values": values}})
 
 
 def _state(element: dict[str, Any], value: Any) -> dict[str, Any]:
@@ -252,7 +253,7 @@ def test_the_context_of_a_form_comes_back(carried: dict[str, str], keep: str) ->
 )
 @pytest.mark.parametrize("callback", ["cs.action", "cs.form", "other", None])
 def test_a_foreign_view_is_ignored(callback: str | None, metadata: str) -> None:
-    assert read_submission({"callback_id": callback, "private_metadata": metadata}) is None
+    assert read_submission(ModalView.read({"callback_id": callback, "private_metadata": metadata})) is None
 
 
 TEXTS = st.text(max_size=120)

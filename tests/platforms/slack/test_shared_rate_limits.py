@@ -21,6 +21,7 @@ from bot.platforms.slack.rate_limits import SILENT_SECONDS, RateLimiter
 from bot.platforms.slack.sending import Streaming
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
+from bot.platforms.slack.workspaces import SlackWorkspace, SlackWorkspaces
 from bot.ports import Quota, QuotaExceeded, QuotaGranted, Quotas
 from bot.storage.address import PostgresServer
 from bot.storage.coordination import SqlQuotas
@@ -166,9 +167,9 @@ async def test_another_workspace_has_limits_of_its_own_and_no_token_is_written_d
     async with AsyncExitStack() as stack:
         for token in tokens:
             workspace = await stack.enter_async_context(open_slack(token))
-            workspace.share(await processes.quotas())
+            workspace.factory.share(await processes.quotas())
             for _ in range(3):
-                await workspace.api.pacing.take("chat.startStream", "C1")
+                await workspace.own.api.pacing.take("chat.startStream", "C1")
     names = processes.time.names()
     assert len(names) == 4, "one for the method and one for the channel, in each"
     assert not any(token in name or "xoxb" in name for name in names for token in tokens)
@@ -298,7 +299,8 @@ async def ten_at_work(processes: Processes) -> AsyncIterator[Drawers]:
             pacing = RateLimiter(account="slack:one", clock=slack.clock.now, pause=pause)
             pacing.share(AtSlacksTime(await processes.quotas(), sync))
             api = await stack.enter_async_context(WebApi(slack.bot_token, url=slack.url, pacing=pacing))
-            surface = SlackSurface(api, UserDirectory(api), streaming=Streaming.EVERYWHERE, clock=slack.clock.now)
+            workspaces = SlackWorkspaces(SlackWorkspace(api, UserDirectory(api)))
+            surface = SlackSurface(workspaces, streaming=Streaming.EVERYWHERE, clock=slack.clock.now)
             surfaces.append(surface)
         roots = [slack.say(place.priya, slack.channel(f"c{n}", place.priya), "?") for n in range(10)]
         yield Drawers(place, surfaces, roots)

@@ -182,7 +182,7 @@ async def test_another_process_ends_a_stream_that_was_left_behind() -> None:
     async with connected_bot(listening=False) as place:
         thread = ask(place)
         await place.draw(in_dm(place, running("One. "), thread))
-        await place.draw(in_dm(place, done("One. Two."), thread), SlackSurface(place.api, place.people))
+        await place.draw(in_dm(place, done("One. Two."), thread), SlackSurface(place.workspaces))
         (message,) = place.bot_posts(place.slack.dm(place.priya))
         assert message.stream is None
         assert "One. Two." in message.text

@@ -33,7 +33,7 @@ from bot.domain.turns import TurnStatus
 from bot.errors import DeliveryFailed
 from bot.platforms.slack import workspaces
 from bot.platforms.slack.app import open_slack
-from bot.platforms.slack.listener import ReceivedIds
+from bot.platforms.slack.listener import ReceivedIds, SlackListener
 from bot.platforms.slack.workspaces import AppCredentials
 from tests.fakes.slack import Answers, Fails, Team
 from tests.platforms import sample_views
@@ -460,9 +460,8 @@ async def test_an_app_removed_during_a_downtime_is_forgotten_at_the_next_start(t
         await place.install(place.ana)
         await place.install(place.ben)
         place.slack.app.installations[ACME.id].revoked = True
-        listening = asyncio.create_task(
-            place.app.listener(app_token=place.slack.app.app_token).run(place.engine, place.commands)
-        )
+        listener = SlackListener(place.app.workspaces, place.app.factory.app_api, app_token=place.slack.app.app_token)
+        listening = asyncio.create_task(listener.run(place.engine, place.commands))
         await place.slack.until(lambda: len(place.app.workspaces.known()) == 1, 20)
         row = await place.store.find("slack", ACME.id)
         assert row is not None
@@ -477,7 +476,9 @@ async def test_events_over_http_are_told_apart_too(tmp_path: Path) -> None:
     async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
         await place.install(place.ana)
         await place.install(place.ben)
-        listener = place.app.listener(signing_secret=place.slack.app.signing_secret)
+        listener = SlackListener(
+            place.app.workspaces, place.app.factory.app_api, signing_secret=place.slack.app.signing_secret
+        )
         hook = listener.hook
         assert hook is not None
 
@@ -583,7 +584,9 @@ async def test_missed_messages_of_a_workspace_are_read_after_a_disconnection(tmp
             known.append(ConversationKey("slack", user.team.id, place.rooms[user.team.id].id, "1.1"))
             place.ask(user, f"missed in {user.team.name}")
         leases = SharedLeases()
-        listener = place.app.listener(
+        listener = SlackListener(
+            place.app.workspaces,
+            place.app.factory.app_api,
             app_token=place.slack.app.app_token,
             records=records,
             backfill_lease=lambda name: ListenerLease(leases, name, "one", "backfill"),
