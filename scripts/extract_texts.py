@@ -10,6 +10,20 @@ PLACES: dict[str, tuple[int | str, ...]] = {
     "_": (0,),
     "gettext": (0,),
     "gettext_lazy": (0,),
+    "make_lazy": (0,),
+    "Command": (1,),
+    "GrantOption": (1, 2),
+    "Parameter": (1,),
+    "Permission": (1, 2),
+    "ProfileField": (4, 5, 6),
+    "Scope": (1,),
+    "Setting": (2, "label", "hint", "fact"),
+    "Table": (0,),
+    "Verb": (1,),
+    "choice_field": (1, 2),
+    "lines_field": (1, 2),
+    "option": (1,),
+    "text_field": (1, 2),
 }
 """Arguments that are texts for people, as positions and names, by the name of their function or class, which translates
 them. In a tuple, a list or a dictionary, each value is a text.

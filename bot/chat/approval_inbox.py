@@ -91,12 +91,12 @@ MOST_SEARCHED = 200
 ID_LENGTH = 8
 MOST_READ = 10_000
 """Pending calls of a workspace that are read for one list, the newest."""
-_ID = Parameter("id", gettext_lazy("the id on the card, or its beginning"), required=True)
-_REASON = Parameter("reason", gettext_lazy("why, for the model"), repeated=True)
+_ID = Parameter("id", "the id on the card, or its beginning", required=True)
+_REASON = Parameter("reason", "why, for the model", repeated=True)
 _SUMMARY = gettext_lazy("Calls that wait for your approval")
-_LIST = Verb("list", gettext_lazy("the calls that wait for you, oldest first"), (), RequiredRole.EVERYONE)
-_APPROVE = Verb("approve", gettext_lazy("approve one of them"), (_ID, CONFIRM), RequiredRole.EVERYONE)
-_DENY = Verb("deny", gettext_lazy("deny one of them"), (_ID, _REASON), RequiredRole.EVERYONE)
+_LIST = Verb("list", "the calls that wait for you, oldest first", (), RequiredRole.EVERYONE)
+_APPROVE = Verb("approve", "approve one of them", (_ID, CONFIRM), RequiredRole.EVERYONE)
+_DENY = Verb("deny", "deny one of them", (_ID, _REASON), RequiredRole.EVERYONE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,16 +37,14 @@ _LONGEST_LABEL = 30
 _HEADINGS = (gettext_lazy("agent"), gettext_lazy("what it does"), gettext_lazy("servers"), gettext_lazy("is asked"))
 ASK = Verb(
     "",
-    gettext_lazy("ask an agent by name; /agents lists them"),
+    "ask an agent by name; /agents lists them",
     (
-        Parameter(
-            "agent", gettext_lazy("the agent's name"), required=True, completes=CompletionSource.AGENTS, metavar="NAME"
-        ),
-        Parameter("question", gettext_lazy("what you want to know, or to have done"), required=True, metavar="TEXT"),
+        Parameter("agent", "the agent's name", required=True, completes=CompletionSource.AGENTS, metavar="NAME"),
+        Parameter("question", "what you want to know, or to have done", required=True, metavar="TEXT"),
     ),
     RequiredRole.EVERYONE,
 )
-LIST = Verb("", gettext_lazy("who can be asked by name here, and what each does"), (), RequiredRole.EVERYONE)
+LIST = Verb("", "who can be asked by name here, and what each does", (), RequiredRole.EVERYONE)
 
 
 class AskAgent:

@@ -40,10 +40,10 @@ CSV_HEADINGS = (
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # noqa: RUF001 - spreadsheets treat the full-width signs alike
 LONGEST_DOCUMENT = 10_000
 """Most rows of one reply. Longer results need `countersign audit export`."""
-_PERSON = option("person", gettext_lazy("entries of this user: an id such as slack:U123"), metavar="ID")
+_PERSON = option("person", "entries of this user: an id such as slack:U123", metavar="ID")
 _SINCE = option("since", gettext_lazy("from then on: {formats}", formats=MOMENT), metavar="TIME")
-_KIND = option("kind", gettext_lazy("one kind of rows"), choices=tuple(KINDS), metavar="KIND")
-_DOWNLOAD = Parameter("download", gettext_lazy("all of it as a file (CSV)"), ParameterKind.FLAG)
+_KIND = option("kind", "one kind of rows", choices=tuple(KINDS), metavar="KIND")
+_DOWNLOAD = Parameter("download", "all of it as a file (CSV)", ParameterKind.FLAG)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -166,12 +166,12 @@ class AuditSearch:
             else _("Audit · {count} · times in {zone}", **values),
             Table(
                 (
-                    gettext_lazy("no."),
-                    gettext_lazy("when"),
-                    gettext_lazy("what"),
-                    gettext_lazy("by"),
-                    gettext_lazy("where"),
-                    gettext_lazy("facts"),
+                    "no.",
+                    "when",
+                    "what",
+                    "by",
+                    "where",
+                    "facts",
                 ),
                 tuple(_row(entry) for entry in entries),
             ),

@@ -39,7 +39,7 @@ from bot.domain.commands import (
 )
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.errors import CountersignError
-from bot.i18n import _, gettext_lazy
+from bot.i18n import _, gettext_lazy, make_lazy
 
 
 def option(
@@ -59,16 +59,17 @@ def option(
 
 def text_field(name: str, label: str, hint: str = "", longest: int = 2000) -> Field:
     """Return an optional field of one line."""
-    return Field(name, label, hint=hint, longest=longest)
+    return Field(name, make_lazy(label), hint=make_lazy(hint), longest=longest)
 
 
 def lines_field(name: str, label: str, hint: str, longest: int = 2000) -> Field:
     """Return an optional field of several lines."""
-    return Field(name, label, FieldKind.LINES, hint, longest=longest)
+    return Field(name, make_lazy(label), FieldKind.LINES, make_lazy(hint), longest=longest)
 
 
 def choice_field(name: str, label: str, hint: str, choices: tuple[str, ...]) -> Field:
     """Return a field with the first choice as its initial value."""
+    label, hint = make_lazy((label, hint))
     return Field(name, label, FieldKind.CHOICE, hint, choices=choices, value=choices[0])
 
 
@@ -78,42 +79,32 @@ def filled_field(field: Field, value: str, error: str) -> Field:
 
 
 SERVER = Parameter(
-    "server",
-    gettext_lazy("the server's name, id or title"),
-    required=True,
-    completes=CompletionSource.SERVERS,
-    metavar="NAME",
+    "server", "the server's name, id or title", required=True, completes=CompletionSource.SERVERS, metavar="NAME"
 )
-A_SERVER = Parameter("server", gettext_lazy("one server alone"), completes=CompletionSource.SERVERS, metavar="NAME")
-TOOL = Parameter(
-    "tool", gettext_lazy("the server's own name for the tool"), required=True, completes=CompletionSource.TOOLS
-)
+A_SERVER = Parameter("server", "one server alone", completes=CompletionSource.SERVERS, metavar="NAME")
+TOOL = Parameter("tool", "the server's own name for the tool", required=True, completes=CompletionSource.TOOLS)
 A_TOOL = Parameter(
-    "tool",
-    gettext_lazy("one tool alone; without it, all that have no word of their own"),
-    completes=CompletionSource.TOOLS,
+    "tool", "one tool alone; without it, all that have no word of their own", completes=CompletionSource.TOOLS
 )
-CONFIRM = option("confirm", gettext_lazy("the name once more, so that nothing goes by accident"), metavar="NAME")
-VERSION = option("version", gettext_lazy("only if it is unchanged since this version"), metavar="N")
-PROFILE = Parameter(
-    "profile", gettext_lazy("the profile's name"), required=True, completes=CompletionSource.PROFILES, metavar="NAME"
-)
+CONFIRM = option("confirm", "the name once more, so that nothing goes by accident", metavar="NAME")
+VERSION = option("version", "only if it is unchanged since this version", metavar="N")
+PROFILE = Parameter("profile", "the profile's name", required=True, completes=CompletionSource.PROFILES, metavar="NAME")
 POLICY = Parameter(
     "policy",
-    gettext_lazy("policy when the model requests it"),
+    "policy when the model requests it",
     required=True,
     choices=(*POLICY_CHOICES, *(policy.value for policy in ApprovalPolicy)),
     metavar="|".join(POLICY_CHOICES),
 )
-PAGE = option("page", gettext_lazy("which page"), metavar="N")
+PAGE = option("page", "which page", metavar="N")
 _EVERY_VERB = "all"
 _SWITCH_WORDS = {"true": "yes", "on": "yes", "false": "no", "off": "no"}
 _LONGEST_USAGE = 120
 """Characters of a usage that fit on a line or two; a longer one is shortened."""
 HELP = Verb(
     "help",
-    gettext_lazy("this list"),
-    (Parameter("verb", gettext_lazy("which verb, or all of them: all"), repeated=True),),
+    "this list",
+    (Parameter("verb", "which verb, or all of them: all", repeated=True),),
     RequiredRole.EVERYONE,
     ("?",),
 )
@@ -370,7 +361,7 @@ class Command:
         topics: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.name = name
-        self.about = about
+        self.about = make_lazy(about)
         self._rights = rights
         self._objection = objection
         self._default = default

@@ -165,9 +165,7 @@ MOST_MATCHES = 6
 _TERMINAL_CELLS = 32
 """Width of a title in a terminal, with which a row takes 80 columns."""
 EXPORTED_TURNS = 10_000
-_WHICH = Parameter(
-    "conversation", gettext_lazy("its id as the list shows it; without one, this conversation"), metavar="ID"
-)
+_WHICH = Parameter("conversation", "its id as the list shows it; without one, this conversation", metavar="ID")
 _NONE = gettext_lazy("There is no such conversation. `/conversations list` lists them.")
 
 
@@ -180,29 +178,19 @@ class Conversations:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        of_all = Parameter("all", gettext_lazy("everybody's in this workspace, for admins"), ParameterKind.FLAG)
+        of_all = Parameter("all", "everybody's in this workspace, for admins", ParameterKind.FLAG)
         everyone = RequiredRole.EVERYONE
         return (
             VerbHandler(
-                Verb("list", gettext_lazy("your conversations, the latest first"), (of_all,), everyone, ("ls",)),
+                Verb("list", "your conversations, the latest first", (of_all,), everyone, ("ls",)),
                 self._list,
             ),
+            VerbHandler(Verb("show", "one conversation", (_WHICH,), everyone, ("get", "read")), self._show),
             VerbHandler(
-                Verb("show", gettext_lazy("one conversation"), (_WHICH,), everyone, ("get", "read")), self._show
-            ),
-            VerbHandler(
-                Verb(
-                    "delete",
-                    gettext_lazy("delete a conversation for good"),
-                    (_WHICH, CONFIRM),
-                    everyone,
-                    ("remove", "rm"),
-                ),
+                Verb("delete", "delete a conversation for good", (_WHICH, CONFIRM), everyone, ("remove", "rm")),
                 self._delete,
             ),
-            VerbHandler(
-                Verb("export", gettext_lazy("a conversation as Markdown"), (_WHICH,), everyone, ("save",)), self._export
-            ),
+            VerbHandler(Verb("export", "a conversation as Markdown", (_WHICH,), everyone, ("save",)), self._export),
         )
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -241,12 +229,12 @@ class Conversations:
             _("Conversations · {count}", count=format_number(count)),
             Table(
                 (
-                    gettext_lazy("id"),
-                    gettext_lazy("about"),
-                    gettext_lazy("state"),
-                    gettext_lazy("turns"),
+                    "id",
+                    "about",
+                    "state",
+                    "turns",
                     *((gettext_lazy("begun by"),) if names_beginner else ()),
-                    gettext_lazy("last"),
+                    "last",
                 ),
                 rows,
             ),
@@ -273,10 +261,7 @@ class Conversations:
                 len(views),
                 zone=format_time_zone(),
             ),
-            Table(
-                (gettext_lazy("when"), gettext_lazy("who"), gettext_lazy("asked"), gettext_lazy("what came of it")),
-                rows,
-            ),
+            Table(("when", "who", "asked", "what came of it"), rows),
             details=((gettext_lazy("id"), _id(key, request.conversation)),),
             actions=(
                 ReplyAction(_("Export"), ("conversations", "export", *words)),

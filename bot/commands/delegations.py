@@ -18,21 +18,13 @@ from bot.i18n import _, format_datetime, gettext_lazy, ngettext
 
 LONGEST_DAYS = 90
 _DAY = 86400.0
-_WHO = Parameter("who", gettext_lazy("the user who decides for you"), required=True, metavar="@USER")
-_END = Parameter(
-    "end",
-    gettext_lazy("until Friday, until 2026-12-04 or for 3 days"),
-    required=True,
-    repeated=True,
-    metavar="END",
-)
-_DELEGATE = Verb(
-    "delegate", gettext_lazy("hand your right to decide to another user"), (_WHO, _END), RequiredRole.EVERYONE
-)
-_LIST = Verb("delegations", gettext_lazy("who decides for whom, and until when"), (), RequiredRole.EVERYONE)
+_WHO = Parameter("who", "the user who decides for you", required=True, metavar="@USER")
+_END = Parameter("end", "until Friday, until 2026-12-04 or for 3 days", required=True, repeated=True, metavar="END")
+_DELEGATE = Verb("delegate", "hand your right to decide to another user", (_WHO, _END), RequiredRole.EVERYONE)
+_LIST = Verb("delegations", "who decides for whom, and until when", (), RequiredRole.EVERYONE)
 _UNDELEGATE = Verb(
     "undelegate",
-    gettext_lazy("end what you have handed to a user, or what was handed to you"),
+    "end what you have handed to a user, or what was handed to you",
     (_WHO,),
     RequiredRole.EVERYONE,
     ("delegate end", "delegations end"),

@@ -42,7 +42,7 @@ from bot.domain.lenient_json import DuplicateName, parse_json
 from bot.domain.messages import ToolCall
 from bot.domain.servers import CompletionTarget, Prompt, Resource, ResourceTemplate, find_resources
 from bot.domain.tools import Tool, ToolKind
-from bot.i18n import _, gettext_lazy
+from bot.i18n import _
 
 LONGEST_ARGUMENTS = 100_000
 LONGEST_HINT = 100
@@ -54,18 +54,14 @@ _LONGEST_TEXT = 3_000
 _NO_SUGGESTIONS: Mapping[str, Sequence[str]] = {}
 _EVERYONE = RequiredRole.EVERYONE
 _ARGUMENTS = Parameter(
-    "arguments", gettext_lazy("a JSON object, or KEY=VALUE for each argument"), repeated=True, metavar="JSON|KEY=VALUE"
+    "arguments", "a JSON object, or KEY=VALUE for each argument", repeated=True, metavar="JSON|KEY=VALUE"
 )
-_URI = Parameter("uri", gettext_lazy("its address"), required=True, completes=CompletionSource.RESOURCES, opaque=True)
-_WORDS = Parameter("words", gettext_lazy("words in its address, name or description"), repeated=True)
-_QUESTION = Parameter("question", gettext_lazy("the question about it; a form asks without it"), repeated=True)
-_PROMPT = Parameter(
-    "prompt", gettext_lazy("the prompt's name"), required=True, completes=CompletionSource.PROMPTS, opaque=True
-)
-_A_PROMPT = Parameter("prompt", gettext_lazy("the prompt's name"), completes=CompletionSource.PROMPTS, opaque=True)
-_VALUES = Parameter(
-    "arguments", gettext_lazy("its arguments; a form asks without them"), repeated=True, metavar="KEY=VALUE"
-)
+_URI = Parameter("uri", "its address", required=True, completes=CompletionSource.RESOURCES, opaque=True)
+_WORDS = Parameter("words", "words in its address, name or description", repeated=True)
+_QUESTION = Parameter("question", "the question about it; a form asks without it", repeated=True)
+_PROMPT = Parameter("prompt", "the prompt's name", required=True, completes=CompletionSource.PROMPTS, opaque=True)
+_A_PROMPT = Parameter("prompt", "the prompt's name", completes=CompletionSource.PROMPTS, opaque=True)
+_VALUES = Parameter("arguments", "its arguments; a form asks without them", repeated=True, metavar="KEY=VALUE")
 
 
 def manual_call(
@@ -103,7 +99,7 @@ class ManualCalls:
     @property
     def handler(self) -> VerbHandler:
         """Return the verb."""
-        verb = Verb("run", gettext_lazy("run a tool by hand"), (SERVER, TOOL, _ARGUMENTS), aliases=("call", "exec"))
+        verb = Verb("run", "run a tool by hand", (SERVER, TOOL, _ARGUMENTS), aliases=("call", "exec"))
         return VerbHandler(verb, self._run, free=True)
 
     async def _run(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -177,15 +173,9 @@ class ResourceCommands:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        listing = Verb(
-            "resource list", gettext_lazy("resources of servers"), (A_SERVER, _WORDS), _EVERYONE, ("resources",)
-        )
-        showing = Verb(
-            "resource show", gettext_lazy("read a resource"), (SERVER, _URI), _EVERYONE, ("resource", "read")
-        )
-        asking = Verb(
-            "resource ask", gettext_lazy("ask with a resource attached"), (SERVER, _URI, _QUESTION), _EVERYONE
-        )
+        listing = Verb("resource list", "resources of servers", (A_SERVER, _WORDS), _EVERYONE, ("resources",))
+        showing = Verb("resource show", "read a resource", (SERVER, _URI), _EVERYONE, ("resource", "read"))
+        asking = Verb("resource ask", "ask with a resource attached", (SERVER, _URI, _QUESTION), _EVERYONE)
         return (
             VerbHandler(listing, self._list, free=True),
             VerbHandler(showing, self._show, free=True),
@@ -213,7 +203,7 @@ class ResourceCommands:
         yield Reply(
             _("Resources · {count} · `/mcp resource ask NAME URI` asks about one", count=len(entries)),
             Table(
-                (gettext_lazy("server"), gettext_lazy("address"), gettext_lazy("kind"), gettext_lazy("what it is")),
+                ("server", "address", "kind", "what it is"),
                 tuple(
                     (server.name, entry.uri, entry.mime_type, _first(entry.title, entry.name, entry.description))
                     for server, entry in page
@@ -341,16 +331,10 @@ class PromptCommands:
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
         asking = Verb(
-            "prompt ask",
-            gettext_lazy("ask with a prompt of a server"),
-            (A_SERVER, _A_PROMPT, _VALUES),
-            _EVERYONE,
-            ("prompt",),
+            "prompt ask", "ask with a prompt of a server", (A_SERVER, _A_PROMPT, _VALUES), _EVERYONE, ("prompt",)
         )
-        listing = Verb(
-            "prompt list", gettext_lazy("texts that servers write to ask with"), (A_SERVER,), _EVERYONE, ("prompts",)
-        )
-        showing = Verb("prompt show", gettext_lazy("have a prompt written out"), (SERVER, _PROMPT, _VALUES), _EVERYONE)
+        listing = Verb("prompt list", "texts that servers write to ask with", (A_SERVER,), _EVERYONE, ("prompts",))
+        showing = Verb("prompt show", "have a prompt written out", (SERVER, _PROMPT, _VALUES), _EVERYONE)
         return (
             VerbHandler(asking, self._ask, self._fill, free=True),
             VerbHandler(listing, self._list),
@@ -378,7 +362,7 @@ class PromptCommands:
         return Reply(
             _("Prompts · {count} · `/mcp prompt NAME PROMPT` asks with one", count=len(prompts)),
             Table(
-                (gettext_lazy("server"), gettext_lazy("prompt"), gettext_lazy("takes"), gettext_lazy("what it does")),
+                ("server", "prompt", "takes", "what it does"),
                 tuple(
                     (server.name, prompt.name, _takes(prompt), _first(prompt.title, prompt.description))
                     for server, prompt in page

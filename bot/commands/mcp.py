@@ -52,7 +52,7 @@ from bot.ports import Activity, ApprovalActivity, Backlog, CallQuery, CallSummar
 # -------------------- grants
 # Users see grants by and for them; admins see all of their workspace.
 
-_GRANT = Parameter("grant", gettext_lazy("its id as the list shows it"), required=True, metavar="ID")
+_GRANT = Parameter("grant", "its id as the list shows it", required=True, metavar="ID")
 _SCOPES = {
     "thread": gettext_lazy("all calls in the thread"),
     "arguments": gettext_lazy("this very call in the thread"),
@@ -81,9 +81,7 @@ class Grants:
         everyone = RequiredRole.EVERYONE
         about = gettext_lazy("permissions for later calls: tools that run without asking, and who allowed them")
         listing = Verb("grants list", about, (), everyone, ("grants",))
-        revoking = Verb(
-            "grants revoke", gettext_lazy("let it ask again"), (_GRANT,), everyone, ("grants remove", "revoke")
-        )
+        revoking = Verb("grants revoke", "let it ask again", (_GRANT,), everyone, ("grants remove", "revoke"))
         return VerbHandler(listing, self._list), VerbHandler(revoking, self._revoke)
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -96,13 +94,13 @@ class Grants:
             _("Grants · {count}", count=len(grants)),
             Table(
                 (
-                    gettext_lazy("id"),
-                    gettext_lazy("tool"),
-                    gettext_lazy("what runs"),
-                    gettext_lazy("where"),
-                    gettext_lazy("for"),
-                    gettext_lazy("granted by"),
-                    gettext_lazy("ends"),
+                    "id",
+                    "tool",
+                    "what runs",
+                    "where",
+                    "for",
+                    "granted by",
+                    "ends",
                 ),
                 tuple(self._row(grant) for grant in page),
             ),
@@ -154,7 +152,7 @@ def _end(grant: Grant, now: float) -> str:
 
 # -------------------- call log
 
-_FAILED = Parameter("failed", gettext_lazy("only those without a result"), ParameterKind.FLAG)
+_FAILED = Parameter("failed", "only those without a result", ParameterKind.FLAG)
 _WITHOUT_RESULT = (StepStatus.FAILED, StepStatus.UNKNOWN)
 _SINCE = option("since", gettext_lazy("only from then on: {formats}", formats=MOMENT), metavar="TIME")
 
@@ -253,7 +251,7 @@ class ServerStatistics:
         """Return the verbs."""
         about = gettext_lazy("calls and approvals: counts, outcomes, durations")
         stats = Verb("stats", about, (A_SERVER, _STATS_SINCE))
-        health = Verb("health", gettext_lazy("how the database, the platforms and the servers stand"))
+        health = Verb("health", "how the database, the platforms and the servers stand")
         return VerbHandler(stats, self._stats), VerbHandler(health, self._health)
 
     async def _stats(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -284,13 +282,13 @@ class ServerStatistics:
             else _("Calls · {count} · since {time} {zone}", **values),
             Table(
                 (
-                    gettext_lazy("server"),
-                    gettext_lazy("calls"),
-                    gettext_lazy("succeeded"),
-                    gettext_lazy("errors"),
-                    gettext_lazy("success"),
-                    gettext_lazy("half within"),
-                    gettext_lazy("95 of 100 within"),
+                    "server",
+                    "calls",
+                    "succeeded",
+                    "errors",
+                    "success",
+                    "half within",
+                    "95 of 100 within",
                 ),
                 rows,
             )
@@ -445,7 +443,7 @@ def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -
     catalog = CatalogCommands(dependencies)
     return Command(
         "mcp",
-        gettext_lazy("MCP servers and their tools"),
+        "MCP servers and their tools",
         (
             *listing.handlers,
             *ResourceCommands(directory).handlers,

@@ -60,25 +60,21 @@ from bot.engine.policy.rules import undeliverable_targets
 from bot.i18n import _, format_enumeration, gettext_lazy
 
 CONDITIONS = (
-    option("except", gettext_lazy("a tool it is not about after all"), repeated=True, metavar="TOOL"),
-    option("argument", gettext_lazy("only with this argument"), repeated=True, metavar="PATH=PATTERN"),
-    option("annotation", gettext_lazy("only with this hint"), repeated=True, metavar=f"{'|'.join(ANNOTATIONS)}=yes|no"),
-    option("in", gettext_lazy("only in this channel"), repeated=True, metavar="CHANNEL"),
-    option(
-        "profile", gettext_lazy("only where this profile holds"), completes=CompletionSource.PROFILES, metavar="NAME"
-    ),
-    option("asker", gettext_lazy("only if one of these asks"), repeated=True, metavar="PLATFORM:ID|members|guests"),
+    option("except", "a tool it is not about after all", repeated=True, metavar="TOOL"),
+    option("argument", "only with this argument", repeated=True, metavar="PATH=PATTERN"),
+    option("annotation", "only with this hint", repeated=True, metavar=f"{'|'.join(ANNOTATIONS)}=yes|no"),
+    option("in", "only in this channel", repeated=True, metavar="CHANNEL"),
+    option("profile", "only where this profile holds", completes=CompletionSource.PROFILES, metavar="NAME"),
+    option("asker", "only if one of these asks", repeated=True, metavar="PLATFORM:ID|members|guests"),
 )
 TERMS = (
-    option(
-        "approver", gettext_lazy("users and groups who may approve"), repeated=True, metavar="PLATFORM:ID|members|asker"
-    ),
-    Parameter("four-eyes", gettext_lazy("neither the asker nor an editor may approve"), ParameterKind.FLAG),
-    option("quorum", gettext_lazy("number of approvals that a call needs"), metavar="N"),
-    option("expires", gettext_lazy("time until an approval expires"), metavar="30m|2h|1d"),
-    option("on-timeout", gettext_lazy("what then"), choices=tuple(outcome.value for outcome in OnTimeout)),
-    Parameter("remind", gettext_lazy("remind the approvers after half of that time"), ParameterKind.FLAG),
-    option("deliver", gettext_lazy("where the card goes"), repeated=True, metavar="thread|approvers|CHANNEL"),
+    option("approver", "users and groups who may approve", repeated=True, metavar="PLATFORM:ID|members|asker"),
+    Parameter("four-eyes", "neither the asker nor an editor may approve", ParameterKind.FLAG),
+    option("quorum", "number of approvals that a call needs", metavar="N"),
+    option("expires", "time until an approval expires", metavar="30m|2h|1d"),
+    option("on-timeout", "what then", choices=tuple(outcome.value for outcome in OnTimeout)),
+    Parameter("remind", "remind the approvers after half of that time", ParameterKind.FLAG),
+    option("deliver", "where the card goes", repeated=True, metavar="thread|approvers|CHANNEL"),
 )
 _SWITCH = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 _FLAGS = {"four-eyes": "four_eyes", "remind": "remind"}
@@ -97,14 +93,14 @@ MOST_RULES = 30
 """Rules listed besides the table."""
 _SERVERS = Parameter(
     "server",
-    gettext_lazy("the server's name, id or title; * for all"),
+    "the server's name, id or title; * for all",
     required=True,
     completes=CompletionSource.SERVERS,
     metavar="NAME",
 )
 _SERVER_OR_RULE = Parameter(
     "server",
-    gettext_lazy("a rule's id; or a server, or * for all"),
+    "a rule's id; or a server, or * for all",
     required=True,
     completes=CompletionSource.SERVERS,
     metavar="NAME",
@@ -326,22 +322,12 @@ class ServerPolicies:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        listing = Verb(
-            "policy list",
-            gettext_lazy("tools that run, ask and never run"),
-            (A_SERVER,),
-            aliases=("policy", "policies"),
-        )
+        listing = Verb("policy list", "tools that run, ask and never run", (A_SERVER,), aliases=("policy", "policies"))
         setting = Verb(
-            "policy set",
-            gettext_lazy("policy when the model requests a tool"),
-            (_SERVERS, A_TOOL, POLICY, *CONDITIONS, *TERMS),
+            "policy set", "policy when the model requests a tool", (_SERVERS, A_TOOL, POLICY, *CONDITIONS, *TERMS)
         )
         clearing = Verb(
-            "policy clear",
-            gettext_lazy("take an admin's rule back"),
-            (_SERVER_OR_RULE, A_TOOL),
-            aliases=("policy remove",),
+            "policy clear", "take an admin's rule back", (_SERVER_OR_RULE, A_TOOL), aliases=("policy remove",)
         )
         return VerbHandler(listing, self._list), VerbHandler(setting, self._set), VerbHandler(clearing, self._clear)
 
@@ -364,11 +350,11 @@ class ServerPolicies:
             _("Policies · {count}", count=len(rows)),
             Table(
                 (
-                    gettext_lazy("server"),
-                    gettext_lazy("tool"),
-                    gettext_lazy("risk"),
-                    gettext_lazy("policy"),
-                    gettext_lazy("set by an admin"),
+                    "server",
+                    "tool",
+                    "risk",
+                    "policy",
+                    "set by an admin",
                 ),
                 tuple(page_rows(rows, request.arguments.page)),
             ),

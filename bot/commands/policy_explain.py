@@ -37,21 +37,21 @@ _READERS = {
 }
 EXPLAIN = Verb(
     "policy explain",
-    gettext_lazy("which rule decides about a call, and why"),
+    "which rule decides about a call, and why",
     (
         Parameter(
             "server",
-            gettext_lazy("a server; or a call: its approval's id, or TURN:N"),
+            "a server; or a call: its approval's id, or TURN:N",
             required=True,
             completes=CompletionSource.SERVERS,
             metavar="NAME",
         ),
-        Parameter("tool", gettext_lazy("the server's own name for the tool"), completes=CompletionSource.TOOLS),
-        option("arguments", gettext_lazy("arguments of the call"), metavar="JSON"),
-        option("as", gettext_lazy("the user who would ask; you without it"), metavar="PLATFORM:ID"),
-        option("role", gettext_lazy("a group or role that person is in"), repeated=True, metavar="PLATFORM:ID"),
-        Parameter("guest", gettext_lazy("that person is a guest"), ParameterKind.FLAG),
-        option("in", gettext_lazy("where; without it, here"), metavar="CHANNEL|PLACE"),
+        Parameter("tool", "the server's own name for the tool", completes=CompletionSource.TOOLS),
+        option("arguments", "arguments of the call", metavar="JSON"),
+        option("as", "the user who would ask; you without it", metavar="PLATFORM:ID"),
+        option("role", "a group or role that person is in", repeated=True, metavar="PLATFORM:ID"),
+        Parameter("guest", "that person is a guest", ParameterKind.FLAG),
+        option("in", "where; without it, here", metavar="CHANNEL|PLACE"),
     ),
     aliases=("explain", "why"),
 )

@@ -15,24 +15,19 @@ from bot.domain.locales import Locale, UserLocale, use_locale
 from bot.i18n import _, current_language, format_time_zone, gettext_lazy, installed_languages, language_name
 
 NOT_IN_A_TERMINAL = gettext_lazy("In a terminal, `LC_ALL` or `LANG` and `TZ` say your language and time zone.")
-_LANGUAGE = option("language", gettext_lazy("your language"), choices=installed_languages(), metavar="TAG")
+_LANGUAGE = option("language", "your language", choices=installed_languages(), metavar="TAG")
 _TIME_ZONE = option(
-    "timezone",
-    gettext_lazy("your time zone, such as Asia/Tokyo"),
-    completes=CompletionSource.TIME_ZONES,
-    metavar="ZONE",
+    "timezone", "your time zone, such as Asia/Tokyo", completes=CompletionSource.TIME_ZONES, metavar="ZONE"
 )
-SHOW = Verb(
-    "show", gettext_lazy("your language and time zone, and where they come from"), (), RequiredRole.EVERYONE, ("get",)
-)
+SHOW = Verb("show", "your language and time zone, and where they come from", (), RequiredRole.EVERYONE, ("get",))
 SET = Verb(
     "set",
-    gettext_lazy("choose your language and time zone; without options it asks"),
+    "choose your language and time zone; without options it asks",
     (_LANGUAGE, _TIME_ZONE),
     RequiredRole.EVERYONE,
     ("edit",),
 )
-CLEAR = Verb("clear", gettext_lazy("delete what you have chosen"), (), RequiredRole.EVERYONE, ("delete", "reset"))
+CLEAR = Verb("clear", "delete what you have chosen", (), RequiredRole.EVERYONE, ("delete", "reset"))
 
 
 class PreferenceVerbs:

@@ -27,6 +27,7 @@ from bot.domain.profiles import MOST_TOOL_ROUNDS, Profile, name_error
 from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict
 from bot.i18n import (
+    LazyFields,
     _,
     format_alternatives,
     format_list,
@@ -352,13 +353,14 @@ def parse_time_zone(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileField:
+class ProfileField(LazyFields):
     """A field of a profile: in its form, as an option of `/profile set`, over HTTP as `api`, and as a `fact` of `show`.
 
     `parse` reads its text among the servers that it may name, and raises ValueError with a sentence. One with `lines`
     has a value a line. `about` describes it over HTTP.
     """
 
+    TEXTS = ("label", "hint", "fact")
     key: str
     parse: Callable[[_LineParser, str], object]
     option: Parameter
@@ -393,86 +395,79 @@ def _plain(parse: Callable[[str], object]) -> Callable[[_LineParser, str], objec
 FIELDS = (
     ProfileField(
         "name", _plain(partial(_line, limit=LONGEST_NAME)),
-        option("rename", gettext_lazy("another name for it"), metavar="NEW"),
-        1, gettext_lazy("Name"), "", gettext_lazy("name"), longest=LONGEST_NAME,
+        option("rename", "another name for it", metavar="NEW"),
+        1, "Name", "", "name", longest=LONGEST_NAME,
     ),
     ProfileField(
         "persona", _plain(_persona),
-        option("persona", gettext_lazy("the bot's role, for the model"), metavar="TEXT"),
-        1, gettext_lazy("Persona"), gettext_lazy("the bot's role, for the model"), gettext_lazy("persona"),
-        longest=LONGEST_PERSONA, is_long=True,
+        option("persona", "the bot's role, for the model", metavar="TEXT"),
+        1, "Persona", "the bot's role, for the model", "persona", longest=LONGEST_PERSONA, is_long=True,
     ),
     ProfileField(
         "model", _plain(_model),
-        option("model", gettext_lazy("the model it thinks with"), metavar="PROVIDER:NAME"),
-        1, gettext_lazy("Model"), gettext_lazy("provider:name; empty for the bot's own"), gettext_lazy("model"),
-        longest=250,
+        option("model", "the model it thinks with", metavar="PROVIDER:NAME"),
+        1, "Model", "provider:name; empty for the bot's own", "model", longest=250,
     ),
     ProfileField(
         "servers", _LineParser.servers,
-        option(
-            "server", gettext_lazy("a server it may use; * for all"), repeated=True, completes=CompletionSource.SERVERS
-        ),
-        1, gettext_lazy("Servers"), gettext_lazy("one a line; * enables every server"), gettext_lazy("servers"),
+        option("server", "a server it may use; * for all", repeated=True, completes=CompletionSource.SERVERS),
+        1, "Servers", "one a line; * enables every server", "servers",
         "Ids, slugs or names. Absent: unchanged; `*` enables all.", list[str], lines=True, api="enabled_mcp_server_ids",
     ),
     ProfileField(
         "tools", _LineParser.tools,
-        option("tool", gettext_lazy("a tool it may use, alone of its server"), repeated=True, metavar="SERVER.TOOL"),
-        1, gettext_lazy("Tools"), gettext_lazy("SERVER.TOOL, one a line: the only ones of that server"),
-        gettext_lazy("tools"), "`SERVER.TOOL`: the only ones of that server.", list[str], lines=True,
+        option("tool", "a tool it may use, alone of its server", repeated=True, metavar="SERVER.TOOL"),
+        1, "Tools", "SERVER.TOOL, one a line: the only ones of that server",
+        "tools", "`SERVER.TOOL`: the only ones of that server.", list[str], lines=True,
     ),
     ProfileField(
         "policies", _LineParser.policies,
-        option(
-            "policy", gettext_lazy("the rules where it applies"), repeated=True, metavar="SERVER[.TOOL]=ask|allow|deny"
-        ),
-        2, gettext_lazy("Policies"), gettext_lazy("SERVER=ask or SERVER.TOOL=deny, or a rule as JSON, one a line"),
-        gettext_lazy("policies"), "`SERVER=ask`, `SERVER.TOOL=deny`, or a rule as JSON.", list[str], lines=True,
+        option("policy", "the rules where it applies", repeated=True, metavar="SERVER[.TOOL]=ask|allow|deny"),
+        2, "Policies", "SERVER=ask or SERVER.TOOL=deny, or a rule as JSON, one a line",
+        "policies", "`SERVER=ask`, `SERVER.TOOL=deny`, or a rule as JSON.", list[str], lines=True,
     ),
     ProfileField(
         "approvers", _plain(_approvers),
-        option("approver", gettext_lazy("the approvers where it applies"), repeated=True, metavar="PLATFORM:ID"),
-        2, gettext_lazy("Approvers"), gettext_lazy("slack:U1 or slack-group:S1, one a line; empty for the settings'"),
-        gettext_lazy("approvers"), None, list[str], lines=True,
+        option("approver", "the approvers where it applies", repeated=True, metavar="PLATFORM:ID"),
+        2, "Approvers", "slack:U1 or slack-group:S1, one a line; empty for the settings'",
+        "approvers", None, list[str], lines=True,
     ),
     ProfileField(
         "prompts", _plain(_prompts),
-        option("prompt", gettext_lazy("prompts that Slack's pane suggests"), repeated=True, metavar="TEXT"),
-        2, gettext_lazy("Suggested prompts"),
-        gettext_lazy("in Slack's pane; one a line, up to {count}", count=MOST_PROMPTS), gettext_lazy("prompts"),
+        option("prompt", "prompts that Slack's pane suggests", repeated=True, metavar="TEXT"),
+        2, "Suggested prompts",
+        gettext_lazy("in Slack's pane; one a line, up to {count}", count=MOST_PROMPTS), "prompts",
         "Up to four prompts that Slack's pane suggests.", list[str], lines=True,
     ),
     ProfileField(
         "about", _plain(partial(_line, limit=LONGEST_ABOUT)),
-        option("about", gettext_lazy("what it does, for those who choose an agent by name"), metavar="TEXT"),
-        3, gettext_lazy("What it does"), gettext_lazy("a sentence, for those who choose an agent by name"),
-        gettext_lazy("what it does"), "Its purpose, in a sentence for users who choose an agent.",
+        option("about", "what it does, for those who choose an agent by name", metavar="TEXT"),
+        3, "What it does", "a sentence, for those who choose an agent by name",
+        "what it does", "Its purpose, in a sentence for users who choose an agent.",
         longest=LONGEST_ABOUT,
     ),
     ProfileField(
         "max_tool_rounds", _plain(_rounds),
-        option("max-tool-rounds", gettext_lazy("the rounds of tools for one answer"), metavar="N"),
-        3, gettext_lazy("Rounds of tools"),
+        option("max-tool-rounds", "the rounds of tools for one answer", metavar="N"),
+        3, "Rounds of tools",
         gettext_lazy("for one answer, up to {count}; empty for the bot's own", count=MOST_TOOL_ROUNDS),
-        gettext_lazy("rounds of tools"),
+        "rounds of tools",
         f"Rounds of tools for one answer, up to {MOST_TOOL_ROUNDS}; 0 for the bot's own.", int,
     ),
     ProfileField(
         "language", _plain(parse_language),
-        option("language", gettext_lazy("the language of what everybody there reads"), metavar="TAG"),
-        3, gettext_lazy("Language"),
-        gettext_lazy("of what everybody there reads, such as en or ja; empty for the bot's own"),
-        gettext_lazy("language"), "Language of shared texts there: `en`, `ja`; empty for none.",
+        option("language", "the language of what everybody there reads", metavar="TAG"),
+        3, "Language", "of what everybody there reads, such as en or ja; empty for the bot's own",
+        "language", "Language of shared texts there: `en`, `ja`; empty for none.",
     ),
     ProfileField(
         "time_zone", _plain(parse_time_zone),
         option(
-            "timezone", gettext_lazy("the time zone of the times there"), completes=CompletionSource.TIME_ZONES,
+            "timezone", "the time zone of the times there", completes=CompletionSource.TIME_ZONES,
             metavar="ZONE",
         ),
-        3, gettext_lazy("Time zone"), gettext_lazy("such as Asia/Tokyo; empty for that of the one who asks"),
-        gettext_lazy("time zone"), "An IANA name, such as `Asia/Tokyo`; empty for none.",
+        3, "Time zone", "such as Asia/Tokyo; empty for that of the one who asks",
+        "time zone", "An IANA name, such as `Asia/Tokyo`; empty for none.",
     ),
 )
 # fmt: on

@@ -56,28 +56,21 @@ from bot.domain.servers import EVERYWHERE
 from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 
 SCOPES = ("channel", "workspace", "everywhere")
-_SCOPE = Parameter("scope", gettext_lazy("where it holds"), choices=SCOPES)
-_BY_NAME = Parameter(
-    "agent", gettext_lazy("only when it is asked by name, beside the one that holds"), ParameterKind.FLAG
-)
-_NAMED_AGENT = option(
-    "agent", gettext_lazy("one that is asked by name"), completes=CompletionSource.PROFILES, metavar="NAME"
-)
+_SCOPE = Parameter("scope", "where it holds", choices=SCOPES)
+_BY_NAME = Parameter("agent", "only when it is asked by name, beside the one that holds", ParameterKind.FLAG)
+_NAMED_AGENT = option("agent", "one that is asked by name", completes=CompletionSource.PROFILES, metavar="NAME")
 SET = Verb(
     "set",
-    gettext_lazy("a new profile, or another word in one; with a name alone it asks"),
+    "a new profile, or another word in one; with a name alone it asks",
     (
-        Parameter("profile", gettext_lazy("the profile's name"), completes=CompletionSource.PROFILES, metavar="NAME"),
+        Parameter("profile", "the profile's name", completes=CompletionSource.PROFILES, metavar="NAME"),
         *(field.option for field in (*FIELDS[1:], FIELDS[0])),
     ),
     aliases=("add", "create", "edit", "new"),
 )
 _OPTIONS = {field.key: field.option.name for field in FIELDS}
 _OTHER_PROFILE = option(
-    "profile",
-    gettext_lazy("another profile than the one that holds here"),
-    completes=CompletionSource.PROFILES,
-    metavar="NAME",
+    "profile", "another profile than the one that holds here", completes=CompletionSource.PROFILES, metavar="NAME"
 )
 
 
@@ -118,29 +111,25 @@ class Profiles:
         """Return the verbs."""
         return (
             VerbHandler(
-                Verb("list", gettext_lazy("every profile and where it holds"), (), RequiredRole.EVERYONE, ("ls",)),
+                Verb("list", "every profile and where it holds", (), RequiredRole.EVERYONE, ("ls",)),
                 self._list,
             ),
-            VerbHandler(Verb("show", gettext_lazy("one profile in full"), (PROFILE,), aliases=("get",)), self._show),
+            VerbHandler(Verb("show", "one profile in full", (PROFILE,), aliases=("get",)), self._show),
             VerbHandler(SET, self._set, self._submit),
             VerbHandler(
-                Verb("delete", gettext_lazy("delete a profile"), (PROFILE, CONFIRM), aliases=("remove", "rm")),
+                Verb("delete", "delete a profile", (PROFILE, CONFIRM), aliases=("remove", "rm")),
                 self._delete,
             ),
             VerbHandler(
-                Verb("bind", gettext_lazy("let a profile hold in this channel, or wider"), (PROFILE, _SCOPE, _BY_NAME)),
+                Verb("bind", "let a profile hold in this channel, or wider", (PROFILE, _SCOPE, _BY_NAME)),
                 self._bind,
             ),
             VerbHandler(
-                Verb("unbind", gettext_lazy("let none hold in this channel, or wider"), (_SCOPE, _NAMED_AGENT)),
+                Verb("unbind", "let none hold in this channel, or wider", (_SCOPE, _NAMED_AGENT)),
                 self._unbind,
             ),
-            VerbHandler(
-                Verb("enable", gettext_lazy("let a profile use a server"), (SERVER, _OTHER_PROFILE)), self._enable
-            ),
-            VerbHandler(
-                Verb("disable", gettext_lazy("let a profile not use a server"), (SERVER, _OTHER_PROFILE)), self._disable
-            ),
+            VerbHandler(Verb("enable", "let a profile use a server", (SERVER, _OTHER_PROFILE)), self._enable),
+            VerbHandler(Verb("disable", "let a profile not use a server", (SERVER, _OTHER_PROFILE)), self._disable),
         )
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -165,12 +154,12 @@ class Profiles:
             _("Profiles · {count}", count=len(profiles)),
             Table(
                 (
-                    gettext_lazy("profile"),
-                    gettext_lazy("holds in"),
-                    gettext_lazy("asked by name in"),
-                    gettext_lazy("model"),
-                    gettext_lazy("servers"),
-                    gettext_lazy("policies"),
+                    "profile",
+                    "holds in",
+                    "asked by name in",
+                    "model",
+                    "servers",
+                    "policies",
                 ),
                 rows,
             ),

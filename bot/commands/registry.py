@@ -29,7 +29,7 @@ from bot.domain.commands import (
 from bot.domain.conversations import ConversationKey
 from bot.domain.locales import time_zone_names
 from bot.domain.tools import ToolKind
-from bot.i18n import _, gettext_lazy
+from bot.i18n import _
 
 
 class Completion:
@@ -155,21 +155,13 @@ class CommandRegistry:
         conversations, preferences = Conversations(dependencies), PreferenceVerbs(dependencies)
         commands = (
             mcp_command(dependencies, directory),
-            Command("profile", gettext_lazy("Profiles"), profiles.handlers, rights, default="list"),
-            Command("ask", gettext_lazy("Ask an agent by name"), (ask,), rights, default=""),
-            Command("agents", gettext_lazy("Agents that can be asked by name"), (agents,), rights, default=""),
-            Command("conversations", gettext_lazy("Conversations"), conversations.handlers, rights, default="list"),
-            Command(
-                "approvals",
-                gettext_lazy("Approvals"),
-                DelegationVerbs(dependencies).handlers,
-                rights,
-                default="delegations",
-            ),
-            Command("usage", gettext_lazy("Tokens and money"), UsageVerbs(dependencies).handlers, rights, default="me"),
-            Command(
-                "preferences", gettext_lazy("Your language and time zone"), preferences.handlers, rights, default="show"
-            ),
+            Command("profile", "Profiles", profiles.handlers, rights, default="list"),
+            Command("ask", "Ask an agent by name", (ask,), rights, default=""),
+            Command("agents", "Agents that can be asked by name", (agents,), rights, default=""),
+            Command("conversations", "Conversations", conversations.handlers, rights, default="list"),
+            Command("approvals", "Approvals", DelegationVerbs(dependencies).handlers, rights, default="delegations"),
+            Command("usage", "Tokens and money", UsageVerbs(dependencies).handlers, rights, default="me"),
+            Command("preferences", "Your language and time zone", preferences.handlers, rights, default="show"),
         )
         self._commands: Mapping[str, Command] = {command.name: command for command in commands}
         self._completion = Completion(self._commands, directory, dependencies.administration, profiles.known_names)

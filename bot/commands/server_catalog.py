@@ -31,8 +31,8 @@ from bot.domain.secrets import is_plain_header, is_plain_variable
 from bot.domain.servers import AUTH_SECRET, AuthenticationKind, StdioTransport
 from bot.i18n import _, gettext_lazy, ngettext
 
-FROM = option("from", gettext_lazy("a server of /mcp catalog, where its name is to be another"), metavar="NAME")
-ALLOW = Parameter("allow", gettext_lazy("allow its program on this machine, without a question"), ParameterKind.FLAG)
+FROM = option("from", "a server of /mcp catalog, where its name is to be another", metavar="NAME")
+ALLOW = Parameter("allow", "allow its program on this machine, without a question", ParameterKind.FLAG)
 _SOURCES = ("url", "command", "transport")
 _BEARER, _AUTHORIZATION = "Bearer ", "authorization"
 
@@ -64,8 +64,8 @@ class CatalogCommands:
     @property
     def handler(self) -> VerbHandler:
         """Return the verb."""
-        words = Parameter("words", gettext_lazy("what it is called or does"), repeated=True)
-        return VerbHandler(Verb("catalog", gettext_lazy("servers that can be added by name"), (words,)), self._list)
+        words = Parameter("words", "what it is called or does", repeated=True)
+        return VerbHandler(Verb("catalog", "servers that can be added by name", (words,)), self._list)
 
     async def request(
         self, context: CommandContext, options: Mapping[str, str], *, everywhere: bool
@@ -114,10 +114,7 @@ class CatalogCommands:
                 "{n} servers can be added by name: `/mcp add NAME`.",
                 count,
             ),
-            Table(
-                (gettext_lazy("name"), gettext_lazy("what"), gettext_lazy("needs")),
-                tuple(page_rows(tuple(rows), number)),
-            ),
+            Table(("name", "what", "needs"), tuple(page_rows(tuple(rows), number))),
             problem,
             page=page_of(number, count, ("mcp", "catalog", *request.arguments.get_all("words"))),
         )

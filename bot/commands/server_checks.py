@@ -71,10 +71,8 @@ class ServerChecks:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        verify = Verb(
-            "verify", gettext_lazy("whether a server can be used, step by step"), (SERVER,), aliases=("test", "check")
-        )
-        doctor = Verb("doctor", gettext_lazy("everything about a server that could be wrong, with fixes"), (A_SERVER,))
+        verify = Verb("verify", "whether a server can be used, step by step", (SERVER,), aliases=("test", "check"))
+        doctor = Verb("doctor", "everything about a server that could be wrong, with fixes", (A_SERVER,))
         return VerbHandler(verify, self._verify), VerbHandler(doctor, self._doctor)
 
     async def _verify(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -300,11 +298,11 @@ def _report(
 ) -> Reply:
     table = Table(
         (
-            gettext_lazy("server"),
-            gettext_lazy("how"),
-            gettext_lazy("look at"),
-            gettext_lazy("found"),
-            gettext_lazy("fix"),
+            "server",
+            "how",
+            "look at",
+            "found",
+            "fix",
         ),
         tuple(rows),
     )

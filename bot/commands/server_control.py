@@ -46,7 +46,7 @@ from bot.ports import CallQuery
 A_WEEK = 7 * 86400
 LOOKED_THROUGH = 500
 """Recent calls that are counted at most."""
-_APPLY = Parameter("apply", gettext_lazy("the same: changes count by themselves"), ParameterKind.FLAG)
+_APPLY = Parameter("apply", "the same: changes count by themselves", ParameterKind.FLAG)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,19 +64,19 @@ from bot.i18n import _, gettext_lazy
 
 _REFERENCE = "env:NAME or file:/path"
 _DEFINING = (
-    option("transport", gettext_lazy("how it is reached"), metavar="|".join(TRANSPORTS)),
-    option("url", gettext_lazy("its address")),
-    option("command", gettext_lazy("the program that is the server"), metavar="CMD"),
-    option("arg", gettext_lazy("one argument of the program"), repeated=True),
-    option("cwd", gettext_lazy("the folder the program starts in"), metavar="PATH"),
-    option("title", gettext_lazy("its display name")),
-    option("description", gettext_lazy("its purpose"), metavar="TEXT"),
-    option("auth", gettext_lazy("how the bot authenticates"), choices=KINDS),
-    option("auth-header", gettext_lazy("the header that carries the secret"), metavar="HEADER"),
-    option("username", gettext_lazy("where the user name of basic is, kept like the password"), metavar="SECRETREF"),
-    option("client-id", gettext_lazy("client id of the bot at the sign-in page, for oauth"), metavar="ID", opaque=True),
-    option("scope", gettext_lazy("scopes to request, with blanks between, for oauth"), metavar="SCOPES"),
-    option("issuer", gettext_lazy("what its authorization server calls itself, for oauth"), metavar="URL"),
+    option("transport", "how it is reached", metavar="|".join(TRANSPORTS)),
+    option("url", "its address"),
+    option("command", "the program that is the server", metavar="CMD"),
+    option("arg", "one argument of the program", repeated=True),
+    option("cwd", "the folder the program starts in", metavar="PATH"),
+    option("title", "its display name"),
+    option("description", "its purpose", metavar="TEXT"),
+    option("auth", "how the bot authenticates", choices=KINDS),
+    option("auth-header", "the header that carries the secret", metavar="HEADER"),
+    option("username", "where the user name of basic is, kept like the password", metavar="SECRETREF"),
+    option("client-id", "client id of the bot at the sign-in page, for oauth", metavar="ID", opaque=True),
+    option("scope", "scopes to request, with blanks between, for oauth", metavar="SCOPES"),
+    option("issuer", "what its authorization server calls itself, for oauth", metavar="URL"),
     option("secret", gettext_lazy("where the secret is: {reference}", reference=_REFERENCE), metavar="SECRETREF"),
     option(
         "header",
@@ -102,25 +102,22 @@ _PARTNERS = {"arg": "command", "only": "file", "input": "file"}
 """Options that mean nothing without another one."""
 _SOURCE = Parameter(
     "slots",
-    gettext_lazy("its address, or a launch template and its slots, such as template=git repo=docs"),
+    "its address, or a launch template and its slots, such as template=git repo=docs",
     repeated=True,
     metavar="URL|SLOT=VALUE",
 )
 ADD = Verb(
     "add",
-    gettext_lazy("a new server; alone it asks for everything"),
+    "a new server; alone it asks for everything",
     (
-        Parameter(
-            "name",
-            gettext_lazy("its name; one that is no slug becomes its title"),
-        ),
+        Parameter("name", "its name; one that is no slug becomes its title"),
         _SOURCE,
         *_DEFINING,
         TRUSTED.parameter,
         replace(POLICY, shape=ParameterKind.OPTION, required=False),
-        Parameter("no-verify", gettext_lazy("do not look whether it can be used"), ParameterKind.FLAG),
+        Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
         *_TUNING,
-        Parameter("here", gettext_lazy("for this workspace alone, where the operator adds it"), ParameterKind.FLAG),
+        Parameter("here", "for this workspace alone, where the operator adds it", ParameterKind.FLAG),
         ALLOW,
         FROM,
         *IMPORTING,
@@ -130,14 +127,14 @@ ADD = Verb(
 )
 EDIT = Verb(
     "edit",
-    gettext_lazy("change a server; its name alone shows the fields"),
+    "change a server; its name alone shows the fields",
     (
         SERVER,
         _SOURCE,
         *_DEFINING,
-        option("rename", gettext_lazy("another name for it, a slug"), metavar="NEW"),
+        option("rename", "another name for it, a slug", metavar="NEW"),
         TRUSTED.parameter,
-        Parameter("no-verify", gettext_lazy("do not look whether it can be used"), ParameterKind.FLAG),
+        Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
         *_TUNING,
         ALLOW,
     ),

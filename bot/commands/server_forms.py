@@ -20,12 +20,7 @@ _NAME = Field(
     "title", gettext_lazy("Name"), hint=gettext_lazy("its display name"), required=True, longest=LONGEST["title"]
 )
 _TRANSPORT = replace(
-    choice_field(
-        "transport",
-        gettext_lazy("Transport"),
-        gettext_lazy("a remote server, or a program on this machine"),
-        TRANSPORTS,
-    ),
+    choice_field("transport", "Transport", "a remote server, or a program on this machine", TRANSPORTS),
     required=True,
 )
 _REMOTE = Field(
@@ -39,30 +34,15 @@ _EITHER = replace(
     label=gettext_lazy("Address or command line"),
     hint=gettext_lazy("https://example.com/mcp, or for stdio: python -m my_server"),
 )
-_AUTH = choice_field(
-    "auth", gettext_lazy("Sign-in"), gettext_lazy("how the bot shows who it is; a local program needs none"), KINDS
-)
-_POLICY = choice_field(
-    "policy",
-    gettext_lazy("Policy"),
-    gettext_lazy("what happens when the model asks for one of its tools"),
-    POLICY_CHOICES,
-)
+_AUTH = choice_field("auth", "Sign-in", "how the bot shows who it is; a local program needs none", KINDS)
+_POLICY = choice_field("policy", "Policy", "what happens when the model asks for one of its tools", POLICY_CHOICES)
 _HEADER = replace(
-    text_field("auth_header", gettext_lazy("Header"), gettext_lazy("the header that carries the secret"), 100),
+    text_field("auth_header", "Header", "the header that carries the secret", 100),
     value="Authorization",
 )
-_USER = text_field(
-    "username",
-    gettext_lazy("User name reference"),
-    gettext_lazy("env:NAME or file:/path: it is kept like the password"),
-    1024,
-)
+_USER = text_field("username", "User name reference", "env:NAME or file:/path: it is kept like the password", 1024)
 _SECRET = text_field(
-    "secret",
-    gettext_lazy("Secret reference"),
-    gettext_lazy("env:NAME or file:/path: where the secret is, never the secret itself"),
-    1024,
+    "secret", "Secret reference", "env:NAME or file:/path: where the secret is, never the secret itself", 1024
 )
 _HIDDEN = Field(
     SECRET_FIELD,
@@ -73,17 +53,12 @@ _HIDDEN = Field(
 )
 _CLIENT = text_field(
     "client_id",
-    gettext_lazy("Client id"),
-    gettext_lazy("what the authorization server knows the bot by; empty: the bot registers itself"),
+    "Client id",
+    "what the authorization server knows the bot by; empty: the bot registers itself",
     LONGEST["client_id"],
 )
 _OWN_CLIENT = replace(_CLIENT, hint=gettext_lazy("what the authorization server knows the bot by"), required=True)
-_SCOPE = text_field(
-    "scope",
-    gettext_lazy("Scopes"),
-    gettext_lazy("what to ask for, with blanks between; empty: what the server says"),
-    1000,
-)
+_SCOPE = text_field("scope", "Scopes", "what to ask for, with blanks between; empty: what the server says", 1000)
 _CLIENT_SECRET = replace(
     _SECRET,
     label=gettext_lazy("Client secret"),
@@ -92,16 +67,12 @@ _CLIENT_SECRET = replace(
 _SECRET_OR_LINK = replace(
     _SECRET, hint=gettext_lazy("env:NAME or file:/path, never the secret itself; empty: a link to enter it")
 )
-_ENV = lines_field("env", gettext_lazy("Environment"), gettext_lazy("NAME=env:OTHER or NAME=file:/path, one a line"))
+_ENV = lines_field("env", "Environment", "NAME=env:OTHER or NAME=file:/path, one a line")
 _HEADERS = lines_field(
-    "headers",
-    gettext_lazy("Other headers"),
-    gettext_lazy("Name=text, or for a secret Name=env:OTHER or Name=file:/path, one a line"),
+    "headers", "Other headers", "Name=text, or for a secret Name=env:OTHER or Name=file:/path, one a line"
 )
-_FOLDER = text_field("cwd", gettext_lazy("Folder"), gettext_lazy("where the program starts; an absolute path"), 1024)
-_DESCRIPTION = text_field(
-    "description", gettext_lazy("Description"), gettext_lazy("its purpose"), LONGEST["description"]
-)
+_FOLDER = text_field("cwd", "Folder", "where the program starts; an absolute path", 1024)
+_DESCRIPTION = text_field("description", "Description", "its purpose", LONGEST["description"])
 _USER_IF_BASIC = replace(_USER, hint=gettext_lazy("for basic: env:NAME or file:/path; *** keeps the one there is"))
 _PAIR = replace(
     _HIDDEN,

@@ -62,11 +62,11 @@ _PLACEHOLDER = re.compile(r"(?i)<.*>|your[-_ ].*|.*[-_ ]here|x{3,}|\*{3,}|\.{3}|
 _BEARER = re.compile(r"(?i)bearer\s+(.+)")
 _BASIC = re.compile(r"(?i)basic\s+([A-Za-z0-9+/=]+)")
 IMPORTING = (
-    option("file", gettext_lazy("a file of another program, whose servers are added"), metavar="PATH"),
-    option("only", gettext_lazy("a server of that file, and no others"), repeated=True, metavar="NAME"),
-    option("input", gettext_lazy("the value of an input of that file"), repeated=True, metavar="ID=VALUE"),
-    Parameter("yes", gettext_lazy("add them without a question"), ParameterKind.FLAG),
-    option("digest", gettext_lazy("of what was shown")),
+    option("file", "a file of another program, whose servers are added", metavar="PATH"),
+    option("only", "a server of that file, and no others", repeated=True, metavar="NAME"),
+    option("input", "the value of an input of that file", repeated=True, metavar="ID=VALUE"),
+    Parameter("yes", "add them without a question", ParameterKind.FLAG),
+    option("digest", "of what was shown"),
 )
 _LARGEST = 1024 * 1024
 _DIGEST_LENGTH = 12
@@ -495,7 +495,7 @@ class ServerImport:
     ) -> Reply:
         ready = [candidate for candidate in candidates if candidate.draft is not None]
         details = tuple(detail for candidate in candidates for detail in _told(candidate))
-        table = Table((gettext_lazy("server"), gettext_lazy("add")), tuple(map(_row, candidates)))
+        table = Table(("server", "add"), tuple(map(_row, candidates)))
         if sum(len(text) for _name, text in details) > _LONGEST_PREVIEW:
             raise CommandRejected(
                 _("These are more servers than can be shown whole. Nothing was added. Choose some with `--only`.")
@@ -556,7 +556,7 @@ class ServerImport:
         actions = (enter_secret(record, missing_slots(record)[0]) for record in incomplete)
         yield Reply(
             ngettext("{n} server is added.", "{n} servers are added.", added),
-            Table((gettext_lazy("server"), gettext_lazy("result")), tuple(rows)),
+            Table(("server", "result"), tuple(rows)),
             failed=not added,
             actions=(*actions, ReplyAction(_("List them"), ("mcp", "list"))),
         )

@@ -63,8 +63,8 @@ _TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
 _NAMED = 5
 _LONGEST_REASON = 120
 _FILTERS = (
-    Parameter("words", gettext_lazy("part of the name or title"), repeated=True),
-    option("state", gettext_lazy("such as failed"), metavar="STATE"),
+    Parameter("words", "part of the name or title", repeated=True),
+    option("state", "such as failed", metavar="STATE"),
 )
 _OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 """Statuses of servers with known tools that are not usable."""
@@ -197,10 +197,10 @@ class ServerListing:
         """Return the verbs for all users."""
         everyone = RequiredRole.EVERYONE
         names = ("ls", "servers", "status")
-        listing = Verb("list", gettext_lazy("every server and how it stands"), _FILTERS, everyone, names)
+        listing = Verb("list", "every server and how it stands", _FILTERS, everyone, names)
         names = ("info", "get", "describe")
-        showing = Verb("show", gettext_lazy("one server in full"), (SERVER,), everyone, names)
-        tools = Verb("tools", gettext_lazy("the tools, and which of them ask first"), (A_SERVER,), everyone, ("tool",))
+        showing = Verb("show", "one server in full", (SERVER,), everyone, names)
+        tools = Verb("tools", "the tools, and which of them ask first", (A_SERVER,), everyone, ("tool",))
         return (
             VerbHandler(listing, partial(self._reply_until_settled, self._list_reply)),
             VerbHandler(showing, partial(self._reply_until_settled, self._show_reply)),
@@ -266,11 +266,11 @@ class ServerListing:
             else _("MCP servers · {count}", count=len(servers)),
             Table(
                 (
-                    gettext_lazy("server"),
-                    gettext_lazy("state"),
-                    gettext_lazy("transport"),
-                    gettext_lazy("tools"),
-                    gettext_lazy("policy"),
+                    "server",
+                    "state",
+                    "transport",
+                    "tools",
+                    "policy",
                 ),
                 rows,
             ),
@@ -454,9 +454,7 @@ class ServerListing:
         reviews = tuple((gettext_lazy("review"), note) for server in servers if (note := self._review_note(server)))
         return Reply(
             _("Tools · {count}", count=len(tools)),
-            Table(
-                (gettext_lazy("tool"), gettext_lazy("risk"), gettext_lazy("policy"), gettext_lazy("what it does")), rows
-            ),
+            Table(("tool", "risk", "policy", "what it does"), rows),
             (*reviews, *left_out),
             page=page_of(request.arguments.page, len(tools), _command_words("tools", request, servers)),
         )

@@ -63,9 +63,9 @@ SWITCH_ON = gettext_lazy(
 _STORED = SecretReference(SecretSource.STORED)
 _WANTED_PAIR = gettext_lazy("User name and password, as USER:PASSWORD,")
 
-_SLOT = Parameter("slot", gettext_lazy("`auth`, `header:NAME`, `env:NAME` or `sign-in`"), required=True)
-_A_SLOT = Parameter("slot", gettext_lazy("`auth` (the default), `header:NAME`, `env:NAME` or `sign-in`"))
-_REFERENCE = Parameter("reference", gettext_lazy("where the secret is"), metavar="env:NAME|file:/path")
+_SLOT = Parameter("slot", "`auth`, `header:NAME`, `env:NAME` or `sign-in`", required=True)
+_A_SLOT = Parameter("slot", "`auth` (the default), `header:NAME`, `env:NAME` or `sign-in`")
+_REFERENCE = Parameter("reference", "where the secret is", metavar="env:NAME|file:/path")
 
 
 # -------------------- one-time links
@@ -166,7 +166,7 @@ class ServerSecrets:
         set_verb = Verb("secret set", about, parameters, aliases=("secret",))
         about = gettext_lazy("take a secret away")
         clear_verb = Verb("secret clear", about, (SERVER, _SLOT), aliases=("secret remove",))
-        rotate_verb = Verb("secret rotate", gettext_lazy("use a new value of a secret"), (SERVER, _A_SLOT, _REFERENCE))
+        rotate_verb = Verb("secret rotate", "use a new value of a secret", (SERVER, _A_SLOT, _REFERENCE))
         again = self._sign_in_steps.sign_in_again
         return (
             VerbHandler(set_verb, partial(self._unless_sign_in, self._set, again), self._submit),

@@ -43,10 +43,8 @@ from bot.errors import NotFound
 from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.ports import ServerAdmin
 
-_TOOL = Parameter("tool", gettext_lazy("one tool alone"), completes=CompletionSource.TOOLS)
-_DEFINITION = option(
-    "definition", gettext_lazy("the digest of the reviewed tools, as the review shows it"), metavar="DIGEST"
-)
+_TOOL = Parameter("tool", "one tool alone", completes=CompletionSource.TOOLS)
+_DEFINITION = option("definition", "the digest of the reviewed tools, as the review shows it", metavar="DIGEST")
 _SHORT_DIGEST = 12
 """Digits of a digest that users have to type. They choose among the digests that this user was shown, because a server
 could make two definitions with the same beginning.
@@ -165,11 +163,11 @@ class ServerReview:
         """Return the verbs."""
         showing = Verb(
             "review show",
-            gettext_lazy("tools that are new or have changed, with the differences"),
+            "tools that are new or have changed, with the differences",
             (A_SERVER, _TOOL),
             aliases=("review", "review list"),
         )
-        approving = Verb("review approve", gettext_lazy("offer tools as they were shown"), (SERVER, _TOOL, _DEFINITION))
+        approving = Verb("review approve", "offer tools as they were shown", (SERVER, _TOOL, _DEFINITION))
         # A digest looks like a token but is not one.
         return VerbHandler(showing, self._show), VerbHandler(approving, self._approve, free=True)
 
@@ -231,7 +229,7 @@ class ServerReview:
         return Reply(
             sentences(text, self._meanwhile),
             Table(
-                (gettext_lazy("server"), gettext_lazy("tools"), gettext_lazy("which")),
+                ("server", "tools", "which"),
                 tuple((server.name, str(len(tools)), shorten(_names(tools))) for server, tools in page),
             ),
             actions=tuple(
@@ -320,10 +318,7 @@ class ServerReview:
                 ),
                 self._meanwhile,
             ),
-            Table(
-                (gettext_lazy("tool"), gettext_lazy("is"), gettext_lazy("what is different"), gettext_lazy("look at")),
-                rows,
-            ),
+            Table(("tool", "is", "what is different", "look at"), rows),
             details=() if long else tuple(facts),
             actions=(
                 *(

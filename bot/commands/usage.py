@@ -35,9 +35,7 @@ MOST_NAMES = 1_000
 ROWS = 25
 """Names in one reply, the most expensive first."""
 _SINCE = option("since", gettext_lazy("from then on, this month without it: {formats}", formats=MOMENT), metavar="TIME")
-_BY = option(
-    "by", gettext_lazy("group the sums by this"), choices=tuple(UsageGrouping), metavar="|".join(UsageGrouping)
-)
+_BY = option("by", "group the sums by this", choices=tuple(UsageGrouping), metavar="|".join(UsageGrouping))
 _LIMIT_NAMES = {
     (LimitScope.PERSON, LimitPeriod.DAY): gettext_lazy("your limit a day"),
     (LimitScope.PERSON, LimitPeriod.MONTH): gettext_lazy("your limit a month"),
@@ -70,20 +68,16 @@ class UsageVerbs:
             VerbHandler(
                 Verb(
                     "me",
-                    gettext_lazy("tokens and money that your questions took, by model"),
+                    "tokens and money that your questions took, by model",
                     (_SINCE,),
                     RequiredRole.EVERYONE,
                     ("mine",),
                 ),
                 self._me,
             ),
-            VerbHandler(Verb("channel", gettext_lazy("usage of this channel, by user"), (_SINCE, _BY)), self._channel),
-            VerbHandler(
-                Verb("workspace", gettext_lazy("usage of this workspace, by user"), (_SINCE, _BY)), self._workspace
-            ),
-            VerbHandler(
-                Verb("all", gettext_lazy("usage of all workspaces, for the operator"), (_SINCE, _BY)), self._all
-            ),
+            VerbHandler(Verb("channel", "usage of this channel, by user", (_SINCE, _BY)), self._channel),
+            VerbHandler(Verb("workspace", "usage of this workspace, by user", (_SINCE, _BY)), self._workspace),
+            VerbHandler(Verb("all", "usage of all workspaces, for the operator", (_SINCE, _BY)), self._all),
         )
 
     async def _me(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -143,11 +137,11 @@ class UsageVerbs:
             Table(
                 (
                     _GROUPINGS[by],
-                    gettext_lazy("questions"),
+                    "questions",
                     pgettext_lazy("tokens", "in"),
                     pgettext_lazy("tokens", "cached"),
                     pgettext_lazy("tokens", "out"),
-                    gettext_lazy("cost"),
+                    "cost",
                 ),
                 rows,
             ),

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from bot.domain.conversations import ConversationKey, InboundMessage, Member
-from bot.i18n import gettext_lazy
+from bot.i18n import LazyFields, gettext_lazy
 
 FIELDS_A_STEP = 5
 """The most fields of one form, which is Discord's limit for a modal; longer forms come in steps."""
@@ -52,9 +52,10 @@ class FormSubmission:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Table(LazyFields):
     """Rows under headings. Every cell is plain text. Headings are lazy texts, which programs get in English."""
 
+    TEXTS = ("headings",)
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
@@ -201,12 +202,13 @@ class CompletionSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(LazyFields):
     """Parameter of a verb. `metavar` is its placeholder in a usage line. A `repeated` parameter may occur several
     times; a positional one takes the rest of the line. The values of an `opaque` one may look like tokens, but are ids
     from a service and not secret.
     """
 
+    TEXTS = ("hint",)
     name: str
     hint: str
     shape: ParameterKind = ParameterKind.PLACE
@@ -233,12 +235,13 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class Verb(LazyFields):
     """Subcommand. `path` is `list` or `policy set`: at most two words, of which the first is a group. It is empty for
     the only verb of a command, such as `/agents`. `aliases` are alternative paths. `command_line` names the options
     that take a command line after `--`: its program, and each of its arguments.
     """
 
+    TEXTS = ("summary",)
     path: str
     summary: str
     parameters: tuple[Parameter, ...] = ()

@@ -19,7 +19,7 @@ from typing import Any
 from bot.domain.commands import Field, FieldKind, Parameter, ParameterKind
 from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.servers import Protocol, ServerConfig, SessionScope, StdioTransport, ToolNaming
-from bot.i18n import _, format_number, gettext_lazy, join_lazy
+from bot.i18n import LazyFields, _, format_number, gettext_lazy, join_lazy
 
 YES, NO = "yes", "no"
 DEFAULT = "default"
@@ -64,7 +64,7 @@ class ValueKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(LazyFields):
     """One setting, by the name of its field in `ServerConfig` or `ServerFlows`.
 
     `purpose` is the hint of its option, and of its form's field unless `hint` says more. Settings with the same `form`
@@ -73,6 +73,7 @@ class Setting:
     it is no value. An `imported` one is taken from files of other programs.
     """
 
+    TEXTS = ("purpose", "label", "hint", "fact")
     key: str
     kind: ValueKind
     purpose: str
@@ -397,170 +398,170 @@ _VERSION = dataclasses.replace(choice_of(Protocol), metavar="VERSION")
 
 # fmt: off
 TRUSTED = Setting(
-    "trusted", _SWITCH, gettext_lazy("whether its word counts on which tools only read"),
+    "trusted", _SWITCH, "whether its word counts on which tools only read",
     "believe the server's hints about its tools ([effects](servers.md#options)); otherwise no hint lowers "
     "anything: each call is decided like a destructive one, and its card says that it may read or write",
-    label=gettext_lazy("Trusted"),
+    label="Trusted",
 )
 AUTO_CONNECT = Setting(
-    "auto_connect", _SWITCH, gettext_lazy("connect at the start"),
+    "auto_connect", _SWITCH, "connect at the start",
     "connect at the start, see `MCP_CONNECT_POLICY`",
-    label=gettext_lazy("Connect at the start"), hint=gettext_lazy("no: on first use"), imported=True,
+    label="Connect at the start", hint="no: on first use", imported=True,
 )
 SETTINGS = (
     TRUSTED,
     Setting(
-        "system_instruction", _INSTRUCTION, gettext_lazy("description for the model"),
+        "system_instruction", _INSTRUCTION, "description for the model",
         "an instruction for the model, in the system prompt",
-        label=gettext_lazy("System instruction"), form=1, fact=gettext_lazy("system instruction"), described=str,
+        label="System instruction", form=1, fact="system instruction", described=str,
     ),
     Setting(
-        "response_instruction", _INSTRUCTION, gettext_lazy("text for the model after a tool call"),
+        "response_instruction", _INSTRUCTION, "text for the model after a tool call",
         "an instruction for the model, once in a turn, after this server's tools have run",
-        label=gettext_lazy("Response instruction"), form=1, fact=gettext_lazy("response instruction"),
+        label="Response instruction", form=1, fact="response instruction",
         described=str,
     ),
     Setting(
-        "connect_timeout", _SECONDS_OR_DEFAULT, gettext_lazy("seconds to connect"),
+        "connect_timeout", _SECONDS_OR_DEFAULT, "seconds to connect",
         "seconds to connect and list the tools, at most 3600; default 10 over HTTP, 30 for a program, 60 for its "
         "first start",
-        label=gettext_lazy("Seconds to connect"), hint=gettext_lazy("empty: the usual time"), form=2,
+        label="Seconds to connect", hint="empty: the usual time", form=2,
         usual="`10`, `30`, `60`", imported=True,
     ),
     Setting(
-        "tool_timeout", _SECONDS, gettext_lazy("seconds a call may take"),
+        "tool_timeout", _SECONDS, "seconds a call may take",
         "seconds of silence during one call, at most 3600; progress restarts them",
-        label=gettext_lazy("Seconds a call may take"), form=2, fact=gettext_lazy("time limits"), imported=True,
+        label="Seconds a call may take", form=2, fact="time limits", imported=True,
     ),
     Setting(
-        "tool_timeouts", _TOOL_SECONDS, gettext_lazy("the same for one tool, or none"),
+        "tool_timeouts", _TOOL_SECONDS, "the same for one tool, or none",
         '`tool_timeout` of single tools, by the names the server gives them: `{"export": 120}`',
         option="tool-limit",
     ),
     AUTO_CONNECT,
     Setting(
-        "use_instructions", _SWITCH, gettext_lazy("give the model the server's own instructions"),
+        "use_instructions", _SWITCH, "give the model the server's own instructions",
         "give the model the server's own instructions, [once they are reviewed](server-repair.md#review)",
-        label=gettext_lazy("Instructions of the server"),
-        hint=gettext_lazy("yes: the model gets them, once they are reviewed"), form=1,
-        fact=gettext_lazy("instructions of the server"),
+        label="Instructions of the server",
+        hint="yes: the model gets them, once they are reviewed", form=1,
+        fact="instructions of the server",
     ),
     Setting(
-        "auto_context_tool", text_of(255, "TOOL"), gettext_lazy("a tool that is asked every question first"),
+        "auto_context_tool", text_of(255, "TOOL"), "a tool that is asked every question first",
         "a tool with one text argument that is called with every message before the model; no rule may deny it or "
         "ask",
-        label=gettext_lazy("Context tool"), form=1, fact=gettext_lazy("auto context tool"),
+        label="Context tool", form=1, fact="auto context tool",
     ),
     Setting(
-        "words", choice_of(Words, none=BY_HINTS), gettext_lazy("authors of the text that its tools return"),
+        "words", choice_of(Words, none=BY_HINTS), "authors of the text that its tools return",
         "the origin of the text its tools return: `own`, `shared` or `strangers` ([words of "
         "others](policies.md#words-of-others))",
-        label=gettext_lazy("Words"), form=3, usual="by the hints",
+        label="Words", form=3, usual="by the hints",
     ),
     Setting(
-        "sends", choice_of(Sends, none=BY_HINTS), gettext_lazy("readers of the data that its calls send"),
+        "sends", choice_of(Sends, none=BY_HINTS), "readers of the data that its calls send",
         "the readers of the arguments of its calls: `closed`, `team` or `world`",
-        label=gettext_lazy("Sends"), form=3, usual="by the hints",
+        label="Sends", form=3, usual="by the hints",
     ),
     Setting(
         "tool_words", _choice_by_tool(Words, "TOOL=WORDS", "inbox=strangers"),
-        gettext_lazy("the first for one tool, or none"),
+        "the first for one tool, or none",
         '`words` of single tools, by the names the server gives them: `{"send": "own"}`',
-        label=gettext_lazy("Words of single tools"), hint=gettext_lazy("TOOL=strangers, one a line"), form=3,
+        label="Words of single tools", hint="TOOL=strangers, one a line", form=3,
     ),
     Setting(
         "tool_sends", _choice_by_tool(Sends, "TOOL=SENDS", "send=world"),
-        gettext_lazy("the second for one tool, or none"),
+        "the second for one tool, or none",
         '`sends` of single tools: `{"send": "world"}`',
-        label=gettext_lazy("Sends of single tools"), hint=gettext_lazy("TOOL=world, one a line"), form=3,
+        label="Sends of single tools", hint="TOOL=world, one a line", form=3,
     ),
     Setting(
-        "tool_recipients", _RECIPIENTS, gettext_lazy("the arguments of a tool that name the recipients, or none"),
+        "tool_recipients", _RECIPIENTS, "the arguments of a tool that name the recipients, or none",
         'the arguments that name the recipients, by tool: `{"send": ["to", "cc"]}`',
-        label=gettext_lazy("Recipients"),
-        hint=gettext_lazy("TOOL=ARGUMENT,ARGUMENT: the arguments that name who gets it, one tool a line"), form=3,
+        label="Recipients",
+        hint="TOOL=ARGUMENT,ARGUMENT: the arguments that name who gets it, one tool a line", form=3,
     ),
     Setting(
-        "preview", _PREVIEWS, gettext_lazy("a tool that shows on the card what a call is about, or none"),
+        "preview", _PREVIEWS, "a tool that shows on the card what a call is about, or none",
         'tools that [show on a card](approvals.md#previews) what a call is about: `{"delete_note": "get_note"}`, '
         'or one name for all tools',
-        label=gettext_lazy("Previews"),
-        hint=gettext_lazy("TOOL=TOOL, one a line: the second shows on the card what a call of the first is about"),
-        form=2, fact=gettext_lazy("previews"),
+        label="Previews",
+        hint="TOOL=TOOL, one a line: the second shows on the card what a call of the first is about",
+        form=2, fact="previews",
     ),
     Setting(
-        "list_timeout", _SECONDS, gettext_lazy("seconds to list its tools again"),
+        "list_timeout", _SECONDS, "seconds to list its tools again",
         "seconds to list the tools of a connected server again, at most 3600",
         imported=True,
     ),
     Setting(
-        "tool_timeout_max", _SECONDS, gettext_lazy("seconds of a call that reports progress"),
+        "tool_timeout_max", _SECONDS, "seconds of a call that reports progress",
         "seconds for one call in total; if `tool_timeout` is longer, that one",
         imported=True,
     ),
     Setting(
-        "reconnect", _SWITCH_OR_DEFAULT, gettext_lazy("connect again by itself after a loss"),
+        "reconnect", _SWITCH_OR_DEFAULT, "connect again by itself after a loss",
         "connect again by itself after a failure or a loss",
-        label=gettext_lazy("Reconnect"), form=4, fact=gettext_lazy("reconnects"),
+        label="Reconnect", form=4, fact="reconnects",
         described=lambda value: _("yes") if value else _("no"), usual="`MCP_RECONNECTION_ENABLED`", imported=True,
     ),
     Setting(
-        "connect_retries", number_of(0, 10), gettext_lazy("further attempts within the time to connect"),
+        "connect_retries", number_of(0, 10), "further attempts within the time to connect",
         "further attempts within one connect, at most 10, within `connect_timeout`; the first after a tenth of a "
         "second",
-        label=gettext_lazy("Further attempts"), hint=gettext_lazy("within the time to connect"), form=4,
-        fact=gettext_lazy("further attempts"),
+        label="Further attempts", hint="within the time to connect", form=4,
+        fact="further attempts",
         described=lambda count: _("{count} within the time to connect", count=count), imported=True,
     ),
     Setting(
-        "output_limit", number_of(1_000, 200_000), gettext_lazy("characters of a result that the model gets"),
+        "output_limit", number_of(1_000, 200_000), "characters of a result that the model gets",
         "characters of a result that the model gets, 1000 to 200000; people get the rest as a file",
-        label=gettext_lazy("Output limit"), form=5, fact=gettext_lazy("output limit"),
+        label="Output limit", form=5, fact="output limit",
         described=lambda count: _("{count} characters", count=format_number(count)), imported=True,
     ),
     Setting(
-        "fallback_group", _GROUP_NAME, gettext_lazy("servers that stand in for each other, or none"),
+        "fallback_group", _GROUP_NAME, "servers that stand in for each other, or none",
         "servers of one group [stand in for each other](server-repair.md#fallback-groups-and-names-of-tools)",
-        label=gettext_lazy("Fallback group"), hint=gettext_lazy("servers that stand in for each other"), form=5,
-        fact=gettext_lazy("fallback group"), imported=True,
+        label="Fallback group", hint="servers that stand in for each other", form=5,
+        fact="fallback group", imported=True,
     ),
     Setting(
-        "fallback_order", number_of(1, 99), gettext_lazy("its place in the group, 1 is asked first"),
+        "fallback_order", number_of(1, 99), "its place in the group, 1 is asked first",
         "its place in the group, 1 to 99; servers with the same place go by name",
-        label=gettext_lazy("Place in the group"), hint=gettext_lazy("1 is asked first"), form=5, imported=True,
+        label="Place in the group", hint="1 is asked first", form=5, imported=True,
     ),
     Setting(
-        "tool_names", choice_of(ToolNaming), gettext_lazy("names of its tools for the model"),
+        "tool_names", choice_of(ToolNaming), "names of its tools for the model",
         "the model's [names for its tools](server-repair.md#fallback-groups-and-names-of-tools): `prefixed` "
         "(`server__tool`) or `plain`",
-        label=gettext_lazy("Names of tools"), form=5, fact=gettext_lazy("tool names"), imported=True,
+        label="Names of tools", form=5, fact="tool names", imported=True,
     ),
     Setting(
-        "sessions", choice_of(SessionScope), gettext_lazy("users who share the server's session"),
+        "sessions", choice_of(SessionScope), "users who share the server's session",
         "the conversations that share the server's [state between calls](server-repair.md#sessions): `shared` (all), "
         "`conversation` or `person`",
-        label=gettext_lazy("Sessions"), hint=gettext_lazy("who shares what the server keeps, such as open pages"),
+        label="Sessions", hint="who shares what the server keeps, such as open pages",
         form=4, imported=True,
     ),
     Setting(
-        "max_sessions", number_of(1, 100), gettext_lazy("how many sessions may be open, if not all share one"),
+        "max_sessions", number_of(1, 100), "how many sessions may be open, if not all share one",
         "open sessions of one process, at most 100, if not all share one",
-        label=gettext_lazy("Open sessions"), hint=gettext_lazy("at most, if not all share one"), form=4,
+        label="Open sessions", hint="at most, if not all share one", form=4,
         imported=True,
     ),
     Setting(
-        "session_idle_timeout", _SECONDS_OR_DEFAULT, gettext_lazy("seconds until an unused one ends, or default"),
+        "session_idle_timeout", _SECONDS_OR_DEFAULT, "seconds until an unused one ends, or default",
         "seconds until an unused session of a conversation or user ends, at most 3600",
-        label=gettext_lazy("Seconds until an unused session ends"), hint=gettext_lazy("empty: the usual time"),
+        label="Seconds until an unused session ends", hint="empty: the usual time",
         form=4, usual="`MCP_SESSION_IDLE_TIMEOUT`", imported=True,
     ),
     Setting(
-        "protocol", _VERSION, gettext_lazy("the version of MCP to speak, or auto"),
+        "protocol", _VERSION, "the version of MCP to speak, or auto",
         "the [version of MCP](servers.md#version-of-mcp) to speak, such as `2025-11-25`; `auto` for the newest "
         "that both sides know. Not for `jsonrpc_http`",
-        label=gettext_lazy("Version of MCP"),
-        hint=gettext_lazy("another than auto for a server that works in an older one only"), form=5,
-        fact=gettext_lazy("protocol, as set"), imported=True,
+        label="Version of MCP",
+        hint="another than auto for a server that works in an older one only", form=5,
+        fact="protocol, as set", imported=True,
     ),
 )
 # fmt: on

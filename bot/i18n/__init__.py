@@ -6,12 +6,14 @@ A text for people is written in English where it is used and marked for the cata
     ngettext("{n} call", "{n} calls", n)                     by the plural rules of the language; `n` is a value
     pgettext("policy", "ask")                                a short word that needs a context
     gettext_lazy("The server {name} is off.", name=slug)     translated when it is shown
+    make_lazy({"off": "It is off."})                         a table of texts, translated when they are shown
     join_lazy(cause, advice)                                 sentences, translated when they are shown
     english(text)                                            the English of a lazy text, for a model or a row
 
 Values go in by name, so that a translation can place them; they are never parsed as a format. Module constants, and
-errors that are raised below the chat, take `gettext_lazy`, `ngettext_lazy` and `pgettext_lazy`. Texts for models, logs
-and the audit log stay English and are not marked.
+errors that are raised below the chat, take `gettext_lazy`, `ngettext_lazy` and `pgettext_lazy`. Classes such as `Verb`
+take plain literals: `PLACES` of `scripts/extract_texts.py` names their arguments. Texts for models, logs and the audit
+log stay English and are not marked.
 
 The current language and time zone belong to the running task: `with use_language("ja"):`. The chat layer, the web
 application and the terminal set them for each viewer. Outside of them texts are English and times are in UTC.
@@ -22,6 +24,7 @@ Catalogues: `locales/<language>/LC_MESSAGES/countersign.po`. `make catalogs` bri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import ClassVar, TypeVar, cast
 
 from bot.i18n.languages import (
     DEFAULT_LANGUAGE,
@@ -45,6 +48,7 @@ from bot.i18n.languages import (
 )
 
 _FULL_STOPS = ".。"
+T = TypeVar("T")
 
 
 def gettext(message: str, /, **values: object) -> str:
@@ -148,6 +152,34 @@ def pgettext_lazy(context: str, message: str, /, **values: object) -> LazyText:
     return LazyText(message, "", values, context)
 
 
+def make_lazy(texts: T) -> T:
+    """Return the bot's own texts so that they are translated when they are shown: a literal, or those in a tuple or in
+    the values of a dictionary. Empty texts and lazy ones stay.
+    """
+    lazy: object = texts
+    match texts:
+        case str() if texts and not isinstance(texts, LazyText):
+            lazy = gettext_lazy(texts)
+        case tuple():
+            lazy = tuple(map(make_lazy, texts))
+        case dict():
+            lazy = {key: make_lazy(text) for key, text in texts.items()}
+    return cast("T", lazy)
+
+
+class LazyFields:
+    """Base of a dataclass whose fields in `TEXTS` take literals, and make them lazy. None of them holds text from
+    outside.
+    """
+
+    __slots__ = ()
+    TEXTS: ClassVar[tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        for name in self.TEXTS:
+            object.__setattr__(self, name, make_lazy(getattr(self, name)))
+
+
 def english(text: str) -> str:
     """Return the English of a lazy text, for a model or a row; any other text as it is."""
     return text.english if isinstance(text, LazyText) else text
@@ -182,6 +214,7 @@ _ = gettext
 
 __all__ = [
     "DEFAULT_LANGUAGE",
+    "LazyFields",
     "LazyText",
     "_",
     "current_language",
@@ -201,6 +234,7 @@ __all__ = [
     "installed_languages",
     "join_lazy",
     "language_name",
+    "make_lazy",
     "ngettext",
     "ngettext_lazy",
     "pgettext",

@@ -31,7 +31,7 @@ from bot.domain.grants import GrantRequest
 from bot.domain.secrets import mask_arguments, redact
 from bot.domain.tools import Risk, canonical_json
 from bot.domain.turns import ArgumentChange, PreviewProblem, StepStatus, ToolRef, ToolStep, TurnView, changed_names
-from bot.i18n import _, format_list, gettext_lazy, ngettext
+from bot.i18n import LazyFields, _, format_list, gettext_lazy, ngettext
 from bot.rendering.call_arguments import (
     VALUE_LIMIT,
     WARNINGS_LIMIT,
@@ -71,9 +71,10 @@ VIEW_TO_APPROVE = gettext_lazy("View all to approve")
 
 
 @dataclass(frozen=True, slots=True)
-class GrantOption:
+class GrantOption(LazyFields):
     """Option for a grant. `hint` explains it in a sentence."""
 
+    TEXTS = ("label", "hint")
     word: str
     label: str
     hint: str
@@ -83,28 +84,26 @@ class GrantOption:
 OFFERS = (
     GrantOption(
         "thread",
-        gettext_lazy("Allow in this thread"),
-        gettext_lazy("Calls of this tool run here without asking, until there was none for an hour."),
+        "Allow in this thread",
+        "Calls of this tool run here without asking, until there was none for an hour.",
         GrantRequest(ThreadScope()),
     ),
     GrantOption(
         "arguments",
-        gettext_lazy("Allow this very call"),
-        gettext_lazy("The same call runs here without asking, until there was none for an hour. Any other asks."),
+        "Allow this very call",
+        "The same call runs here without asking, until there was none for an hour. Any other asks.",
         GrantRequest(ArgumentsScope()),
     ),
     GrantOption(
         "8h",
-        gettext_lazy("Allow for 8 hours"),
-        gettext_lazy("Calls of this tool by the same person run in this workspace without asking, for 8 hours."),
+        "Allow for 8 hours",
+        "Calls of this tool by the same person run in this workspace without asking, for 8 hours.",
         GrantRequest(HoursScope(8)),
     ),
     GrantOption(
         "always",
-        gettext_lazy("Always allow (admins)"),
-        gettext_lazy(
-            "Calls of this tool by the same user run in this workspace without asking, until the grant is revoked."
-        ),
+        "Always allow (admins)",
+        "Calls of this tool by the same user run in this workspace without asking, until the grant is revoked.",
         GrantRequest(PermanentScope()),
     ),
 )

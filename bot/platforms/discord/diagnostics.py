@@ -23,7 +23,7 @@ from bot.chat.message_model import Block, Message
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.errors import CountersignError, DeliveryFailed
-from bot.i18n import _, format_list, gettext_lazy, ngettext_lazy
+from bot.i18n import LazyFields, _, format_list, gettext_lazy, ngettext_lazy
 from bot.platforms.discord.components import CONTENT, OutgoingMessage
 from bot.platforms.discord.message_layout import outgoing_message
 from bot.platforms.discord.rest import (
@@ -76,11 +76,12 @@ NO_THREAD = gettext_lazy("The bot may not open a thread in the channel.")
 
 
 @dataclass(frozen=True, slots=True)
-class Permission:
+class Permission(LazyFields):
     """One permission: its bit, its name in Discord's clients, and its purpose, which completes "without it …". Without
     a `needed` one the bot cannot answer; the others have fallbacks.
     """
 
+    TEXTS = ("name", "without")
     bit: int
     name: str
     without: str
@@ -93,25 +94,13 @@ class Permission:
 
 
 PERMISSIONS = (
-    Permission(10, gettext_lazy("View Channels"), gettext_lazy("the bot sees no channel"), needed=True),
-    Permission(11, gettext_lazy("Send Messages"), gettext_lazy("the bot cannot answer"), needed=True),
-    Permission(
-        38, gettext_lazy("Send Messages in Threads"), gettext_lazy("the bot cannot answer in threads"), needed=True
-    ),
-    Permission(
-        35,
-        gettext_lazy("Create Public Threads"),
-        gettext_lazy("the bot answers in the channel itself instead of opening a thread"),
-    ),
-    Permission(
-        16,
-        gettext_lazy("Read Message History"),
-        gettext_lazy("the bot does not see earlier messages, and cannot reply to a message"),
-    ),
-    Permission(
-        15, gettext_lazy("Attach Files"), gettext_lazy("long answers, and images and files from tools, are not shown")
-    ),
-    Permission(14, gettext_lazy("Embed Links"), gettext_lazy("some clients show its links as plain text")),
+    Permission(10, "View Channels", "the bot sees no channel", needed=True),
+    Permission(11, "Send Messages", "the bot cannot answer", needed=True),
+    Permission(38, "Send Messages in Threads", "the bot cannot answer in threads", needed=True),
+    Permission(35, "Create Public Threads", "the bot answers in the channel itself instead of opening a thread"),
+    Permission(16, "Read Message History", "the bot does not see earlier messages, and cannot reply to a message"),
+    Permission(15, "Attach Files", "long answers, and images and files from tools, are not shown"),
+    Permission(14, "Embed Links", "some clients show its links as plain text"),
 )
 
 

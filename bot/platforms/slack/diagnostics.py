@@ -18,7 +18,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.domain.installations import Installation
 from bot.errors import CountersignError, DeliveryFailed, NotFound
-from bot.i18n import _, gettext_lazy
+from bot.i18n import LazyFields, _, gettext_lazy
 from bot.platforms.slack.blocks import OutgoingMessage
 from bot.platforms.slack.listener import socket_url
 from bot.platforms.slack.manifest import scopes_without
@@ -71,11 +71,12 @@ _TABLE = "| pool | before | after |\n|---|---:|---:|\n| payments | 200 | 20 |\n|
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(LazyFields):
     """One OAuth scope of the bot's token: its purpose, which completes "without it …", and the methods and events that
     need it.
     """
 
+    TEXTS = ("without",)
     name: str
     without: str
     methods: tuple[str, ...] = ()
@@ -83,18 +84,16 @@ class Scope:
 
 
 SCOPES = (
-    Scope("app_mentions:read", gettext_lazy("no user can ask the bot in a channel"), events=("app_mention",)),
+    Scope("app_mentions:read", "no user can ask the bot in a channel", events=("app_mention",)),
     Scope(
         "assistant:write",
-        gettext_lazy(
-            "the Messages tab has no agent view, no titles and suggestions, and Slack's own Stop button is missing"
-        ),
+        "the Messages tab has no agent view, no titles and suggestions, and Slack's own Stop button is missing",
         ("agents.sessions.setStatus", "agents.sessions.rename", "assistant.threads.setSuggestedPrompts"),
         events=("agent_session_stopped", "agent_session_title_changed", "app_context_changed"),
     ),
     Scope(
         "chat:write",
-        gettext_lazy("the bot cannot answer, and cannot ask for an approval"),
+        "the bot cannot answer, and cannot ask for an approval",
         (
             "chat.postMessage",
             "chat.update",
@@ -106,63 +105,59 @@ SCOPES = (
             "assistant.threads.setStatus",
         ),
     ),
-    Scope("commands", gettext_lazy("there is no /mcp, /profile, /ask or other command, and no shortcut")),
+    Scope("commands", "there is no /mcp, /profile, /ask or other command, and no shortcut"),
     Scope(
         "channels:history",
-        gettext_lazy("threads of public channels need a mention each time, and earlier messages are unknown"),
+        "threads of public channels need a mention each time, and earlier messages are unknown",
         ("conversations.replies", "conversations.history"),
         ("message.channels",),
     ),
     Scope(
         "channels:read",
-        gettext_lazy("mentioned public channels have no name"),
+        "mentioned public channels have no name",
         ("conversations.info", "conversations.list", "users.conversations"),
     ),
     Scope(
         "groups:history",
-        gettext_lazy("threads of private channels need a mention each time, and earlier messages are unknown"),
+        "threads of private channels need a mention each time, and earlier messages are unknown",
         ("conversations.replies", "conversations.history"),
         ("message.groups",),
     ),
-    Scope(
-        "groups:read",
-        gettext_lazy("mentioned private channels have no name"),
-        ("conversations.info", "users.conversations"),
-    ),
+    Scope("groups:read", "mentioned private channels have no name", ("conversations.info", "users.conversations")),
     Scope(
         "im:history",
-        gettext_lazy("direct messages do not arrive"),
+        "direct messages do not arrive",
         ("conversations.replies", "conversations.history"),
         ("message.im",),
     ),
-    Scope("im:read", gettext_lazy("direct conversations cannot be looked up"), ("conversations.info",)),
-    Scope("im:write", gettext_lazy("the bot cannot start a direct message"), ("conversations.open",)),
+    Scope("im:read", "direct conversations cannot be looked up", ("conversations.info",)),
+    Scope("im:write", "the bot cannot start a direct message", ("conversations.open",)),
     Scope(
         "mpim:history",
-        gettext_lazy("group messages do not arrive"),
+        "group messages do not arrive",
         ("conversations.replies", "conversations.history"),
         ("message.mpim",),
     ),
-    Scope("mpim:read", gettext_lazy("group conversations cannot be looked up"), ("conversations.info",)),
-    Scope("files:read", gettext_lazy("attached files cannot be read"), ("files.info",)),
+    Scope("mpim:read", "group conversations cannot be looked up", ("conversations.info",)),
+    Scope("files:read", "attached files cannot be read", ("files.info",)),
     Scope(
         "files:write",
-        gettext_lazy("images and files of tools cannot be shown"),
+        "images and files of tools cannot be shown",
         ("files.getUploadURLExternal", "files.completeUploadExternal", "files.delete"),
     ),
     Scope(
         "reactions:write",
-        gettext_lazy("a question has no 👀 while Slack shows no status of the bot"),
+        "a question has no 👀 while Slack shows no status of the bot",
         ("reactions.add", "reactions.remove"),
     ),
     Scope(
         "users:read",
-        gettext_lazy("names are missing, and administrators and guests are not recognized"),
+        "names are missing, and administrators and guests are not recognized",
         ("bots.info", "users.info", "users.list"),
     ),
     Scope(
         "usergroups:read",
-        gettext_lazy("user groups cannot be admins or approvers"),
+        "user groups cannot be admins or approvers",
         ("usergroups.list",),
         ("subteam_created", "subteam_members_changed", "subteam_updated"),
     ),
