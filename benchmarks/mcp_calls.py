@@ -32,6 +32,7 @@ from bot.domain.conversations import Author
 from bot.domain.messages import ToolCall
 from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, ServerStatus, StdioTransport
 from bot.domain.tools import CallReturned
+from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
@@ -218,7 +219,7 @@ async def _kept(
     """Run a toolbox with these servers, once they have the status `until`."""
     pacing = ConnectionTiming(idle_after=None if until is ServerStatus.CONNECTED else 0.0)
     servers = [DesiredServer(ServerConfig(f"s{n}", each)) for n, each in enumerate(places)]
-    box = McpToolbox(servers, pacing=pacing)
+    box = McpToolbox(servers, ConnectionDependencies(timing=pacing))
     await box.start()
     try:
         async with asyncio.timeout(_LIMIT):

@@ -66,7 +66,9 @@ from bot.mcp.oauth.http import OAuthDependencies
 from bot.mcp.oauth.tokens import TokenProviders
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.resource_tools import fill_address
-from bot.mcp.server.retry import ConnectionTiming
+from bot.mcp.server.dependencies import ConnectionDependencies
+from bot.mcp.server.retry import ConnectionTiming, RetryTiming
+from bot.mcp.server.status import SyncNotifier
 from bot.mcp.toolbox import McpToolbox
 from bot.mcp.transports.http import GuardedTransport
 from bot.ports import Surface, TurnLog
@@ -228,17 +230,19 @@ async def open_services(
     )
     tokens = TokenProviders(OAuthDependencies(stores.sign_ins, stores.leases, secrets, targets))
     counters, refused = SessionCounters(observe), RefusedTools()
+    shared = ConnectionDependencies(
+        secrets=secrets,
+        allowances=targets,
+        sync_notifier=SyncNotifier(stores.servers.save_capabilities, stores.servers.save_sync_failure),
+        observe=counters.observe,
+        review=settings.mcp_review,
+        timing=connection_timing(settings),
+    )
     toolbox = McpToolbox(
+        shared=shared,
         enabled=settings.mcp_enabled,
         policy=connect,
         known_for=known_for,
-        secrets=secrets,
-        allowances=targets,
-        on_synced=stores.servers.save_capabilities,
-        on_sync_failed=stores.servers.save_sync_failure,
-        observe=counters.observe,
-        review=settings.mcp_review,
-        pacing=connection_timing(settings),
         bearers=tokens,
         refused=refused.reasons,
     )
@@ -475,15 +479,16 @@ def _sign_ins(toolbox: McpToolbox, tokens: TokenProviders, address: str) -> OAut
 
 def connection_timing(settings: Settings) -> ConnectionTiming:
     """Return the reconnect and idle times of all connections."""
-    pacing = ConnectionTiming(
+    retries = RetryTiming(
         first_pause=settings.mcp_reconnection_initial_delay_ms / 1_000,
         factor=settings.mcp_reconnection_multiplier,
         longest_pause=settings.mcp_reconnection_max_delay_ms / 1_000,
         tries=settings.mcp_reconnection_max_attempts,
-        idle_after=settings.mcp_session_idle_timeout,
-        quiet_after=settings.mcp_healthcheck_interval,
     )
-    return pacing if settings.mcp_reconnection_enabled else pacing.without_reconnecting()
+    timing = ConnectionTiming(
+        retries, idle_after=settings.mcp_session_idle_timeout, quiet_after=settings.mcp_healthcheck_interval
+    )
+    return timing if settings.mcp_reconnection_enabled else timing.without_reconnecting()
 
 
 def _catalog(settings: Settings, targets: AllowedTargets) -> Catalog:

@@ -106,7 +106,6 @@ _QUESTION = {"jsonrpc": "2.0", "id": "doctor", "method": "ping"}
 _ACCEPTED = {"accept": "application/json, text/event-stream"}
 _CHECK_SECONDS = 15.0
 _GENTLE_SECONDS = 5.0
-_AT_ONCE = 4
 _OLD = 900.0
 """Age in seconds above which capabilities should be synced."""
 _NAMED = 5
@@ -391,8 +390,7 @@ class ServerDiagnostics:
 
     def __init__(self, shared: ConnectionDependencies, refused: RefusedBy) -> None:
         self._refused = refused
-        start_limiter = StartLimiter(_AT_ONCE, shared.timing.start_slot_seconds)
-        self._shared = replace(shared, start_limiter=start_limiter, sync_notifier=SyncNotifier())
+        self._shared = replace(shared, start_limiter=StartLimiter(), sync_notifier=SyncNotifier())
         self._trials: set[Connection] = set()
 
     async def close(self, limit: float) -> None:
@@ -759,7 +757,7 @@ def _check_output(stray_lines: StrayLineCounter) -> Iterator[Check]:
 
 def _check_log(server_log: ServerLog) -> Iterator[Check]:
     if server_log.last:
-        text = "; ".join(f"{item.level}: {item.text}" for item in server_log.last)
+        text = "; ".join(f"{level}: {line}" for level, line in server_log.last)
         yield Check(_LOG, CheckStatus.DOUBTFUL, _("It said: {lines}", lines=text))
 
 

@@ -385,51 +385,46 @@ class SessionEnd:
     wrong_transport: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DisconnectReason:
-    """Facts about the end of a session.
+def describe_end(
+    config: ServerConfig,
+    error: BaseException | None,
+    attempt: RequestContext,
+    stderr_lines: tuple[str, ...],
+    *,
+    limit: float,
+    worked: bool,
+    lost: bool,
+    token_provider: TokenProvider | None,
+    redact: Redaction,
+) -> SessionEnd:
+    """Return the problem and the server's new status after the end of a session. A server that needs a sign-in has not
+    failed; it is not retried before a sign-in.
 
-    `error` ended it. `attempt` is its last request. `stderr_lines` are the last ones of its process. `lost`: the other
-    side closed the connection. `limit` is the connect timeout in seconds.
+    `error` ended the session. `attempt` is its last request. `stderr_lines` are the last ones of its process. `lost`:
+    the other side closed the connection. `limit` is the connect timeout in seconds.
     """
-
-    error: BaseException | None
-    attempt: RequestContext
-    stderr_lines: tuple[str, ...]
-    limit: float
-    worked: bool
-    lost: bool
-
-    def classify(self, config: ServerConfig, token_provider: TokenProvider | None, redact: Redaction) -> SessionEnd:
-        """Return the problem and the server's new status. A server that needs a sign-in has not failed; it is not
-        retried before a sign-in.
-        """
-        refused = not self.worked and self.attempt.status in _REFUSED
-        if wanted := _sign_in_problem(token_provider, worked=self.worked) or (
-            self._refusal(config) if refused else None
-        ):
-            return SessionEnd(wanted, ServerStatus.AUTH_REQUIRED, worked=False)
-        problem = self._refusal(config) or self._problem(config, redact)
-        retry_after = 0.0 if self.worked else bounded_pause(self.attempt.retry_after)
-        status = ServerStatus.AUTH_REQUIRED if refused else ServerStatus.FAILED
-        absent = self.error is not None and isinstance(root_cause(self.error), InvalidDefinition)
-        wrong = not self.worked and (absent or self.attempt.status in NOT_THIS_TRANSPORT)
-        return SessionEnd(problem, status, self.worked, retry_after, wrong)
-
-    def _refusal(self, config: ServerConfig) -> Problem | None:
-        """Return the reason of a rejected sign-in, or None. It may quote the authorization server."""
-        if not self.attempt.refusal:
-            return None
+    refusal = None
+    if attempt.refusal:
+        # It may quote the authorization server.
         own = gettext_lazy("Server {server} does not let the bot in.", server=config.name)
         fix = gettext_lazy("`/mcp show {server}` says why", server=config.name)
-        return Problem(self.attempt.refusal, cause_and_fix(own, fix))
-
-    def _problem(self, config: ServerConfig, redact: Redaction) -> Problem:
-        if self.worked and (self.lost or self.error is None):
-            return connection_lost(config, self.stderr_lines)
-        if self.error is None:
-            return timeout_message(config, self.stderr_lines, self.limit)
-        return connect_failure(config, self.error, self.attempt, self.stderr_lines, redact=redact, limit=self.limit)
+        refusal = Problem(attempt.refusal, cause_and_fix(own, fix))
+    is_refused = not worked and attempt.status in _REFUSED
+    if wanted := _sign_in_problem(token_provider, worked=worked) or (refusal if is_refused else None):
+        return SessionEnd(wanted, ServerStatus.AUTH_REQUIRED, worked=False)
+    if refusal is not None:
+        problem = refusal
+    elif worked and (lost or error is None):
+        problem = connection_lost(config, stderr_lines)
+    elif error is None:
+        problem = timeout_message(config, stderr_lines, limit)
+    else:
+        problem = connect_failure(config, error, attempt, stderr_lines, redact=redact, limit=limit)
+    retry_after = 0.0 if worked else bounded_pause(attempt.retry_after)
+    status = ServerStatus.AUTH_REQUIRED if is_refused else ServerStatus.FAILED
+    is_absent = error is not None and isinstance(root_cause(error), InvalidDefinition)
+    is_wrong = not worked and (is_absent or attempt.status in NOT_THIS_TRANSPORT)
+    return SessionEnd(problem, status, worked, retry_after, is_wrong)
 
 
 def _sign_in_problem(token_provider: TokenProvider | None, *, worked: bool) -> Problem | None:

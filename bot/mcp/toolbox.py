@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +14,7 @@ from typing import Any
 
 from bot.domain.health import Check
 from bot.domain.messages import ToolCall
-from bot.domain.metrics import CacheUsed, MetricSink, null_sink
+from bot.domain.metrics import CacheUsed
 from bot.domain.pins import ReviewPolicy
 from bot.domain.secrets import SecretSpan
 from bot.domain.servers import (
@@ -45,19 +43,16 @@ from bot.domain.tools import (
 from bot.errors import NotFound, ServerTrouble
 from bot.i18n import gettext_lazy, join_lazy, ngettext_lazy
 from bot.mcp.argument_validation import group_by_argument, validate
-from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_host
 from bot.mcp.doctor import RefusedBy, ServerDiagnostics, never_refused
 from bot.mcp.errors import cause_and_fix, error_message
-from bot.mcp.oauth.tokens import TokenProviders, no_token_provider
-from bot.mcp.redaction import KnownSecrets, redacted_snapshot
+from bot.mcp.oauth.tokens import TokenProviders
+from bot.mcp.redaction import redacted_snapshot
 from bot.mcp.registry import ManagedServer, ServerRegistry, choose_tools, named_by_server, stand_in
 from bot.mcp.resource_tools import request_tools, template_error
 from bot.mcp.results import failed_result
 from bot.mcp.review import is_distinctive
 from bot.mcp.server.connection import Connection
 from bot.mcp.server.dependencies import ConnectionDependencies
-from bot.mcp.server.retry import ConnectionTiming, StartLimiter
-from bot.mcp.server.status import OnSynced, OnSyncFailed, SyncNotifier
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
@@ -66,8 +61,6 @@ LIBRARY_LOGGERS = ("mcp", "client")
 """Names of the MCP library's loggers."""
 
 _TARGET = logging.getLogger(f"{__name__}.mcp")
-_AT_ONCE = 4
-"""Maximum number of servers that start at the same time."""
 _GENTLE_SECONDS = 15.0
 _REPORT_SECONDS = 5.0
 """Seconds for the delivery of queued results. Together with the forced end of processes, closing takes less than
@@ -110,64 +103,37 @@ def contain_library_logs(redact: Callable[[str], str]) -> None:
 class McpToolbox:
     """Toolbox of all managed servers.
 
-    `entries` are the first servers; `reconcile` replaces them. `first_wait`: seconds from the start in which an
-    offer waits for first connections. `secrets` has the secrets of every server. `allowances` limit the targets of
-    admins. `on_synced` and `on_sync_failed` store the capabilities; `observe` counts events. `review` is the policy
-    for tools that are not pinned. `bearers` have the tokens of servers with OAuth. With `enabled=False` no server
-    is started and no tool is offered. A server whose tools were listed less than `known_for` seconds ago is connected
-    when it is used, not at the start. `refused` returns the reasons why models rejected a tool, by model.
+    `entries` are the first servers; `reconcile` replaces them. `shared` are the dependencies of all connections; it has
+    the secrets of every server. `first_wait`: seconds from the start in which an offer waits for first connections.
+    `bearers` have the tokens of servers with OAuth. With `enabled=False` no server is started and no tool is offered. A
+    server whose tools were listed less than `known_for` seconds ago is connected when it is used, not at the start.
+    `refused` returns the reasons why models rejected a tool, by model.
     """
 
     def __init__(
         self,
         entries: Sequence[DesiredServer] = (),
+        shared: ConnectionDependencies | None = None,
         *,
         enabled: bool = True,
         policy: ConnectPolicy = ConnectPolicy.AUTO,
         known_for: float = 0.0,
         first_wait: float = 10.0,
-        secrets: KnownSecrets | None = None,
-        allowances: AllowedTargets | None = None,
-        on_synced: OnSynced | None = None,
-        on_sync_failed: OnSyncFailed | None = None,
-        observe: MetricSink = null_sink,
-        review: ReviewPolicy = ReviewPolicy.CHANGED,
-        pacing: ConnectionTiming | None = None,
-        chance: Callable[[], float] = random.random,
-        resolve: Resolve = resolve_host,
-        clock: Callable[[], float] = time.monotonic,
         bearers: TokenProviders | None = None,
         refused: RefusedBy = never_refused,
     ) -> None:
-        pacing = pacing or ConnectionTiming()
-        self._enabled = enabled
+        self.enabled = enabled
         self._first_wait = first_wait
         self._first_wait_ends = 0.0
         self._closed = False
-        self._shared = ConnectionDependencies(
-            StartLimiter(_AT_ONCE, pacing.start_slot_seconds),
-            secrets=KnownSecrets() if secrets is None else secrets,
-            timing=pacing,
-            chance=chance,
-            allowances=allowances or AllowedTargets(),
-            resolve=resolve,
-            sync_notifier=SyncNotifier(on_synced, on_sync_failed),
-            observe=observe,
-            review=review,
-            names_beside=self._names_beside,
-            clock=clock,
-            token_provider=no_token_provider if bearers is None else bearers.provider_for,
-        )
+        self._shared = replace(shared or ConnectionDependencies(), names_beside=self._names_beside)
+        if bearers is not None:
+            self._shared = replace(self._shared, token_provider=bearers.provider_for)
         self._bearers = bearers
         self._servers = ServerRegistry(self._shared, policy, known_for)
         self._doctor = ServerDiagnostics(self._shared, refused)
         if enabled:
             self._servers.reconcile(entries, _GENTLE_SECONDS)
-
-    @property
-    def enabled(self) -> bool:
-        """False if MCP is disabled."""
-        return self._enabled
 
     async def start(self) -> None:
         """Start connecting to the enabled servers, and return at once."""
@@ -188,7 +154,7 @@ class McpToolbox:
 
     async def reconcile(self, entries: Sequence[DesiredServer]) -> None:
         """Manage exactly these servers. Returns at once; the next offers wait for new servers as after the start."""
-        if not self._enabled or self._closed:
+        if not self.enabled or self._closed:
             return
         before = {managed.connection for managed in self._servers}
         self._servers.reconcile(entries, _GENTLE_SECONDS)

@@ -22,8 +22,8 @@ def test_every_time_can_be_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCP_RECONNECTION_MULTIPLIER", "3")
     monkeypatch.setenv("MCP_RECONNECTION_MAX_DELAY_MS", "4000")
     pacing = connection_timing(read_settings())
-    assert (pacing.idle_after, pacing.quiet_after, pacing.tries) == (600, 300, 2)
-    assert [pacing.pause(failures, 0.5) for failures in (1, 2)] == [1.5, 4.0]
+    assert (pacing.idle_after, pacing.quiet_after, pacing.retries.tries) == (600, 300, 2)
+    assert [pacing.retries.pause(failures, 0.5) for failures in (1, 2)] == [1.5, 4.0]
 
 
 @pytest.mark.parametrize("never", ["never", "0", "0s"])

@@ -31,12 +31,12 @@ from tests.mcp.toolboxes import (
     bad,
     call,
     call_with,
-    entries,
     error_text,
     named,
     raw,
     started,
     text,
+    toolbox,
     tools_of,
     unknown,
     unsent,
@@ -355,7 +355,7 @@ async def test_a_cancelled_call_leaves_its_siblings_and_the_connection_alone(pee
 async def test_after_closing_nothing_is_left(peers: Peers) -> None:
     peer = await peers.serve(hangs={"do": "silence"})
     mute = await peers.serve("mute", mute=True)
-    box = McpToolbox(entries(peer.config, mute.config, await peers.absent("absent")), pacing=FAST, first_wait=0.5)
+    box = toolbox(peer.config, mute.config, await peers.absent("absent"), pacing=FAST, first_wait=0.5)
     await box.start()
     await box.offer()
     # The first wait limits the wait for the mute server; the other may need more on a busy machine.

@@ -29,7 +29,7 @@ from bot.storage.coordination import SqlLeases
 from bot.storage.encryption import SecretBox
 from bot.storage.sqlite import open_sqlite
 from tests.fakes.oauth import FakeOAuth
-from tests.mcp.toolboxes import ANA, FAST, call, entries, named, text
+from tests.mcp.toolboxes import ANA, call, named, text, toolbox
 from tests.migrated import migrated
 
 SERVER = "file:s"
@@ -92,9 +92,7 @@ async def oauth_process(
     secrets = KnownSecrets()
     allowances = allowances or AllowedTargets()
     bearers = TokenProviders(OAuthDependencies(watch(store), SqlLeases(database), secrets, allowances, resolve, clock))
-    box = McpToolbox(
-        entries(*configs), pacing=FAST, secrets=secrets, bearers=bearers, allowances=allowances, resolve=resolve
-    )
+    box = toolbox(*configs, secrets=secrets, bearers=bearers, allowances=allowances, resolve=resolve)
     await box.start()
     try:
         yield OAuthProcess(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,10 +10,23 @@ import pytest
 from bot.domain.tools import CallOutcomeUnknown, CallReturned, ToolOutcome
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence, error, result
-from tests.mcp.toolboxes import ANA, FAST, call, call_with, named, raw, remote, started, text, unknown, unsent, until
+from tests.mcp.toolboxes import (
+    ANA,
+    call,
+    call_with,
+    faster,
+    named,
+    raw,
+    remote,
+    started,
+    text,
+    unknown,
+    unsent,
+    until,
+)
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
-IMPATIENT = replace(FAST, leave=0.1)
+IMPATIENT = faster(leave=0.1)
 """Timing for processes that do not end by themselves."""
 
 
@@ -71,7 +83,7 @@ async def test_time_that_connecting_takes_is_not_the_calls() -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
         endpoint.on["tools/call"] = lambda m: result(m, OK)
-        pacing = replace(FAST, idle_after=0.05)
+        pacing = faster(idle_after=0.05)
         async with started(remote("s", endpoint.url, tool_timeout=1.0), pacing=pacing) as box:
             await box.offer()
             tool = named(box, "t")
@@ -222,7 +234,7 @@ async def test_a_call_that_was_sent_and_cannot_be_sent_again_is_not_said_to_be_u
         endpoint.speak_modern()
         tool = {"name": "t", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
         endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool]})
-        async with started(remote("s", endpoint.url, trusted=True), pacing=replace(FAST, call_wait=0.2)) as box:
+        async with started(remote("s", endpoint.url, trusted=True), pacing=faster(call_wait=0.2)) as box:
             await box.offer()
 
             def ends(_message: Message) -> Reaction:

@@ -7,7 +7,14 @@ import math
 import pytest
 
 from bot.mcp.active_calls import ActivityTracker
-from bot.mcp.server.retry import AT_ONCE, BreakerSettings, CircuitBreaker, ConnectionTiming, ReconnectBackoff
+from bot.mcp.server.retry import (
+    AT_ONCE,
+    BreakerSettings,
+    CircuitBreaker,
+    ConnectionTiming,
+    ReconnectBackoff,
+    RetryTiming,
+)
 
 
 class Clock:
@@ -112,18 +119,18 @@ def test_a_breaker_that_opens_at_once_stays_open_until_it_is_closed(clock: Clock
 
 
 def test_five_tries_with_growing_pauses_and_then_none_until_it_is_needed() -> None:
-    schedule = ReconnectBackoff(ConnectionTiming(), lambda: 0.5)
+    schedule = ReconnectBackoff(RetryTiming(), lambda: 0.5)
     assert [schedule.failure_pause() for _ in range(7)] == [5, 10, 20, 40, 60, None, None]
 
 
 @pytest.mark.parametrize(("chance", "expected"), [(0.0, [3.75, 7.5, 15, 30, 45]), (1.0, [6.25, 12.5, 25, 50, 75])])
 def test_the_pauses_vary_by_a_quarter(chance: float, expected: list[float]) -> None:
-    schedule = ReconnectBackoff(ConnectionTiming(), lambda: chance)
+    schedule = ReconnectBackoff(RetryTiming(), lambda: chance)
     assert [schedule.failure_pause() for _ in range(5)] == expected
 
 
 def test_a_lost_connection_that_lived_long_is_made_again_at_once_and_has_all_tries_before_it() -> None:
-    schedule = ReconnectBackoff(ConnectionTiming(), lambda: 0.5)
+    schedule = ReconnectBackoff(RetryTiming(), lambda: 0.5)
     for _ in range(6):
         schedule.failure_pause()
     assert schedule.loss_pause(lifetime=3600) == 0.2
@@ -131,12 +138,12 @@ def test_a_lost_connection_that_lived_long_is_made_again_at_once_and_has_all_tri
 
 
 def test_a_server_that_never_stays_is_made_again_more_and_more_slowly_and_then_not_at_all() -> None:
-    schedule = ReconnectBackoff(ConnectionTiming(), lambda: 0.5)
+    schedule = ReconnectBackoff(RetryTiming(), lambda: 0.5)
     assert [schedule.loss_pause(lifetime=1) for _ in range(7)] == [0.2, 5, 10, 20, 40, 60, None]
 
 
 def test_a_requested_try_gives_a_server_all_tries() -> None:
-    schedule = ReconnectBackoff(ConnectionTiming(), lambda: 0.5)
+    schedule = ReconnectBackoff(RetryTiming(), lambda: 0.5)
     for _ in range(9):
         schedule.failure_pause()
     schedule.reset()
@@ -144,7 +151,7 @@ def test_a_requested_try_gives_a_server_all_tries() -> None:
 
 
 def test_without_reconnecting_nothing_is_planned_after_a_failure_and_after_a_loss() -> None:
-    schedule = ReconnectBackoff(ConnectionTiming().without_reconnecting(), lambda: 0.5)
+    schedule = ReconnectBackoff(ConnectionTiming().without_reconnecting().retries, lambda: 0.5)
     assert schedule.loss_pause(lifetime=3600) is None
     assert schedule.loss_pause(lifetime=1) is None
     assert schedule.failure_pause() is None

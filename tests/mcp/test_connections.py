@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import sys
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,16 @@ from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import tool
 from tests.mcp.toolboxes import (
     FAKES,
-    FAST,
     alive,
     call,
     entries,
+    faster,
     named,
     raw,
     real,
     started,
     text,
+    toolbox,
     tools_of,
     unknown,
     unsent,
@@ -152,7 +152,7 @@ async def test_the_pauses_between_tries_grow_up_to_a_limit() -> None:
         moments.append(asyncio.get_running_loop().time())
         return 0.5
 
-    pacing = replace(FAST, first_pause=0.05, factor=2.0, longest_pause=0.1)
+    pacing = faster(first_pause=0.05, factor=2.0, longest_pause=0.1)
     async with started(ServerConfig("s", StdioTransport("no-such-command")), pacing=pacing, chance=chance):
         await until(lambda: len(moments) >= 4)
     first, *others = [later - earlier for earlier, later in pairwise(moments)]
@@ -291,7 +291,7 @@ async def test_closing_ends_all_children_side_by_side(tmp_path: Path) -> None:
     """Each child ignores the end of its input, so that it is killed a second later."""
     pids = tmp_path / "pids"
     configs = [raw(f"s{n}", script={**PID, "deaf": True, "pids": str(pids)}) for n in range(5)]
-    box = McpToolbox(entries(*configs), pacing=replace(FAST, leave=1.0))
+    box = toolbox(*configs, pacing=faster(leave=1.0))
     await box.start()
     await box.offer()
     children = [int(line) for line in pids.read_text().splitlines()]
@@ -304,7 +304,7 @@ async def test_closing_ends_all_children_side_by_side(tmp_path: Path) -> None:
 
 async def test_closing_does_not_wait_for_a_server_that_is_still_connecting(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    box = McpToolbox(entries(raw(script={"probe": "silence", "pids": str(pids)})), pacing=FAST)
+    box = toolbox(raw(script={"probe": "silence", "pids": str(pids)}))
     await box.start()
     await until(pids.exists)
     offering = asyncio.create_task(box.offer())

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 from bot.domain.pins import ReviewPolicy
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import FakeEndpoint, error, result, tool
-from tests.mcp.toolboxes import ANA, FAST, LIMIT, named, remote, started, tools_of
+from tests.mcp.toolboxes import ANA, LIMIT, faster, named, remote, started, tools_of
 
-PATIENT = replace(FAST, settle=60.0, apart=60.0)
+PATIENT = faster(settle=60.0, apart=60.0)
 """Timing without other listings than those of confirmations."""
 
 
@@ -95,7 +94,7 @@ async def test_calls_that_come_together_share_a_listing() -> None:
 async def test_a_server_that_does_not_answer_confirms_nothing() -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("look")
-        pacing = replace(PATIENT, confirm=0.2)
+        pacing = faster(settle=60.0, apart=60.0, confirm=0.2)
         async with started(remote("s", endpoint.url), pacing=pacing) as box:
             await box.offer()
             go = asyncio.Event()

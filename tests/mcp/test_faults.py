@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,23 @@ from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.mcp.faults import FAULTS, USELESS, Afterwards, Fault, Useless, odd_answers
 from tests.mcp.faulty_servers import DONE, SOUND, TRANSPORTS, Bad, writing
-from tests.mcp.toolboxes import ANA, FAST, call, call_with, named, remote, started, text, tools_of, unsent, until
+from tests.mcp.toolboxes import (
+    ANA,
+    call,
+    call_with,
+    faster,
+    named,
+    remote,
+    started,
+    text,
+    tools_of,
+    unsent,
+    until,
+)
 
 SOON = 10.0
 """Seconds within which a neighbour's call is answered, on a slow machine."""
-PACING = replace(FAST, quiet_limit=1.0, leave=0.3)
+PACING = faster(quiet_limit=1.0, leave=0.3)
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """Form of tool names that all models accept."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 
 import pytest
 
@@ -12,10 +11,10 @@ from bot.domain.servers import ServerStatus
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence, error, result
 from tests.mcp.toolboxes import (
-    FAST,
     LIMIT,
     call,
     error_text,
+    faster,
     http_server,
     named,
     remote,
@@ -135,7 +134,7 @@ async def test_a_call_that_finds_the_port_closed_for_a_moment_is_sent_once_more(
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
         endpoint.on["tools/call"] = lambda m: result(m, OK)
-        async with started(remote("s", endpoint.url), pacing=replace(FAST, quick_pause=0.3)) as box:
+        async with started(remote("s", endpoint.url), pacing=faster(quick_pause=0.3)) as box:
             await box.offer()
             tool = named(box, "t")
             await endpoint.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ from bot.domain.characters import visible
 from bot.domain.health import CheckStatus
 from bot.domain.servers import DesiredServer, ServerCapabilities
 from bot.mcp.server.output import StrayLine, StrayLineCounter
-from tests.mcp.toolboxes import FAST, call, named, raw, started, tools_of, until
+from tests.mcp.toolboxes import call, faster, named, raw, started, tools_of, until
 
-PACING = replace(FAST, apart=5.0, quiet_after=None)
+PACING = faster(apart=5.0, quiet_after=None)
 
 
 class Clock:
@@ -49,7 +48,7 @@ def lists(record: Path) -> int:
 async def settled(record: Path, count: int) -> None:
     """Wait for `count` listings, and check that no other follows within ten times the pause."""
     await until(lambda: lists(record) == count)
-    await asyncio.sleep(10 * PACING.settle)
+    await asyncio.sleep(10 * PACING.waits.settle)
     assert lists(record) == count
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bot.mcp.server.capabilities import ListingSchedule
-from bot.mcp.server.retry import ConnectionTiming
+from bot.mcp.server.retry import WaitTiming
 
 
 class Clock:
@@ -33,7 +33,7 @@ def due() -> asyncio.Event:
 @pytest.fixture
 def schedule(clock: Clock, due: asyncio.Event) -> ListingSchedule:
     """Return a schedule with the default times, listed now."""
-    timing = ConnectionTiming()
+    timing = WaitTiming()
     schedule = ListingSchedule(timing.settle, timing.apart, due.set, clock)
     list_tools(schedule)
     return schedule

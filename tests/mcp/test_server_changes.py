@@ -36,7 +36,20 @@ from bot.mcp.redaction import KnownSecrets
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.certificates import self_signed
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, result, tool
-from tests.mcp.toolboxes import FAST, alive, call, entries, named, raw, remote, started, text, unknown, unsent, until
+from tests.mcp.toolboxes import (
+    alive,
+    call,
+    entries,
+    faster,
+    named,
+    raw,
+    remote,
+    started,
+    text,
+    unknown,
+    unsent,
+    until,
+)
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
 LOOPBACK = AllowedTargets(hosts=frozenset(("127.0.0.1",)))
@@ -142,7 +155,7 @@ async def test_a_change_makes_a_new_connection_while_the_old_one_ends_its_calls(
 async def test_a_call_that_does_not_end_is_not_waited_for_long(tmp_path: Path) -> None:
     pids, record = tmp_path / "pids", tmp_path / "record"
     script = {**offering("t", slow={"do": "silence"}, pids=pids), "record": str(record)}
-    async with started(raw(script=script), pacing=replace(FAST, farewell=0.1)) as box:
+    async with started(raw(script=script), pacing=faster(farewell=0.1)) as box:
         await box.offer()
         waiting = asyncio.create_task(call(named(box, "slow"), box))
         await until(lambda: "tools/call" in record.read_text())
@@ -155,7 +168,7 @@ async def test_a_call_that_does_not_end_is_not_waited_for_long(tmp_path: Path) -
 async def test_closing_ends_also_closing_connections(tmp_path: Path) -> None:
     pids, record = tmp_path / "pids", tmp_path / "record"
     script = {**offering("t", slow={"do": "silence"}, pids=pids), "record": str(record)}
-    async with started(raw(script=script), pacing=replace(FAST, farewell=60.0)) as box:
+    async with started(raw(script=script), pacing=faster(farewell=60.0)) as box:
         await box.offer()
         waiting = asyncio.create_task(call(named(box, "slow"), box))
         await until(lambda: "tools/call" in record.read_text())
@@ -539,7 +552,7 @@ async def test_a_known_server_that_fails_stays_offered_and_is_connected_to_by_th
         endpoint.on["tools/call"] = lambda m: result(m, OK)
         await endpoint.stop()
         entry = DesiredServer(remote("s", endpoint.url), synced=KNOWN)
-        async with started(entry, policy=ConnectPolicy.LAZY, pacing=replace(FAST, first_pause=60.0)) as box:
+        async with started(entry, policy=ConnectPolicy.LAZY, pacing=faster(first_pause=60.0)) as box:
             before = await box.offer()
             [tool] = before.tools
             assert "cannot be reached" in unsent(await call(tool, box))

@@ -8,7 +8,7 @@ import pytest
 
 from bot.domain.characters import visible
 from bot.domain.servers import DesiredServer, ServerConfig
-from bot.mcp.server.output import LogLine, ServerLog
+from bot.mcp.server.output import ServerLog
 from tests.mcp.test_list_changes import Clock
 from tests.mcp.toolboxes import call, http_server, named, real, remote, started
 
@@ -42,13 +42,13 @@ def test_only_the_last_few_are_kept_and_a_flood_is_not_listened_to() -> None:
     words = ServerLog(clock)
     for n in range(1_000):
         words.add("warning", f"message {n}", visible)
-    assert [each.text for each in words.last] == [f"message {n}" for n in range(15, 20)]
+    assert [line for _, line in words.last] == [f"message {n}" for n in range(15, 20)]
     clock.ahead += 61
     words.add("error", {"code": 7}, visible)
-    assert words.last[-1] == LogLine("error", '{"code": 7}')
+    assert words.last[-1] == ("error", '{"code": 7}')
 
 
 def test_a_long_message_is_shown_short() -> None:
     words = ServerLog()
     words.add("alert", "x" * 5_000, visible)
-    assert len(words.last[0].text) == 201
+    assert len(words.last[0][1]) == 201

@@ -11,7 +11,6 @@ from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import CachedCapabilities, ServerConfig, ServerStatus, StdioTransport
 from bot.mcp.errors import Problem
 from bot.mcp.review import ToolPinning
-from bot.mcp.server import status as facts
 from bot.mcp.server.output import ServerLog, StrayLineCounter
 from bot.mcp.server.retry import BreakerSettings, CallBreaker, CircuitBreaker, ConnectionTiming
 from bot.mcp.server.status import (
@@ -103,7 +102,7 @@ def test_every_state_is_reached_from_the_first_two() -> None:
 @pytest.mark.parametrize("known", [False, True])
 def test_users_see_no_event_of_a_session(known: bool) -> None:
     for (state, event), target in TRANSITIONS.items():
-        if event in SESSION_EVENTS or event is Event.SESSION_ENDED:
+        if event in SESSION_EVENTS:
             assert status_of(state, known=known) is status_of(target, known=known), (state, event)
 
 
@@ -130,24 +129,11 @@ def test_every_state_has_a_status() -> None:
     assert {state: status_of(state, known=True) for state in State} == STATUS | {State.UNUSED: ServerStatus.IDLE}
 
 
-def test_the_facts_derived_from_a_state() -> None:
-    def states(fact: object) -> set[State]:
-        assert callable(fact)
-        return {state for state in State if fact(state)}
-
-    assert states(facts.can_send) == {State.READY}
-    assert states(facts.is_serving) == {State.READY, State.SUSPECT}
-    assert states(facts.was_lost) == {State.DROPPED, State.LOST}
-    assert states(facts.is_session_over) == {State.DROPPED, State.IDLE_CLOSING, State.LOST, State.ENDING}
-    assert states(facts.is_before_first_session) == {State.UNUSED, State.CONNECTING, State.DROPPED}
-    assert states(facts.hides_tools) == {State.SIGN_IN_REQUIRED, State.DISCONNECTED, State.CLOSED}
-
-
 def tracker(events: list[SessionChanged]) -> ServerStatusTracker:
     return ServerStatusTracker(
         ServerConfig("s", StdioTransport("python")),
         CachedCapabilities(),
-        SyncNotifier(),
+        SyncNotifier().report,
         ToolPinning("s", ReviewPolicy.CHANGED, None),
         CircuitBreaker(BreakerSettings(), lambda: 0.0),
         calls=CallBreaker(ConnectionTiming(), lambda: 0.0),
@@ -185,7 +171,7 @@ def test_a_life_as_users_see_it() -> None:
     seen.append(status.status)
     assert (status.problem, status.snapshot.connected_at is None) == ("", False)
     status.report(Event.CONNECTION_LOST)
-    status.record_session_end()
+    status.report(Event.SESSION_ENDED)
     seen.append(status.status)
     status.apply(Event.CLOSED)
     seen.append(status.status)

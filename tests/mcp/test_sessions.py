@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from bot.mcp.server.retry import BreakerSettings
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.programs import listening, python
-from tests.mcp.toolboxes import ANA, FAST, LIMIT, alive, named, remote, started, text, unsent, until
+from tests.mcp.toolboxes import ANA, LIMIT, alive, faster, named, remote, started, text, unsent, until
 
 BEN = Author("console", "ben", "Ben")
 NEW_SESSION = "began a new session"
@@ -190,7 +189,7 @@ async def test_a_session_killed_in_the_middle_of_a_call_fails_this_call_only() -
 
 async def test_conversations_that_break_their_session_again_and_again_do_not_close_the_server() -> None:
     async with begun(
-        stateful(sessions=CONVERSATION), pacing=replace(FAST, tripping=BreakerSettings(losses=2, loss_pause=60.0))
+        stateful(sessions=CONVERSATION), pacing=faster(tripping=BreakerSettings(losses=2, loss_pause=60.0))
     ) as box:
         here, there = Talk(box, room("here")), Talk(box, room("there"))
         for _ in range(3):
@@ -245,7 +244,7 @@ async def test_the_session_that_is_idle_for_the_longest_time_gives_way_to_a_new_
 
 
 async def test_a_session_with_a_running_call_is_never_ended_and_the_next_one_is_told_why_it_waits() -> None:
-    pacing = replace(FAST, call_wait=0.5)
+    pacing = faster(call_wait=0.5)
     async with begun(stateful(sessions=CONVERSATION, max_sessions=1), pacing=pacing) as box:
         busy, next_one = Talk(box, room("busy")), Talk(box, room("next"))
         working = busy.work(2.0)
@@ -316,7 +315,7 @@ async def test_a_server_that_no_session_can_reach_is_left_alone_after_some_failu
     startable.touch()
     run = f'test -e {startable} && exec {python()} -m tests.fakes.mcp.stateful stdio; echo "no licence" >&2; exit 3'
     config = ServerConfig("s", StdioTransport("sh", ("-c", run)), sessions=CONVERSATION)
-    async with begun(config, pacing=replace(FAST, tripping=BreakerSettings(failures=2, pause=60.0))) as box:
+    async with begun(config, pacing=faster(tripping=BreakerSettings(failures=2, pause=60.0))) as box:
         startable.unlink()
         here = Talk(box, room("here"))
         for _ in range(2):

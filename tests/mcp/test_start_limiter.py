@@ -9,12 +9,12 @@ from tests.mcp.toolboxes import until
 
 
 async def test_no_more_than_there_is_room_for_start_at_the_same_moment() -> None:
-    start_limiter = StartLimiter(2, seconds=60)
+    start_limiter = StartLimiter(2)
     inside = most = passed = 0
 
     async def start() -> None:
         nonlocal inside, most, passed
-        async with start_limiter.acquire():
+        async with start_limiter.acquire(60):
             inside += 1
             most = max(most, inside)
             await asyncio.sleep(0.001)
@@ -27,11 +27,11 @@ async def test_no_more_than_there_is_room_for_start_at_the_same_moment() -> None
 
 
 async def test_one_that_takes_long_makes_room_for_the_next() -> None:
-    start_limiter = StartLimiter(1, seconds=0.02)
+    start_limiter = StartLimiter(1)
     inside: set[str] = set()
 
     async def start(name: str) -> None:
-        async with start_limiter.acquire():
+        async with start_limiter.acquire(0.02):
             inside.add(name)
             await asyncio.Event().wait()
 
@@ -43,17 +43,17 @@ async def test_one_that_takes_long_makes_room_for_the_next() -> None:
 
 
 async def test_room_is_given_back_once() -> None:
-    start_limiter = StartLimiter(1, seconds=60)
+    start_limiter = StartLimiter(1)
     third = asyncio.Event()
 
     async def start() -> None:
-        async with start_limiter.acquire():
+        async with start_limiter.acquire(60):
             third.set()
 
-    async with asyncio.timeout(30), start_limiter.acquire() as make_room:
+    async with asyncio.timeout(30), start_limiter.acquire(60) as make_room:
         make_room()
         make_room()
-        async with start_limiter.acquire():
+        async with start_limiter.acquire(60):
             starting = asyncio.create_task(start())
             for _ in range(5):
                 await asyncio.sleep(0)

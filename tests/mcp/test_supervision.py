@@ -31,6 +31,7 @@ from tests.mcp.toolboxes import (
     LIMIT,
     alive,
     call,
+    faster,
     named,
     raw,
     remote,
@@ -49,7 +50,7 @@ NEVER = 3600.0
 
 
 async def test_a_server_that_was_down_at_the_start_has_its_tools_at_the_next_question_after_it_is_up() -> None:
-    pacing = replace(FAST, first_pause=NEVER, longest_pause=NEVER, tries=1, look_again=0.0, look_limit=LIMIT)
+    pacing = faster(first_pause=NEVER, longest_pause=NEVER, tries=1, look_again=0.0, look_limit=LIMIT)
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
         await endpoint.stop()
@@ -63,7 +64,7 @@ async def test_a_server_that_was_down_at_the_start_has_its_tools_at_the_next_que
 
 
 async def test_a_server_whose_tools_were_never_seen_is_tried_without_a_question_beyond_the_limit_of_tries() -> None:
-    pacing = replace(FAST, tries=1, longest_pause=0.1)
+    pacing = faster(tries=1, longest_pause=0.1)
     async with FakeEndpoint() as endpoint:
         endpoint.on = dict.fromkeys(("server/discover", "initialize"), Answer(500))
         async with started(remote("s", endpoint.url), pacing=pacing) as box:
@@ -73,7 +74,7 @@ async def test_a_server_whose_tools_were_never_seen_is_tried_without_a_question_
 
 
 async def test_a_server_that_hangs_delays_no_question_but_the_first() -> None:
-    pacing = replace(FAST, first_pause=NEVER, longest_pause=NEVER, look_again=0.0, look_limit=0.2)
+    pacing = faster(first_pause=NEVER, longest_pause=NEVER, look_again=0.0, look_limit=0.2)
     async with started(raw("s", script={"probe": "silence"}, connect_timeout=0.3), pacing=pacing) as box:
         assert (await box.offer()).absent
         async with asyncio.timeout(0):  # no question waits
@@ -82,14 +83,14 @@ async def test_a_server_that_hangs_delays_no_question_but_the_first() -> None:
 
 async def test_questions_start_few_attempts_at_a_server_that_is_down() -> None:
     clock = Clock()
-    pacing = replace(FAST, first_pause=NEVER, longest_pause=NEVER, look_limit=LIMIT)
+    pacing = faster(first_pause=NEVER, longest_pause=NEVER, look_limit=LIMIT)
     async with FakeEndpoint() as endpoint:
         endpoint.on = dict.fromkeys(("server/discover", "initialize"), Answer(500))
         async with started(remote("s", endpoint.url), pacing=pacing, clock=clock) as box:
             for _ in range(10):
                 assert (await box.offer()).absent
             before = len(endpoint.seen)
-            clock.now += pacing.look_again
+            clock.now += pacing.waits.look_again
             await box.offer()
             assert len(endpoint.seen) > before
         assert endpoint.methods().count("server/discover") <= 3
@@ -169,7 +170,7 @@ async def test_four_servers_start_at_the_same_moment_and_the_others_after_them()
         endpoint.speak_modern("t")
         endpoint.hold("server/discover", held)
         configs = [remote(f"s{n}", endpoint.url) for n in range(7)]
-        async with started(*configs, pacing=replace(FAST, start_slot_seconds=NEVER)) as box:
+        async with started(*configs, pacing=faster(start_slot=NEVER)) as box:
             await until(lambda: tries(endpoint) == 4)
             standing = [state.status for state in box.servers()]
             assert standing.count(ServerStatus.CONNECTING) == 4
@@ -182,7 +183,7 @@ async def test_four_servers_start_at_the_same_moment_and_the_others_after_them()
 
 
 async def test_an_unused_server_is_stopped_and_started_again_by_a_call(tmp_path: Path) -> None:
-    async with started(raw(script=script(tmp_path)), pacing=replace(FAST, idle_after=0.2)) as box:
+    async with started(raw(script=script(tmp_path)), pacing=faster(idle_after=0.2)) as box:
         before = await box.offer()
         tool = named(box, "pid")
         await until(lambda: status(box) is ServerStatus.IDLE)
@@ -199,7 +200,7 @@ async def test_an_unused_server_is_stopped_and_started_again_by_a_call(tmp_path:
 
 async def test_a_server_with_a_call_under_way_is_not_let_go(tmp_path: Path) -> None:
     slow = {"do": "progress", "steps": 10, "seconds": 0.05}
-    async with started(raw(script=script(tmp_path, slow=slow)), pacing=replace(FAST, idle_after=0.1)) as box:
+    async with started(raw(script=script(tmp_path, slow=slow)), pacing=faster(idle_after=0.1)) as box:
         await box.offer()
         assert text(await call(named(box, "slow"), box)) == "done"
 
@@ -207,7 +208,7 @@ async def test_a_server_with_a_call_under_way_is_not_let_go(tmp_path: Path) -> N
 async def test_a_call_that_comes_while_a_server_is_let_go_starts_it_again(tmp_path: Path) -> None:
     """The process ignores the end of its input for a while, so that the call meets a closing connection."""
     deaf = {**script(tmp_path), "deaf": True}
-    async with started(raw(script=deaf), pacing=replace(FAST, idle_after=0.1, call_wait=0.1, leave=0.5)) as box:
+    async with started(raw(script=deaf), pacing=faster(idle_after=0.1, call_wait=0.1, leave=0.5)) as box:
         await box.offer()
         tool = named(box, "pid")
         await until(lambda: status(box) is ServerStatus.IDLE)
@@ -223,7 +224,7 @@ async def test_a_server_is_given_up_after_its_tries_and_each_use_tries_once_more
     async with FakeEndpoint() as endpoint:
         refusing(endpoint)
         entry = DesiredServer(remote("s", endpoint.url), synced=KNOWN)
-        pacing = replace(FAST, first_pause=0.01, longest_pause=0.01, tries=3)
+        pacing = faster(first_pause=0.01, longest_pause=0.01, tries=3)
         async with started(entry, pacing=pacing) as box:
             [tool] = (await box.offer()).tools
             await until(lambda: "no retries left" in caplog.text)
@@ -241,7 +242,7 @@ async def test_a_server_that_keeps_failing_is_withdrawn_and_left_alone_by_calls_
     async with FakeEndpoint() as endpoint:
         refusing(endpoint)
         entry = DesiredServer(remote("s", endpoint.url), synced=KNOWN)
-        pacing = replace(FAST, first_pause=NEVER, longest_pause=NEVER, tripping=BreakerSettings(failures=2))
+        pacing = faster(first_pause=NEVER, longest_pause=NEVER, tripping=BreakerSettings(failures=2))
         async with started(entry, pacing=pacing, policy=LAZY, clock=clock) as box:
             [tool] = (await box.offer()).tools
             for n in (1, 2):
@@ -267,9 +268,7 @@ async def test_a_server_that_keeps_failing_is_withdrawn_and_left_alone_by_calls_
 
 async def test_a_program_that_dies_of_every_call_is_left_alone_after_a_few(tmp_path: Path) -> None:
     clock = Clock()
-    pacing = replace(
-        FAST, first_pause=NEVER, longest_pause=NEVER, quick_pause=NEVER, tripping=BreakerSettings(losses=3)
-    )
+    pacing = faster(first_pause=NEVER, longest_pause=NEVER, quick_pause=NEVER, tripping=BreakerSettings(losses=3))
     config = raw(script=script(tmp_path, bad={"do": "die"}))
     async with started(config, pacing=pacing, clock=clock) as box:
         await box.offer()
@@ -316,7 +315,7 @@ async def test_a_server_that_was_let_go_comes_back_without_reconnecting_too(tmp_
 async def test_a_quiet_server_is_asked_whether_it_is_there_in_its_own_protocol(
     tmp_path: Path, era: str, question: str
 ) -> None:
-    async with started(raw(script=script(tmp_path, era=era)), pacing=replace(FAST, quiet_after=0.05)) as box:
+    async with started(raw(script=script(tmp_path, era=era)), pacing=faster(quiet_after=0.05)) as box:
         await box.offer()
         since = box.servers()[0].connected_at
         await until(lambda: heard(tmp_path).count(question) >= 4)
@@ -325,7 +324,7 @@ async def test_a_quiet_server_is_asked_whether_it_is_there_in_its_own_protocol(
 
 
 async def test_an_unused_server_that_hangs_is_found_and_started_again(tmp_path: Path) -> None:
-    pacing = replace(FAST, quiet_after=0.1, quiet_limit=1.0, leave=0.3)
+    pacing = faster(quiet_after=0.1, quiet_limit=1.0, leave=0.3)
     async with started(raw(script=script(tmp_path), list_timeout=1.0), pacing=pacing) as box:
         await box.offer()
         [first] = pids(tmp_path)
@@ -339,7 +338,7 @@ async def test_a_session_that_the_server_has_forgotten_is_made_again_before_the_
     async with FakeEndpoint() as endpoint:
         endpoint.speak_legacy("t")
         endpoint.on["ping"] = endpoint.on["tools/call"] = lambda m: result(m, OK)
-        async with started(remote("s", endpoint.url), pacing=replace(FAST, quiet_after=0.1)) as box:
+        async with started(remote("s", endpoint.url), pacing=faster(quiet_after=0.1)) as box:
             await box.offer()
             listed, endpoint.on["tools/list"] = endpoint.on["tools/list"], Answer(404)
             endpoint.on["ping"] = Answer(404)
@@ -356,7 +355,7 @@ async def test_a_program_that_ignores_everything_and_a_report_that_never_ends_do
         await asyncio.Event().wait()
 
     stubborn = {**script(tmp_path), "deaf": True, "stubborn": True}
-    async with started(raw(script=stubborn), on_synced=kept, pacing=replace(FAST, leave=0.3)) as box:
+    async with started(raw(script=stubborn), on_synced=kept, pacing=faster(leave=0.3)) as box:
         await box.offer()
         async with asyncio.timeout(12):
             await box.close(limit=0.2)
@@ -368,7 +367,7 @@ async def test_closing_ends_a_connection_that_rests_and_one_that_was_given_up(ca
     async with FakeEndpoint() as there, FakeEndpoint() as broken:
         there.speak_modern("t")
         refusing(broken)
-        pacing = replace(FAST, idle_after=0.05, tries=1, first_pause=0.01)
+        pacing = faster(idle_after=0.05, tries=1, first_pause=0.01)
         known = DesiredServer(remote("b", broken.url), synced=KNOWN)
         async with started(remote("a", there.url), known, pacing=pacing) as box:
             await until(lambda: status(box, "a") is ServerStatus.IDLE and "no retries left" in caplog.text)

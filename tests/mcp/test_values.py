@@ -18,7 +18,7 @@ from bot.mcp.argument_validation import group_by_argument, validate
 from bot.mcp.calls import progress_text
 from bot.mcp.redaction import PassingTokens, Redaction, Secret, public_address, secrets_of
 from bot.mcp.results import clean_schema
-from bot.mcp.server.retry import ConnectionTiming
+from bot.mcp.server.retry import RetryTiming
 from bot.mcp.transports.messages import repair_response
 
 SCHEMA: dict[str, Any] = {
@@ -236,13 +236,13 @@ def test_the_secrets_of_a_definition_are_its_headers_and_the_hidden_parts_of_its
 
 
 def test_pauses_double_up_to_a_minute() -> None:
-    assert [ConnectionTiming().pause(failures, 0.5) for failures in range(1, 8)] == [5, 10, 20, 40, 60, 60, 60]
+    assert [RetryTiming().pause(failures, 0.5) for failures in range(1, 8)] == [5, 10, 20, 40, 60, 60, 60]
 
 
 @given(st.integers(1, 10**9), st.floats(0, 1, exclude_max=True))
 def test_pauses_vary_by_a_quarter(failures: int, chance: float) -> None:
-    middle = ConnectionTiming().pause(failures, 0.5)
-    assert middle * 0.75 <= ConnectionTiming().pause(failures, chance) <= middle * 1.25
+    middle = RetryTiming().pause(failures, 0.5)
+    assert middle * 0.75 <= RetryTiming().pause(failures, chance) <= middle * 1.25
 
 
 # progress

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from bot.domain.conversations import Author
 from bot.domain.messages import ToolCall
 from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, StdioTransport
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
-from bot.mcp.server.retry import BreakerSettings, ConnectionTiming
+from bot.mcp.server.dependencies import ConnectionDependencies
+from bot.mcp.server.retry import BreakerSettings, ConnectionTiming, RetryTiming, WaitTiming
+from bot.mcp.server.status import OnSynced, OnSyncFailed, SyncNotifier
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.programs import Program, listening, python
@@ -24,14 +27,8 @@ ANA = Author("console", "ana", "Ana")
 PATIENT = BreakerSettings(failures=1_000, losses=1_000)
 """A breaker that stays closed."""
 FAST = ConnectionTiming(
-    first_pause=0.1,
-    longest_pause=0.4,
-    tries=1_000,
-    quick_pause=0.02,
-    minimum_pause=0.02,
-    settle=0.02,
-    apart=0.02,
-    start_slot_seconds=0.1,
+    RetryTiming(first_pause=0.1, longest_pause=0.4, tries=1_000, quick_pause=0.02, minimum_pause=0.02),
+    WaitTiming(settle=0.02, apart=0.02, start_slot=0.1),
     tripping=PATIENT,
 )
 LIMIT = 60.0
@@ -62,12 +59,35 @@ def http_server(env: Mapping[str, str] | None = None, *, transport: str = "http"
         yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}", process
 
 
+def faster(**changes: Any) -> ConnectionTiming:
+    """Return `FAST` with other times, whichever part of it they belong to."""
+    parts: dict[str, Any] = {"retries": FAST.retries, "waits": FAST.waits}
+    for name, part in parts.items():
+        known = {field.name for field in fields(part)} & changes.keys()
+        parts[name] = replace(part, **{key: changes.pop(key) for key in known})
+    return replace(FAST, **parts, **changes)
+
+
+def toolbox(
+    *servers: ServerConfig | DesiredServer,
+    pacing: ConnectionTiming = FAST,
+    on_synced: OnSynced | None = None,
+    on_sync_failed: OnSyncFailed | None = None,
+    **options: Any,
+) -> McpToolbox:
+    """Return a toolbox. An option may be one of `ConnectionDependencies`."""
+    known = {field.name for field in fields(ConnectionDependencies)} & options.keys()
+    notifier = SyncNotifier(on_synced, on_sync_failed)
+    shared = ConnectionDependencies(timing=pacing, sync_notifier=notifier, **{key: options.pop(key) for key in known})
+    return McpToolbox(entries(*servers), shared, **options)
+
+
 @asynccontextmanager
 async def started(
-    *servers: ServerConfig | DesiredServer, pacing: ConnectionTiming = FAST, first_wait: float = LIMIT, **options: Any
+    *servers: ServerConfig | DesiredServer, first_wait: float = LIMIT, **options: Any
 ) -> AsyncIterator[McpToolbox]:
-    """Yield a toolbox. It is closed after the block, and no process is left."""
-    box = McpToolbox(entries(*servers), pacing=pacing, first_wait=first_wait, **options)
+    """Yield a toolbox (`toolbox`). It is closed after the block, and no process is left."""
+    box = toolbox(*servers, first_wait=first_wait, **options)
     await box.start()
     try:
         yield box

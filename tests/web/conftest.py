@@ -27,7 +27,8 @@ def _quick_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     timing = runtime.connection_timing
 
     def quick(settings: Settings) -> ConnectionTiming:
-        return replace(timing(settings), minimum_pause=0.02)
+        given = timing(settings)
+        return replace(given, retries=replace(given.retries, minimum_pause=0.02))
 
     monkeypatch.setattr(runtime, "connection_timing", quick)
 

@@ -525,11 +525,6 @@ class TokenProviders:
         await self.dependencies.close(limit)
 
 
-def no_token_provider(config: ServerConfig) -> TokenProvider | None:  # noqa: ARG001 - see ConnectionDependencies
-    """Return None, for a process without stored sign-ins."""
-    return None
-
-
 class AuthTransport(httpx2.AsyncBaseTransport):
     """Transport that adds the token to requests to `url`'s origin only."""
 

@@ -44,6 +44,8 @@ from bot.mcp.transports.messages import LEFT_OUT
 
 log = logging.getLogger(__name__)
 
+_MOST_LEFT_OUT = 50
+"""Maximum number of stored reasons why a tool is left out."""
 _MOST_PAGES = 100
 _MOST = 5_000
 """Maximum number of items of each kind but resources."""
@@ -66,20 +68,7 @@ _SETTLE_SECONDS = 0.3
 """Pause in which the addresses of a burst of reads are collected, because a newer server gets all of them at once."""
 _LEAKING = gettext_lazy("one with a secret of the server in it")
 _Item = TypeVar("_Item", bound=BaseModel)
-_Ours = TypeVar("_Ours")
 _Page = tuple[list[_Item], str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """Tools and instructions of a server, and the reasons why others are left out. `ttl` is the server's cache lifetime
-    in seconds.
-    """
-
-    tools: tuple[Tool, ...] = ()
-    instructions: Tool | None = None
-    left_out: tuple[str, ...] = ()
-    ttl: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +79,14 @@ class CapabilityFetcher:
     redact: Redaction
     names_beside: Callable[[ServerConfig], frozenset[str]]
 
-    async def list_tools(self, client: Client) -> Listing:
-        """Fetch all tools, and take the instructions if they are to be used. Of two tools with one name the first is
-        used.
+    async def list_tools(self, client: Client) -> tuple[ServerCapabilities, float]:
+        """Return the current tools, the instructions if they are to be used, and the reasons why others are left out;
+        and the server's cache lifetime in seconds. Of two tools with one name the first is used.
         """
         left_out: list[str] = []
         instructions = self._instructions(client.instructions or "", left_out)
         if client.server_capabilities.tools is None:
-            return Listing((), instructions, tuple(left_out))
+            return ServerCapabilities(instructions=instructions, left_out=tuple(left_out)), 0.0
         ttls: list[int] = []
 
         async def page(cursor: str | None) -> _Page[types.Tool]:
@@ -133,7 +122,9 @@ class CapabilityFetcher:
                     pages=_MOST_PAGES,
                 )
             )
-        return Listing(tuple(collected.values()), instructions, tuple(left_out), min(ttls, default=0) / 1000)
+        listed_tools, reasons = tuple(collected.values()), tuple(left_out[:_MOST_LEFT_OUT])
+        capabilities = ServerCapabilities(tools=listed_tools, instructions=instructions, left_out=reasons)
+        return capabilities, min(ttls, default=0) / 1000
 
     def _instructions(self, text: str, left_out: list[str]) -> Tool | None:
         """Return the instructions, or None. A shortened text could mean something else, so a long one is left out."""
@@ -163,45 +154,44 @@ class CapabilityFetcher:
         templates: tuple[ResourceTemplate, ...] = ()
         prompts: tuple[Prompt, ...] = ()
         if declared.resources is not None:
-            resources = await self._or_empty(self._resources(client))
-            templates = await self._or_empty(self._templates(client))
+            resources = tuple(
+                Resource(item.uri, *_texts(item), _clean(item.mime_type), item.size)
+                for item in await self._items(client.list_resources, "resources", MOST_RESOURCES)
+            )
+            templates = tuple(
+                ResourceTemplate(item.uri_template, *_texts(item), _clean(item.mime_type))
+                for item in await self._items(client.list_resource_templates, "resource_templates")
+            )
         if declared.prompts is not None:
-            prompts = await self._or_empty(self._prompts(client))
+            prompts = tuple(
+                Prompt(
+                    item.name,
+                    _clean(item.title),
+                    _clean(item.description),
+                    tuple(
+                        PromptArgument(arg.name, _clean(arg.description), bool(arg.required))
+                        for arg in item.arguments or ()
+                    ),
+                )
+                for item in await self._items(client.list_prompts, "prompts")
+            )
         return replace(before, resources=resources, templates=templates, prompts=prompts)
 
-    async def _or_empty(self, listing: Awaitable[tuple[_Ours, ...]]) -> tuple[_Ours, ...]:
+    async def _items(self, listing: Callable[..., Awaitable[Any]], name: str, most: int = _MOST) -> list[Any]:
+        """Return the items of all pages without those that contain a secret; none if the server cannot list this kind.
+        `name` is that of the items in a page.
+        """
+
+        async def page(cursor: str | None) -> _Page[Any]:
+            listed = await listing(cursor=cursor, cache_mode="bypass")
+            return getattr(listed, name), listed.next_cursor
+
         try:
-            return await listing
+            items, _is_whole = await _all_pages(page, most)
         except MCPError as error:
             if error.code != METHOD_NOT_FOUND:
                 raise
-            return ()
-
-    async def _resources(self, client: Client) -> tuple[Resource, ...]:
-        found = await self._items(_pages(client.list_resources, "resources"), MOST_RESOURCES)
-        return tuple(Resource(item.uri, *_texts(item), _clean(item.mime_type), item.size) for item in found)
-
-    async def _templates(self, client: Client) -> tuple[ResourceTemplate, ...]:
-        found = await self._items(_pages(client.list_resource_templates, "resource_templates"))
-        return tuple(ResourceTemplate(item.uri_template, *_texts(item), _clean(item.mime_type)) for item in found)
-
-    async def _prompts(self, client: Client) -> tuple[Prompt, ...]:
-        return tuple(
-            Prompt(
-                item.name,
-                _clean(item.title),
-                _clean(item.description),
-                tuple(
-                    PromptArgument(arg.name, _clean(arg.description), bool(arg.required))
-                    for arg in item.arguments or ()
-                ),
-            )
-            for item in await self._items(_pages(client.list_prompts, "prompts"))
-        )
-
-    async def _items(self, page: Callable[[str | None], Awaitable[_Page[_Item]]], most: int = _MOST) -> list[_Item]:
-        """Return the items of all pages without those that contain a secret."""
-        items, _is_whole = await _all_pages(page, most)
+            return []
         return [item async for item in _yielding(items) if not self._holds_secret(item)]
 
     def _holds_secret(self, item: BaseModel) -> bool:
@@ -227,16 +217,6 @@ class CapabilityFetcher:
             flags=tuple(scan_definition(tool, foreign)),
         )
         return apply_definition(offered, self.config)
-
-
-def _pages(listing: Callable[..., Awaitable[Any]], name: str) -> Callable[[str | None], Awaitable[_Page[Any]]]:
-    """Return a reader of the pages of one kind. `name` is that of the items in a page."""
-
-    async def page(cursor: str | None) -> _Page[Any]:
-        listed = await listing(cursor=cursor, cache_mode="bypass")
-        return getattr(listed, name), listed.next_cursor
-
-    return page
 
 
 def _texts(item: types.Resource | types.ResourceTemplate) -> tuple[str, str, str]:
@@ -384,7 +364,9 @@ class ResourceCache:
 
         def keep(result: ToolResult) -> None:
             current = was_subscribed and uri in self._subscribed and changes == self._changes
-            if current and not result.is_error and _size(result) <= _LARGEST_CONTENTS:
+            files = (part for part in result.parts if isinstance(part, FilePart | ImagePart))
+            size = len(result.text) + sum(len(part.data) for part in files)
+            if current and not result.is_error and size <= _LARGEST_CONTENTS:
                 self._contents[uri] = result
 
         return keep
@@ -440,8 +422,3 @@ class ResourceCache:
         finally:
             self._listening = None
             self._subscribed.clear()
-
-
-def _size(result: ToolResult) -> int:
-    files = (part for part in result.parts if isinstance(part, FilePart | ImagePart))
-    return len(result.text) + sum(len(part.data) for part in files)

@@ -49,18 +49,17 @@ from bot.mcp.resource_tools import list_resources
 from bot.mcp.review import ToolPinning
 from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.output import ServerLog, StrayLineCounter
-from bot.mcp.server.retry import CallBreaker, CircuitBreaker, ReconnectBackoff, SessionBreaker
+from bot.mcp.server.retry import SIGN_IN_PAUSE, CallBreaker, CircuitBreaker, ReconnectBackoff
 from bot.mcp.server.status import (
+    BEFORE_FIRST_SESSION,
+    BROKEN_OFF,
     ESTABLISHED,
+    HIDING_TOOLS,
+    SESSION_OVER,
     Event,
+    OnReport,
     ServerStatusTracker,
     State,
-    SyncListener,
-    can_send,
-    hides_tools,
-    is_before_first_session,
-    is_session_over,
-    was_lost,
 )
 from bot.ports import CallContext
 
@@ -98,23 +97,26 @@ class Connection:
         *,
         disconnected: bool = False,
         parent: Connection | None = None,
-        listener: SyncListener | None = None,
+        listener: OnReport | None = None,
     ) -> None:
         self.config = config
-        shared = replace(shared, timing=shared.timing.for_server(config.reconnect))
-        breaker: CircuitBreaker = CircuitBreaker(shared.timing.tripping, shared.clock)
-        calls = CallBreaker(shared.timing, shared.clock)
-        server_log, stray_lines = ServerLog(shared.clock), StrayLineCounter(config.name, shared.clock)
-        self.durations: deque[float] = deque(maxlen=_REMEMBERED_CALLS)
-        self.failures: deque[tuple[float, str, str]] = deque(maxlen=_REMEMBERED_FAILURES)
-        if parent is not None:
-            breaker, calls = SessionBreaker(parent.tracker.breaker), parent.tracker.calls
-            server_log, stray_lines = parent.tracker.server_log, parent.tracker.stray_lines
+        timing, clock = shared.timing.for_server(config.reconnect), shared.clock
+        self._shared = shared = replace(shared, timing=timing)
+        self._parent = parent
+        if parent is None:
+            breaker, calls = CircuitBreaker(timing.tripping, clock), CallBreaker(timing, clock)
+            server_log, stray_lines = ServerLog(clock), StrayLineCounter(config.name, clock)
+            self.durations: deque[float] = deque(maxlen=_REMEMBERED_CALLS)
+            self.failures: deque[tuple[float, str, str]] = deque(maxlen=_REMEMBERED_FAILURES)
+        else:
+            of_server = parent.tracker
+            breaker, calls = of_server.breaker, of_server.calls
+            server_log, stray_lines = of_server.server_log, of_server.stray_lines
             self.durations, self.failures = parent.durations, parent.failures
         self.tracker: ServerStatusTracker = ServerStatusTracker(
             config,
             synced,
-            listener or shared.sync_notifier,
+            listener or shared.sync_notifier.report,
             ToolPinning(config.name, shared.review, pinned),
             breaker,
             calls=calls,
@@ -123,15 +125,14 @@ class Connection:
             disconnected=disconnected,
             observe=shared.observe,
         )
-        self._shared = shared
+        self.activity = ActivityTracker(clock, self.tracker.notify)
         self._redact = redact
         self._retry_now = asyncio.Event()
         self._closing = asyncio.Event()
         self._session: Session | None = None
         self._scope: anyio.CancelScope | None = None
         self._owner: asyncio.Task[None] | None = None
-        self._backoff = ReconnectBackoff(shared.timing, shared.chance)
-        self._activity = ActivityTracker(shared.clock, self.tracker.notify)
+        self._backoff = ReconnectBackoff(timing.retries, shared.chance)
         self._calls = ActiveCalls(config.name, redact)
         self._failed_attempts = 0
         self._failed_at = -math.inf
@@ -149,11 +150,6 @@ class Connection:
     def started(self) -> bool:
         """True after the first use of the server."""
         return self._owner is not None
-
-    @property
-    def unused_since(self) -> float:
-        """Clock time of the last use, or now while a request is running."""
-        return self._activity.unused_since
 
     def take_synced(self, synced: CachedCapabilities, pinned: Pinned | None) -> None:
         """Take over capabilities and pins that another process has synced."""
@@ -184,7 +180,9 @@ class Connection:
         """Wait until the first running attempt to connect has ended. Return at once if the tools are known, and were
         listed for this definition of the server.
         """
-        while self.started and self.tracker.has_no_tools_of_definition and self._is_first_attempt:
+        while self.started and self.tracker.has_no_tools_of_definition:
+            if self._failed_attempts or self.tracker.state not in BEFORE_FIRST_SESSION:
+                return
             await self.tracker.wait_for_change()
 
     @property
@@ -194,15 +192,15 @@ class Connection:
         """
         is_waiting = self.tracker.state in (State.BACKOFF, State.EXHAUSTED) and not self.tracker.known
         may_ask = is_waiting and not self._hangs and not self.tracker.breaker.is_held
-        return may_ask and self._shared.clock() - self._failed_at >= self._shared.timing.look_again
+        return may_ask and self._shared.clock() - self._failed_at >= self._shared.timing.waits.look_again
 
     async def look_again(self) -> None:
         """Try to connect a server that `is_unseen`, and wait for it within a limit. Nothing else would use it."""
         failed_before = self._failed_attempts
         self._retry_now.set()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._shared.timing.look_limit):
-                while not (can_send(self.tracker.state) or self._failed_attempts > failed_before):
+            async with asyncio.timeout(self._shared.timing.waits.look_limit):
+                while not (self.tracker.state is State.READY or self._failed_attempts > failed_before):
                     await self.tracker.wait_for_change()
 
     async def close(self, limit: float) -> None:
@@ -228,21 +226,21 @@ class Connection:
         """Close after the running calls have ended, at most `limit` seconds later. Nothing is reported from now on."""
         self.tracker.detach()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._shared.timing.farewell):
-                while self._activity.running and not self._closing.is_set():
+            async with asyncio.timeout(self._shared.timing.waits.farewell):
+                while self.activity.running and not self._closing.is_set():
                     await self.tracker.wait_for_change()
         await self.close(limit)
 
     async def connect(self) -> None:
         """Connect now, ignoring the breaker, and wait for the result."""
-        with self._activity.track_user():
+        with self.activity.track_user():
             await self._connect()
 
     def relist(self) -> None:
         """List the tools again, because another session has shown different ones. Connect if needed."""
         if (session := self._live_session) is not None:
             session.listings.mark_changed()
-        elif not hides_tools(self.tracker.state):
+        elif self.tracker.state not in HIDING_TOOLS:
             self.start()
             self._retry_now.set()
 
@@ -251,7 +249,7 @@ class Connection:
         text.
         """
         since = self._shared.clock()
-        with self._activity.track_user():
+        with self.activity.track_user():
             session = await self._call_session(Deadline(None))
             if session is None:
                 return self.why_not()
@@ -267,25 +265,22 @@ class Connection:
         """Run a tool. A call that never reached the server, or is repeatable on a trusted server, is sent again once if
         the connection is back in time.
         """
-        with self._activity.track_user():
+        with self.activity.track_user():
             if tool.kind is ToolKind.LIST_RESOURCES:
                 if await self._call_session(Deadline(None)) is None:
                     return CallNotSent(self.why_not())
                 return CallReturned(list_resources(call, tool, self.tracker.synced.capabilities, self._redact))
             outcome = await self._call(tool, call, context)
-            self._record_failed_call(tool, outcome)
+            match outcome:
+                case CallOutcomeUnknown(reason) | CallNotSent(reason):
+                    self.failures.append((time.time(), tool.original_name, reason))
+                case CallReturned(result) if result.is_error:
+                    # The words of a tool's own error may be a user's.
+                    reason = gettext_lazy("the tool reported an error: check its arguments, and try it at the server")
+                    self.failures.append((time.time(), tool.original_name, reason))
             if isinstance(outcome, CallOutcomeUnknown):
-                self._activity.mark_unresponsive()
+                self.activity.mark_unresponsive()
             return outcome
-
-    def _record_failed_call(self, tool: Tool, outcome: ToolOutcome) -> None:
-        """Record time, tool and reason of a failed call. The words of a tool's own error may be a user's."""
-        match outcome:
-            case CallOutcomeUnknown(reason) | CallNotSent(reason):
-                self.failures.append((time.time(), tool.original_name, reason))
-            case CallReturned(result) if result.is_error:
-                reason = gettext_lazy("the tool reported an error: check its arguments, and try it at the server")
-                self.failures.append((time.time(), tool.original_name, reason))
 
     async def _call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         deadline = Deadline(context.deadline)
@@ -337,25 +332,25 @@ class Connection:
 
     async def sync(self) -> ServerCapabilities:
         """Fetch all capabilities of the server; connect if needed. Raises ServerTrouble."""
-        with self._activity.track_internal():
+        with self.activity.track_internal():
             session = await self._admin_session()
             return await session.sync()
 
     async def read_resource(self, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises ServerTrouble."""
-        with self._activity.track_user():
+        with self.activity.track_user():
             return await (await self._admin_session()).read_resource(uri)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Get a prompt. Raises ServerTrouble."""
-        with self._activity.track_user():
+        with self.activity.track_user():
             return await (await self._admin_session()).get_prompt(name, arguments)
 
     async def complete(self, of: CompletionTarget, given: Mapping[str, str]) -> Sequence[str]:
         """Return the server's suggestions for a value; none if it has none, or no answer in time."""
         if not self.tracker.is_callable:
             return ()
-        with self._activity.track_user():
+        with self.activity.track_user():
             try:
                 async with asyncio.timeout(_COMPLETION_SECONDS):
                     return await (await self._admin_session()).complete(of, given)
@@ -367,29 +362,23 @@ class Connection:
         """Return a session for a request of an admin; wait for a connection at most the connect timeout. Raises
         NotConnected.
         """
-        if self.tracker.status is ServerStatus.DISCONNECTED:
-            raise NotConnected(*split_fix(self.why_not()))
-        await self._connect()
-        session = self._live_session
-        if session is None:
-            raise NotConnected(*split_fix(self.why_not()))
-        return session
+        if self.tracker.status is not ServerStatus.DISCONNECTED:
+            await self._connect()
+            if (session := self._live_session) is not None:
+                return session
+        raise NotConnected(*split_fix(self.why_not()))
 
     @property
     def _live_session(self) -> Session | None:
         """Session to which requests may be sent, or None."""
-        return self._session if can_send(self.tracker.state) else None
-
-    @property
-    def _is_first_attempt(self) -> bool:
-        return is_before_first_session(self.tracker.state) and not self._failed_attempts
+        return self._session if self.tracker.state is State.READY else None
 
     async def _connect(self) -> None:
         if self._live_session is None:
             self.tracker.breaker.reset()
             self._backoff.reset()
             self.start()
-            await self._usable_session(self.tracker.connect_limit + self._shared.timing.call_wait)
+            await self._usable_session(self.tracker.connect_limit + self._shared.timing.waits.call_wait)
 
     async def _call_session(self, deadline: Deadline) -> Session | None:
         """Return a session for a call, or None. An idle server is connected, within the connect timeout. A failing one,
@@ -399,19 +388,14 @@ class Connection:
             await asyncio.sleep(pause)
         if (session := self._live_session) is not None:
             return None if self.tracker.calls.left else session
-        if hides_tools(self.tracker.state) or self.tracker.left:
+        if self.tracker.state in HIDING_TOOLS or self.tracker.left:
             return None
         self.start()
-        seconds = self._shared.timing.call_wait if self._is_retrying else self.tracker.connect_limit
+        # True if the next attempt is planned, or the current session comes from such an attempt.
+        is_retrying = self.tracker.state is State.BACKOFF if self._session is None else self._session.is_retry
+        is_waiting_briefly = is_retrying and self.tracker.state is not State.IDLE_CLOSING
+        seconds = self._shared.timing.waits.call_wait if is_waiting_briefly else self.tracker.connect_limit
         return await self._usable_session(deadline.cut(seconds))
-
-    @property
-    def _is_retrying(self) -> bool:
-        """True if the next attempt is planned, or the current session comes from such an attempt."""
-        state = self.tracker.state
-        if state is State.IDLE_CLOSING:
-            return False
-        return state is State.BACKOFF if self._session is None else self._session.is_retry
 
     async def _usable_session(self, seconds: float) -> Session | None:
         """Return the live session, waiting at most `seconds` for a connection in progress."""
@@ -419,12 +403,12 @@ class Connection:
 
         def is_settled() -> bool:
             stopping = self._closing.is_set() or self.tracker.is_detached
-            return can_send(self.tracker.state) or self._failed_attempts > failed_before or stopping
+            return self.tracker.state is State.READY or self._failed_attempts > failed_before or stopping
 
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not is_settled():
-                    without_session = self._session is None or is_session_over(self.tracker.state)
+                    without_session = self._session is None or self.tracker.state in SESSION_OVER
                     if without_session and not self.tracker.breaker.left:
                         self._retry_now.set()
                     await self.tracker.wait_for_change()
@@ -453,54 +437,54 @@ class Connection:
         return gettext_lazy("Server {server} is not connected.", server=name)
 
     async def _run_as_owner(self) -> None:
+        is_retry = False
         try:
-            await self._keep_up()
+            while not self._closing.is_set():
+                began = asyncio.get_running_loop().time()
+                ending = await self._connect_and_serve(is_retry=is_retry)
+                if self._closing.is_set():
+                    break
+                if ending is None:
+                    self.tracker.apply(Event.IDLE_CLOSED)
+                    await self._retry_now.wait()
+                    is_retry = False
+                else:
+                    pause = self._record_failure(ending, asyncio.get_running_loop().time() - began)
+                    await self._wait_for_retry(pause)
+                    is_retry = pause is not None
         finally:
             self.tracker.apply(Event.CLOSED)
-
-    async def _keep_up(self) -> None:
-        is_retry = False
-        while not self._closing.is_set():
-            began = asyncio.get_running_loop().time()
-            ending = await self._connect_and_serve(is_retry=is_retry)
-            if self._closing.is_set():
-                return
-            if ending is None:
-                self.tracker.apply(Event.IDLE_CLOSED)
-                await self._retry_now.wait()
-                is_retry = False
-            else:
-                pause = self._record_failure(ending, asyncio.get_running_loop().time() - began)
-                await self._wait_for_retry(pause)
-                is_retry = pause is not None
 
     def _record_failure(self, ending: SessionEnd, lifetime: float) -> float | None:
         """Record the end of a session after `lifetime` seconds. Return the pause before the next attempt in seconds;
         None if the next use starts it.
         """
+        pause: float | None = SIGN_IN_PAUSE
         if ending.worked:
-            self.tracker.breaker.record_loss()
+            # A conversation that breaks its own session must not close the server to others.
+            if self._parent is None:
+                self.tracker.breaker.record_loss()
             pause = self._backoff.loss_pause(lifetime)
-        elif ending.status is ServerStatus.AUTH_REQUIRED:
-            pause = self._backoff.rejection_pause()
-        else:
+        elif ending.status is not ServerStatus.AUTH_REQUIRED:
             self.tracker.breaker.record_failure()
-            pause = self._backoff.failure_pause() if self.tracker.known else self._backoff.unseen_failure_pause()
+            pause = self._backoff.failure_pause(known=self.tracker.known)
             if ending.retry_after:
                 self.tracker.breaker.hold(ending.retry_after)
                 pause = None if pause is None else max(pause, ending.retry_after)
         self._failed_attempts += not ending.worked
         self._failed_at = self._shared.clock()
-        self._hangs = lifetime >= self._shared.timing.look_limit
+        self._hangs = lifetime >= self._shared.timing.waits.look_limit
         self.tracker.retries_exhausted = self._backoff.is_exhausted
-        self.tracker.apply(_failure_event(ending.status, pause), ending.problem)
-        if pause is None and self._shared.timing.tries:
+        event = Event.RETRIES_EXHAUSTED if pause is None else Event.RETRY_PLANNED
+        is_rejected = ending.status is ServerStatus.AUTH_REQUIRED
+        self.tracker.apply(Event.SIGN_IN_REJECTED if is_rejected else event, ending.problem)
+        if pause is None and self._shared.timing.retries.tries:
             log.warning("MCP server %s has no retries left, the next use connects again", self.config.name)
         return pause
 
     async def _wait_for_retry(self, pause: float | None) -> None:
         """Wait before the next attempt. A use shortens the pause to its minimum."""
-        minimum = self._shared.timing.minimum_pause
+        minimum = self._shared.timing.retries.minimum_pause
         least = asyncio.get_running_loop().time() + (minimum if pause is None else min(pause, minimum))
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
@@ -521,7 +505,10 @@ class Connection:
         pause = _FIRST_RETRY_PAUSE
         for retries_left in range(self.config.connect_retries, -1, -1):
             ending = await self._run_session(ends - asyncio.get_running_loop().time(), is_retry=is_retry)
-            if not (retries_left and self._may_try_again(ending, ends - pause)):
+            if ending is None or ending.worked or ending.retry_after or ending.status is ServerStatus.AUTH_REQUIRED:
+                break
+            is_late = asyncio.get_running_loop().time() >= ends - pause
+            if is_late or not retries_left or self._closing.is_set():
                 break
             self.tracker.apply(Event.ATTEMPT_REPEATED)
             with suppress(TimeoutError):
@@ -530,17 +517,12 @@ class Connection:
             pause *= 2
         return ending
 
-    def _may_try_again(self, ending: SessionEnd | None, before: float) -> bool:
-        if ending is None or ending.worked or ending.retry_after or ending.status is ServerStatus.AUTH_REQUIRED:
-            return False
-        return asyncio.get_running_loop().time() < before and not self._closing.is_set()
-
     async def _run_session(self, connect_seconds: float, *, is_retry: bool) -> SessionEnd | None:
         """Run one session that has to connect within these seconds. Return the reason of its end, None if it was
         idle.
         """
         # They load the MCP library, which takes half a second of the processor: many chats use no server.
-        from bot.mcp.failures import DisconnectReason  # noqa: PLC0415 - see above
+        from bot.mcp.failures import describe_end  # noqa: PLC0415 - see above
         from bot.mcp.server.session import Session  # noqa: PLC0415 - see above
 
         self._retry_now.clear()
@@ -548,7 +530,7 @@ class Connection:
             self.tracker,
             self._shared,
             self._negotiation,
-            activity=self._activity,
+            activity=self.activity,
             closing=self._closing,
             report=self._report,
             is_retry=is_retry,
@@ -572,9 +554,18 @@ class Connection:
         state = self.tracker.state
         if state is State.IDLE_CLOSING:
             return None
-        worked, lost = state in ESTABLISHED, was_lost(state)
-        reason = DisconnectReason(error, attempt, session.stderr.lines, limit, worked, lost)
-        ending = reason.classify(self.config, self._token_provider, self._redact)
+        worked, lost = state in ESTABLISHED, state in BROKEN_OFF
+        ending = describe_end(
+            self.config,
+            error,
+            attempt,
+            session.stderr.lines,
+            limit=limit,
+            worked=worked,
+            lost=lost,
+            token_provider=self._token_provider,
+            redact=self._redact,
+        )
         text, own = map(self._redact.clean, (ending.problem.text, ending.problem.own))
         ending = replace(ending, problem=Problem(text, own))
         if not worked and self._negotiation.on_failed(error, attempt, hung_up=lost) and not self._closing.is_set():
@@ -582,9 +573,3 @@ class Connection:
             later = await self._run_session(self.tracker.connect_limit, is_retry=is_retry)
             return ending if later is not None and later.wrong_transport else later
         return ending
-
-
-def _failure_event(status: ServerStatus, pause: float | None) -> Event:
-    if status is ServerStatus.AUTH_REQUIRED:
-        return Event.SIGN_IN_REJECTED
-    return Event.RETRIES_EXHAUSTED if pause is None else Event.RETRY_PLANNED

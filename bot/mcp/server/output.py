@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Literal, TextIO, cast
 
 import anyio
@@ -31,7 +30,7 @@ _LOG_LINES = 5
 _LOG_LINES_PER_WINDOW = 20
 """Maximum number of messages in a minute; later ones are dropped."""
 _LOG_WINDOW_SECONDS = 60.0
-_LONGEST_LOG_LINE = 200
+_LONGEST_LINE = 200
 WORTH_TELLING = ("warning", "error", "critical", "alert", "emergency")
 """Levels that are shown to users (RFC 5424, as MCP names them)."""
 LEVEL: Literal["warning"] = "warning"
@@ -40,7 +39,6 @@ _LINES_PER_WINDOW = 20
 """Maximum number of lines in a minute without a warning."""
 _WINDOW_SECONDS = 60.0
 _STRAY_LINE_BYTES = 2_000
-_LONGEST_EXAMPLE = 200
 
 
 class StderrTail(asyncio.Protocol):
@@ -99,26 +97,21 @@ class StderrTail(asyncio.Protocol):
             transport.close()
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """One message: level and text, on one line."""
-
-    level: str
-    text: str
+def _one_line(text: str, clean: Callable[[str], str]) -> str:
+    """Return a text on one line, redacted by `clean` and shortened."""
+    line = " ".join(clean(text).split())
+    return f"{line[:_LONGEST_LINE]}…" if len(line) > _LONGEST_LINE else line
 
 
 class ServerLog:
-    """Last messages of one server at the levels `WORTH_TELLING`. `clock` is in seconds."""
+    """Last messages of one server at the levels `WORTH_TELLING`, oldest first: level and text, on one line. `clock` is
+    in seconds.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._times: deque[float] = deque(maxlen=_LOG_LINES_PER_WINDOW)
-        self._lines: deque[LogLine] = deque(maxlen=_LOG_LINES)
-
-    @property
-    def last(self) -> tuple[LogLine, ...]:
-        """Last messages, oldest first."""
-        return tuple(self._lines)
+        self.last: deque[tuple[str, str]] = deque(maxlen=_LOG_LINES)
 
     def add(self, level: str, data: Any, clean: Callable[[str], str]) -> None:
         """Add a message. `data` is any JSON; `clean` redacts a text."""
@@ -129,8 +122,7 @@ class ServerLog:
             return
         self._times.append(now)
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
-        line = " ".join(clean(text).split())
-        self._lines.append(LogLine(level, f"{line[:_LONGEST_LOG_LINE]}…" if len(line) > _LONGEST_LOG_LINE else line))
+        self.last.append((level, _one_line(text, clean)))
 
 
 class StrayLine(ValueError):
@@ -142,31 +134,27 @@ class StrayLine(ValueError):
 
 
 class StrayLineCounter:
-    """Count of one server's lines. `clock` is in seconds."""
+    """Count of one server's lines. `example` is one of them, shortened; empty unless there were more than 20 in a
+    minute. `clock` is in seconds.
+    """
 
     def __init__(self, server: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._server = server
         self._clock = clock
         self._times: deque[float] = deque(maxlen=_LINES_PER_WINDOW + 1)
-        self._example = ""
-
-    @property
-    def example(self) -> str:
-        """One of the lines, shortened; empty unless there were more than 20 in a minute."""
-        return self._example
+        self.example = ""
 
     def add(self, stray: StrayLine, clean: Callable[[str], str]) -> None:
         """Count a line. `clean` redacts a text."""
         now = self._clock()
         self._times.append(now)
-        if self._example or len(self._times) <= _LINES_PER_WINDOW or now - self._times[0] > _WINDOW_SECONDS:
+        if self.example or len(self._times) <= _LINES_PER_WINDOW or now - self._times[0] > _WINDOW_SECONDS:
             return
-        line = " ".join(clean(stray.line.decode("utf-8", "replace")).split())
-        self._example = f"{line[:_LONGEST_EXAMPLE]}…" if len(line) > _LONGEST_EXAMPLE else line or "an empty line"
+        self.example = _one_line(stray.line.decode("utf-8", "replace"), clean) or "an empty line"
         log.warning(
             "MCP server %s writes to its standard output what is no message, more than %d lines a minute. Fix: let it "
             "log to its standard error. One of them: %s",
             self._server,
             _LINES_PER_WINDOW,
-            self._example,
+            self.example,
         )

@@ -15,6 +15,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 _MOST_DOUBLINGS = 16
+_SPREAD = 0.25
+"""Largest part by which a pause is longer or shorter than planned."""
+SIGN_IN_PAUSE = 900.0
+"""Seconds between attempts at a server that rejects the credentials. Long, because these attempts have no limit."""
+STEADY_SECONDS = 30.0
+"""A connection that lived this long resets the failures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,47 +99,15 @@ class CircuitBreaker:
         self._lost_until = -math.inf
 
 
-class SessionBreaker(CircuitBreaker):
-    """Breaker of one session of a server with several. Failed attempts count for the server. Lost sessions do not
-    count, because a conversation that breaks its own must not close the server to others.
-    """
-
-    def __init__(self, server: CircuitBreaker) -> None:
-        self._server = server
-
-    @property
-    def left(self) -> float:
-        """Seconds until the server's breaker closes."""
-        return self._server.left
-
-    def record_failure(self) -> None:
-        """Record a failed attempt to connect."""
-        self._server.record_failure()
-
-    def hold(self, seconds: float) -> None:
-        """Leave the server alone for this time."""
-        self._server.hold(seconds)
-
-    def record_loss(self) -> None:
-        """Do nothing."""
-
-    def record_success(self) -> None:
-        """Record a successful connection."""
-        self._server.record_success()
-
-    def reset(self) -> None:
-        """Close the server's breaker."""
-        self._server.reset()
-
-
 class CallBreaker(CircuitBreaker):
     """Breaker of a connected server that answers calls with HTTP errors of its own, or breaks their connections. After
     each of them the server is doubted for a while, longer after each further one.
     """
 
     def __init__(self, timing: ConnectionTiming, clock: Callable[[], float]) -> None:
-        self._timing = timing.reconnecting or timing
-        super().__init__(self._timing.tripping, clock)
+        timing = timing.reconnecting or timing
+        super().__init__(timing.tripping, clock)
+        self._retries = timing.retries
         self._errors = 0
         self._doubted_until = -math.inf
 
@@ -148,7 +122,7 @@ class CallBreaker(CircuitBreaker):
             return
         super().record_failure()
         self._errors += self._doubted_until <= self._clock()
-        self._doubted_until = self._clock() + self._timing.pause(self._errors, 0.5)
+        self._doubted_until = self._clock() + self._retries.pause(self._errors, 0.5)
 
     def record_success(self) -> None:
         """Record a call that was answered."""
@@ -161,47 +135,63 @@ def _close_together(times: deque[float], since: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionTiming:
-    """Times of a connection.
+class RetryTiming:
+    """Times of reconnects in seconds.
 
-    `first_pause`, `factor`, `longest_pause`, `spread`: pauses between attempts of 5, 10, 20, 40, 60, 60 ..., each up to
-    a quarter more or less. `tries`: maximum number of failed attempts in a row; after that each use starts one attempt.
-    `quick_pause`: before the first attempt after a lost connection. `steady_after`: a connection that lived this long
-    resets the failures. `minimum_pause`: minimum pause when a call waits. `call_wait`: how long a call waits for a
-    connection in progress. `settle`, `apart`: changed capabilities are listed when the server has been quiet for the
-    first, and at least the second after the last listing. `sign_in_pause`: between attempts at a server that rejects
-    the credentials. `farewell`: maximum wait for running calls when a connection is closed. `leave`: time that a
-    process has to end by itself, and again after SIGTERM. `start_slot_seconds`:
-    how long a starting server delays the start of others, if there are many. `idle_after`: an unused
-    connection is closed after this time; None means never. `confirm`: timeout for confirming the tools before
-    an approved call is sent.
-    `look_again`: time after a failure until a question starts an attempt at a server whose tools are not known, and
-    `look_limit`: how long it waits for it.
-    `longest_ttl`: upper limit for a server's cache lifetime of its tools. `quiet_after`, `quiet_limit`: an unused
-    server is pinged after the first, with the second as timeout; None means no pings. `tripping`: settings of the
-    circuit breaker. `reconnecting` are the times of servers that reconnect although the others do not.
+    `first_pause`, `factor`, `longest_pause`: pauses between attempts of 5, 10, 20, 40, 60, 60 ..., each up to a quarter
+    more or less. `tries`: maximum number of failed attempts in a row; after that each use starts one attempt.
+    `quick_pause`: before the first attempt after a lost connection. `minimum_pause`: minimum pause when a call waits.
     """
 
     first_pause: float = 5.0
     factor: float = 2.0
     longest_pause: float = 60.0
     tries: int = 5
-    spread: float = 0.25
     quick_pause: float = 0.2
-    steady_after: float = 30.0
     minimum_pause: float = 1.0
+
+    def pause(self, failures: int, chance: float) -> float:
+        """Return the pause after `failures` failures in a row, at least 1. `chance` is a random number in [0, 1)."""
+        # The longest pause is reached long before 64 doublings; a float overflows at 1,024.
+        planned = min(self.first_pause * self.factor ** min(failures - 1, 64), self.longest_pause)
+        return planned * (1 + _SPREAD * (2 * chance - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class WaitTiming:
+    """Limits of waits in seconds.
+
+    `call_wait`: how long a call waits for a connection in progress. `settle`, `apart`: changed capabilities are listed
+    when the server has been quiet for the first, and at least the second after the last listing. `confirm`: timeout for
+    confirming the tools before an approved call is sent. `look_again`: time after a failure until a question starts an
+    attempt at a server whose tools are not known, and `look_limit`: how long it waits for it. `start_slot`: how long a
+    starting server delays the start of others, if there are many. `farewell`: maximum wait for running calls when a
+    connection is closed. `leave`: time that a process has to end by itself, and again after SIGTERM.
+    """
+
     call_wait: float = 5.0
     settle: float = 0.3
     apart: float = 5.0
-    start_slot_seconds: float = 2.0
-    sign_in_pause: float = 900.0
-    farewell: float = 10.0
-    leave: float = 2.0
-    idle_after: float | None = 1800.0
     confirm: float = 5.0
     look_again: float = 5.0
     look_limit: float = 2.0
-    longest_ttl: float = 60.0
+    start_slot: float = 2.0
+    farewell: float = 10.0
+    leave: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionTiming:
+    """Times of a connection in seconds.
+
+    `idle_after`: an unused connection is closed after this time; None means never. `quiet_after`, `quiet_limit`: an
+    unused server is pinged after the first, with the second as timeout; None means no pings. `tripping`: settings of
+    the circuit breaker. `reconnecting` are the times of servers that reconnect although the others do not.
+    """
+
+    retries: RetryTiming = RetryTiming()
+    waits: WaitTiming = WaitTiming()
+    idle_after: float | None = 1800.0
     quiet_after: float | None = 60.0
     quiet_limit: float = 15.0
     tripping: BreakerSettings = BreakerSettings()
@@ -209,7 +199,9 @@ class ConnectionTiming:
 
     def without_reconnecting(self) -> ConnectionTiming:
         """Return the same times without reconnects: after a failure an admin has to connect the server."""
-        return self if self.reconnecting else replace(self, tries=0, tripping=AT_ONCE, reconnecting=self)
+        if self.reconnecting:
+            return self
+        return replace(self, retries=replace(self.retries, tries=0), tripping=AT_ONCE, reconnecting=self)
 
     def for_server(self, reconnect: bool | None) -> ConnectionTiming:
         """Return the times of a server that is to reconnect, or not; None if it does as all others."""
@@ -217,52 +209,39 @@ class ConnectionTiming:
             return self
         return (self.reconnecting or self) if reconnect else self.without_reconnecting()
 
-    def pause(self, failures: int, chance: float) -> float:
-        """Return the pause after `failures` failures in a row, at least 1. `chance` is a random number in [0, 1)."""
-        # The longest pause is reached long before 64 doublings; a float overflows at 1,024.
-        planned = min(self.first_pause * self.factor ** min(failures - 1, 64), self.longest_pause)
-        return planned * (1 + self.spread * (2 * chance - 1))
-
 
 class ReconnectBackoff:
     """Pauses before the next attempt, in seconds; None means no attempt before the next use. `chance` returns random
     numbers in [0, 1).
     """
 
-    def __init__(self, timing: ConnectionTiming, chance: Callable[[], float]) -> None:
+    def __init__(self, timing: RetryTiming, chance: Callable[[], float]) -> None:
         self._timing = timing
         self._chance = chance
         self._failures = 0
 
-    def failure_pause(self) -> float | None:
-        """Return the pause after a failed attempt to connect."""
+    def failure_pause(self, *, known: bool = True) -> float | None:
+        """Return the pause after a failed attempt to connect. Attempts at a server whose tools are not `known` have no
+        limit, because nothing would use it; None without reconnects.
+        """
         self._failures += 1
-        return self._next_pause(self._failures)
+        if known:
+            return self._next_pause(self._failures)
+        return self._timing.pause(self._failures, self._chance()) if self._timing.tries else None
 
     @property
     def is_exhausted(self) -> bool:
         """True if more attempts in a row have failed than the limit allows, even if further ones are planned."""
         return self._failures > self._timing.tries
 
-    def unseen_failure_pause(self) -> float | None:
-        """Return the pause after a failed attempt to connect a server whose tools are not known. There is no limit,
-        because nothing would use it; None without reconnects.
-        """
-        self._failures += 1
-        return self._timing.pause(self._failures, self._chance()) if self._timing.tries else None
-
     def loss_pause(self, lifetime: float) -> float | None:
         """Return the pause after the loss of a connection after `lifetime` seconds. A long life resets the failures,
         and the first attempt after it is immediate.
         """
-        self._failures = 0 if lifetime >= self._timing.steady_after else self._failures + 1
+        self._failures = 0 if lifetime >= STEADY_SECONDS else self._failures + 1
         if self._failures <= 1 and self._timing.tries:
             return self._timing.quick_pause
         return self._next_pause(max(1, self._failures - 1))
-
-    def rejection_pause(self) -> float:
-        """Return the pause after a rejected sign-in. It is long, because these attempts have no limit."""
-        return self._timing.sign_in_pause
 
     def reset(self) -> None:
         """Reset the failures."""
@@ -273,18 +252,17 @@ class ReconnectBackoff:
 
 
 class StartLimiter:
-    """Limiter of `at_once` slots. A slot is released after `seconds` at the latest, so that silent servers block no
-    others.
+    """Limiter of servers that start at the same time. A slot is released after some time at the latest, so that silent
+    servers block no others.
     """
 
-    def __init__(self, at_once: int, seconds: float) -> None:
+    def __init__(self, at_once: int = 4) -> None:
         self._slots = asyncio.Semaphore(at_once)
-        self._seconds = seconds
 
     @asynccontextmanager
-    async def acquire(self) -> AsyncIterator[Callable[[], None]]:
-        """Wait for a slot. It is released at the end of the block, by calling the yielded function, or after the
-        time.
+    async def acquire(self, seconds: float) -> AsyncIterator[Callable[[], None]]:
+        """Wait for a slot. It is released at the end of the block, by calling the yielded function, or after
+        `seconds`.
         """
         await self._slots.acquire()
         holds_slot = True
@@ -295,7 +273,7 @@ class StartLimiter:
                 holds_slot = False
                 self._slots.release()
 
-        timer = asyncio.get_running_loop().call_later(self._seconds, release)
+        timer = asyncio.get_running_loop().call_later(seconds, release)
         try:
             yield release
         finally:

@@ -55,15 +55,15 @@ from bot.mcp.resource_tools import uri_of
 from bot.mcp.server.capabilities import CapabilityFetcher, ListingSchedule, ResourceCache
 from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.output import LEVEL, StderrTail, StrayLine
-from bot.mcp.server.retry import ConnectionTiming
-from bot.mcp.server.status import Event, ServerStatusTracker, State, is_serving
+from bot.mcp.server.retry import STEADY_SECONDS, ConnectionTiming
+from bot.mcp.server.status import SERVING, Event, ServerStatusTracker, State
 from bot.mcp.transports.open import ProtocolNegotiation, open_transport
 
 log = logging.getLogger(__name__)
 
 _GOODBYE_SECONDS = 3.0
-_MOST_LEFT_OUT = 50
-"""Maximum number of stored reasons why a tool is left out."""
+_LONGEST_TTL = 60.0
+"""Upper limit in seconds for a server's cache lifetime of its tools."""
 _Answer = TypeVar("_Answer")
 _ONLY_CALLS = "it asks for more, which people are asked for only when they call a tool"
 _CHANGES = (
@@ -151,7 +151,8 @@ class Session:
     ) -> None:
         self.is_retry = is_retry
         self.stderr = StderrTail(tracker.config.name, redact)
-        self.listings = ListingSchedule(shared.timing.settle, shared.timing.apart, self.wake, shared.clock)
+        waits = shared.timing.waits
+        self.listings = ListingSchedule(waits.settle, waits.apart, self.wake, shared.clock)
         self.resources = ResourceCache()
         self._client: Client | None = None
         self._wakeup = asyncio.Event()
@@ -196,13 +197,22 @@ class Session:
 
     async def live(self, scope: anyio.CancelScope) -> None:
         """Connect, and serve until the connection is lost or closed. `scope` surrounds this call."""
-        async with self._shared.start_limiter.acquire() as release_slot:
+        async with self._shared.start_limiter.acquire(self._shared.timing.waits.start_slot) as release_slot:
             self._tracker.apply(Event.ATTEMPT_STARTED)
             if self._token_provider is not None:
                 self._token_provider.reset_rejection()
             scope.deadline = anyio.current_time() + self._connect_seconds
             async with self._new_client() as client:
-                self._check_protocol(client.protocol_version)
+                wanted, spoken = self._config.protocol, client.protocol_version
+                # Within the older era the server chooses the version, and the doctor tells of another one.
+                if wanted in MODERN_PROTOCOL_VERSIONS and spoken not in MODERN_PROTOCOL_VERSIONS:
+                    raise InvalidDefinition(
+                        gettext_lazy(
+                            "It speaks MCP {spoken}, and its protocol is set to {wanted}.", spoken=spoken, wanted=wanted
+                        ),
+                        gettext_lazy("set its protocol to {version} or auto", version=spoken),
+                        "protocol",
+                    )
                 listed = await self._list(client)
                 scope.deadline = math.inf
                 release_slot()
@@ -210,8 +220,8 @@ class Session:
                 version = "" if info is None else self._redact.clean(info.version)
                 self._known = replace(
                     listed,
-                    protocol=self._negotiation.protocol_label(client.protocol_version),
-                    handshake=self._negotiation.on_connected(client.protocol_version, version),
+                    protocol=self._negotiation.protocol_label(spoken),
+                    handshake=self._negotiation.on_connected(spoken, version),
                     server_version=version,
                     definition=definition_fingerprint(self._config),
                 )
@@ -220,22 +230,8 @@ class Session:
                 try:
                     await self._serve(client)
                 finally:
-                    self._tracker.record_session_end()
+                    self._tracker.report(Event.SESSION_ENDED)
                     scope.deadline = anyio.current_time() + _GOODBYE_SECONDS
-
-    def _check_protocol(self, spoken: str) -> None:
-        """Raise InvalidDefinition if the newest protocol is set and the server speaks an older one. Within the older
-        era the server chooses the version, and the doctor tells of another one.
-        """
-        wanted = self._config.protocol
-        if wanted in MODERN_PROTOCOL_VERSIONS and spoken not in MODERN_PROTOCOL_VERSIONS:
-            raise InvalidDefinition(
-                gettext_lazy(
-                    "It speaks MCP {spoken}, and its protocol is set to {wanted}.", spoken=spoken, wanted=wanted
-                ),
-                gettext_lazy("set its protocol to {version} or auto", version=spoken),
-                "protocol",
-            )
 
     async def sync(self) -> ServerCapabilities:
         """Fetch all capabilities, from any task. Raises ServerTrouble."""
@@ -324,11 +320,8 @@ class Session:
     @property
     def _sign_in_problem(self) -> str:
         """Reason of a rejected sign-in, else empty."""
-        return (
-            self._token_provider.problem
-            if self._token_provider is not None and self._token_provider.is_signed_out
-            else ""
-        )
+        provider = self._token_provider
+        return provider.problem if provider is not None and provider.is_signed_out else ""
 
     async def confirm(self, since: float) -> bool:
         """Make sure that the tools were fetched at `since` (clock seconds) or later, or are within the server's
@@ -338,7 +331,7 @@ class Session:
         """
         client, before = self.client, self._known.definitions
         try:
-            async with asyncio.timeout(self._shared.timing.confirm), self._listing:
+            async with asyncio.timeout(self._shared.timing.waits.confirm), self._listing:
                 if not self.listings.stale and (self._listed_at >= since or self._shared.clock() < self._fresh_until):
                     return True
                 try:
@@ -416,7 +409,7 @@ class Session:
                 allowances=self._shared.allowances,
                 resolve=self._shared.resolve,
                 token_provider=self._token_provider,
-                leave_seconds=self._shared.timing.leave,
+                leave_seconds=self._shared.timing.waits.leave,
             ),
             message_handler=on_message,
             logging_callback=on_log,
@@ -438,15 +431,14 @@ class Session:
         self.listings.listing_started()
         began = self._shared.clock()
         self._shared.observe(CacheUsed(self._config.name, "refresh"))
-        listing = await self._fetcher.list_tools(client)
+        listed, ttl = await self._fetcher.list_tools(client)
         self.listings.listing_succeeded()
         self._report(self, Event.TOOLS_LISTED)
         self._listed_at = began
-        self._fresh_until = began + min(listing.ttl, self._shared.timing.longest_ttl)
-        left_out = listing.left_out[:_MOST_LEFT_OUT]
-        if left_out and left_out != self._known.left_out:
-            log.warning("MCP server %s: not offered: %s", self._config.name, "; ".join(left_out))
-        return replace(self._known, tools=listing.tools, instructions=listing.instructions, left_out=left_out)
+        self._fresh_until = began + min(ttl, _LONGEST_TTL)
+        if listed.left_out and listed.left_out != self._known.left_out:
+            log.warning("MCP server %s: not offered: %s", self._config.name, "; ".join(listed.left_out))
+        return replace(self._known, tools=listed.tools, instructions=listed.instructions, left_out=listed.left_out)
 
     async def _serve(self, client: Client) -> None:
         """Keep the capabilities up to date until the connection is lost or closed."""
@@ -456,7 +448,7 @@ class Session:
             await self._others(client)
             watchers.start_soon(self.resources.run, client)
             watchers.start_soon(monitor, client, self.report, self._activity, self._shared.timing, self._shared.clock)
-            while is_serving(self._tracker.state) and not self._closing.is_set():
+            while self._tracker.state in SERVING and not self._closing.is_set():
                 if self.listings.is_due or self._tracker.state is State.SUSPECT:
                     await self._refresh()
                 await self._wakeup.wait()
@@ -521,9 +513,9 @@ class Session:
                 if self._tracker.state is not State.LOST and error.code != types.CONNECTION_CLOSED:
                     return
             self.report(Event.REQUEST_FAILED)
-            steady = anyio.current_time() - began >= self._shared.timing.steady_after
+            steady = anyio.current_time() - began >= STEADY_SECONDS
             failures = 1 if steady else failures + 1
-            await anyio.sleep(self._shared.timing.pause(failures, self._shared.chance()))
+            await anyio.sleep(self._shared.timing.retries.pause(failures, self._shared.chance()))
 
 
 def _change_notifications(client: Client) -> tuple[bool, bool, bool]:

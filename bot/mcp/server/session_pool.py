@@ -33,7 +33,7 @@ from bot.mcp.errors import cause_and_fix
 from bot.mcp.redaction import Redaction
 from bot.mcp.server.connection import Connection
 from bot.mcp.server.dependencies import ConnectionDependencies
-from bot.mcp.server.status import has_session, hides_tools
+from bot.mcp.server.status import ATTEMPTING, ESTABLISHED, HIDING_TOOLS
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class _UserSession:
     @property
     def is_over(self) -> bool:
         """True if it has ended, or was never made, and nothing uses it."""
-        return not (self.users or has_session(self.connection.tracker.state))
+        return not (self.users or self.connection.tracker.state in ATTEMPTING | ESTABLISHED)
 
     def is_new(self) -> bool:
         """Return True once for each session that follows an ended one."""
@@ -99,9 +99,13 @@ class SessionPool:
         self._redact = redact
         self._pinned = pinned
         self._clock = shared.clock
-        self._wait_seconds = shared.timing.call_wait
-        idle_after = config.session_idle_timeout or shared.timing.idle_after
-        self._shared = replace(shared, timing=replace(shared.timing, tries=0, idle_after=idle_after, reconnecting=None))
+        self._wait_seconds = shared.timing.waits.call_wait
+        timing = shared.timing
+        idle_after = config.session_idle_timeout or timing.idle_after
+        retries = replace(timing.retries, tries=0)
+        self._shared = replace(
+            shared, timing=replace(timing, retries=retries, idle_after=idle_after, reconnecting=None)
+        )
         self._sessions: dict[str, _UserSession] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._ending: set[asyncio.Task[None]] = set()
@@ -114,7 +118,7 @@ class SessionPool:
     def snapshot(self) -> ServerSnapshot:
         """Current snapshot of the server."""
         snapshot = self.own.tracker.snapshot
-        used_at = time.time() - (self._clock() - self.own.unused_since)
+        used_at = time.time() - (self._clock() - self.own.activity.unused_since)
         is_used = snapshot.connected_at is not None and used_at > snapshot.connected_at
         return replace(snapshot, sessions=tuple(self._session_snapshots()), last_used_at=used_at if is_used else None)
 
@@ -149,7 +153,10 @@ class SessionPool:
         try:
             async with self._acquire(self._key(context), Deadline(context.deadline)) as session:
                 outcome = await session.connection.call(tool, call, context)
-                return _with_note(outcome, self._config.name) if session.is_new() else outcome
+                if not session.is_new() or not isinstance(outcome, CallReturned):
+                    return outcome
+                note, result = TextPart(_NEW_SESSION.format(self._config.name)), outcome.result
+                return CallReturned(replace(result, parts=(*result.parts, note)))
         except NoSession as error:
             return CallNotSent(error.reason)
 
@@ -221,29 +228,27 @@ class SessionPool:
         Raises NoSession.
         """
         while True:
-            if self._closed or not self._may_connect:
+            tracker = self.own.tracker
+            if self._closed or tracker.state in HIDING_TOOLS or tracker.left:
                 raise NoSession(self.own.why_not(self._problem))
             for other in [other for other, session in self._sessions.items() if session.is_over]:
                 self._end(other)
             if (session := self._sessions.get(key)) is not None:
                 return session
             if len(self._sessions) + len(self._ending) < self._config.max_sessions:
-                return self._create(key)
+                connection = Connection(
+                    self._config,
+                    self._shared,
+                    self._redact,
+                    tracker.synced,
+                    self._trusted_pins,
+                    parent=self.own,
+                    listener=self._on_report,
+                )
+                session = self._sessions[key] = _UserSession(connection, follows_another=key in self._ended)
+                self._ended.pop(key, None)
+                return session
             await self._free_place()
-
-    @property
-    def _may_connect(self) -> bool:
-        tracker = self.own.tracker
-        return not hides_tools(tracker.state) and not tracker.left
-
-    def _create(self, key: str) -> _UserSession:
-        synced = self.own.tracker.synced
-        connection = Connection(
-            self._config, self._shared, self._redact, synced, self._trusted_pins, parent=self.own, listener=self
-        )
-        session = self._sessions[key] = _UserSession(connection, follows_another=key in self._ended)
-        self._ended.pop(key, None)
-        return session
 
     async def _free_place(self) -> None:
         """Wait until a session has ended. One without a running call is ended, or a call has to end first."""
@@ -251,7 +256,7 @@ class SessionPool:
         if not self._ending:
             idle = [key for key, session in self._sessions.items() if not session.users]
             if idle:
-                longest_idle = min(idle, key=lambda key: self._sessions[key].connection.unused_since)
+                longest_idle = min(idle, key=lambda key: self._sessions[key].connection.activity.unused_since)
                 log.info("MCP server %s: a session is ended, because another one needs its place", self._config.name)
                 self._end(longest_idle)
         await self._released.wait()
@@ -265,13 +270,10 @@ class SessionPool:
                 self._ended.popitem(last=False)
             ending = asyncio.create_task(connection.close(_GENTLE_SECONDS), name=f"mcp:ending:{self._config.name}")
             self._ending.add(ending)
-            ending.add_done_callback(self._on_ended)
+            ending.add_done_callback(self._ending.discard)
+            ending.add_done_callback(lambda _: self._released.set())
 
-    def _on_ended(self, ending: asyncio.Task[None]) -> None:
-        self._ending.discard(ending)
-        self._released.set()
-
-    def report(self, server_id: str, result: ServerCapabilities | str) -> None:  # noqa: ARG002 - see SyncListener
+    def _on_report(self, _server_id: str, result: ServerCapabilities | str) -> None:
         """Compare the tools of a session with the server's: the server's own session has to list different ones. A
         failed listing of a session is in its calls' results.
         """
@@ -285,16 +287,9 @@ class SessionPool:
         for session in self._sessions.values():
             connected_at = session.connection.tracker.snapshot.connected_at
             if connected_at is not None:
-                idle = wall_clock - (now - session.connection.unused_since)
+                idle = wall_clock - (now - session.connection.activity.unused_since)
                 yield SessionSnapshot(connected_at, None if session.users else idle)
 
 
 def _definitions(tools: Iterable[Tool]) -> dict[str, str]:
     return {tool.original_name: tool.definition for tool in tools}
-
-
-def _with_note(outcome: ToolOutcome, server: str) -> ToolOutcome:
-    if not isinstance(outcome, CallReturned):
-        return outcome
-    result = outcome.result
-    return CallReturned(replace(result, parts=(*result.parts, TextPart(_NEW_SESSION.format(server)))))

@@ -16,7 +16,6 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from enum import Enum, auto
-from typing import Protocol
 
 from bot.domain.metrics import MetricSink, SessionChanged, SessionEvent, null_sink
 from bot.domain.pins import Pinned
@@ -46,6 +45,8 @@ PLAIN = "JSON-RPC 2.0"
 
 OnSynced = Callable[[str, ServerCapabilities], Awaitable[None]]
 OnSyncFailed = Callable[[str, str], Awaitable[None]]
+OnReport = Callable[[str, ServerCapabilities | str], None]
+"""Receiver of a server's id and the capabilities, or the problem of a failed sync."""
 _LONGEST_DELIVERY = 30.0
 
 
@@ -103,13 +104,33 @@ class Event(Enum):
     CLOSED = auto()
 
 
-SESSION_EVENTS = frozenset((Event.TOOLS_LISTED, Event.REQUEST_FAILED, Event.CONNECTION_LOST, Event.UNUSED_TOO_LONG))
-"""Events of a live session, which any task may report."""
+SESSION_EVENTS = frozenset(
+    (
+        Event.TOOLS_LISTED,
+        Event.REQUEST_FAILED,
+        Event.CONNECTION_LOST,
+        Event.UNUSED_TOO_LONG,
+        Event.SESSION_ENDED,
+    )
+)
+"""Events of a live session, which users do not see. Any task may report them."""
 
-ESTABLISHED = frozenset((State.READY, State.SUSPECT, State.IDLE_CLOSING, State.LOST, State.ENDING))
+ATTEMPTING = frozenset((State.CONNECTING, State.DROPPED))
+SERVING = frozenset((State.READY, State.SUSPECT))
+"""States in which the owner task keeps an established session."""
+_CLOSING = frozenset((State.IDLE_CLOSING, State.LOST, State.ENDING))
+ESTABLISHED = SERVING | _CLOSING
 """States of a session between its first listing and its end."""
-
-_ATTEMPTING = (State.CONNECTING, State.DROPPED)
+SESSION_OVER = _CLOSING | {State.DROPPED}
+"""States of a session that has ended, or is about to."""
+BROKEN_OFF = frozenset((State.DROPPED, State.LOST))
+"""States after the other side has closed the connection."""
+BEFORE_FIRST_SESSION = ATTEMPTING | {State.UNUSED}
+"""States before the first session is established, and those of a later attempt."""
+HIDING_TOOLS = frozenset((State.SIGN_IN_REQUIRED, State.DISCONNECTED, State.CLOSED))
+"""States in which the tools are not offered until the next connection, and calls do not make one."""
+_DOUBTFUL = frozenset((State.SUSPECT, State.LOST, State.ENDING))
+"""States of an established session that has failed, or may have."""
 _WAITING = (
     State.UNUSED,
     State.DISCONNECTED,
@@ -122,30 +143,27 @@ _WAITING = (
 
 TRANSITIONS: dict[tuple[State, Event], State] = {
     **{(state, Event.ATTEMPT_STARTED): State.CONNECTING for state in (*_WAITING, State.CONNECTING)},
-    **{(state, Event.ATTEMPT_REPEATED): State.CONNECTING for state in _ATTEMPTING},
-    (State.CONNECTING, Event.TOOLS_LISTED): State.CONNECTING,
-    (State.CONNECTING, Event.REQUEST_FAILED): State.CONNECTING,
-    (State.CONNECTING, Event.CONNECTION_LOST): State.DROPPED,
+    **{(state, Event.ATTEMPT_REPEATED): State.CONNECTING for state in ATTEMPTING},
+    **{(state, event): state for state in ATTEMPTING for event in (Event.TOOLS_LISTED, Event.REQUEST_FAILED)},
+    **{(state, Event.CONNECTION_LOST): State.DROPPED for state in ATTEMPTING},
     (State.CONNECTING, Event.CONNECTED): State.READY,
-    (State.DROPPED, Event.TOOLS_LISTED): State.DROPPED,
-    (State.DROPPED, Event.REQUEST_FAILED): State.DROPPED,
-    (State.DROPPED, Event.CONNECTION_LOST): State.DROPPED,
     (State.DROPPED, Event.CONNECTED): State.LOST,
-    (State.READY, Event.TOOLS_LISTED): State.READY,
-    (State.READY, Event.REQUEST_FAILED): State.SUSPECT,
-    (State.READY, Event.CONNECTION_LOST): State.LOST,
-    (State.READY, Event.UNUSED_TOO_LONG): State.IDLE_CLOSING,
-    (State.READY, Event.SESSION_ENDED): State.ENDING,
-    (State.SUSPECT, Event.TOOLS_LISTED): State.READY,
-    (State.SUSPECT, Event.REQUEST_FAILED): State.SUSPECT,
-    (State.SUSPECT, Event.CONNECTION_LOST): State.LOST,
-    (State.SUSPECT, Event.UNUSED_TOO_LONG): State.IDLE_CLOSING,
-    (State.SUSPECT, Event.SESSION_ENDED): State.ENDING,
+    **{
+        (state, event): target
+        for state in SERVING
+        for event, target in (
+            (Event.TOOLS_LISTED, State.READY),
+            (Event.REQUEST_FAILED, State.SUSPECT),
+            (Event.CONNECTION_LOST, State.LOST),
+            (Event.UNUSED_TOO_LONG, State.IDLE_CLOSING),
+            (Event.SESSION_ENDED, State.ENDING),
+        )
+    },
     # A loss while the client is closed counts as a loss: the server may have failed.
-    **{(state, Event.CONNECTION_LOST): State.LOST for state in (State.IDLE_CLOSING, State.LOST, State.ENDING)},
+    **{(state, Event.CONNECTION_LOST): State.LOST for state in _CLOSING},
     **{
         (state, event): state
-        for state in (State.IDLE_CLOSING, State.LOST, State.ENDING)
+        for state in _CLOSING
         for event in (Event.TOOLS_LISTED, Event.REQUEST_FAILED, Event.UNUSED_TOO_LONG)
     },
     (State.IDLE_CLOSING, Event.SESSION_ENDED): State.IDLE_CLOSING,
@@ -153,7 +171,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.IDLE_CLOSING, Event.IDLE_CLOSED): State.IDLE,
     **{
         (state, event): target
-        for state in (*_ATTEMPTING, State.LOST, State.ENDING)
+        for state in (*ATTEMPTING, State.LOST, State.ENDING)
         for event, target in (
             (Event.RETRY_PLANNED, State.BACKOFF),
             (Event.RETRIES_EXHAUSTED, State.EXHAUSTED),
@@ -168,7 +186,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
 _STATUS: dict[State, ServerStatus] = {
     State.UNUSED: ServerStatus.PENDING,
     State.IDLE: ServerStatus.IDLE,
-    **dict.fromkeys(_ATTEMPTING, ServerStatus.CONNECTING),
+    **dict.fromkeys(ATTEMPTING, ServerStatus.CONNECTING),
     **dict.fromkeys(ESTABLISHED, ServerStatus.CONNECTED),
     State.BACKOFF: ServerStatus.FAILED,
     State.EXHAUSTED: ServerStatus.FAILED,
@@ -198,53 +216,6 @@ def status_of(state: State, *, known: bool) -> ServerStatus:
     if state is State.UNUSED and known:
         return ServerStatus.IDLE
     return _STATUS[state]
-
-
-def can_send(state: State) -> bool:
-    """Return True if requests may be sent."""
-    return state is State.READY
-
-
-def has_session(state: State) -> bool:
-    """Return True if there is a session, or an attempt to make one."""
-    return state in (*_ATTEMPTING, *ESTABLISHED)
-
-
-def is_before_first_session(state: State) -> bool:
-    """Return True until the first session is established. Also True during a later attempt."""
-    return state in (State.UNUSED, State.CONNECTING, State.DROPPED)
-
-
-def is_serving(state: State) -> bool:
-    """Return True while the owner task keeps an established session."""
-    return state in (State.READY, State.SUSPECT)
-
-
-def is_session_over(state: State) -> bool:
-    """Return True if the session has ended, or is about to."""
-    return state in (State.DROPPED, State.IDLE_CLOSING, State.LOST, State.ENDING)
-
-
-def is_doubtful(state: State) -> bool:
-    """Return True if an established session has failed, or may have."""
-    return state in (State.SUSPECT, State.LOST, State.ENDING)
-
-
-def was_lost(state: State) -> bool:
-    """Return True if the other side has closed the connection."""
-    return state in (State.DROPPED, State.LOST)
-
-
-def hides_tools(state: State) -> bool:
-    """Return True if the tools are not offered until the next connection, and calls do not make one."""
-    return state in (State.SIGN_IN_REQUIRED, State.DISCONNECTED, State.CLOSED)
-
-
-class SyncListener(Protocol):
-    """Receiver of the results of syncs, by the server's id."""
-
-    def report(self, server_id: str, result: ServerCapabilities | str) -> None:
-        """Receive the capabilities of a server, or the problem of a failed sync."""
 
 
 class SyncNotifier:
@@ -286,14 +257,13 @@ class SyncNotifier:
             await asyncio.wait({self._task})
 
     async def _deliver_all(self) -> None:
-        while True:
-            while self._queue:
+        while self._queue or not self._ending:
+            if self._queue:
                 server_id = next(iter(self._queue))
                 await self._deliver(server_id, self._queue.pop(server_id))
-            if self._ending:
-                return
-            self._wakeup.clear()
-            await self._wakeup.wait()
+            else:
+                self._wakeup.clear()
+                await self._wakeup.wait()
 
     async def _deliver(self, server_id: str, result: ServerCapabilities | str) -> None:
         try:
@@ -320,7 +290,7 @@ class ServerStatusTracker:
         self,
         config: ServerConfig,
         synced: CachedCapabilities,
-        notifier: SyncListener,
+        notifier: OnReport,
         pinning: ToolPinning,
         breaker: CircuitBreaker,
         *,
@@ -344,8 +314,8 @@ class ServerStatusTracker:
         self._problem = self._call_problem = NO_PROBLEM
         self._connected_at: float | None = None
         # Remembers a state that hides the tools, until the next connection.
-        self._hidden_by: State | None = self._state if hides_tools(self._state) else None
-        self._notifier: SyncListener | None = notifier
+        self._hidden_by: State | None = self._state if self._state in HIDING_TOOLS else None
+        self._notifier: OnReport | None = notifier
         self._observe = observe
         self._changed = asyncio.Event()
 
@@ -424,7 +394,7 @@ class ServerStatusTracker:
     @property
     def is_up(self) -> bool:
         """True if its tools may be called and nothing has failed since the last connection."""
-        return self.is_callable and not self.problem and not is_doubtful(self._state)
+        return self.is_callable and not self.problem and self._state not in _DOUBTFUL
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -520,10 +490,6 @@ class ServerStatusTracker:
             log.warning("MCP server %s asks users in the older way. Fix: %s", self.config.name, ASK_FIX)
         self.asks_in_older_way = True
 
-    def record_session_end(self) -> None:
-        """Record that the client is being closed. Users see no difference before it is."""
-        self._state = next_state(self._state, Event.SESSION_ENDED)
-
     def apply(self, event: Event, problem: Problem = NO_PROBLEM) -> None:
         """Record an event of an attempt, or the end of a connection. `problem` is the reason of a failure."""
         if event in (Event.ATTEMPT_STARTED, Event.ATTEMPT_REPEATED):
@@ -531,7 +497,7 @@ class ServerStatusTracker:
             problem = self._problem
         before, status = self._shown, self._connection_status
         self._state, self._problem, self._connected_at = next_state(self._state, event), problem, None
-        if hides_tools(self._state):
+        if self._state in HIDING_TOOLS:
             self._hidden_by = self._state
         self._count(status)
         self._show(before)
@@ -560,7 +526,7 @@ class ServerStatusTracker:
         """Record all capabilities."""
         self._synced = CachedCapabilities(SyncStatus.SYNCED, capabilities, time.time())
         if self._notifier is not None:
-            self._notifier.report(self.config.id, capabilities)
+            self._notifier(self.config.id, capabilities)
         self.notify()
 
     def sync_confirmed(self) -> None:
@@ -572,7 +538,7 @@ class ServerStatusTracker:
         """Record a failed sync."""
         self._synced = replace(self._synced, status=SyncStatus.SYNC_FAILED, problem=problem)
         if self._notifier is not None:
-            self._notifier.report(self.config.id, problem)
+            self._notifier(self.config.id, problem)
         self.notify()
 
     def _take_tools(self, capabilities: ServerCapabilities) -> None:
@@ -596,42 +562,38 @@ class ServerStatusTracker:
         return self.status, self.problem, count
 
     def _show(self, before: tuple[ServerStatus, str, int]) -> None:
-        if before != self._shown:
-            self._log(before[1])
+        """Wake all waiting tasks, and log what users see if it has changed."""
         self.notify()
-
-    def _count(self, before: ServerStatus) -> None:
-        if (event := _session_event(before, self._connection_status)) is not None:
-            self._observe(SessionChanged(self.config.name, event))
-
-    def _log(self, problem_before: str) -> None:
+        if before == self._shown:
+            return
         name, capabilities = self.config.name, self._synced.capabilities
         match self.status:
             case ServerStatus.CONNECTED:
                 log.info(
                     "MCP server %s: connected, tools: %d, %s", name, len(capabilities.tools), capabilities.protocol
                 )
-            case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED if self.problem != problem_before:
+            case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED if self.problem != before[1]:
                 log.warning("MCP server %s: %s", name, self.problem)
             case status:
                 log.debug("MCP server %s: %s", name, status)
+
+    def _count(self, before: ServerStatus) -> None:
+        """Count the session event of a status change."""
+        event: SessionEvent
+        was_connected = before is ServerStatus.CONNECTED
+        match self._connection_status:
+            case ServerStatus.CONNECTED if not was_connected:
+                event = "created"
+            case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED:
+                event = "error"
+            case ServerStatus.DISCONNECTED | ServerStatus.IDLE if was_connected:
+                event = "closed"
+            case _:
+                return
+        self._observe(SessionChanged(self.config.name, event))
 
 
 def _with_definition(synced: CachedCapabilities, config: ServerConfig) -> CachedCapabilities:
     tools = tuple(apply_definition(tool, config) for tool in synced.capabilities.tools)
     instructions = synced.capabilities.instructions if config.use_instructions else None
     return replace(synced, capabilities=replace(synced.capabilities, tools=tools, instructions=instructions))
-
-
-def _session_event(before: ServerStatus, after: ServerStatus) -> SessionEvent | None:
-    """Return the session event of a status change, or None."""
-    connected = before is ServerStatus.CONNECTED
-    match after:
-        case ServerStatus.CONNECTED if not connected:
-            return "created"
-        case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED:
-            return "error"
-        case ServerStatus.DISCONNECTED | ServerStatus.IDLE if connected:
-            return "closed"
-        case _:
-            return None
