@@ -6,7 +6,6 @@ A text for people is written in English where it is used and marked for the cata
     ngettext("{n} call", "{n} calls", n)                     by the plural rules of the language; `n` is a value
     pgettext("policy", "ask")                                a short word that needs a context
     gettext_lazy("The server {name} is off.", name=slug)     translated when it is shown
-    make_lazy({"off": "It is off."})                         a table of texts, translated when they are shown
     join_lazy(cause, advice)                                 sentences, translated when they are shown
     english(text)                                            the English of a lazy text, for a model or a row
 
@@ -153,17 +152,14 @@ def pgettext_lazy(context: str, message: str, /, **values: object) -> LazyText:
 
 
 def make_lazy(texts: T) -> T:
-    """Return the bot's own texts so that they are translated when they are shown: a literal, or those in a tuple or in
-    the values of a dictionary. Empty texts and lazy ones stay.
+    """Return literals so that they are translated when they are shown: one, or a tuple of them. Empty texts and lazy
+    ones stay.
     """
     lazy: object = texts
-    match texts:
-        case str() if texts and not isinstance(texts, LazyText):
-            lazy = gettext_lazy(texts)
-        case tuple():
-            lazy = tuple(map(make_lazy, texts))
-        case dict():
-            lazy = {key: make_lazy(text) for key, text in texts.items()}
+    if isinstance(texts, tuple):
+        lazy = tuple(map(make_lazy, texts))
+    elif isinstance(texts, str) and texts and not isinstance(texts, LazyText):
+        lazy = gettext_lazy(texts)
     return cast("T", lazy)
 
 
