@@ -33,7 +33,7 @@ from bot.domain.lenient_json import parse_object
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
 from bot.llm.hosted_model import Delta, HostedConfig, VendorClient
 from bot.llm.model_list import ModelListPaths, listed_model
-from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected, Service
+from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected
 from bot.llm.tool_schemas import tool_arguments, tool_description
 from bot.llm.wire_format import (
     CallIds,
@@ -461,10 +461,12 @@ def create(config: Config) -> LanguageModel:
     service = config.service("Anthropic", _HOME)
     capabilities = config.capabilities(service, _WINDOW, image_bytes=_IMAGE_BYTES)
     paths, protocol = ModelListPaths("/v1/models"), (request_body, ReplyDraft)
-    return listed_model(config, _client(service), protocol, capabilities, paths, passed_over=_PASSED_OVER)
-
-
-def _client(service: Service) -> VendorClient:
-    # The client sends `Authorization: Bearer`; older compatible servers look for the header it had before.
     headers = None if service.own_address else {"x-api-key": service.key}
-    return VendorClient(service, anthropic, anthropic.AsyncAnthropic, "/v1/messages", headers)
+    return listed_model(
+        config,
+        VendorClient(service, anthropic, anthropic.AsyncAnthropic, "/v1/messages", headers),
+        protocol,
+        capabilities,
+        paths,
+        passed_over=_PASSED_OVER,
+    )

@@ -97,7 +97,12 @@ class ListedModel(HostedModel):
             return listing
         availability = _in_list(listing, self._service.model)
         if self._paths.running and availability == Available():
-            return replace(availability, window=await self._window_of_running())
+            root = self._service.address.rstrip("/").removesuffix("/v1")
+            running = await self._fetch(f"{root}{self._paths.running}", strict=False)
+            models = running.get("models") if isinstance(running, Mapping) else None
+            return replace(
+                availability, window=_window(next(_named_entries(self._service.model, _entries(models), "model"), {}))
+            )
         return availability
 
     async def _fetch(self, path: str, strict: bool) -> Any:
@@ -115,13 +120,6 @@ class ListedModel(HostedModel):
             return NotReported(
                 "" if provider_error.status == _NOT_FOUND else self._service.error_from(provider_error).cause
             )
-
-    async def _window_of_running(self) -> int | None:
-        """Return the window of a model that runs already, which depends on the options that it was started with."""
-        root = self._service.address.rstrip("/").removesuffix("/v1")
-        running = await self._fetch(f"{root}{self._paths.running}", strict=False)
-        models = running.get("models") if isinstance(running, Mapping) else None
-        return _window(next(_named_entries(self._service.model, _entries(models), "model"), {}))
 
 
 def listed_model(

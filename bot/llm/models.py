@@ -322,7 +322,8 @@ class FallbackModel:
                 problems.append(problem)
                 other = self._next(asked) if len(asked) < len(self._models) else ""
                 if not other:
-                    error = _most_hopeful(problems)
+                    passing = [error for error in reversed(problems) if isinstance(error, ModelUnavailable)]
+                    error = min(passing, key=lambda error: error.retry_after or 0.0, default=problems[-1])
                     raise error from error.__cause__
                 log.warning("%s %s is asked instead.", problem.cause, other)
                 # Its window is smaller than that of `made_for`, or it lacks a tool search that may be needed.
@@ -373,11 +374,6 @@ class FallbackModel:
                 cause=error.brief,
             )
         return str(join_lazy(note, _("It {lacks}.", lacks=format_list(unable)) if unable else ""))
-
-
-def _most_hopeful(problems: Sequence[ModelError]) -> ModelError:
-    passing = [error for error in reversed(problems) if isinstance(error, ModelUnavailable)]
-    return min(passing, key=lambda error: error.retry_after or 0.0, default=problems[-1])
 
 
 @dataclass(frozen=True, slots=True)

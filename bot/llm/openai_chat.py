@@ -108,7 +108,9 @@ def request_body(
     messages: list[Written] = []
     for n, message in enumerate(request.messages, start=1):
         messages += _messages(message, ids, by, thinks=n > question + 1)
-        if n in (request.stable_messages, 1, len(request.messages)) and _takes_marks(model, known, own_address):
+        if n in (request.stable_messages, 1, len(request.messages)) and (
+            "claude" in model.lower() and not own_address and ErrorKind.CACHE_MARKS not in known
+        ):
             _mark(messages[-1])
     if ErrorKind.NO_SYSTEM in known:
         messages = [{**message, "role": message["role"].replace("system", "user")} for message in messages]
@@ -140,11 +142,6 @@ def _effort(reasoning: str, known: Collection[ErrorKind]) -> dict[str, Any]:
     return {"reasoning_effort": "none" if reasoning == "off" else reasoning}
 
 
-def _takes_marks(model: str, known: Collection[ErrorKind], own_address: bool) -> bool:
-    """Return True for Claude behind another service, such as OpenRouter: other models are cached without marks."""
-    return "claude" in model.lower() and not own_address and ErrorKind.CACHE_MARKS not in known
-
-
 def _mark(message: Written) -> None:
     """Mark the end of a message for the service's cache."""
     content = message["content"]
@@ -167,11 +164,20 @@ def _messages(message: Message, ids: CallIds, by: str, *, thinks: bool) -> Itera
         case MessageRole.USER:
             yield {"role": "user", "content": _user_content(message)}
         case MessageRole.ASSISTANT:
-            yield {**_assistant(message, ids, by), **(_thoughts(message, by) if thinks else {})}
+            written: dict[str, Any] = {"role": "assistant", "content": message.text}
+            if message.tool_calls:
+                written["content"] = message.text or None
+                fields = fields_of_calls(message.provider_metadata.get(METADATA), by)
+                written["tool_calls"] = [with_fields(_call(call, ids), next(fields)) for call in message.tool_calls]
+            yield {**written, **(_thoughts(message, by) if thinks else {})}
         case MessageRole.TOOL:
             results = [part for part in message.parts if isinstance(part, ToolResult)]
             for part in results:
-                yield {"role": "tool", "tool_call_id": ids.of_result(part.call_id), "content": _result(part)}
+                yield {
+                    "role": "tool",
+                    "tool_call_id": ids.of_result(part.call_id),
+                    "content": ("Error: " if part.is_error else "") + _text(part.parts),
+                }
             images = [part for result in results for part in result.parts if isinstance(part, ImagePart)]
             if images:
                 heading = {"type": "text", "text": _IMAGES_OF_TOOLS}
@@ -193,15 +199,6 @@ def _user_part(part: Part) -> dict[str, Any]:
     return {"type": "text", "text": _text((part,))}
 
 
-def _assistant(message: Message, ids: CallIds, by: str) -> dict[str, Any]:
-    written: dict[str, Any] = {"role": "assistant", "content": message.text}
-    if message.tool_calls:
-        written["content"] = message.text or None
-        fields = fields_of_calls(message.provider_metadata.get(METADATA), by)
-        written["tool_calls"] = [with_fields(_call(call, ids), next(fields)) for call in message.tool_calls]
-    return written
-
-
 def _thoughts(message: Message, by: str) -> dict[str, Any]:
     metadata: Any = message.provider_metadata.get(METADATA)
     if not isinstance(metadata, Mapping) or metadata.get("by") != by:
@@ -213,10 +210,6 @@ def _call(call: ToolCall, ids: CallIds) -> dict[str, Any]:
     arguments = json.dumps(encode_arguments(call), ensure_ascii=False, default=dict)
     function = {"name": valid_name(call.name), "arguments": arguments}
     return {"id": ids.of_call(call.id), "type": "function", "function": function}
-
-
-def _result(result: ToolResult) -> str:
-    return ("Error: " if result.is_error else "") + _text(result.parts)
 
 
 def _text(parts: tuple[Part, ...]) -> str:

@@ -128,17 +128,12 @@ def request_body(
         if request.tool_choice is ToolChoice.NONE:  # the tools stay listed: calls in the transcript refer to them
             body["tool_choice"] = "none"
     if own_address and ErrorKind.STREAM_OPTIONS not in known:  # compatible servers may not know these
-        body["prompt_cache_key"] = _cache_key(instructions, request.tools)
+        beginning = "\n".join((instructions, *(tool.name for tool in request.tools)))
+        body["prompt_cache_key"] = hashlib.sha256(beginning.encode("utf-8", "replace")).hexdigest()[:32]
         body["stream_options"] = {"include_obfuscation": False}
     if not body["input"]:
         body["input"] = [{"role": "user", "content": "(empty message)"}]
     return body
-
-
-def _cache_key(instructions: str, tools: Sequence[Tool]) -> str:
-    """Return the same key for requests with the same instructions and tools, so that the service's cache is reused."""
-    beginning = "\n".join((instructions, *(tool.name for tool in tools)))
-    return hashlib.sha256(beginning.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _tool(tool: Tool) -> Item:
@@ -170,7 +165,11 @@ def _assistant(message: Message, by: str, ids: CallIds) -> Iterable[Item]:
     reasoning, fields = list(placed(metadata, by, "reasoning", "item")), fields_of_calls(metadata, by)
     items: list[Item] = []
     for n, part in enumerate(message.parts):
-        items += [item for before, item in reasoning if before == n and _is_readable(item)]
+        items += [
+            item
+            for before, item in reasoning
+            if before == n and (item.get("type") == "reasoning" and isinstance(item.get("encrypted_content"), str))
+        ]
         match part:
             case ToolCall():
                 arguments = json.dumps(encode_arguments(part), ensure_ascii=False, default=dict)
@@ -182,10 +181,6 @@ def _assistant(message: Message, by: str, ids: CallIds) -> Iterable[Item]:
     while items and items[-1].get("type") == "reasoning":  # rejected without the item that follows it
         items.pop()
     return items
-
-
-def _is_readable(item: Item) -> bool:
-    return item.get("type") == "reasoning" and isinstance(item.get("encrypted_content"), str)
 
 
 def _output(result: ToolResult) -> str | list[Item]:
@@ -381,7 +376,11 @@ class ReplyDraft:
             item.pieces = [json_text(whole, "arguments") or item.text]
         elif item.kind == "message":
             self._refused |= any(text(part, "type") == "refusal" for part in get_list(whole, "content"))
-            if not item.pieces and (message_text := _said_in(whole)):  # a server that does not stream it
+            if not item.pieces and (
+                message_text := "".join(
+                    text(part, "text") or text(part, "refusal") for part in get_list(whole, "content")
+                )
+            ):  # a server that does not stream it
                 item.pieces.append(message_text)
                 yield TextDelta(message_text)
 
@@ -420,10 +419,6 @@ def _echo(item: Mapping[str, Any]) -> dict[str, Any] | None:
         "summary": [{"type": "summary_text", "text": text(part, "text")} for part in summary],
         "encrypted_content": text(item, "encrypted_content"),
     }
-
-
-def _said_in(message: object) -> str:
-    return "".join(text(part, "text") or text(part, "refusal") for part in get_list(message, "content"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,14 +255,7 @@ class Service:
         if proxy is not None:
             return self.proxy_error(proxy)
         quote = single_line(self._redact(complaint.message), _QUOTE_LIMIT)
-        error = self._error_of(complaint, status_of(complaint), tools)
-        if isinstance(error, ModelBarred):  # a matter for the operator, read by everybody
-            quote = _ADDRESS.sub("…", quote).replace(self._host_and_port, "…").replace(_host(self.address), "…")
-        if quote and not quote.startswith("<") and isinstance(error.brief, LazyText):
-            error.cause = gettext_lazy("{cause}: {quote}", cause=error.brief.as_clause(), quote=_sentence(quote))
-        return error
-
-    def _error_of(self, complaint: ProviderError, status: int, tools: Sequence[str]) -> ModelError:
+        status = status_of(complaint)
         kind, tool = classify(complaint), ""
         kind = ErrorKind.TOO_LONG if kind is ErrorKind.OUTPUT_LIMIT and _within(complaint) else kind
         made, cause, fix = _ERRORS.get(kind, _REQUEST)
@@ -281,6 +274,14 @@ class Service:
                 error.retry_after = 0.0 if kind is ErrorKind.FAILED_CALL else retry_after(complaint.headers)
             case ModelRejected():
                 error.tool = tool
+        if isinstance(error, ModelBarred):  # a matter for the operator, read by everybody
+            quote = _ADDRESS.sub("…", quote).replace(self._host_and_port, "…").replace(_host(self.address), "…")
+        if quote and not quote.startswith("<") and isinstance(error.brief, LazyText):
+            error.cause = gettext_lazy(
+                "{cause}: {quote}",
+                cause=error.brief.as_clause(),
+                quote=quote if quote.endswith((".", "!", "?", "…")) else f"{quote}.",
+            )
         return error
 
     def unreachable(self, error: BaseException) -> ModelUnavailable:
@@ -376,10 +377,6 @@ def rejected_tool(status: int, param: str, message: str, names: Sequence[str]) -
             return names[n] if n < len(names) else ""
     meant = {name for name in _QUOTED.findall(message) if name in names}
     return meant.pop() if len(meant) == 1 else ""
-
-
-def _sentence(quote: str) -> str:
-    return quote if quote.endswith((".", "!", "?", "…")) else f"{quote}."
 
 
 def _host(address: str) -> str:

@@ -157,7 +157,14 @@ class _Reader:
         below = partial(self._below, depth=depth + 1, refs=refs)
         notes = list(_keyword_notes(source))
         schema = {keyword: source[keyword] for keyword in _COPIED if keyword in source and _is_usable(keyword, source)}
-        schema |= {"type": _types(source), "enum": _values(source)}
+        values = [source["const"]] if "const" in source else _keyword_values(source, "enum", _MAX_LISTED)
+        if values and source.get("nullable") is True:
+            values = [*values, None]
+        distinct = {_to_json(value): value for value in values}
+        schema |= {
+            "type": _types(source),
+            "enum": (list(distinct.values()) if all(len(text) <= _MAX_VALUE for text in distinct) else []),
+        }
         schema |= self._properties(source, below, notes) | _items(source, below, notes)
         schema["description"] = _describe(source, notes, self.max_description if depth else LONGEST_DESCRIPTION)
         all_of, any_of, one_of = (
@@ -341,17 +348,6 @@ def _types(source: Mapping[str, Any]) -> list[str]:
 
 def _type_words(schema: Any) -> str:
     return " or ".join(_types(schema) if isinstance(schema, Mapping) else ()) or "anything"
-
-
-def _values(source: Mapping[str, Any]) -> list[Any]:
-    """Return the permitted values without duplicates; none if all are permitted, or if the values are too many or too
-    long to list.
-    """
-    values = [source["const"]] if "const" in source else _keyword_values(source, "enum", _MAX_LISTED)
-    if values and source.get("nullable") is True:
-        values = [*values, None]
-    distinct = {_to_json(value): value for value in values}
-    return list(distinct.values()) if all(len(text) <= _MAX_VALUE for text in distinct) else []
 
 
 def _keyword_values(source: Mapping[str, Any], keyword: str, limit: float = math.inf) -> list[Any]:

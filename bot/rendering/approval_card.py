@@ -30,7 +30,7 @@ from bot.domain.conversations import CONSOLE
 from bot.domain.grants import GrantRequest
 from bot.domain.secrets import mask_arguments, redact
 from bot.domain.tools import Risk, canonical_json
-from bot.domain.turns import ArgumentChange, PreviewProblem, StepStatus, ToolRef, ToolStep, TurnView, changed_names
+from bot.domain.turns import ArgumentChange, PreviewProblem, StepStatus, ToolStep, TurnView, changed_names
 from bot.i18n import LazyFields, _, format_list, gettext_lazy, ngettext
 from bot.rendering.call_arguments import (
     VALUE_LIMIT,
@@ -232,7 +232,14 @@ def outcome(status: StepStatus, approval: Approval) -> str:
         case StepStatus.AWAITING:
             return ""
         case StepStatus.DENIED:
-            return _denied(name, single_line(denial_reason(approval), VALUE_LIMIT))
+            reason = single_line(denial_reason(approval), VALUE_LIMIT)
+            if not name:
+                return _("Denied: {reason}", reason=reason) if reason else _("Denied")
+            return (
+                _("Denied by {name}: {reason}", name=name, reason=reason)
+                if reason
+                else _("Denied by {name}", name=name)
+            )
         case StepStatus.EXPIRED:
             return _("Timed out. Not run.")
         case StepStatus.CANCELLED if not name:
@@ -240,12 +247,6 @@ def outcome(status: StepStatus, approval: Approval) -> str:
         case _:
             approved = _("Approved by {name}", name=name) if name else _("Approved")
             return " · ".join(filter(None, (approved, format_grant(approval.granted))))
-
-
-def _denied(name: str, reason: str) -> str:
-    if not name:
-        return _("Denied: {reason}", reason=reason) if reason else _("Denied")
-    return _("Denied by {name}: {reason}", name=name, reason=reason) if reason else _("Denied by {name}", name=name)
 
 
 def approver_reason(step: ToolStep) -> str:
@@ -260,7 +261,11 @@ def approver_reason(step: ToolStep) -> str:
     if not sources:
         return reason.reason
     if result is None or not result.is_allowed:
-        return _because_of_words(sources) if reason is SelfApproval.TAINT else reason.reason
+        return (
+            _("An approver must approve this, because the model has read words of others ({sources})", sources=sources)
+            if reason is SelfApproval.TAINT
+            else reason.reason
+        )
     is_console = approval.requested_for.platform == CONSOLE
     parts = [
         _("A rule allows this, but the model has read words of others ({sources})", sources=sources),
@@ -268,10 +273,6 @@ def approver_reason(step: ToolStep) -> str:
         _("/new starts a conversation without them") if is_console else _("A new conversation starts without them"),
     ]
     return " · ".join(filter(None, parts))
-
-
-def _because_of_words(sources: str) -> str:
-    return _("An approver must approve this, because the model has read words of others ({sources})", sources=sources)
 
 
 def required_approvers_text(step: ToolStep, approval: Approval) -> str:
@@ -398,14 +399,15 @@ def call_title(step: ToolStep) -> str:
     tool = step.tool
     if tool is None:
         return single_line(step.call.name, 60)
-    words = (single_line(tool.title, 80) if _is_honest_title(tool) else "") or " ".join(
-        part.lower() for part in _WORDS.split(single_line(tool.name, 80)) if part
-    )
+    words = (
+        single_line(tool.title, 80)
+        if (
+            not text_warnings(tool.title)
+            and (not _LIKE_A_NAME.fullmatch(tool.title.strip()) or tool.title == tool.name)
+        )
+        else ""
+    ) or " ".join(part.lower() for part in _WORDS.split(single_line(tool.name, 80)) if part)
     return f"{words[:1].upper()}{words[1:].rstrip('?')}"
-
-
-def _is_honest_title(tool: ToolRef) -> bool:
-    return not text_warnings(tool.title) and (not _LIKE_A_NAME.fullmatch(tool.title.strip()) or tool.title == tool.name)
 
 
 def _one_of(approvers: Sequence[str]) -> str:
@@ -440,7 +442,13 @@ def edit_lines(step: ToolStep) -> tuple[str, ...]:
         if by
         else _("Changed since the model asked for it.")
     )
-    return (first, *_differences(format_changes(step)))
+    changed = format_changes(step)
+    more = len(changed) - MOST_CHANGES
+    lines = [
+        f"{cut_with_length(name_spelled_out(change.name), _NAME)}: {_value(change.before)} → {_value(change.after)}"
+        for change in changed[:MOST_CHANGES]
+    ]
+    return (first, *([*lines, ngettext("{n} more", "{n} more", more)] if more > 0 else lines))
 
 
 def edit_summary(step: ToolStep) -> str:
@@ -472,15 +480,6 @@ def format_changes(step: ToolStep) -> tuple[ArgumentChange, ...]:
 def _displayed_arguments(arguments: Mapping[str, Any], masked: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     pairs = zip(arguments, masked.items(), strict=True)
     return {name: (text, canonical_json(value)) for name, (text, value) in pairs}
-
-
-def _differences(changed: tuple[ArgumentChange, ...]) -> list[str]:
-    more = len(changed) - MOST_CHANGES
-    lines = [
-        f"{cut_with_length(name_spelled_out(change.name), _NAME)}: {_value(change.before)} → {_value(change.after)}"
-        for change in changed[:MOST_CHANGES]
-    ]
-    return [*lines, ngettext("{n} more", "{n} more", more)] if more > 0 else lines
 
 
 def _value(text: str | None) -> str:

@@ -245,7 +245,10 @@ def _format_value(kind: _Kind, present: Any) -> str:
         return ""
     match kind:
         case _Kind.TEXT:
-            return _quote_text(present)
+            harmless = all(character.isprintable() or character == "\n" for character in present)
+            if present and harmless and present == present.strip() and not _looks_quoted(present):
+                return present
+            return json.dumps(present, ensure_ascii=not harmless)
         case _Kind.CHOICE:
             return str(present)
         case _Kind.SWITCH:
@@ -255,14 +258,6 @@ def _format_value(kind: _Kind, present: Any) -> str:
         case _Kind.WHOLE | _Kind.NUMBER | _Kind.JSON:
             text = json.dumps(present, ensure_ascii=False, default=_plain_value)
             return text if text.isprintable() else json.dumps(present, default=_plain_value)
-
-
-def _quote_text(text: str) -> str:
-    """Return a text for a field, in quotes if it would be parsed as another value."""
-    harmless = all(character.isprintable() or character == "\n" for character in text)
-    if text and harmless and text == text.strip() and not _looks_quoted(text):
-        return text
-    return json.dumps(text, ensure_ascii=not harmless)
 
 
 def _looks_quoted(text: str) -> bool:

@@ -58,7 +58,11 @@ def is_mixed(text: str) -> bool:
     sets = [scripts for character in set(text) if (scripts := scripts_of(character))]
     if not sets or frozenset.intersection(*sets):
         return False
-    others = [_systems(scripts) for scripts in sets if "Latin" not in scripts]
+    others = [
+        frozenset(system for name in scripts for system in _SYSTEMS.get(name, {name}))
+        for scripts in sets
+        if "Latin" not in scripts
+    ]
     return not others or not frozenset.intersection(*others) & _EAST_ASIAN
 
 
@@ -69,10 +73,6 @@ def script_names(text: str) -> tuple[str, ...]:
 
 def _alphabets(text: str) -> list[str]:
     return sorted(script_name(_SCRIPTS[name]) if name in _SCRIPTS else str(OTHER) for name in script_names(text))
-
-
-def _systems(scripts: Iterable[str]) -> frozenset[str]:
-    return frozenset(system for name in scripts for system in _SYSTEMS.get(name, {name}))
 
 
 LONG_RUN = 30

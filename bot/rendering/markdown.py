@@ -375,7 +375,17 @@ class _Scan:
             if closing.startswith(self.fence) and not closing.strip(self.fence[0]):
                 self.fence, self.indent = "", 0
         else:
-            self._read_text(line)
+            if _ITEM.match(line):
+                self.listed = True
+            elif self.blank and line.strip() and not line[0].isspace():
+                self.listed = False
+            if not line.strip():
+                self.head = []
+            elif not self.head and "|" in self.last and _DELIMITER.match(line.rstrip("\n")):
+                self.head = [self.last, line] if self.room.weigh(self.last + line) <= self.room.good // 2 else []
+            if opened := self._match_fence(line):
+                self.fence, self.indent = opened["fence"], len(opened["indent"])
+                self.info = opened["info"].strip()[:_LONGEST_INFO]
         self.blank = not line.strip()
         self.last = line
 
@@ -383,7 +393,11 @@ class _Scan:
         """Return True if the message ends here. Blanks at an unfinished end decide nothing."""
         if not line.strip() and not line.endswith("\n"):
             return False
-        if not self.fence and self.used >= self.room.good and self._starts_block(line):
+        if (
+            not self.fence
+            and self.used >= self.room.good
+            and (line[0] == "#" or (self.blank and not line[0].isspace()))
+        ):
             return True
         if self.used < self.room.most * _LINES_FROM or not self.used:
             return False
@@ -421,22 +435,6 @@ class _Scan:
         if self.head:
             return "".join(self.head) + rest
         return _dedent(rest, _indent(rest) or self.indent) if self.listed else rest
-
-    def _starts_block(self, line: str) -> bool:
-        return line[0] == "#" or (self.blank and not line[0].isspace())
-
-    def _read_text(self, line: str) -> None:
-        if _ITEM.match(line):
-            self.listed = True
-        elif self.blank and line.strip() and not line[0].isspace():
-            self.listed = False
-        if not line.strip():
-            self.head = []
-        elif not self.head and "|" in self.last and _DELIMITER.match(line.rstrip("\n")):
-            self.head = [self.last, line] if self.room.weigh(self.last + line) <= self.room.good // 2 else []
-        if opened := self._match_fence(line):
-            self.fence, self.indent = opened["fence"], len(opened["indent"])
-            self.info = opened["info"].strip()[:_LONGEST_INFO]
 
     def _match_fence(self, line: str) -> re.Match[str] | None:
         """Return the code block that a line opens. The info string after backticks contains no backtick (CommonMark

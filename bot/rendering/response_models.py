@@ -525,16 +525,14 @@ def elicitations_of(view: TurnView, conversation: str, reader: str) -> list[Elic
     ]
 
 
-def _agent_shape(agent: AgentRef | None) -> AgentShape | None:
-    return None if agent is None else AgentShape(id=agent.id, name=agent.name)
-
-
 def response_shape(view: TurnView, conversation: str, signed_by: SignedBy, reader: str = "") -> ResponseShape:
     """Return a response with its current state. `conversation` is the public id, `reader` the reader's principal."""
     return ResponseShape(
         response_id=view.turn.id,
         conversation_id=conversation,
-        agent=_agent_shape(view.turn.question.agent),
+        agent=None
+        if view.turn.question.agent is None
+        else AgentShape(id=view.turn.question.agent.id, name=view.turn.question.agent.name),
         status=status_of(view),
         waiting_for_approval=waits_for_approval(view),
         waiting_for_answer=waits_for_answer(view),

@@ -198,17 +198,17 @@ def _files(view: TurnView, largest: int) -> Iterator[ToolFile]:
         if not isinstance(step, ToolStep) or step.result is None or step.status not in _RETURNED:
             continue
         for place, part in enumerate(step.result.parts):
-            if view.read is not None and isinstance(part, StoredFile) and _is_shared(part, largest):
-                yield ToolFile(f"{FILE_PREFIX}{step.n}-{place}", _file_name(step, part), partial(view.read, part.id))
-
-
-def _is_shared(file: StoredFile, largest: int) -> bool:
-    return bool(file.id) and 0 < file.size <= largest and file.readers is not ImageAudience.MODEL
-
-
-def _file_name(step: ToolStep, file: StoredFile) -> str:
-    ending = _ENDINGS.get(file.mime_type) or mimetypes.guess_extension(file.mime_type) or ""
-    return file.name or f"{tool_name(step)}{ending}"
+            if (
+                view.read is not None
+                and isinstance(part, StoredFile)
+                and (bool(part.id) and 0 < part.size <= largest and part.readers is not ImageAudience.MODEL)
+            ):
+                ending = _ENDINGS.get(part.mime_type) or mimetypes.guess_extension(part.mime_type) or ""
+                yield ToolFile(
+                    f"{FILE_PREFIX}{step.n}-{place}",
+                    (part.name or f"{tool_name(step)}{ending}"),
+                    partial(view.read, part.id),
+                )
 
 
 # -------------------- actions
@@ -299,18 +299,15 @@ def waiting_text(view: TurnView) -> str:
     if view.blocker is None or not _awaits_user(view.blocker):
         return ngettext("Waiting behind {n} earlier message", "Waiting behind {n} earlier messages", view.ahead)
     if view.blocker.awaits_approval:
-        return _waiting_behind_approval(view.ahead - 1)
+        others = view.ahead - 1
+        if not others:
+            return _("Waiting behind an approval")
+        return ngettext(
+            "Waiting behind an approval and {n} earlier message",
+            "Waiting behind an approval and {n} earlier messages",
+            others,
+        )
     return _waiting_behind_elicitation(view.ahead - 1)
-
-
-def _waiting_behind_approval(others: int) -> str:
-    if not others:
-        return _("Waiting behind an approval")
-    return ngettext(
-        "Waiting behind an approval and {n} earlier message",
-        "Waiting behind an approval and {n} earlier messages",
-        others,
-    )
 
 
 def _waiting_behind_elicitation(others: int) -> str:
@@ -634,11 +631,11 @@ def offer_label(offer: Offer, view: TurnView) -> str:
             return str(offer.label)
         case CheckCallAction(n=n) | RunAgainAction(n=n):
             unsure = [action.n for action in available_actions(view) if isinstance(action, CheckCallAction)]
-            return f"{offer.label}: {_name(view, n)}" if len(unsure) > 1 else str(offer.label)
-
-
-def _name(view: TurnView, n: int) -> str:
-    return next((tool_name(step) for step in _calls(view) if step.n == n), str(n))
+            return (
+                f"{offer.label}: {next((tool_name(step) for step in _calls(view) if step.n == n), str(n))}"
+                if len(unsure) > 1
+                else str(offer.label)
+            )
 
 
 def _has_card(step: ToolStep) -> bool:

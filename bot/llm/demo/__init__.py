@@ -130,7 +130,9 @@ class DemoModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the answer's text word by word, and a Completion last. Never fails."""
-        message = _Turn(request, _date_of(request) or self._config.today()).reply()
+        texts = (message.text for message in request.messages if message.role is MessageRole.SYSTEM)
+        dates = [match[1] for text in texts for match in _DATE.finditer(text)]
+        message = _Turn(request, (date.fromisoformat(dates[-1]) if dates else None) or self._config.today()).reply()
         for piece in _PIECE.findall(message.text):
             yield TextDelta(piece)
             await asyncio.sleep(0)
@@ -139,13 +141,6 @@ class DemoModel:
 
     async def close(self) -> None:
         """Do nothing: there are no connections."""
-
-
-def _date_of(request: ModelRequest) -> date | None:
-    """Return the date in the prompt, which is the asker's; None if it has none."""
-    texts = (message.text for message in request.messages if message.role is MessageRole.SYSTEM)
-    dates = [match[1] for text in texts for match in _DATE.finditer(text)]
-    return date.fromisoformat(dates[-1]) if dates else None
 
 
 class _Turn:

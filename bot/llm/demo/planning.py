@@ -108,7 +108,11 @@ class _Filling:
                 self._arguments |= several[0]
             elif parameter.kind == "number" and not parameter.required:
                 self._put(parameter, self._implied_number(parameter))
-            elif parameter.required or parameter.kind in ("date", "email") or _is_unambiguous(parameter):
+            elif (
+                parameter.required
+                or parameter.kind in ("date", "email")
+                or all(isinstance(choice, str | None) for choice in parameter.schema.get("enum", [0]))
+            ):
                 self._put(
                     parameter, None if parameter.kind == "place" else _value(parameter, self._request, self._today)
                 )
@@ -186,11 +190,6 @@ class _Filling:
             self._put(parameter, text)
 
 
-def _is_unambiguous(parameter: Parameter) -> bool:
-    """Return True for choices among words, which cannot mean anything else."""
-    return all(isinstance(choice, str | None) for choice in parameter.schema.get("enum", [0]))
-
-
 def _name_pattern(name: str) -> str:
     *first, last = plain_name(name).split() or [""]
     spelled = r"[\s_-]{0,3}".join(re.escape(word) for word in [*first, last.removesuffix("s")])
@@ -200,7 +199,14 @@ def _name_pattern(name: str) -> str:
 def _value(parameter: Parameter, request: Request, today: date) -> Any:  # noqa: PLR0911 - one for each kind
     match parameter.kind:
         case "choice":
-            return _choice(parameter.schema["enum"], request)
+            choices = parameter.schema["enum"]
+            plain = [choice for choice in choices if choice is not None and not isinstance(choice, dict | list)]
+            for choice in sorted(plain, key=lambda choice: -len(str(choice))):
+                spelled = "|".join(map(re.escape, sorted({str(choice), plain_name(str(choice))} - {""})))
+                case = "(?i)" if len(str(choice)) > 1 else ""
+                if spelled and request.take(re.compile(rf"{case}(?:(?<!\w)|(?=[^\x00-\u02ff]))(?:{spelled})(?!\w)")):
+                    return choice
+            return choices[0] if len(choices) == 1 else None
         case "flag":
             return False if request.take(pattern("false")) else True if request.take(pattern("true")) else None
         case "list":
@@ -215,16 +221,6 @@ def _value(parameter: Parameter, request: Request, today: date) -> Any:  # noqa:
             return request.payload() if request.is_answer and kind not in ("number", "email") else None
         case _:
             return request.spoken()
-
-
-def _choice(choices: Sequence[Any], request: Request) -> Any:
-    plain = [choice for choice in choices if choice is not None and not isinstance(choice, dict | list)]
-    for choice in sorted(plain, key=lambda choice: -len(str(choice))):
-        spelled = "|".join(map(re.escape, sorted({str(choice), plain_name(str(choice))} - {""})))
-        case = "(?i)" if len(str(choice)) > 1 else ""
-        if spelled and request.take(re.compile(rf"{case}(?:(?<!\w)|(?=[^\x00-\u02ff]))(?:{spelled})(?!\w)")):
-            return choice
-    return choices[0] if len(choices) == 1 else None
 
 
 def _as_number(parameter: Parameter, digits: str) -> float | int:
@@ -388,7 +384,10 @@ class Planner:
             plans = [self._plan_wish(wish) for wish in wishes] if 1 < len(wishes) <= _MOST_WISHES else []
             if plans and self._are_separate(plans, wishes, boldly=boldly):
                 return Plan(tuple(step for plan in plans for step in plan.steps)[: 2 * _MOST_WISHES])
-        if self._is_foreign_order(request):
+        order = language.ORDERS.match(language.LEAD.sub("", request, count=1))
+        things = terms(order["thing"], content=True) if order else []
+        meant = {*things, *(related for thing in things for related in RELATED.get(thing, ()))}
+        if bool(things) and not any(other.match(word) for other in self._candidates for word in meant):
             return Plan()
         content = terms(request, content=True)
         nouns = set(content) - VERBS.keys()
@@ -399,13 +398,6 @@ class Planner:
         subjects = [noun for noun in nouns if not re.fullmatch(r"\d+|wh\w+", noun) and not language.is_time(noun)]
         has_subject = bool(subjects) or len(content) - len(nouns) > 1
         return self._look_up(request) if plan == Plan() and is_question and has_subject else plan
-
-    def _is_foreign_order(self, request: str) -> bool:
-        """Return True for `book a flight`, if no tool has a word for the thing: it is no note for a tool that adds."""
-        order = language.ORDERS.match(language.LEAD.sub("", request, count=1))
-        things = terms(order["thing"], content=True) if order else []
-        meant = {*things, *(related for thing in things for related in RELATED.get(thing, ()))}
-        return bool(things) and not any(other.match(word) for other in self._candidates for word in meant)
 
     def follow_up(self, request: str, previous: Call, plan: Plan, *, is_last: bool) -> Plan:
         """Return the plan for a request that no tool fits, or whose arguments are missing, after a `previous` call:
