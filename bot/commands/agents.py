@@ -6,9 +6,9 @@ An agent is a profile that is bound to a place, or bound by name (`/profile bind
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from bot.commands.command import CommandContext, NotFoundRejection, SubmissionContext, VerbHandler
+from bot.commands.command import CommandContext, NotFoundRejection, SubmissionContext, Verbs, form_of, verb
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.text_format import page_of, page_rows
@@ -24,7 +24,6 @@ from bot.domain.commands import (
     ReplyAction,
     RequiredRole,
     Table,
-    Verb,
 )
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.profiles import Profile
@@ -35,72 +34,62 @@ MOST_CHOICES = 25
 """Choices of a field, which is Discord's limit."""
 _LONGEST_LABEL = 30
 _HEADINGS = (gettext_lazy("agent"), gettext_lazy("what it does"), gettext_lazy("servers"), gettext_lazy("is asked"))
-ASK = Verb(
-    "",
-    "ask an agent by name; /agents lists them",
-    (
-        Parameter("agent", "the agent's name", required=True, completes=CompletionSource.AGENTS, metavar="NAME"),
-        Parameter("question", "what you want to know, or to have done", required=True, metavar="TEXT"),
-    ),
-    RequiredRole.EVERYONE,
-)
-LIST = Verb("", "who can be asked by name here, and what each does", (), RequiredRole.EVERYONE)
 
 
-class AskAgent:
+class AskAgent(Verbs):
     """The verb of `/ask`. Without a name or a question, a form asks for them."""
 
     def __init__(self, dependencies: CommandDependencies) -> None:
         self._dependencies = dependencies
 
-    @property
-    def handler(self) -> VerbHandler:
-        """Return the verb."""
-        return VerbHandler(ASK, self._ask, self._fill, free=True, raw=True)
-
-    async def _ask(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
+    @verb(
+        "",
+        "ask an agent by name; /agents lists them",
+        (
+            Parameter("agent", "the agent's name", required=True, completes=CompletionSource.AGENTS, metavar="NAME"),
+            Parameter("question", "what you want to know, or to have done", required=True, metavar="TEXT"),
+        ),
+        who=RequiredRole.EVERYONE,
+        free=True,
+        raw=True,
+    )
+    async def _ask(self, request: CommandContext) -> Reply | Form:
         agents = self._dependencies.administration.agents(request.conversation)
         addressed = _read_words(agents, request.words)
         if addressed is None and any(word.strip() for word in request.words):
-            yield _unknown_name(agents, request.words)
-        elif not agents.here:
-            yield _no_agents_reply()
-        elif addressed is None or not addressed.text:
-            yield _form(agents, addressed)
-        else:
-            yield _asking(addressed, request.conversation, request.author)
+            return _unknown_name(agents, request.words)
+        if not agents.here:
+            return _no_agents_reply()
+        if addressed is None or not addressed.text:
+            return _form(agents, addressed)
+        return _asking(addressed, request.conversation, request.author)
 
-    async def _fill(self, submission: SubmissionContext) -> AsyncIterator[Reply | Form]:
+    @form_of("")
+    async def _fill(self, submission: SubmissionContext) -> Reply | Form:
         agents = self._dependencies.administration.agents(submission.conversation)
         agent = agents.find(submission.fields.get("agent", ""))
         if agent is None:
             raise NotFoundRejection(_("This agent cannot be asked here any more. `/agents` lists those that can."))
         addressed = Addressed(agent, submission.fields.get("question", "").strip())
         if addressed.text:
-            yield _asking(addressed, submission.conversation, submission.author)
-        else:
-            yield _form(agents, addressed, submission.errors or {"question": _("Something is needed here.")})
+            return _asking(addressed, submission.conversation, submission.author)
+        return _form(agents, addressed, submission.errors or {"question": _("Something is needed here.")})
 
 
-class AgentList:
+class AgentList(Verbs):
     """The verb of `/agents`."""
 
     def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
         self._dependencies = dependencies
         self._directory = directory
 
-    @property
-    def handler(self) -> VerbHandler:
-        """Return the verb."""
-        return VerbHandler(LIST, self._list)
-
-    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("", "who can be asked by name here, and what each does", who=RequiredRole.EVERYONE)
+    async def _list(self, request: CommandContext) -> Reply:
         administration = self._dependencies.administration
         profiles = administration.agent_profiles(request.conversation)
         place = administration.profile_of(request.conversation)
         if not profiles:
-            yield _no_agents_reply(admin=self._dependencies.rights.administers(request.member))
-            return
+            return _no_agents_reply(admin=self._dependencies.rights.administers(request.member))
         names = {server.id: server.name for server in await self._directory.all(request.conversation)}
         page = page_rows(profiles, request.arguments.page)
         rows = tuple(
@@ -112,7 +101,7 @@ class AgentList:
             )
             for profile in page
         )
-        yield Reply(
+        return Reply(
             _(
                 "Agents here · {count}. `/ask NAME …` asks one, and so does a message that begins with “as NAME”. A "
                 "thread goes on with the one that was named last; “as default” goes back.",

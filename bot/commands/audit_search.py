@@ -11,10 +11,10 @@ import dataclasses
 import io
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from bot.commands.command import A_SERVER, CommandContext, VerbHandler, option
+from bot.commands.command import A_SERVER, CommandContext, Verbs, option, verb
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.text_format import (
@@ -29,7 +29,7 @@ from bot.commands.text_format import (
     shorten,
 )
 from bot.domain.audit import KINDS, AuditEntry, AuditQuery, AuditScope
-from bot.domain.commands import Parameter, ParameterKind, Reply, ReplyAction, ReplyFile, Table, Verb
+from bot.domain.commands import Parameter, ParameterKind, Reply, ReplyAction, ReplyFile, Table
 from bot.domain.conversations import ConversationKey
 from bot.domain.servers import EVERYWHERE
 from bot.i18n import _, format_number, format_time_zone, gettext_lazy, ngettext
@@ -108,21 +108,20 @@ def _time(entry: AuditEntry) -> str:
         return ""
 
 
-class AuditSearch:
+class AuditSearch(Verbs):
     """Search in the audit."""
 
     def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
         self._dependencies = dependencies
         self._directory = directory
 
-    @property
-    def handler(self) -> VerbHandler:
-        """Return the verb."""
-        parameters = (A_SERVER, _PERSON, _SINCE, _KIND, _DOWNLOAD)
-        about = gettext_lazy("requests, approvals, denials and changes, by user and time")
-        return VerbHandler(Verb("audit", about, parameters, aliases=("changes",)), self._audit)
-
-    async def _audit(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb(
+        "audit",
+        "requests, approvals, denials and changes, by user and time",
+        (A_SERVER, _PERSON, _SINCE, _KIND, _DOWNLOAD),
+        aliases=("changes",),
+    )
+    async def _audit(self, request: CommandContext) -> Reply:
         name, number = request.arguments.get("server"), request.arguments.page
         server = await self._directory.find(name, request.conversation) if name else None
         query = await self._query(request, server)
@@ -136,8 +135,7 @@ class AuditSearch:
                 if server
                 else _("Nothing of that kind is in the audit.")
             )
-            yield Reply(nothing)
-            return
+            return Reply(nothing)
         if download:
             lines = [csv_head(), *(csv_line(entry) for entry in entries)]
             omitted = count - len(entries)
@@ -156,11 +154,10 @@ class AuditSearch:
                 if server
                 else _("Audit: the last {rows}, times in UTC.", rows=rows_text)
             )
-            yield Reply(sentences(head, cut), document=ReplyFile("audit.csv", "\n".join((*lines, "")), "text/csv"))
-            return
+            return Reply(sentences(head, cut), document=ReplyFile("audit.csv", "\n".join((*lines, "")), "text/csv"))
         again = _command_words(request, server)
         values = {"count": format_number(count), "zone": format_time_zone()}
-        yield Reply(
+        return Reply(
             _("Audit of {server} · {count} · times in {zone}", server=label, **values)
             if server
             else _("Audit · {count} · times in {zone}", **values),

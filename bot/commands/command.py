@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 
 from bot.commands.dependencies import Rights
 from bot.commands.text_format import (
@@ -295,6 +297,8 @@ def _display_name(parameter: Parameter) -> str:
 
 
 Answers = AsyncIterator[Reply | Form]
+Answer = Reply | Form | Answers
+"""What a handler returns: its only reply, or an iterator over several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,10 +341,66 @@ class VerbHandler:
     """
 
     verb: Verb
-    do: Callable[[CommandContext], Answers]
-    fill: Callable[[SubmissionContext], Answers] | None = None
+    do: Callable[..., Any]
+    fill: Callable[..., Any] | None = None
     free: bool = False
     raw: bool = False
+
+
+_Method = TypeVar("_Method", bound=Callable[..., Answers | Awaitable[Answer]])
+_VERB, _FORM = "countersign_verb", "countersign_form"
+"""Names of what a declaration adds to a method."""
+
+
+def verb(
+    path: str,
+    summary: str,
+    parameters: tuple[Parameter, ...] = (),
+    *,
+    who: RequiredRole = RequiredRole.ADMINS,
+    aliases: tuple[str, ...] = (),
+    command_line: tuple[str, str] | None = None,
+    free: bool = False,
+    raw: bool = False,
+) -> Callable[[_Method], _Method]:
+    """Declare a method of `Verbs` as the handler of a verb: one that returns its reply, or yields several."""
+    described = Verb(path, summary, parameters, who, aliases, command_line)
+
+    def declare(method: _Method) -> _Method:
+        setattr(method, _VERB, VerbHandler(described, method, free=free, raw=raw))
+        return method
+
+    return declare
+
+
+def form_of(path: str) -> Callable[[_Method], _Method]:
+    """Declare a method of `Verbs` as the handler of the forms of a verb."""
+
+    def declare(method: _Method) -> _Method:
+        setattr(method, _FORM, path)
+        return method
+
+    return declare
+
+
+class Verbs:
+    """Verbs of one subject: methods declared by `verb` in the order of the help, and by `form_of`."""
+
+    @classmethod
+    def declared(cls) -> tuple[VerbHandler, ...]:
+        """Return the verbs, with handlers that are not bound to an instance."""
+        methods = vars(cls).values()
+        forms = {getattr(method, _FORM): method for method in methods if hasattr(method, _FORM)}
+        verbs: list[VerbHandler] = [getattr(method, _VERB) for method in methods if hasattr(method, _VERB)]
+        return tuple(dataclasses.replace(each, fill=forms.get(each.verb.path)) for each in verbs)
+
+    @property
+    def handlers(self) -> tuple[VerbHandler, ...]:
+        """Return the verbs."""
+        return tuple(
+            dataclasses.replace(each, do=partial(each.do, self), fill=each.fill and partial(each.fill, self))
+            for each in self.declared()
+        )
 
 
 class Command:
@@ -396,7 +456,7 @@ class Command:
                 tuple(words),
                 hidden_input=invocation.hidden_input,
             )
-            async for answer in handler.do(context):
+            async for answer in _answers(handler.do(context)):
                 yield answer
         except CommandRejected as rejection:
             yield error_reply(sentences(str(rejection), self._nearest_of_group(invocation.words)))
@@ -419,7 +479,7 @@ class Command:
             )
             handler = self._handlers[path]
             fields = submission.fields if handler.free else _opaque_fields(handler.verb)
-            async for answer in fill(_without_tokens(context, fields)):
+            async for answer in _answers(fill(_without_tokens(context, fields))):
                 yield answer
         except CommandRejected as rejection:
             yield error_reply(str(rejection))
@@ -434,7 +494,7 @@ class Command:
                 raise CommandRejected(WARNING)
         return Arguments() if handler.raw else parse_arguments(handler.verb, words, self.name)
 
-    def _form_handler(self, path: str, member: Member) -> Callable[[SubmissionContext], Answers]:
+    def _form_handler(self, path: str, member: Member) -> Callable[..., Any]:
         handler = self._handlers.get(path)
         if handler is None or handler.fill is None:
             raise CommandRejected(_("This form is no longer open. Start again with the command."))
@@ -516,6 +576,16 @@ class Command:
 
     def _lines(self, verbs: Iterable[Verb]) -> tuple[tuple[str, str], ...]:
         return tuple((f"/{self.name} {_short_usage(verb)}", verb.summary) for verb in verbs)
+
+
+async def _answers(answering: Answers | Awaitable[Answer]) -> Answers:
+    """Yield the only answer of a handler, or each of one that shows its progress."""
+    outcome = answering if isinstance(answering, AsyncIterator) else await answering
+    if isinstance(outcome, AsyncIterator):
+        async for answer in outcome:
+            yield answer
+    else:
+        yield outcome
 
 
 def _verbs_of_topic(words: Sequence[str], verbs: Sequence[Verb]) -> str:

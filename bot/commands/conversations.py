@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from bot.commands.command import CONFIRM, CommandContext, CommandRejected, VerbHandler
+from bot.commands.command import CONFIRM, CommandContext, CommandRejected, Verbs, verb
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.text_format import (
     ROWS,
@@ -29,7 +29,6 @@ from bot.domain.commands import (
     ReplyFile,
     RequiredRole,
     Table,
-    Verb,
 )
 from bot.domain.conversations import CONSOLE, ConversationKey
 from bot.domain.messages import FilePart, ImagePart, StoredFile, TextPart
@@ -169,31 +168,20 @@ _WHICH = Parameter("conversation", "its id as the list shows it; without one, th
 _NONE = gettext_lazy("There is no such conversation. `/conversations list` lists them.")
 
 
-class Conversations:
+class Conversations(Verbs):
     """Verbs of `/conversations`."""
 
     def __init__(self, dependencies: CommandDependencies) -> None:
         self._dependencies = dependencies
 
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs."""
-        of_all = Parameter("all", "everybody's in this workspace, for admins", ParameterKind.FLAG)
-        everyone = RequiredRole.EVERYONE
-        return (
-            VerbHandler(
-                Verb("list", "your conversations, the latest first", (of_all,), everyone, ("ls",)),
-                self._list,
-            ),
-            VerbHandler(Verb("show", "one conversation", (_WHICH,), everyone, ("get", "read")), self._show),
-            VerbHandler(
-                Verb("delete", "delete a conversation for good", (_WHICH, CONFIRM), everyone, ("remove", "rm")),
-                self._delete,
-            ),
-            VerbHandler(Verb("export", "a conversation as Markdown", (_WHICH,), everyone, ("save",)), self._export),
-        )
-
-    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb(
+        "list",
+        "your conversations, the latest first",
+        (Parameter("all", "everybody's in this workspace, for admins", ParameterKind.FLAG),),
+        who=RequiredRole.EVERYONE,
+        aliases=("ls",),
+    )
+    async def _list(self, request: CommandContext) -> Reply:
         everybody, here = request.arguments.has("all"), request.conversation
         is_terminal = here.platform == CONSOLE
         if everybody and not self._dependencies.rights.administers(request.member):
@@ -209,8 +197,7 @@ class Conversations:
         reach = request.conversation.workspace_key if everybody else ":".join(str(request.conversation).split(":")[:2])
         summaries, count = await self._dependencies.archive.conversations(f"{reach}:", person, ROWS, offset(number))
         if not count:
-            yield Reply(_("No conversations yet."))
-            return
+            return Reply(_("No conversations yet."))
         now = self._dependencies.clock()
         # A terminal is narrow, and shows whole lines: there, every conversation of one's own was begun by oneself.
         names_beginner = everybody or not is_terminal
@@ -225,7 +212,7 @@ class Conversations:
             )
             for summary in summaries
         )
-        yield Reply(
+        return Reply(
             _("Conversations · {count}", count=format_number(count)),
             Table(
                 (
@@ -241,7 +228,8 @@ class Conversations:
             page=page_of(number, count, ("conversations", "list", *(("--all",) if everybody else ()))),
         )
 
-    async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("show", "one conversation", (_WHICH,), who=RequiredRole.EVERYONE, aliases=("get", "read"))
+    async def _show(self, request: CommandContext) -> Reply:
         key = await self._find(request)
         views = await self._turns(key, SHOWN_TURNS)
         rows = tuple(
@@ -254,7 +242,7 @@ class Conversations:
             for view in views
         )
         words = (_id(key, request.conversation),)
-        yield Reply(
+        return Reply(
             ngettext(
                 "The last {n} turn · times in {zone}",
                 "The last {n} turns · times in {zone}",
@@ -269,7 +257,14 @@ class Conversations:
             ),
         )
 
-    async def _delete(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb(
+        "delete",
+        "delete a conversation for good",
+        (_WHICH, CONFIRM),
+        who=RequiredRole.EVERYONE,
+        aliases=("remove", "rm"),
+    )
+    async def _delete(self, request: CommandContext) -> Reply:
         key = await self._find(request)
         views = await self._turns(key, EXPORTED_TURNS)
         typed = request.arguments.get("confirm")
@@ -277,7 +272,7 @@ class Conversations:
         word = key.thread.strip() or shown
         if not typed:
             calls = sum(isinstance(step, ToolStep) for view in views for step in view.steps)
-            yield Reply(
+            return Reply(
                 _(
                     "Delete this conversation? {turns} and {calls} go; the audit stays. This cannot be undone. Type "
                     "its id to confirm.",
@@ -289,16 +284,16 @@ class Conversations:
                     ReplyAction(_("Delete"), ("conversations", "delete", shown), ActionStyle.DANGER, confirm=word),
                 ),
             )
-            return
         if typed.strip() not in (word, shown, _id(key)):
             raise CommandRejected(_("That was not its id. Nothing was deleted."))
         if not await self._dependencies.archive.delete(key, request.author):
             raise CommandRejected(
                 _("It is not at rest: something runs or waits in it. Stop that first. Nothing was deleted.")
             )
-        yield Reply(_("The conversation is deleted."))
+        return Reply(_("The conversation is deleted."))
 
-    async def _export(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("export", "a conversation as Markdown", (_WHICH,), who=RequiredRole.EVERYONE, aliases=("save",))
+    async def _export(self, request: CommandContext) -> Reply:
         key = await self._find(request)
         views = await self._turns(key, EXPORTED_TURNS)
         text = format_transcript(key, views[0].turn.question.text, views)
@@ -310,7 +305,7 @@ class Conversations:
             if omitted > 0
             else ""
         )
-        yield Reply(
+        return Reply(
             sentences(
                 ngettext(
                     "The conversation as Markdown: {n} turn.", "The conversation as Markdown: {n} turns.", len(views)

@@ -6,12 +6,12 @@ Which calls the delegate may decide is checked at each decision (`bot.engine.del
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
-from bot.commands.command import CommandContext, CommandRejected, VerbHandler
+from bot.commands.command import CommandContext, CommandRejected, Verbs, verb
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.text_format import parse_end, parse_user
-from bot.domain.commands import ActionStyle, Parameter, Reply, ReplyAction, RequiredRole, Table, Verb
+from bot.domain.commands import ActionStyle, Parameter, Reply, ReplyAction, RequiredRole, Table
 from bot.domain.conversations import CONSOLE, HTTP
 from bot.domain.grants import DELEGATION, Grant
 from bot.i18n import _, format_datetime, gettext_lazy, ngettext
@@ -20,34 +20,17 @@ LONGEST_DAYS = 90
 _DAY = 86400.0
 _WHO = Parameter("who", "the user who decides for you", required=True, metavar="@USER")
 _END = Parameter("end", "until Friday, until 2026-12-04 or for 3 days", required=True, repeated=True, metavar="END")
-_DELEGATE = Verb("delegate", "hand your right to decide to another user", (_WHO, _END), RequiredRole.EVERYONE)
-_LIST = Verb("delegations", "who decides for whom, and until when", (), RequiredRole.EVERYONE)
-_UNDELEGATE = Verb(
-    "undelegate",
-    "end what you have handed to a user, or what was handed to you",
-    (_WHO,),
-    RequiredRole.EVERYONE,
-    ("delegate end", "delegations end"),
-)
 
 
-class DelegationVerbs:
+class DelegationVerbs(Verbs):
     """Verbs of `/approvals` about delegations."""
 
     def __init__(self, dependencies: CommandDependencies) -> None:
         self._dependencies = dependencies
         self._store = dependencies.grants
 
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs."""
-        return (
-            VerbHandler(_DELEGATE, self._delegate),
-            VerbHandler(_LIST, self._list),
-            VerbHandler(_UNDELEGATE, self._undelegate),
-        )
-
-    async def _delegate(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("delegate", "hand your right to decide to another user", (_WHO, _END), who=RequiredRole.EVERYONE)
+    async def _delegate(self, request: CommandContext) -> Reply:
         person, end = self._delegate_in(request), self._end(request)
         place, author = request.conversation.workspace_key, request.author
         if request.member.guest or request.member.external:
@@ -71,7 +54,7 @@ class DelegationVerbs:
                 lasts=end - self._dependencies.clock(),
             )
         )
-        yield Reply(
+        return Reply(
             _(
                 "{who} may decide the calls that you may decide, until {end}. Calls that {who} asks for are left out.",
                 who=person,
@@ -80,25 +63,33 @@ class DelegationVerbs:
             actions=(ReplyAction(_("End it"), ("approvals", "undelegate", person), ActionStyle.DANGER),),
         )
 
-    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("delegations", "who decides for whom, and until when", who=RequiredRole.EVERYONE)
+    async def _list(self, request: CommandContext) -> Reply:
         found = await self._visible(request)
         headings = (gettext_lazy("approver"), gettext_lazy("delegate"), gettext_lazy("until"))
         rows = tuple((grant.granted_by, grant.person, format_datetime(grant.expires_at or 0.0)) for grant in found)
-        yield Reply(
+        return Reply(
             ngettext("{n} delegation", "{n} delegations", len(found))
             if found
             else _("No one decides for anybody else. `/approvals delegate @USER until DAY` changes that."),
             Table(headings, rows) if rows else None,
         )
 
-    async def _undelegate(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb(
+        "undelegate",
+        "end what you have handed to a user, or what was handed to you",
+        (_WHO,),
+        who=RequiredRole.EVERYONE,
+        aliases=("delegate end", "delegations end"),
+    )
+    async def _undelegate(self, request: CommandContext) -> Reply:
         person = parse_user(request.arguments.get("who"), request.conversation)
         ended = [grant for grant in await self._visible(request) if person in (grant.granted_by, grant.person)]
         if not ended:
             raise CommandRejected(_("There is no such delegation. `/approvals delegations` lists them."))
         for grant in ended:
             await self._store.revoke(grant.id, request.author)
-        yield Reply(_("Ended. Decisions of before still count."))
+        return Reply(_("Ended. Decisions of before still count."))
 
     async def _visible(self, request: CommandContext) -> Sequence[Grant]:
         """Return the delegations that the user may see and end: the own ones, and for admins all."""

@@ -8,7 +8,7 @@ with the question.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.commands.command import (
@@ -20,7 +20,9 @@ from bot.commands.command import (
     NotFoundRejection,
     SubmissionContext,
     VerbContext,
-    VerbHandler,
+    Verbs,
+    form_of,
+    verb,
 )
 from bot.commands.server_directory import ServerDirectory, VisibleServer, check_arguments
 from bot.commands.server_forms import form, in_steps, next_form_step
@@ -35,7 +37,6 @@ from bot.domain.commands import (
     ReplyAction,
     RequiredRole,
     Table,
-    Verb,
 )
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.lenient_json import DuplicateName, parse_json
@@ -90,26 +91,21 @@ def _question_with(
 # -------------------- tools
 
 
-class ManualCalls:
+class ManualCalls(Verbs):
     """Verb that runs a tool."""
 
     def __init__(self, directory: ServerDirectory) -> None:
         self._directory = directory
 
-    @property
-    def handler(self) -> VerbHandler:
-        """Return the verb."""
-        verb = Verb("run", "run a tool by hand", (SERVER, TOOL, _ARGUMENTS), aliases=("call", "exec"))
-        return VerbHandler(verb, self._run, free=True)
-
-    async def _run(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("run", "run a tool by hand", (SERVER, TOOL, _ARGUMENTS), aliases=("call", "exec"), free=True)
+    async def _run(self, request: CommandContext) -> Reply:
         server = await self._directory.find_synced(request.arguments.get("server"), request.conversation)
         tool = self._directory.find_tool(server, request.arguments.get("tool"))
         arguments = _arguments(request.arguments.get_all("arguments"), tool)
         tool = self._directory.by_server(tool)
         message = manual_call(tool, arguments, request.conversation, request.author)
         name = code(tool.name, _("a tool"))
-        yield Reply(_("Running {tool}…", tool=name), message=message, private=False)
+        return Reply(_("Running {tool}…", tool=name), message=message, private=False)
 
 
 def _arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:
@@ -164,25 +160,14 @@ def _json_object(text: str) -> dict[str, Any]:
 # -------------------- resources
 
 
-class ResourceCommands:
+class ResourceCommands(Verbs):
     """Verbs of resources."""
 
     def __init__(self, directory: ServerDirectory) -> None:
         self._directory = directory
 
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs."""
-        listing = Verb("resource list", "resources of servers", (A_SERVER, _WORDS), _EVERYONE, ("resources",))
-        showing = Verb("resource show", "read a resource", (SERVER, _URI), _EVERYONE, ("resource", "read"))
-        asking = Verb("resource ask", "ask with a resource attached", (SERVER, _URI, _QUESTION), _EVERYONE)
-        return (
-            VerbHandler(listing, self._list, free=True),
-            VerbHandler(showing, self._show, free=True),
-            VerbHandler(asking, self._ask, self._fill, free=True),
-        )
-
-    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("resource list", "resources of servers", (A_SERVER, _WORDS), who=_EVERYONE, aliases=("resources",), free=True)
+    async def _list(self, request: CommandContext) -> Reply:
         name, words = request.arguments.get("server"), request.arguments.get_all("words")
         servers = await self._servers(name, request)
         if servers is None:  # the first word is one to search for
@@ -196,11 +181,10 @@ class ResourceCommands:
         ]
         if not entries:
             none = _("No resource fits these words.") if words else _("No resources are offered here now.")
-            yield Reply(sentences(none, _("`/mcp list` shows the servers.")))
-            return
+            return Reply(sentences(none, _("`/mcp list` shows the servers.")))
         page = page_rows(entries, request.arguments.page)
         again = ("mcp", "resource", "list", *((name,) if name else ()), *words)
-        yield Reply(
+        return Reply(
             _("Resources · {count} · `/mcp resource ask NAME URI` asks about one", count=len(entries)),
             Table(
                 ("server", "address", "kind", "what it is"),
@@ -232,7 +216,8 @@ class ResourceCommands:
         capabilities = self._directory.capabilities(server)
         return [*capabilities.resources, *capabilities.templates]
 
-    async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("resource show", "read a resource", (SERVER, _URI), who=_EVERYONE, aliases=("resource", "read"), free=True)
+    async def _show(self, request: CommandContext) -> Reply:
         server, tool = await self._directory.find_with(
             ToolKind.READ_RESOURCE, request.arguments.get("server"), request.conversation
         )
@@ -243,26 +228,27 @@ class ResourceCommands:
             )
         text = _("Read {uri} of {server}", uri=uri[:_LONGEST_NAME], server=server.name)
         message = manual_call(tool, {"uri": uri}, request.conversation, request.author, text)
-        yield Reply(_("Reading from {server}…", server=server_label(server.config)), message=message, private=False)
+        return Reply(_("Reading from {server}…", server=server_label(server.config)), message=message, private=False)
 
-    async def _ask(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
+    @verb("resource ask", "ask with a resource attached", (SERVER, _URI, _QUESTION), who=_EVERYONE, free=True)
+    async def _ask(self, request: CommandContext) -> Reply | Form:
         server, tool = await self._directory.find_with(
             ToolKind.READ_RESOURCE, request.arguments.get("server"), request.conversation
         )
         uri, question = request.arguments.get("uri"), " ".join(request.arguments.get_all("question")).strip()
         values = {"server": server.id, "uri": uri, **({"question": question} if question else {})}
         if question and not self._variables(server, uri):
-            yield self._start(server, tool, values, request)
-        else:
-            yield await self._form(server, values, 1, {})
+            return self._start(server, tool, values, request)
+        return await self._form(server, values, 1, {})
 
-    async def _fill(self, submission: SubmissionContext) -> AsyncIterator[Reply | Form]:
+    @form_of("resource ask")
+    async def _fill(self, submission: SubmissionContext) -> Reply | Form:
         values = dict(submission.fields)
         server, tool = await self._directory.find_with(
             ToolKind.READ_RESOURCE, values.get("server", ""), submission.conversation
         )
         step = next_form_step(self._steps(server, values.get("uri", "")), submission)
-        yield await self._form(server, values, *step) if step else self._start(server, tool, values, submission)
+        return await self._form(server, values, *step) if step else self._start(server, tool, values, submission)
 
     def _start(self, server: VisibleServer, tool: Tool, values: Mapping[str, str], context: VerbContext) -> Reply:
         variables = enumerate(self._variables(server, values["uri"]))
@@ -321,28 +307,49 @@ def _ask_about_resource(server: VisibleServer, entry: Resource | ResourceTemplat
 # -------------------- prompts
 
 
-class PromptCommands:
+class PromptCommands(Verbs):
     """Verbs of prompts."""
 
     def __init__(self, directory: ServerDirectory) -> None:
         self._directory = directory
 
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs."""
-        asking = Verb(
-            "prompt ask", "ask with a prompt of a server", (A_SERVER, _A_PROMPT, _VALUES), _EVERYONE, ("prompt",)
-        )
-        listing = Verb("prompt list", "texts that servers write to ask with", (A_SERVER,), _EVERYONE, ("prompts",))
-        showing = Verb("prompt show", "have a prompt written out", (SERVER, _PROMPT, _VALUES), _EVERYONE)
-        return (
-            VerbHandler(asking, self._ask, self._fill, free=True),
-            VerbHandler(listing, self._list),
-            VerbHandler(showing, self._show, free=True),
-        )
+    @verb(
+        "prompt ask",
+        "ask with a prompt of a server",
+        (A_SERVER, _A_PROMPT, _VALUES),
+        who=_EVERYONE,
+        aliases=("prompt",),
+        free=True,
+    )
+    async def _ask(self, request: CommandContext) -> Reply | Form:
+        arguments = request.arguments
+        if not arguments.get("prompt"):
+            return await self._list_reply(request)
+        server, tool = await self._find_server(arguments.get("server"), request)
+        prompt = self._directory.find_prompt(server, arguments.get("prompt"))
+        given = _parse_pairs(arguments.get_all("arguments"))
+        check_arguments(prompt, {**{argument.name: "" for argument in prompt.arguments}, **given})
+        is_incomplete = any(argument.required and not given.get(argument.name) for argument in prompt.arguments)
+        if prompt.arguments and (not given or is_incomplete):
+            values = {name: given[argument] for name, argument in _field_names(prompt).items() if argument in given}
+            return await self._form(server, prompt, {"server": server.id, "prompt": prompt.name, **values}, 1, {})
+        return self._start(server, tool, prompt, given, request)
 
-    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
-        yield await self._list_reply(request)
+    @form_of("prompt ask")
+    async def _fill(self, submission: SubmissionContext) -> Reply | Form:
+        values = dict(submission.fields)
+        server, tool = await self._find_server(values.get("server", ""), submission)
+        prompt = self._directory.find_prompt(server, values.get("prompt", ""))
+        step = next_form_step(_steps(prompt), submission)
+        if step is not None:
+            return await self._form(server, prompt, values, *step)
+        names = _field_names(prompt).items()
+        given = {argument: value for name, argument in names if (value := values.get(name, "").strip())}
+        return self._start(server, tool, prompt, given, submission)
+
+    @verb("prompt list", "texts that servers write to ask with", (A_SERVER,), who=_EVERYONE, aliases=("prompts",))
+    async def _list(self, request: CommandContext) -> Reply:
+        return await self._list_reply(request)
 
     async def _list_reply(self, request: CommandContext) -> Reply:
         name = request.arguments.get("server")
@@ -372,7 +379,8 @@ class PromptCommands:
             page=page_of(request.arguments.page, len(prompts), ("mcp", "prompt", "list", *((name,) if name else ()))),
         )
 
-    async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("prompt show", "have a prompt written out", (SERVER, _PROMPT, _VALUES), who=_EVERYONE, free=True)
+    async def _show(self, request: CommandContext) -> Reply:
         arguments = request.arguments
         server, tool = await self._find_server(arguments.get("server"), request)
         prompt = self._directory.find_prompt(server, arguments.get("prompt"))
@@ -381,35 +389,7 @@ class PromptCommands:
         text = _("Show the prompt {prompt} of {server}", prompt=prompt.name[:_LONGEST_NAME], server=server.name)
         message = manual_call(tool, _call_arguments(prompt, values), request.conversation, request.author, text)
         reply_text = _("Having a prompt of {server} written out…", server=server_label(server.config))
-        yield Reply(reply_text, message=message, private=False)
-
-    async def _ask(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
-        arguments = request.arguments
-        if not arguments.get("prompt"):
-            yield await self._list_reply(request)
-            return
-        server, tool = await self._find_server(arguments.get("server"), request)
-        prompt = self._directory.find_prompt(server, arguments.get("prompt"))
-        given = _parse_pairs(arguments.get_all("arguments"))
-        check_arguments(prompt, {**{argument.name: "" for argument in prompt.arguments}, **given})
-        is_incomplete = any(argument.required and not given.get(argument.name) for argument in prompt.arguments)
-        if prompt.arguments and (not given or is_incomplete):
-            values = {name: given[argument] for name, argument in _field_names(prompt).items() if argument in given}
-            yield await self._form(server, prompt, {"server": server.id, "prompt": prompt.name, **values}, 1, {})
-        else:
-            yield self._start(server, tool, prompt, given, request)
-
-    async def _fill(self, submission: SubmissionContext) -> AsyncIterator[Reply | Form]:
-        values = dict(submission.fields)
-        server, tool = await self._find_server(values.get("server", ""), submission)
-        prompt = self._directory.find_prompt(server, values.get("prompt", ""))
-        step = next_form_step(_steps(prompt), submission)
-        if step is not None:
-            yield await self._form(server, prompt, values, *step)
-            return
-        names = _field_names(prompt).items()
-        given = {argument: value for name, argument in names if (value := values.get(name, "").strip())}
-        yield self._start(server, tool, prompt, given, submission)
+        return Reply(reply_text, message=message, private=False)
 
     async def _find_server(self, name: str, context: VerbContext) -> tuple[VisibleServer, Tool]:
         return await self._directory.find_with(ToolKind.GET_PROMPT, name, context.conversation)

@@ -5,11 +5,11 @@ The verbs of grants, the call log and statistics are here, all others in modules
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bot.commands.audit_search import AuditSearch
-from bot.commands.command import A_SERVER, Command, CommandContext, CommandRejected, VerbHandler, option
+from bot.commands.command import A_SERVER, Command, CommandContext, CommandRejected, Verbs, option, verb
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.manual_calls import ManualCalls, PromptCommands, ResourceCommands
 from bot.commands.policies import ServerPolicies
@@ -39,7 +39,7 @@ from bot.commands.text_format import (
     status_word,
 )
 from bot.commands.tool_review import ServerReview
-from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, RequiredRole, Table, Verb
+from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, RequiredRole, Table
 from bot.domain.conversations import CONSOLE
 from bot.domain.grants import Grant
 from bot.domain.health import Health, HealthStatus, ListenerStatus
@@ -69,28 +69,24 @@ _ACTIONS = 5
 """Buttons per reply."""
 
 
-class Grants:
+class Grants(Verbs):
     """Verbs of grants."""
 
     def __init__(self, dependencies: CommandDependencies) -> None:
         self._dependencies = dependencies
 
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs."""
-        everyone = RequiredRole.EVERYONE
-        about = gettext_lazy("permissions for later calls: tools that run without asking, and who allowed them")
-        listing = Verb("grants list", about, (), everyone, ("grants",))
-        revoking = Verb("grants revoke", "let it ask again", (_GRANT,), everyone, ("grants remove", "revoke"))
-        return VerbHandler(listing, self._list), VerbHandler(revoking, self._revoke)
-
-    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb(
+        "grants list",
+        "permissions for later calls: tools that run without asking, and who allowed them",
+        who=RequiredRole.EVERYONE,
+        aliases=("grants",),
+    )
+    async def _list(self, request: CommandContext) -> Reply:
         grants = await self._visible_grants(request)
         if not grants:
-            yield Reply(_("No grant is active: every call that needs an approval asks for one."))
-            return
+            return Reply(_("No grant is active: every call that needs an approval asks for one."))
         page = page_rows(grants, request.arguments.page)
-        yield Reply(
+        return Reply(
             _("Grants · {count}", count=len(grants)),
             Table(
                 (
@@ -108,13 +104,16 @@ class Grants:
             page=page_of(request.arguments.page, len(grants), ("mcp", "grants", "list")),
         )
 
-    async def _revoke(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb(
+        "grants revoke", "let it ask again", (_GRANT,), who=RequiredRole.EVERYONE, aliases=("grants remove", "revoke")
+    )
+    async def _revoke(self, request: CommandContext) -> Reply:
         wanted = request.arguments.get("grant").lower()
         grant = next((candidate for candidate in await self._visible_grants(request) if candidate.id == wanted), None)
         if grant is None or not await self._dependencies.grants.revoke(grant.id, request.author):
             raise CommandRejected(_("There is no such grant that still holds. `/mcp grants list` lists them."))
         name = format_enumeration((code(grant.server_name, _("the server")), code(grant.tool, _("the tool"))))
-        yield Reply(_("{tool}: calls ask for an approval again. A call that runs already goes on.", tool=name))
+        return Reply(_("{tool}: calls ask for an approval again. A call that runs already goes on.", tool=name))
 
     async def _visible_grants(self, request: CommandContext) -> Sequence[Grant]:
         """Return the grants that the user may see."""
@@ -157,21 +156,17 @@ _WITHOUT_RESULT = (StepStatus.FAILED, StepStatus.UNKNOWN)
 _SINCE = option("since", gettext_lazy("only from then on: {formats}", formats=MOMENT), metavar="TIME")
 
 
-class CallLog:
+class CallLog(Verbs):
     """Log of recent calls."""
 
     def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
         self._dependencies = dependencies
         self._directory = directory
 
-    @property
-    def handler(self) -> VerbHandler:
-        """Return the verb."""
-        about = gettext_lazy("the last calls, with user, outcome and error")
-        verb = Verb("log", about, (A_SERVER, _FAILED, _SINCE), aliases=("calls", "history"))
-        return VerbHandler(verb, self._log)
-
-    async def _log(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb(
+        "log", "the last calls, with user, outcome and error", (A_SERVER, _FAILED, _SINCE), aliases=("calls", "history")
+    )
+    async def _log(self, request: CommandContext) -> Reply:
         name, number = request.arguments.get("server"), request.arguments.page
         failed, since = request.arguments.has("failed"), request.arguments.get("since")
         server = (await self._directory.find(name, request.conversation)).name if name else ""
@@ -185,8 +180,7 @@ class CallLog:
         )
         calls, count = await self._dependencies.archive.calls(query, ROWS, offset(number))
         if not count:
-            yield Reply(_("No call has failed.") if failed else _("Nothing has been called yet."))
-            return
+            return Reply(_("No call has failed.") if failed else _("Nothing has been called yet."))
         columns = (
             gettext_lazy("when"),
             gettext_lazy("tool"),
@@ -199,7 +193,7 @@ class CallLog:
         )
         rows = tuple(_call_row(call, is_everywhere=is_everywhere) for call in calls)
         words = ("mcp", "log", *((server,) if server else ()), *(("--failed",) if failed else ()))
-        yield Reply(
+        return Reply(
             _("Failed calls · {count} · times in {zone}", count=format_number(count), zone=format_time_zone())
             if failed
             else _("Calls · {count} · times in {zone}", count=format_number(count), zone=format_time_zone()),
@@ -236,7 +230,7 @@ _LISTENING = {
 }
 
 
-class ServerStatistics:
+class ServerStatistics(Verbs):
     """Verbs of statistics."""
 
     def __init__(
@@ -246,15 +240,8 @@ class ServerStatistics:
         self._directory = directory
         self._sign_in_steps = sign_in_steps
 
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs."""
-        about = gettext_lazy("calls and approvals: counts, outcomes, durations")
-        stats = Verb("stats", about, (A_SERVER, _STATS_SINCE))
-        health = Verb("health", "how the database, the platforms and the servers stand")
-        return VerbHandler(stats, self._stats), VerbHandler(health, self._health)
-
-    async def _stats(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("stats", "calls and approvals: counts, outcomes, durations", (A_SERVER, _STATS_SINCE))
+    async def _stats(self, request: CommandContext) -> Reply:
         name = request.arguments.get("server")
         server = await self._directory.find(name, request.conversation) if name else None
         servers = [server] if server else await self._directory.all(request.conversation)
@@ -272,11 +259,10 @@ class ServerStatistics:
                 if server
                 else _("Nothing has happened since {time} {zone}.", **values)
             )
-            yield Reply(nothing, details=counts)
-            return
+            return Reply(nothing, details=counts)
         values["count"] = format_number(sum(server.calls for server in activity.servers))
         rows = tuple(_activity_row(server_activity) for server_activity in activity.servers[:_MOST_SERVERS])
-        yield Reply(
+        return Reply(
             _("Calls of {server} · {count} · since {time} {zone}", **values)
             if server
             else _("Calls · {count} · since {time} {zone}", **values),
@@ -303,13 +289,14 @@ class ServerStatistics:
             ReplyAction(_("Find out about {server}", server=server.name), ("mcp", "doctor", server.name)),
         )
 
-    async def _health(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("health", "how the database, the platforms and the servers stand")
+    async def _health(self, request: CommandContext) -> Reply:
         health = await self._dependencies.health()
         servers = await self._directory.all(request.conversation)
         backlog = await self._dependencies.archive.backlog() if health.database else None
         trouble = [server for server in servers if server.status in _IN_TROUBLE]
         rejection = self._dependencies.administration.files_rejection
-        yield Reply(
+        return Reply(
             f"{_MARKS[health.condition]} {_CONDITIONS[health.condition]}",
             details=(
                 (gettext_lazy("database"), _database_state(health)),
@@ -448,18 +435,18 @@ def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -
             *listing.handlers,
             *ResourceCommands(directory).handlers,
             *PromptCommands(directory).handlers,
-            ServerAdd(dependencies, validator, service, catalog).handler,
-            catalog.handler,
-            ServerEdit(dependencies, directory, validator, service).handler,
+            *ServerAdd(dependencies, validator, service, catalog).handlers,
+            *catalog.handlers,
+            *ServerEdit(dependencies, directory, validator, service).handlers,
             *ServerControl(dependencies, directory, service, sign_in_steps).handlers,
             *ServerChecks(dependencies, directory, sign_in_steps).handlers,
             *ServerPolicies(dependencies, directory).handlers,
-            PolicyExplain(dependencies, directory).handler,
+            *PolicyExplain(dependencies, directory).handlers,
             *Grants(dependencies).handlers,
             *ServerSecrets(dependencies, directory, validator, sign_in_steps).handlers,
-            ManualCalls(directory).handler,
-            CallLog(dependencies, directory).handler,
-            AuditSearch(dependencies, directory).handler,
+            *ManualCalls(directory).handlers,
+            *CallLog(dependencies, directory).handlers,
+            *AuditSearch(dependencies, directory).handlers,
             *ServerStatistics(dependencies, directory, sign_in_steps).handlers,
             # On platforms with a limit on verbs, the last ones move into a menu of their own.
             *ServerReview(dependencies, directory).handlers,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,9 @@ from bot.commands.command import (
     CommandRejected,
     ForbiddenRejection,
     NotFoundRejection,
-    VerbHandler,
+    Verbs,
     option,
+    verb,
 )
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory, VisibleServer
@@ -37,7 +38,7 @@ from bot.commands.text_format import (
     server_label,
 )
 from bot.domain.approvals import APPROVERS, NO_REQUIREMENTS, THREAD, ApprovalPolicy, OnTimeout
-from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, ReplyAction, Table, Verb
+from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, ReplyAction, Table
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.policies import (
     ANNOTATIONS,
@@ -311,7 +312,7 @@ def _same(rule: Rule, other: Rule) -> bool:
     return rule.workspace == other.workspace and rule.conditions == other.conditions
 
 
-class ServerPolicies:
+class ServerPolicies(Verbs):
     """Verbs of `/mcp policy`."""
 
     def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
@@ -319,21 +320,10 @@ class ServerPolicies:
         self._directory = directory
         self._service = PolicyService(dependencies, directory)
 
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs."""
-        listing = Verb("policy list", "tools that run, ask and never run", (A_SERVER,), aliases=("policy", "policies"))
-        setting = Verb(
-            "policy set", "policy when the model requests a tool", (_SERVERS, A_TOOL, POLICY, *CONDITIONS, *TERMS)
-        )
-        clearing = Verb(
-            "policy clear", "take an admin's rule back", (_SERVER_OR_RULE, A_TOOL), aliases=("policy remove",)
-        )
-        return VerbHandler(listing, self._list), VerbHandler(setting, self._set), VerbHandler(clearing, self._clear)
-
     # Listing
 
-    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("policy list", "tools that run, ask and never run", (A_SERVER,), aliases=("policy", "policies"))
+    async def _list(self, request: CommandContext) -> Reply:
         name = request.arguments.get("server")
         if name:
             servers = [await self._directory.find(name, request.conversation)]
@@ -343,10 +333,9 @@ class ServerPolicies:
         rows = [row for server in servers for row in self._rows(server, rules, request)]
         others = self._other_rules(servers, request, all_servers=not name)
         if not rows and not others:
-            yield Reply(_("No tools are loaded yet, and no server has a policy. `/mcp list` says why."))
-            return
+            return Reply(_("No tools are loaded yet, and no server has a policy. `/mcp list` says why."))
         command = ("mcp", "policy", "list", *((servers[0].name,) if name else ()))
-        yield Reply(
+        return Reply(
             _("Policies · {count}", count=len(rows)),
             Table(
                 (
@@ -437,7 +426,8 @@ class ServerPolicies:
 
     # Setting and clearing
 
-    async def _set(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("policy set", "policy when the model requests a tool", (_SERVERS, A_TOOL, POLICY, *CONDITIONS, *TERMS))
+    async def _set(self, request: CommandContext) -> Reply:
         arguments = request.arguments
         server = await self._service.server(arguments.get("server"), request.conversation)
         policy = parse_policy(arguments.get("policy")) or ApprovalPolicy.ASK_USER
@@ -453,7 +443,7 @@ class ServerPolicies:
         rule = saved.rule
         slug = server.name if server else ""
         warnings = (await self._warnings(server, rule, request), _undeliverable_warning(rule))
-        yield Reply(
+        return Reply(
             sentences(_("{calls}: {policy}.", calls=_about(server, tool), policy=POLICY_SAID[policy]), *warnings),
             details=()
             if rule.plain and rule.requirements == NO_REQUIREMENTS and not rule.excluded_tools
@@ -461,7 +451,8 @@ class ServerPolicies:
             actions=(_undo(rule, slug, saved.before),),
         )
 
-    async def _clear(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("policy clear", "take an admin's rule back", (_SERVER_OR_RULE, A_TOOL), aliases=("policy remove",))
+    async def _clear(self, request: CommandContext) -> Reply:
         wanted = request.arguments.get("server")
         rules = await self._service.rules(request.conversation)
         rule = next((candidate for candidate in rules if candidate.id == wanted), None)
@@ -480,9 +471,8 @@ class ServerPolicies:
             )
             about = rule_label(rule)
         if rule is None or not await self._service.clear(rule, request.member):
-            yield Reply(_("There is no rule about {calls}. Nothing was changed.", calls=about), failed=True)
-            return
-        yield Reply(
+            return Reply(_("There is no rule about {calls}. Nothing was changed.", calls=about), failed=True)
+        return Reply(
             _("{calls}: back to what holds without it.", calls=about),
             actions=(
                 ReplyAction(_("Undo"), ("mcp", "policy", "set", *options_of(rule, server.name if server else ""))),

@@ -4,18 +4,18 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bot.commands.command import CommandContext, CommandRejected, VerbHandler, option
+from bot.commands.command import CommandContext, CommandRejected, Verbs, option, verb
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.server_listing import risk
 from bot.commands.text_format import POLICY_WORDS, parse_user, status_word
 from bot.commands.tool_review import withheld_tools
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
-from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, Verb
+from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.flows import Sends, Words
 from bot.domain.lenient_json import DuplicateName, parse_json
@@ -35,44 +35,39 @@ _READERS = {
     Sends.TEAM: gettext_lazy("other people of the team read what is sent"),
     Sends.WORLD: gettext_lazy("people outside the team may read what is sent"),
 }
-EXPLAIN = Verb(
-    "policy explain",
-    "which rule decides about a call, and why",
-    (
-        Parameter(
-            "server",
-            "a server; or a call: its approval's id, or TURN:N",
-            required=True,
-            completes=CompletionSource.SERVERS,
-            metavar="NAME",
-        ),
-        Parameter("tool", "the server's own name for the tool", completes=CompletionSource.TOOLS),
-        option("arguments", "arguments of the call", metavar="JSON"),
-        option("as", "the user who would ask; you without it", metavar="PLATFORM:ID"),
-        option("role", "a group or role that person is in", repeated=True, metavar="PLATFORM:ID"),
-        Parameter("guest", "that person is a guest", ParameterKind.FLAG),
-        option("in", "where; without it, here", metavar="CHANNEL|PLACE"),
-    ),
-    aliases=("explain", "why"),
-)
 
 
-class PolicyExplain:
+class PolicyExplain(Verbs):
     """Explanations of policies."""
 
     def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
         self._dependencies = dependencies
         self._directory = directory
 
-    @property
-    def handler(self) -> VerbHandler:
-        """Return the verb."""
-        return VerbHandler(EXPLAIN, self._explain, free=True)
-
-    async def _explain(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb(
+        "policy explain",
+        "which rule decides about a call, and why",
+        (
+            Parameter(
+                "server",
+                "a server; or a call: its approval's id, or TURN:N",
+                required=True,
+                completes=CompletionSource.SERVERS,
+                metavar="NAME",
+            ),
+            Parameter("tool", "the server's own name for the tool", completes=CompletionSource.TOOLS),
+            option("arguments", "arguments of the call", metavar="JSON"),
+            option("as", "the user who would ask; you without it", metavar="PLATFORM:ID"),
+            option("role", "a group or role that person is in", repeated=True, metavar="PLATFORM:ID"),
+            Parameter("guest", "that person is a guest", ParameterKind.FLAG),
+            option("in", "where; without it, here", metavar="CHANNEL|PLACE"),
+        ),
+        aliases=("explain", "why"),
+        free=True,
+    )
+    async def _explain(self, request: CommandContext) -> Reply:
         if request.arguments.has("tool"):
-            yield await self._hypothetical(request)
-            return
+            return await self._hypothetical(request)
         wanted = request.arguments.get("server")
         results = await self._dependencies.policies.stored_results(wanted, f"{request.conversation.workspace_key}:")
         if not results:
@@ -83,7 +78,7 @@ class PolicyExplain:
                 )
             )
         call_facts = [self._earlier_result(conversation, step) for conversation, step in results]
-        yield Reply(
+        return Reply(
             _("What was decided of this call, when it was asked for.")
             if len(results) == 1
             else _("What was decided of these {count} calls, when they were asked for.", count=len(results)),

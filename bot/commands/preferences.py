@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from bot.commands.command import CommandContext, CommandRejected, SubmissionContext, VerbHandler, option
+from bot.commands.command import CommandContext, CommandRejected, SubmissionContext, Verbs, form_of, option, verb
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.profile_definition import parse_language, parse_time_zone
 from bot.commands.text_format import error_reply, format_moment
-from bot.domain.commands import CompletionSource, Field, FieldKind, Form, Reply, ReplyAction, RequiredRole, Verb
+from bot.domain.commands import CompletionSource, Field, FieldKind, Form, Reply, ReplyAction, RequiredRole
 from bot.domain.conversations import CONSOLE, Member
 from bot.domain.locales import Locale, UserLocale, use_locale
 from bot.i18n import _, current_language, format_time_zone, gettext_lazy, installed_languages, language_name
@@ -19,65 +19,54 @@ _LANGUAGE = option("language", "your language", choices=installed_languages(), m
 _TIME_ZONE = option(
     "timezone", "your time zone, such as Asia/Tokyo", completes=CompletionSource.TIME_ZONES, metavar="ZONE"
 )
-SHOW = Verb("show", "your language and time zone, and where they come from", (), RequiredRole.EVERYONE, ("get",))
-SET = Verb(
-    "set",
-    "choose your language and time zone; without options it asks",
-    (_LANGUAGE, _TIME_ZONE),
-    RequiredRole.EVERYONE,
-    ("edit",),
-)
-CLEAR = Verb("clear", "delete what you have chosen", (), RequiredRole.EVERYONE, ("delete", "reset"))
 
 
-class PreferenceVerbs:
+class PreferenceVerbs(Verbs):
     """Verbs of `/preferences`."""
 
     def __init__(self, dependencies: CommandDependencies) -> None:
         self._store = dependencies.locale_store
         self._clock = dependencies.clock
 
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs."""
-        return (
-            VerbHandler(SHOW, self._show),
-            VerbHandler(SET, self._set, self._submit),
-            VerbHandler(CLEAR, self._clear),
-        )
-
-    async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("show", "your language and time zone, and where they come from", who=RequiredRole.EVERYONE, aliases=("get",))
+    async def _show(self, request: CommandContext) -> Reply:
         _check_platform(request.member)
         stored = await self._store.find(request.author.principal)
-        yield self._reply(_("Your language and time zone"), request.member, stored)
+        return self._reply(_("Your language and time zone"), request.member, stored)
 
-    async def _set(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
+    @verb(
+        "set",
+        "choose your language and time zone; without options it asks",
+        (_LANGUAGE, _TIME_ZONE),
+        who=RequiredRole.EVERYONE,
+        aliases=("edit",),
+    )
+    async def _set(self, request: CommandContext) -> Reply | Form:
         _check_platform(request.member)
         stored = await self._store.find(request.author.principal)
         given = {name: request.arguments.get(name) for name in ("language", "timezone") if request.arguments.has(name)}
         if not given:
-            yield _form({"language": stored.chosen.language, "timezone": stored.chosen.time_zone}, {})
-            return
+            return _form({"language": stored.chosen.language, "timezone": stored.chosen.time_zone}, {})
         chosen, errors = _parse(stored.chosen, given)
         if errors:
             facts = tuple((f"--{name}", error) for name, error in errors.items())
-            yield replace(error_reply(_("Nothing was changed.")), details=facts)
-            return
-        yield await self._save(request.member, chosen)
+            return replace(error_reply(_("Nothing was changed.")), details=facts)
+        return await self._save(request.member, chosen)
 
-    async def _submit(self, submission: SubmissionContext) -> AsyncIterator[Reply | Form]:
+    @form_of("set")
+    async def _submit(self, submission: SubmissionContext) -> Reply | Form:
         _check_platform(submission.member)
         stored = await self._store.find(submission.author.principal)
         chosen, errors = _parse(stored.chosen, submission.fields)
         if errors:
-            yield _form(submission.fields, errors)
-            return
-        yield await self._save(submission.member, chosen)
+            return _form(submission.fields, errors)
+        return await self._save(submission.member, chosen)
 
-    async def _clear(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("clear", "delete what you have chosen", who=RequiredRole.EVERYONE, aliases=("delete", "reset"))
+    async def _clear(self, request: CommandContext) -> Reply:
         _check_platform(request.member)
         await self._store.choose(request.author.principal, Locale())
-        yield Reply(_("What you had chosen is deleted. Your platform says your language and time zone again."))
+        return Reply(_("What you had chosen is deleted. Your platform says your language and time zone again."))
 
     async def _save(self, member: Member, chosen: Locale) -> Reply:
         principal = member.author.principal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bot.commands.command import (
@@ -13,8 +13,10 @@ from bot.commands.command import (
     CommandContext,
     CommandRejected,
     SubmissionContext,
-    VerbHandler,
+    Verbs,
+    form_of,
     option,
+    verb,
 )
 from bot.commands.dependencies import Administration, CommandDependencies
 from bot.commands.profile_definition import (
@@ -48,7 +50,6 @@ from bot.domain.commands import (
     ReplyAction,
     RequiredRole,
     Table,
-    Verb,
 )
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.profiles import Profile, ServersEnabled, binding_scopes
@@ -59,15 +60,6 @@ SCOPES = ("channel", "workspace", "everywhere")
 _SCOPE = Parameter("scope", "where it holds", choices=SCOPES)
 _BY_NAME = Parameter("agent", "only when it is asked by name, beside the one that holds", ParameterKind.FLAG)
 _NAMED_AGENT = option("agent", "one that is asked by name", completes=CompletionSource.PROFILES, metavar="NAME")
-SET = Verb(
-    "set",
-    "a new profile, or another word in one; with a name alone it asks",
-    (
-        Parameter("profile", "the profile's name", completes=CompletionSource.PROFILES, metavar="NAME"),
-        *(field.option for field in (*FIELDS[1:], FIELDS[0])),
-    ),
-    aliases=("add", "create", "edit", "new"),
-)
 _OPTIONS = {field.key: field.option.name for field in FIELDS}
 _OTHER_PROFILE = option(
     "profile", "another profile than the one that holds here", completes=CompletionSource.PROFILES, metavar="NAME"
@@ -93,7 +85,7 @@ def enable_action(server: str) -> ReplyAction:
     return ReplyAction(_("Enable {server} here", server=server), ("profile", "enable", server), ActionStyle.PRIMARY)
 
 
-class Profiles:
+class Profiles(Verbs):
     """Verbs of `/profile`."""
 
     def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
@@ -106,38 +98,12 @@ class Profiles:
         """Profile names last read, by workspace. Completion uses them without a query."""
         return self._service.known_names
 
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs."""
-        return (
-            VerbHandler(
-                Verb("list", "every profile and where it holds", (), RequiredRole.EVERYONE, ("ls",)),
-                self._list,
-            ),
-            VerbHandler(Verb("show", "one profile in full", (PROFILE,), aliases=("get",)), self._show),
-            VerbHandler(SET, self._set, self._submit),
-            VerbHandler(
-                Verb("delete", "delete a profile", (PROFILE, CONFIRM), aliases=("remove", "rm")),
-                self._delete,
-            ),
-            VerbHandler(
-                Verb("bind", "let a profile hold in this channel, or wider", (PROFILE, _SCOPE, _BY_NAME)),
-                self._bind,
-            ),
-            VerbHandler(
-                Verb("unbind", "let none hold in this channel, or wider", (_SCOPE, _NAMED_AGENT)),
-                self._unbind,
-            ),
-            VerbHandler(Verb("enable", "let a profile use a server", (SERVER, _OTHER_PROFILE)), self._enable),
-            VerbHandler(Verb("disable", "let a profile not use a server", (SERVER, _OTHER_PROFILE)), self._disable),
-        )
-
-    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("list", "every profile and where it holds", who=RequiredRole.EVERYONE, aliases=("ls",))
+    async def _list(self, request: CommandContext) -> Reply:
         profiles = await self._service.all(request.conversation)
         if not profiles:
             how = _("`/profile set NAME` makes one.") if self._dependencies.rights.administers(request.member) else ""
-            yield Reply(sentences(_("No profiles yet: everything is enabled everywhere."), how))
-            return
+            return Reply(sentences(_("No profiles yet: everything is enabled everywhere."), how))
         bindings, named = await self._bindings(request.conversation)
         rows = tuple(
             (
@@ -150,7 +116,7 @@ class Profiles:
             )
             for profile in page_rows(profiles, request.arguments.page)
         )
-        yield Reply(
+        return Reply(
             _("Profiles · {count}", count=len(profiles)),
             Table(
                 (
@@ -166,7 +132,8 @@ class Profiles:
             page=page_of(request.arguments.page, len(profiles), ("profile", "list")),
         )
 
-    async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("show", "one profile in full", (PROFILE,), aliases=("get",))
+    async def _show(self, request: CommandContext) -> Reply:
         profile = await self._service.find(request.arguments.get("profile"), request.conversation)
         servers = await self._directory.all(request.conversation)
         bindings, named = await self._bindings(request.conversation)
@@ -186,7 +153,7 @@ class Profiles:
             (gettext_lazy("changed"), change if profile.updated_by else ""),
             (gettext_lazy("version"), str(profile.version)),
         )
-        yield Reply(
+        return Reply(
             _("Profile"),
             details=known_facts(*facts),
             actions=(
@@ -198,7 +165,16 @@ class Profiles:
 
     # Setting
 
-    async def _set(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
+    @verb(
+        "set",
+        "a new profile, or another word in one; with a name alone it asks",
+        (
+            Parameter("profile", "the profile's name", completes=CompletionSource.PROFILES, metavar="NAME"),
+            *(field.option for field in (*FIELDS[1:], FIELDS[0])),
+        ),
+        aliases=("add", "create", "edit", "new"),
+    )
+    async def _set(self, request: CommandContext) -> Reply | Form:
         arguments = request.arguments
         name = arguments.get("profile").strip()
         present = await self._service.find_or_none(name, request.conversation) if name else None
@@ -206,19 +182,20 @@ class Profiles:
         self._service.may_change(profile, request.member)
         servers = await self._directory.all(request.conversation)
         if set(arguments.values) <= {"profile"}:
-            yield profile_form(profile, profile_values(profile, servers), {})
-            return
+            return profile_form(profile, profile_values(profile, servers), {})
         fields = _given_fields(arguments)
         draft, errors = parse_profile(profile, fields, servers)
         if errors:
             facts = tuple(
                 (field if field == "name" else f"--{_OPTIONS[field]}", error) for field, error in errors.items()
             )
-            yield replace(error_reply(_("Nothing was saved. `/profile help set` explains the options.")), details=facts)
-            return
-        yield await self._keep(draft, request.author)
+            return replace(
+                error_reply(_("Nothing was saved. `/profile help set` explains the options.")), details=facts
+            )
+        return await self._keep(draft, request.author)
 
-    async def _submit(self, context: SubmissionContext) -> AsyncIterator[Reply | Form]:
+    @form_of("set")
+    async def _submit(self, context: SubmissionContext) -> Reply | Form:
         profile_id, version, *_rest = (*context.state, "", "")
         profiles = await self._service.all(context.conversation)
         profile = next((candidate for candidate in profiles if candidate.id == profile_id), None)
@@ -227,8 +204,7 @@ class Profiles:
         profile = profile or self._blank("", context.member, context.conversation)
         self._service.may_change(profile, context.member)
         if str(profile.version) != version:
-            yield self._version_conflict(profile)
-            return
+            return self._version_conflict(profile)
         servers = await self._directory.all(context.conversation)
         draft, errors = parse_profile(profile, context.fields, servers)
         errors |= context.errors
@@ -237,9 +213,8 @@ class Profiles:
         number = int(context.state[-1]) if context.state[-1:] in (("1",), ("2",), ("3",)) else 1
         step = next_step(STEPS, number, errors)
         if step is not None:
-            yield profile_form(profile, {**profile_values(profile, servers), **context.fields}, errors, step)
-            return
-        yield await self._keep(draft, context.author)
+            return profile_form(profile, {**profile_values(profile, servers), **context.fields}, errors, step)
+        return await self._keep(draft, context.author)
 
     async def _keep(self, profile: Profile, by: Author) -> Reply:
         saved = await self._service.save(profile, by)
@@ -267,7 +242,8 @@ class Profiles:
 
     # Deleting and binding
 
-    async def _delete(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("delete", "delete a profile", (PROFILE, CONFIRM), aliases=("remove", "rm"))
+    async def _delete(self, request: CommandContext) -> Reply:
         profile = await self._service.find(request.arguments.get("profile"), request.conversation)
         self._service.may_change(profile, request.member)
         typed = request.arguments.get("confirm")
@@ -279,7 +255,7 @@ class Profiles:
                 (gettext_lazy("asked by name in"), named.get(profile.id, "")),
             )
             words = ("profile", "delete", profile.name)
-            yield Reply(
+            return Reply(
                 _(
                     "Delete this profile? The places where it holds will have none. This cannot be undone. "
                     "Type its name to confirm."
@@ -287,44 +263,42 @@ class Profiles:
                 details=known_facts(*facts),
                 actions=(ReplyAction(_("Delete"), words, ActionStyle.DANGER, confirm=profile.name),),
             )
-            return
         if typed.strip().lower() != profile.name.lower():
             raise CommandRejected(_("That was not its name. Nothing was deleted."))
         await self._service.delete(profile, request.author)
-        yield Reply(_("The profile is deleted."), details=((gettext_lazy("name"), profile.name),))
+        return Reply(_("The profile is deleted."), details=((gettext_lazy("name"), profile.name),))
 
-    async def _bind(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("bind", "let a profile hold in this channel, or wider", (PROFILE, _SCOPE, _BY_NAME))
+    async def _bind(self, request: CommandContext) -> Reply:
         profile = await self._service.find(request.arguments.get("profile"), request.conversation)
         place, scope_text = self._scope(request)
         if request.arguments.has("agent"):
-            yield await self._bind_by_name(profile, place, scope_text, request)
-            return
+            return await self._bind_by_name(profile, place, scope_text, request)
         before = await self._bound_profile(place)
         await self._dependencies.profiles.bind(place, profile.id, request.author)
         await self._dependencies.administration.refresh()
         scope = request.arguments.get("scope", SCOPES[0])
         names = {other.id: other.name for other in await self._service.all(request.conversation)}
         undo = ("profile", "bind", names[before], scope) if before in names else ("profile", "unbind", scope)
-        yield Reply(
+        return Reply(
             _("The profile holds in {place} from the next answer on.", place=scope_text),
             details=((gettext_lazy("name"), profile.name),),
             actions=(ReplyAction(_("Undo"), undo),),
         )
 
-    async def _unbind(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("unbind", "let none hold in this channel, or wider", (_SCOPE, _NAMED_AGENT))
+    async def _unbind(self, request: CommandContext) -> Reply:
         place, scope_text = self._scope(request)
         if request.arguments.has("agent"):
-            yield await self._unbind_by_name(place, scope_text, request)
-            return
+            return await self._unbind_by_name(place, scope_text, request)
         before = await self._bound_profile(place)
         if not await self._dependencies.profiles.unbind(place, request.author):
-            yield Reply(_("No profile holds in {place}. Nothing was changed.", place=scope_text), failed=True)
-            return
+            return Reply(_("No profile holds in {place}. Nothing was changed.", place=scope_text), failed=True)
         await self._dependencies.administration.refresh()
         names = {profile.id: profile.name for profile in await self._service.all(request.conversation)}
         scope = request.arguments.get("scope", SCOPES[0])
         undo = (ReplyAction(_("Undo"), ("profile", "bind", names[before], scope)),) if before in names else ()
-        yield Reply(_("No profile holds in {place} any more.", place=scope_text), actions=undo)
+        return Reply(_("No profile holds in {place} any more.", place=scope_text), actions=undo)
 
     async def _bound_profile(self, place: str) -> str | None:
         bindings = await self._dependencies.profiles.bindings()
@@ -378,40 +352,40 @@ class Profiles:
 
     # Servers
 
-    async def _enable(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("enable", "let a profile use a server", (SERVER, _OTHER_PROFILE))
+    async def _enable(self, request: CommandContext) -> Reply:
         server = await self._directory.find(request.arguments.get("server"), request.conversation)
         profile = await self._named_or_current(request)
         if profile is None and self._dependencies.servers_enabled is ServersEnabled.ALL:
-            yield Reply(_("No profile holds here, so every server is enabled."))
-        elif profile is None:
-            yield await self._enable_in_new_profile(server, request)
-        elif profile.servers is None or server.id in profile.servers:
-            yield Reply(
+            return Reply(_("No profile holds here, so every server is enabled."))
+        if profile is None:
+            return await self._enable_in_new_profile(server, request)
+        if profile.servers is None or server.id in profile.servers:
+            return Reply(
                 _("{server} is enabled for the profile already.", server=server_label(server.config)),
                 details=((gettext_lazy("profile"), profile.name),),
             )
-        else:
-            self._service.may_change(profile, request.member)
-            yield await self._save_servers(replace(profile, servers=profile.servers | {server.id}), server, request)
+        self._service.may_change(profile, request.member)
+        return await self._save_servers(replace(profile, servers=profile.servers | {server.id}), server, request)
 
-    async def _disable(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("disable", "let a profile not use a server", (SERVER, _OTHER_PROFILE))
+    async def _disable(self, request: CommandContext) -> Reply:
         server = await self._directory.find(request.arguments.get("server"), request.conversation)
         profile = await self._named_or_current(request)
         if profile is None:
-            yield error_reply(
+            return error_reply(
                 _("No profile holds here. `/profile set NAME` makes one, and `/profile bind` lets it hold.")
             )
-        elif not profile.enables_server(server.id):
-            yield Reply(
+        if not profile.enables_server(server.id):
+            return Reply(
                 _("{server} is off for the profile already.", server=server_label(server.config)),
                 details=((gettext_lazy("profile"), profile.name),),
             )
-        else:
-            self._service.may_change(profile, request.member)
-            servers = profile.servers
-            if servers is None:
-                servers = frozenset(other.id for other in await self._directory.all(request.conversation))
-            yield await self._save_servers(replace(profile, servers=servers - {server.id}), server, request)
+        self._service.may_change(profile, request.member)
+        servers = profile.servers
+        if servers is None:
+            servers = frozenset(other.id for other in await self._directory.all(request.conversation))
+        return await self._save_servers(replace(profile, servers=servers - {server.id}), server, request)
 
     async def _named_or_current(self, request: CommandContext) -> Profile | None:
         """Return the named profile, or the one that holds here; None if none does. Raises NotFoundRejection."""

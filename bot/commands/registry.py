@@ -151,13 +151,13 @@ class CommandRegistry:
         directory = ServerDirectory(dependencies)
         profiles = Profiles(dependencies, directory)
         rights = dependencies.rights
-        ask, agents = AskAgent(dependencies).handler, AgentList(dependencies, directory).handler
+        ask, agents = AskAgent(dependencies).handlers, AgentList(dependencies, directory).handlers
         conversations, preferences = Conversations(dependencies), PreferenceVerbs(dependencies)
         commands = (
             mcp_command(dependencies, directory),
             Command("profile", "Profiles", profiles.handlers, rights, default="list"),
-            Command("ask", "Ask an agent by name", (ask,), rights, default=""),
-            Command("agents", "Agents that can be asked by name", (agents,), rights, default=""),
+            Command("ask", "Ask an agent by name", ask, rights, default=""),
+            Command("agents", "Agents that can be asked by name", agents, rights, default=""),
             Command("conversations", "Conversations", conversations.handlers, rights, default="list"),
             Command("approvals", "Approvals", DelegationVerbs(dependencies).handlers, rights, default="delegations"),
             Command("usage", "Tokens and money", UsageVerbs(dependencies).handlers, rights, default="me"),

@@ -6,10 +6,10 @@ admins start programs by launch templates alone.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bot.commands.command import Arguments, CommandContext, CommandRejected, VerbHandler, option
+from bot.commands.command import Arguments, CommandContext, CommandRejected, Verbs, option, verb
 from bot.commands.dependencies import CommandDependencies, ServerCatalog
 from bot.commands.launch_consent import checked_question, consent_digest, consent_facts
 from bot.commands.server_checks import ServerRequest
@@ -26,7 +26,7 @@ from bot.domain.catalog import (
     short_name,
 )
 from bot.domain.characters import spell_hidden
-from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Table, Verb
+from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Table
 from bot.domain.secrets import is_plain_header, is_plain_variable
 from bot.domain.servers import AUTH_SECRET, AuthenticationKind, StdioTransport
 from bot.i18n import _, gettext_lazy, ngettext
@@ -55,17 +55,11 @@ class _Filling:
     missing: list[str] = field(default_factory=list)
 
 
-class CatalogCommands:
+class CatalogCommands(Verbs):
     """The verb `catalog`, and requests for servers by name."""
 
     def __init__(self, dependencies: CommandDependencies) -> None:
         self._catalog: ServerCatalog = dependencies.catalog
-
-    @property
-    def handler(self) -> VerbHandler:
-        """Return the verb."""
-        words = Parameter("words", "what it is called or does", repeated=True)
-        return VerbHandler(Verb("catalog", "servers that can be added by name", (words,)), self._list)
 
     async def request(
         self, context: CommandContext, options: Mapping[str, str], *, everywhere: bool
@@ -94,21 +88,24 @@ class CatalogCommands:
         given = {name.removeprefix(SLOT): text for name, text in values.items()}
         return _fill(entry, given, fields, context, everywhere)
 
-    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb(
+        "catalog",
+        "servers that can be added by name",
+        (Parameter("words", "what it is called or does", repeated=True),),
+    )
+    async def _list(self, request: CommandContext) -> Reply:
         words = " ".join(request.arguments.get_all("words"))
         result = await self._catalog.search(words)
         problem = ((gettext_lazy("registry"), result.problem),) if result.problem else ()
         exact = next((server for server in result.servers if server.name == words), None)
         if exact is not None:
-            yield _describe(exact)
-            return
+            return _describe(exact)
         if not result.servers:
             text = _("No server of the catalog has these words. `/mcp add NAME URL` adds any other.")
-            yield Reply(text, details=problem, failed=True)
-            return
+            return Reply(text, details=problem, failed=True)
         count, number = len(result.servers), request.arguments.page
         rows = ((server.name, server.description or server.title, server.needs) for server in result.servers)
-        yield Reply(
+        return Reply(
             ngettext(
                 "{n} server can be added by name: `/mcp add NAME`.",
                 "{n} servers can be added by name: `/mcp add NAME`.",

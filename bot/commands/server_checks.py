@@ -14,7 +14,16 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain
 
-from bot.commands.command import A_SERVER, SERVER, CommandContext, CommandRejected, ForbiddenRejection, VerbHandler
+from bot.commands.command import (
+    A_SERVER,
+    SERVER,
+    Answers,
+    CommandContext,
+    CommandRejected,
+    ForbiddenRejection,
+    Verbs,
+    verb,
+)
 from bot.commands.dependencies import Administration, CommandDependencies
 from bot.commands.server_definition import ParsedDefinition, parse_definition
 from bot.commands.server_directory import ServerDirectory, VisibleServer, capabilities, name_in_use
@@ -25,7 +34,7 @@ from bot.commands.sign_in import SignInSteps
 from bot.commands.text_format import format_duration, known_facts, sentences, server_label, shorten, status_word
 from bot.commands.tool_review import withheld_tools
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.commands import ActionStyle, Reply, ReplyAction, Table, Verb
+from bot.domain.commands import ActionStyle, Reply, ReplyAction, Table
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.health import Check, CheckStatus
 from bot.domain.launch_templates import expand_template
@@ -57,7 +66,7 @@ _STRICTER_ONLY = gettext_lazy(
 )
 
 
-class ServerChecks:
+class ServerChecks(Verbs):
     """Verbs that check servers and report progress."""
 
     def __init__(
@@ -68,21 +77,14 @@ class ServerChecks:
         self._directory = directory
         self._sign_in_steps = sign_in_steps
 
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs."""
-        verify = Verb("verify", "whether a server can be used, step by step", (SERVER,), aliases=("test", "check"))
-        doctor = Verb("doctor", "everything about a server that could be wrong, with fixes", (A_SERVER,))
-        return VerbHandler(verify, self._verify), VerbHandler(doctor, self._doctor)
-
-    async def _verify(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("verify", "whether a server can be used, step by step", (SERVER,), aliases=("test", "check"))
+    async def _verify(self, request: CommandContext) -> Reply | Answers:
         server = await self._directory.find(request.arguments.get("server"), request.conversation)
         if server.status is ServerStatus.DISABLED:
-            yield disabled_reply(server)
-            return
-        async for reply in verify_server(self._servers, self._sign_in_steps, server.config, ServerChange.VERIFIED):
-            yield reply
+            return disabled_reply(server)
+        return verify_server(self._servers, self._sign_in_steps, server.config, ServerChange.VERIFIED)
 
+    @verb("doctor", "everything about a server that could be wrong, with fixes", (A_SERVER,))
     async def _doctor(self, request: CommandContext) -> AsyncIterator[Reply]:
         name = request.arguments.get("server")
         if name:

@@ -16,7 +16,8 @@ from bot.commands.command import (
     CommandContext,
     CommandRejected,
     ForbiddenRejection,
-    VerbHandler,
+    Verbs,
+    verb,
 )
 from bot.commands.dependencies import CommandDependencies, ConfigDiff
 from bot.commands.server_checks import disabled_reply, to_review, waits_for_review
@@ -34,7 +35,7 @@ from bot.commands.text_format import (
 )
 from bot.commands.tool_review import withheld_tools
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Verb
+from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction
 from bot.domain.conversations import HTTP, Author, Member
 from bot.domain.secret_binding import cleared_slots
 from bot.domain.servers import ServerCapabilities, ServerEnablement, ServerRecord, ServerSnapshot, ServerStatus
@@ -186,7 +187,7 @@ class ServerService:
         return next((candidate for candidate in records if candidate.id == record.id), record)
 
 
-class ServerControl:
+class ServerControl(Verbs):
     """Verbs that enable, connect, sync and remove servers."""
 
     def __init__(
@@ -201,116 +202,19 @@ class ServerControl:
         self._service = service
         self._sign_in_steps = sign_in_steps
 
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs."""
-        verbs = (
-            (self._remove, "remove", gettext_lazy("delete a server for good"), ("rm", "delete")),
-            (self._enable, "enable", gettext_lazy("let a server be used again"), ("on",)),
-            (self._disable, "disable", gettext_lazy("disable a server until it is enabled"), ("off",)),
-            (self._connect, "connect", gettext_lazy("connect to a server now"), ("reconnect",)),
-            (self._disconnect, "disconnect", gettext_lazy("leave a server alone until it is connected again"), ()),
-            (self._sync, "sync", gettext_lazy("ask a server again for everything it offers"), ("refresh",)),
-            (self._reload, "reload", gettext_lazy("say if the operator's files are in use as they are saved"), ()),
-        )
-        parameters = {"remove": (SERVER, CONFIRM, VERSION), "reload": (_APPLY,)}
-        return tuple(
-            VerbHandler(Verb(path, summary, parameters.get(path, (SERVER,)), aliases=aliases), do)
-            for do, path, summary, aliases in verbs
-        )
-
-    async def _enable(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server, record = await self._directory.get_editable(request.arguments.get("server"), request)
-        if record.enablement is ServerEnablement.ON:
-            yield Reply(_("{server} is on already.", server=server_label(server.config)))
-            return
-        await self._service.set_enablement(record, ServerEnablement.ON, request.author)
-        yield Reply(
-            _("{server} is on.", server=server_label(server.config)),
-            actions=(ReplyAction(_("Verify"), ("mcp", "verify", server.name)),),
-        )
-
-    async def _disable(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server, record = await self._directory.get_editable(request.arguments.get("server"), request)
-        if record.enablement is ServerEnablement.DISABLED:
-            yield Reply(_("{server} is off already.", server=server_label(server.config)))
-            return
-        waiting = await self._dependencies.archive.count_pending(server.id)
-        await self._service.set_enablement(record, ServerEnablement.DISABLED, request.author)
-        undo = "enable" if record.enablement is ServerEnablement.ON else "disconnect"
-        text = _("{server} is off: its tools are gone from the next answer on.", server=server_label(server.config))
-        yield Reply(
-            sentences(text, _pending_warning(waiting)),
-            actions=(ReplyAction(_("Undo"), ("mcp", undo, server.name)),),
-        )
-
-    async def _connect(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server = await self._directory.find(request.arguments.get("server"), request.conversation)
-        if not await self._service.let_connect(server, request.member):
-            yield disabled_reply(server)
-            return
-        yield Reply(_("Connecting to {server}…", server=server_label(server.config)))
-        state = await self._dependencies.servers.connect(server.id)
-        if not await self._sign_in_steps.is_needed(server.config):
-            yield self._connect_result(server, state)
-            return
-        self._sign_in_steps.check_access(server, request.member)
-        yield Reply(_("{server} wants a sign-in. Asking where…", server=server_label(server.config)))
-        text = _("{server} lets the bot in once somebody has signed in.", server=server_label(server.config))
-        yield await self._sign_in_steps.link(server, request.member, request.conversation, text)
-
-    async def _disconnect(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server, record = await self._directory.get_editable(request.arguments.get("server"), request)
-        if record.enablement is ServerEnablement.DISCONNECTED:
-            yield Reply(_("{server} is disconnected already.", server=server_label(server.config)))
-            return
-        await self._service.set_enablement(record, ServerEnablement.DISCONNECTED, request.author)
-        undo = "connect" if record.enablement is ServerEnablement.ON else "disable"
-        label = server_label(server.config)
-        yield Reply(
-            _("{server} is disconnected, and stays so until it is connected again.", server=label),
-            actions=(ReplyAction(_("Undo"), ("mcp", undo, server.name)),),
-        )
-
-    async def _sync(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server = await self._directory.find(request.arguments.get("server"), request.conversation)
-        if server.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED):
-            texts = {"server": server_label(server.config), "status": status_word(server.status)}
-            yield error_reply(_("{server} is {status}: it is not connected.", **texts))
-            return
-        yield Reply(_("Asking {server}…", server=server_label(server.config)))
-        result = await self._service.fetch(server)
-        capabilities = result.capabilities
-        waiting = withheld_tools(self._dependencies.servers, server.id)
-        names = (gettext_lazy("new"), gettext_lazy("changed"), gettext_lazy("gone"))
-        news = zip(names, (result.new, result.changed, result.gone), strict=True)
-        resources = len(capabilities.resources) + len(capabilities.templates)
-        yield Reply(
-            _(
-                "{server} is synced: {tools}, {resources}, {prompts}.",
-                server=server_label(server.config),
-                tools=count_tools(capabilities.tools),
-                resources=ngettext("{n} resource", "{n} resources", resources),
-                prompts=ngettext("{n} prompt", "{n} prompts", len(capabilities.prompts)),
-            ),
-            details=(*((name, ", ".join(tools)) for name, tools in news if tools), *waits_for_review(waiting)),
-            actions=(*to_review(server.config, waiting), ReplyAction(_("Show tools"), ("mcp", "tools", server.name))),
-        )
-
-    async def _remove(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("remove", "delete a server for good", (SERVER, CONFIRM, VERSION), aliases=("rm", "delete"))
+    async def _remove(self, request: CommandContext) -> Reply:
         server, record = await self._directory.get_editable(request.arguments.get("server"), request)
         typed, version = request.arguments.get("confirm"), request.arguments.get("version")
         if not typed or (version and version != str(record.version)):
-            yield await self._consequences(server, record, overtaken=bool(typed))
-            return
+            return await self._consequences(server, record, overtaken=bool(typed))
         # An empty title is not a name.
         if typed.strip().lower() not in {server.name.lower(), server.config.title.lower()} - {""}:
             raise CommandRejected(_("That was not its name. Nothing was removed."))
         if await self._service.remove(record, request.author) is not None:
             server, record = await self._directory.get_editable(record.id, request)
-            yield await self._consequences(server, record, overtaken=True)
-            return
-        yield Reply(_("{server} is removed, with its secrets and rules.", server=server_label(server.config)))
+            return await self._consequences(server, record, overtaken=True)
+        return Reply(_("{server} is removed, with its secrets and rules.", server=server_label(server.config)))
 
     async def _consequences(self, server: VisibleServer, record: ServerRecord, *, overtaken: bool) -> Reply:
         now = self._dependencies.clock()
@@ -348,7 +252,88 @@ class ServerControl:
             actions=(ReplyAction(label, words, ActionStyle.DANGER, confirm=server.name),),
         )
 
-    async def _reload(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("enable", "let a server be used again", (SERVER,), aliases=("on",))
+    async def _enable(self, request: CommandContext) -> Reply:
+        server, record = await self._directory.get_editable(request.arguments.get("server"), request)
+        if record.enablement is ServerEnablement.ON:
+            return Reply(_("{server} is on already.", server=server_label(server.config)))
+        await self._service.set_enablement(record, ServerEnablement.ON, request.author)
+        return Reply(
+            _("{server} is on.", server=server_label(server.config)),
+            actions=(ReplyAction(_("Verify"), ("mcp", "verify", server.name)),),
+        )
+
+    @verb("disable", "disable a server until it is enabled", (SERVER,), aliases=("off",))
+    async def _disable(self, request: CommandContext) -> Reply:
+        server, record = await self._directory.get_editable(request.arguments.get("server"), request)
+        if record.enablement is ServerEnablement.DISABLED:
+            return Reply(_("{server} is off already.", server=server_label(server.config)))
+        waiting = await self._dependencies.archive.count_pending(server.id)
+        await self._service.set_enablement(record, ServerEnablement.DISABLED, request.author)
+        undo = "enable" if record.enablement is ServerEnablement.ON else "disconnect"
+        text = _("{server} is off: its tools are gone from the next answer on.", server=server_label(server.config))
+        return Reply(
+            sentences(text, _pending_warning(waiting)),
+            actions=(ReplyAction(_("Undo"), ("mcp", undo, server.name)),),
+        )
+
+    @verb("connect", "connect to a server now", (SERVER,), aliases=("reconnect",))
+    async def _connect(self, request: CommandContext) -> AsyncIterator[Reply]:
+        server = await self._directory.find(request.arguments.get("server"), request.conversation)
+        if not await self._service.let_connect(server, request.member):
+            yield disabled_reply(server)
+            return
+        yield Reply(_("Connecting to {server}…", server=server_label(server.config)))
+        state = await self._dependencies.servers.connect(server.id)
+        if not await self._sign_in_steps.is_needed(server.config):
+            yield self._connect_result(server, state)
+            return
+        self._sign_in_steps.check_access(server, request.member)
+        yield Reply(_("{server} wants a sign-in. Asking where…", server=server_label(server.config)))
+        text = _("{server} lets the bot in once somebody has signed in.", server=server_label(server.config))
+        yield await self._sign_in_steps.link(server, request.member, request.conversation, text)
+
+    @verb("disconnect", "leave a server alone until it is connected again", (SERVER,))
+    async def _disconnect(self, request: CommandContext) -> Reply:
+        server, record = await self._directory.get_editable(request.arguments.get("server"), request)
+        if record.enablement is ServerEnablement.DISCONNECTED:
+            return Reply(_("{server} is disconnected already.", server=server_label(server.config)))
+        await self._service.set_enablement(record, ServerEnablement.DISCONNECTED, request.author)
+        undo = "connect" if record.enablement is ServerEnablement.ON else "disable"
+        label = server_label(server.config)
+        return Reply(
+            _("{server} is disconnected, and stays so until it is connected again.", server=label),
+            actions=(ReplyAction(_("Undo"), ("mcp", undo, server.name)),),
+        )
+
+    @verb("sync", "ask a server again for everything it offers", (SERVER,), aliases=("refresh",))
+    async def _sync(self, request: CommandContext) -> AsyncIterator[Reply]:
+        server = await self._directory.find(request.arguments.get("server"), request.conversation)
+        if server.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED):
+            texts = {"server": server_label(server.config), "status": status_word(server.status)}
+            yield error_reply(_("{server} is {status}: it is not connected.", **texts))
+            return
+        yield Reply(_("Asking {server}…", server=server_label(server.config)))
+        result = await self._service.fetch(server)
+        capabilities = result.capabilities
+        waiting = withheld_tools(self._dependencies.servers, server.id)
+        names = (gettext_lazy("new"), gettext_lazy("changed"), gettext_lazy("gone"))
+        news = zip(names, (result.new, result.changed, result.gone), strict=True)
+        resources = len(capabilities.resources) + len(capabilities.templates)
+        yield Reply(
+            _(
+                "{server} is synced: {tools}, {resources}, {prompts}.",
+                server=server_label(server.config),
+                tools=count_tools(capabilities.tools),
+                resources=ngettext("{n} resource", "{n} resources", resources),
+                prompts=ngettext("{n} prompt", "{n} prompts", len(capabilities.prompts)),
+            ),
+            details=(*((name, ", ".join(tools)) for name, tools in news if tools), *waits_for_review(waiting)),
+            actions=(*to_review(server.config, waiting), ReplyAction(_("Show tools"), ("mcp", "tools", server.name))),
+        )
+
+    @verb("reload", "say if the operator's files are in use as they are saved", (_APPLY,))
+    async def _reload(self, request: CommandContext) -> Reply:
         file = self._dependencies.file
         try:
             if request.arguments.has("apply"):
@@ -356,17 +341,16 @@ class ServerControl:
             else:
                 difference = await self._dependencies.administration.reload()
         except SettingsError as error:
-            yield Reply(
+            return Reply(
                 _("The operator's files cannot be used as they are saved. The previous ones stay in use."),
                 details=((gettext_lazy("cause"), error.detailed_cause), (gettext_lazy("fix"), error.fix)),
                 failed=True,
             )
-            return
         facts = [(f"+ {name}", _("new")) for name in difference.added]
         facts += [(f"~ {name}", what) for name, what in difference.changed]
         facts += [(f"- {name}", _("gone")) for name in difference.removed]
         facts += [(gettext_lazy("problem"), problem) for problem in difference.problems]
-        yield Reply(
+        return Reply(
             _("`{file}` says what runs already.", file=file)
             if difference.is_empty
             else _("The bot runs by `{file}` as it is now.", file=file),

@@ -13,13 +13,16 @@ from bot.commands.command import (
     POLICY,
     SECRET_FIELD,
     SERVER,
+    Answers,
     Arguments,
     CommandContext,
     CommandRejected,
     SubmissionContext,
     VerbContext,
-    VerbHandler,
+    Verbs,
+    form_of,
     option,
+    verb,
 )
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.launch_consent import start_warning, version_warning
@@ -56,7 +59,7 @@ from bot.commands.server_templates import (
     without_template,
 )
 from bot.commands.text_format import error_reply, format_change, parse_policy, sentences, server_label
-from bot.domain.commands import Form, Parameter, ParameterKind, Reply, ReplyAction, Verb
+from bot.domain.commands import Form, Parameter, ParameterKind, Reply, ReplyAction
 from bot.domain.conversations import ConversationKey
 from bot.domain.server_settings import SETTINGS, TRUSTED
 from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord
@@ -105,41 +108,6 @@ _SOURCE = Parameter(
     "its address, or a launch template and its slots, such as template=git repo=docs",
     repeated=True,
     metavar="URL|SLOT=VALUE",
-)
-ADD = Verb(
-    "add",
-    "a new server; alone it asks for everything",
-    (
-        Parameter("name", "its name; one that is no slug becomes its title"),
-        _SOURCE,
-        *_DEFINING,
-        TRUSTED.parameter,
-        replace(POLICY, shape=ParameterKind.OPTION, required=False),
-        Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
-        *_TUNING,
-        Parameter("here", "for this workspace alone, where the operator adds it", ParameterKind.FLAG),
-        ALLOW,
-        FROM,
-        *IMPORTING,
-    ),
-    aliases=("new", "create", "register"),
-    command_line=_COMMAND_LINE,
-)
-EDIT = Verb(
-    "edit",
-    "change a server; its name alone shows the fields",
-    (
-        SERVER,
-        _SOURCE,
-        *_DEFINING,
-        option("rename", "another name for it, a slug", metavar="NEW"),
-        TRUSTED.parameter,
-        Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
-        *_TUNING,
-        ALLOW,
-    ),
-    aliases=("update", "change", "set"),
-    command_line=_COMMAND_LINE,
 )
 _USE_OTHER_COMMAND = gettext_lazy("/mcp edit NAME --OPTION VALUE; /mcp help edit lists the options")
 _INSTEAD = gettext_lazy("/mcp add NAME URL [--secret SECRETREF], or /mcp add NAME -- PROGRAM ARGUMENT...")
@@ -219,7 +187,7 @@ def _option_name(name: str) -> str:
     return f"{name.removeprefix(SLOT)}=" if name.startswith(SLOT) else f"--{name.replace('_', '-')}"
 
 
-class ServerEdit:
+class ServerEdit(Verbs):
     """Verb of `/mcp edit`."""
 
     def __init__(
@@ -237,18 +205,28 @@ class ServerEdit:
         self._service = service
         self._consent_to_program = ProgramConsent(dependencies)
 
-    @property
-    def handler(self) -> VerbHandler:
-        """Return the verb."""
-        return VerbHandler(EDIT, self._edit, self._submit)
-
-    async def _edit(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
+    @verb(
+        "edit",
+        "change a server; its name alone shows the fields",
+        (
+            SERVER,
+            _SOURCE,
+            *_DEFINING,
+            option("rename", "another name for it, a slug", metavar="NEW"),
+            TRUSTED.parameter,
+            Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
+            *_TUNING,
+            ALLOW,
+        ),
+        aliases=("update", "change", "set"),
+        command_line=_COMMAND_LINE,
+    )
+    async def _edit(self, request: CommandContext) -> Reply | Form | Answers:
         arguments = request.arguments
         _server, record = await self._directory.get_editable(arguments.get("server"), request)
         self._validator.may_define(record.config, request.member)
         if set(arguments.values) <= {"server"}:
-            yield self._form(record, values_of(record), {}, 1)
-            return
+            return self._form(record, values_of(record), {}, 1)
         _name, fields = _typed_fields(arguments)
         if arguments.has("rename"):
             fields["name"] = arguments.get("rename")
@@ -256,24 +234,21 @@ class ServerEdit:
         draft = await self._validator.draft_change(record, server_request)
         draft = draft if request.hidden_input else self._links.without_missing(draft)
         if question := await self._consent_to_program.question(draft, request, "edit"):
-            yield question
-            return
+            return question
         is_new = command_line(record.config) != command_line(draft.record.config)
         by_admin = not self._validator.is_operator(request.member)
         if launch_of(record) is not None and is_new and by_admin and not draft.errors:
-            yield self._consent(record, {**values_of(record), **fields}, draft.record)
-            return
-        async for reply in self._save(record, draft, request, verify=not arguments.has("no-verify")):
-            yield reply
+            return self._consent(record, {**values_of(record), **fields}, draft.record)
+        return self._save(record, draft, request, verify=not arguments.has("no-verify"))
 
-    async def _submit(self, context: SubmissionContext) -> AsyncIterator[Reply | Form]:
+    @form_of("edit")
+    async def _submit(self, context: SubmissionContext) -> Reply | Form | Answers:
         server_id, version, *_rest = (*context.state, "", "")
         server = await self._directory.find(server_id, context.conversation)
         record = self._directory.record_of(server, context.member)
         self._validator.may_define(record.config, context.member)
         if str(record.version) != version:
-            yield self._version_conflict(record)
-            return
+            return self._version_conflict(record)
         before = values_of(record)
         fields, number = {**before, **context.fields}, step_number(context)
         steps = self._steps(record, fields)
@@ -288,16 +263,13 @@ class ServerEdit:
             errors |= template_change_errors(fields, draft.record) if launched else {}
         step = next_step(steps, number, errors)
         if step == len(steps) and confirming and launched:
-            yield self._consent(record, fields, draft.record, errors)
-            return
+            return self._consent(record, fields, draft.record, errors)
         if step is not None:
             intro = (
                 start_warning(draft.record.config, draft.record.secrets) if confirming and step == len(steps) else ""
             )
-            yield self._form(record, fields, errors, step, intro=intro)
-            return
-        async for reply in self._save(record, draft, context, verify=True):
-            yield reply
+            return self._form(record, fields, errors, step, intro=intro)
+        return self._save(record, draft, context, verify=True)
 
     async def _save(
         self, before: ServerRecord, draft: ParsedDefinition, context: VerbContext, *, verify: bool
@@ -382,7 +354,7 @@ class ServerEdit:
         )
 
 
-class ServerAdd:
+class ServerAdd(Verbs):
     """Verb of `/mcp add`."""
 
     def __init__(
@@ -402,25 +374,35 @@ class ServerAdd:
         self._consent_to_program = ProgramConsent(dependencies)
         self._import = ServerImport(dependencies, validator, service)
 
-    @property
-    def handler(self) -> VerbHandler:
-        """Return the verb."""
-        return VerbHandler(ADD, self._add, self._submit)
-
-    async def _add(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
+    @verb(
+        "add",
+        "a new server; alone it asks for everything",
+        (
+            Parameter("name", "its name; one that is no slug becomes its title"),
+            _SOURCE,
+            *_DEFINING,
+            TRUSTED.parameter,
+            replace(POLICY, shape=ParameterKind.OPTION, required=False),
+            Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
+            *_TUNING,
+            Parameter("here", "for this workspace alone, where the operator adds it", ParameterKind.FLAG),
+            ALLOW,
+            FROM,
+            *IMPORTING,
+        ),
+        aliases=("new", "create", "register"),
+        command_line=_COMMAND_LINE,
+    )
+    async def _add(self, request: CommandContext) -> Reply | Form | Answers:
         arguments, member = request.arguments, request.member
         if not arguments:
-            yield self._form({}, {}, 1, self._secret_mode(request))
-            return
+            return self._form({}, {}, 1, self._secret_mode(request))
         if arguments.has("file"):
-            async for reply in self._import.run(request):
-                yield reply
-            return
+            return await self._import.run(request)
         server_request, draft, published = await self._requested(request)
         draft = draft if request.hidden_input else self._ready(draft)
         if question := await self._consent_to_program.question(draft, request, "add", always=published):
-            yield question
-            return
+            return question
         if (
             "secret" in draft.errors
             and draft.errors.keys() <= {"secret", "username"}
@@ -428,21 +410,19 @@ class ServerAdd:
             and request.hidden_input
         ):
             # All missing values can be typed here without echo.
-            yield self._form(
+            return self._form(
                 _form_values(server_request, arguments.get("policy")), {}, _SIGNING_IN, SecretFieldMode.PROMPT
             )
-            return
         if launch_of(draft.record) and not draft.errors and not self._validator.is_operator(member):
-            yield self._consent(
+            return self._consent(
                 _form_values(server_request, arguments.get("policy")), draft.record, self._secret_mode(request)
             )
-            return
         outcome = await self._service.add(draft, parse_policy(arguments.get("policy")), request.author)
-        if isinstance(outcome, InvalidServer):
-            yield errors_reply(_NOTHING, outcome.errors, "add")
-            return
-        async for reply in self._saved_replies(outcome.record, request, verify=not arguments.has("no-verify")):
-            yield reply
+        return (
+            errors_reply(_NOTHING, outcome.errors, "add")
+            if isinstance(outcome, InvalidServer)
+            else self._saved_replies(outcome.record, request, verify=not arguments.has("no-verify"))
+        )
 
     async def _requested(self, request: CommandContext) -> tuple[ServerRequest, ParsedDefinition, bool]:
         """Return what a command line asks for, its draft, and whether a registry says what it starts."""
@@ -455,7 +435,8 @@ class ServerAdd:
         draft.errors = {**draft.errors, **known.errors}
         return known.request, draft, not known.entry.bundled
 
-    async def _submit(self, context: SubmissionContext) -> AsyncIterator[Reply | Form]:
+    @form_of("add")
+    async def _submit(self, context: SubmissionContext) -> Reply | Form | Answers:
         fields = {"transport": TRANSPORTS[0], "auth": KINDS[0], **context.fields}
         fields = fields if fields["transport"] == TEMPLATE else without_template(fields)
         number, mode = step_number(context), self._secret_mode(context)
@@ -480,22 +461,18 @@ class ServerAdd:
             errors |= template_change_errors(fields, draft.record) if transport == TEMPLATE else {}
         step = next_step(steps, number, errors)
         if step is not None and transport == TEMPLATE and confirming and step == len(steps):
-            yield self._consent(fields, draft.record, mode, errors)
-            return
+            return self._consent(fields, draft.record, mode, errors)
         if step is not None:
             intro = ""
             if step > 1 and transport == TEMPLATE:
                 intro = describe_templates(self._templates()) if step == _CHOOSING else ""
             elif step > 1 and transport == "stdio":
                 intro = start_warning(draft.record.config, draft.record.secrets)
-            yield self._form(fields, errors, step, mode, intro=intro)
-            return
+            return self._form(fields, errors, step, mode, intro=intro)
         outcome = await self._service.add(draft, parse_policy(fields.get("policy", "")), context.author)
         if isinstance(outcome, InvalidServer):
-            yield self._form(fields, form_errors(outcome.errors), 1, mode)
-            return
-        async for reply in self._saved_replies(outcome.record, context, verify=True):
-            yield reply
+            return self._form(fields, form_errors(outcome.errors), 1, mode)
+        return self._saved_replies(outcome.record, context, verify=True)
 
     def _secret_mode(self, context: VerbContext) -> SecretFieldMode:
         if context.hidden_input:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bot.commands.command import Arguments, CommandContext, CommandRejected, option
+from bot.commands.command import Answers, Arguments, CommandContext, CommandRejected, option
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.launch_consent import Facts, checked_question, consent_facts
 from bot.commands.server_checks import ServerChange, ServerRequest, ServerValidator
@@ -422,7 +422,7 @@ class ServerImport:
         self._validator = validator
         self._service = service
 
-    async def run(self, request: CommandContext) -> AsyncIterator[Reply]:
+    async def run(self, request: CommandContext) -> Reply | Answers:
         """Show the servers that would be added, or add them. Raises CommandRejected."""
         if not (request.hidden_input and self._rights.operates(request.member)):
             raise CommandRejected(
@@ -450,12 +450,10 @@ class ServerImport:
                 )
             )
         if not arguments.has("yes") or not ready:
-            yield self._preview(candidates, programs, digest, request)
-            return
+            return self._preview(candidates, programs, digest, request)
         for program in programs:
             await self._administration.allow_program(program)
-        async for reply in self._add(candidates, request):
-            yield reply
+        return self._add(candidates, request)
 
     def _allowed(self, candidates: Sequence[_Candidate]) -> set[str]:
         return {item.program for item in candidates if self._administration.allows_program(item.program)}

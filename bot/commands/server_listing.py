@@ -5,9 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from functools import partial
 
-from bot.commands.command import A_SERVER, SERVER, Arguments, CommandContext, CommandRejected, VerbHandler, option
+from bot.commands.command import (
+    A_SERVER,
+    SERVER,
+    Answers,
+    Arguments,
+    CommandContext,
+    CommandRejected,
+    Verbs,
+    option,
+    verb,
+)
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.profiles import enable_action, is_off_here, off_for
 from bot.commands.server_definition import command_line, plain_values_of
@@ -27,7 +36,7 @@ from bot.commands.text_format import (
     status_word,
 )
 from bot.commands.tool_review import withheld_tools
-from bot.domain.commands import ActionStyle, Parameter, Reply, ReplyAction, RequiredRole, Table, Verb
+from bot.domain.commands import ActionStyle, Parameter, Reply, ReplyAction, RequiredRole, Table
 from bot.domain.conversations import ConversationKey
 from bot.domain.pins import count_definitions
 from bot.domain.server_settings import SETTINGS
@@ -182,7 +191,7 @@ def sessions_text(config: ServerConfig, sessions: Sequence[SessionSnapshot], now
     )
 
 
-class ServerListing:
+class ServerListing(Verbs):
     """Verbs that show servers and their capabilities."""
 
     def __init__(
@@ -192,21 +201,21 @@ class ServerListing:
         self._directory = directory
         self._sign_in_steps = sign_in_steps
 
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs for all users."""
-        everyone = RequiredRole.EVERYONE
-        names = ("ls", "servers", "status")
-        listing = Verb("list", "every server and how it stands", _FILTERS, everyone, names)
-        names = ("info", "get", "describe")
-        showing = Verb("show", "one server in full", (SERVER,), everyone, names)
-        tools = Verb("tools", "the tools, and which of them ask first", (A_SERVER,), everyone, ("tool",))
-        return (
-            VerbHandler(listing, partial(self._reply_until_settled, self._list_reply)),
-            VerbHandler(showing, partial(self._reply_until_settled, self._show_reply)),
-            VerbHandler(tools, self._tools),
-        )
+    @verb(
+        "list",
+        "every server and how it stands",
+        _FILTERS,
+        who=RequiredRole.EVERYONE,
+        aliases=("ls", "servers", "status"),
+    )
+    async def _list(self, request: CommandContext) -> Reply | Answers:
+        return self._reply_until_settled(self._list_reply, request)
 
+    @verb("show", "one server in full", (SERVER,), who=RequiredRole.EVERYONE, aliases=("info", "get", "describe"))
+    async def _show(self, request: CommandContext) -> Reply | Answers:
+        return self._reply_until_settled(self._show_reply, request)
+
+    @verb("tools", "the tools, and which of them ask first", (A_SERVER,), who=RequiredRole.EVERYONE, aliases=("tool",))
     async def _tools(self, request: CommandContext) -> AsyncIterator[Reply]:
         """Yield a reply at once, and another one after servers without capabilities were synced."""
         servers = await self._requested_servers(request)

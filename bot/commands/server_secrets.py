@@ -8,10 +8,9 @@ identify the user.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 from bot.commands.command import (
     SECRET_FIELD,
@@ -20,7 +19,9 @@ from bot.commands.command import (
     CommandContext,
     CommandRejected,
     SubmissionContext,
-    VerbHandler,
+    Verbs,
+    form_of,
+    verb,
 )
 from bot.commands.dependencies import MEMBER_SECONDS, CommandDependencies, UserMessenger, notify_user
 from bot.commands.server_checks import ServerValidator
@@ -36,7 +37,7 @@ from bot.commands.server_definition import (
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SIGN_IN, SignInSteps
 from bot.commands.text_format import error_reply, format_change, sentences, server_label
-from bot.domain.commands import Field, FieldKind, Form, Parameter, Reply, ReplyAction, Verb
+from bot.domain.commands import Field, FieldKind, Form, Parameter, Reply, ReplyAction
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.locales import use_locale
 from bot.domain.secrets import LINK_SECONDS, LINK_TOKEN, SecretLink, SecretReference, SecretSource
@@ -143,7 +144,11 @@ def _commands(record: ServerRecord, slots: Sequence[str]) -> tuple[tuple[str, st
 # -------------------- verbs
 
 
-class ServerSecrets:
+def _is_sign_in(request: CommandContext) -> bool:
+    return request.arguments.get("slot").lower().replace("_", "-") == SIGN_IN
+
+
+class ServerSecrets(Verbs):
     """Verbs of `/mcp secret`."""
 
     def __init__(
@@ -159,32 +164,10 @@ class ServerSecrets:
         self._links = SecretLinks(dependencies)
         self._sign_in_steps = sign_in_steps
 
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs."""
-        about, parameters = gettext_lazy("say where a secret is"), (SERVER, _SLOT, _REFERENCE)
-        set_verb = Verb("secret set", about, parameters, aliases=("secret",))
-        about = gettext_lazy("take a secret away")
-        clear_verb = Verb("secret clear", about, (SERVER, _SLOT), aliases=("secret remove",))
-        rotate_verb = Verb("secret rotate", "use a new value of a secret", (SERVER, _A_SLOT, _REFERENCE))
-        again = self._sign_in_steps.sign_in_again
-        return (
-            VerbHandler(set_verb, partial(self._unless_sign_in, self._set, again), self._submit),
-            VerbHandler(clear_verb, partial(self._unless_sign_in, self._clear, self._sign_in_steps.sign_out)),
-            VerbHandler(rotate_verb, partial(self._unless_sign_in, self._rotate, again)),
-        )
-
-    async def _unless_sign_in(
-        self,
-        do: Callable[[CommandContext], Answers],
-        sign_in: Callable[[CommandContext], AsyncIterator[Reply]],
-        request: CommandContext,
-    ) -> AsyncIterator[Reply | Form]:
-        is_sign_in = request.arguments.get("slot").lower().replace("_", "-") == SIGN_IN
-        async for answer in (sign_in if is_sign_in else do)(request):
-            yield answer
-
-    async def _set(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
+    @verb("secret set", "say where a secret is", (SERVER, _SLOT, _REFERENCE), aliases=("secret",))
+    async def _set(self, request: CommandContext) -> Reply | Form | Answers:
+        if _is_sign_in(request):
+            return self._sign_in_steps.sign_in_again(request)
         _server, record = await self._editable(request)
         await self._validator.check_allowed(record.config)
         slot = _slot(record, request.arguments.get("slot"))
@@ -192,10 +175,10 @@ class ServerSecrets:
             "Where is the secret? Give `env:NAME` or `file:/path`. The secret itself can be typed only at the "
             "operator's own terminal."
         )
-        async for answer in self._take(record, slot, request, nowhere):
-            yield answer
+        return await self._take(record, slot, request, nowhere)
 
-    async def _submit(self, context: SubmissionContext) -> AsyncIterator[Reply | Form]:
+    @form_of("secret set")
+    async def _submit(self, context: SubmissionContext) -> Reply | Form:
         server_id, version, *_rest = (*context.state, "", "")
         server = await self._directory.find(server_id, context.conversation)
         record = self._directory.record_of(server, context.member)
@@ -209,32 +192,33 @@ class ServerSecrets:
         values, value_error = entered_values(record, slot, value)
         error = context.errors.get(SECRET_FIELD, "") or value_error
         if error:
-            yield secret_form(record, slot, error)
-            return
+            return secret_form(record, slot, error)
         if str(record.version) != version:
-            yield self._version_conflict(record)
-            return
-        async for reply in self._save(record, slot, SecretReference(SecretSource.STORED), values, context.author):
-            yield reply
+            return self._version_conflict(record)
+        return await self._save(record, slot, SecretReference(SecretSource.STORED), values, context.author)
 
-    async def _clear(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("secret clear", "take a secret away", (SERVER, _SLOT), aliases=("secret remove",))
+    async def _clear(self, request: CommandContext) -> Reply:
+        if _is_sign_in(request):
+            return await self._sign_in_steps.sign_out(request)
         server, record = await self._editable(request)
         slot = _slot(record, request.arguments.get("slot"))
         if slot not in record.secrets:
-            yield error_reply(
+            return error_reply(
                 _("{server} has no such secret. Nothing was changed.", server=server_label(server.config))
             )
-            return
         secrets = {name: reference for name, reference in record.secrets.items() if name != slot}
         authentication = record.authentication
         if slot == AUTH_SECRET and authentication.kind is not AuthenticationKind.OAUTH:
             authentication = replace(authentication, kind=AuthenticationKind.NONE)
             secrets.pop(USER_SLOT, None)
         changed = replace(record, secrets=secrets, authentication=authentication)
-        async for reply in self._change(changed, {}, request.author, {f"secret {slot}": "set → nothing"}, cleared=True):
-            yield reply
+        return await self._change(changed, {}, request.author, {f"secret {slot}": "set → nothing"}, cleared=True)
 
-    async def _rotate(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
+    @verb("secret rotate", "use a new value of a secret", (SERVER, _A_SLOT, _REFERENCE))
+    async def _rotate(self, request: CommandContext) -> Reply | Form | Answers:
+        if _is_sign_in(request):
+            return self._sign_in_steps.sign_in_again(request)
         server, record = await self._editable(request)
         await self._validator.check_allowed(record.config)
         slot = _slot(record, request.arguments.get("slot") or AUTH_SECRET)
@@ -245,35 +229,29 @@ class ServerSecrets:
             )
         if reference.source is not SecretSource.STORED and not request.arguments.get("reference"):
             # References are read again whenever the record is.
-            async for reply in self._save_reference(record, slot, reference, request.member):
-                yield reply
-            return
+            return await self._save_reference(record, slot, reference, request.member)
         nowhere = _(
             "This secret is kept by the bot. Type the new one at the operator's own terminal, or say where it is: "
             "`/mcp secret rotate NAME SLOT env:NAME`."
         )
-        async for answer in self._take(record, slot, request, nowhere):
-            yield answer
+        return await self._take(record, slot, request, nowhere)
 
     async def _take(
         self, record: ServerRecord, slot: str, request: CommandContext, nowhere: str
-    ) -> AsyncIterator[Reply | Form]:
+    ) -> Reply | Form | Answers:
         """Save the given reference, or ask for the secret itself. Raises CommandRejected with `nowhere` if it cannot be
         entered here.
         """
         if text := request.arguments.get("reference"):
-            async for reply in self._save_reference(record, slot, _reference(text), request.member):
-                yield reply
-            return
+            return await self._save_reference(record, slot, _reference(text), request.member)
         if not (request.hidden_input or self._links.enabled):
             raise CommandRejected(sentences(nowhere, SWITCH_ON))
         check_use(record, slot)
         if request.hidden_input:
-            yield secret_form(record, slot)
-            return
+            return secret_form(record, slot)
         label = server_label(record.config)
         text = _("A secret of {server} is entered on a page of the bot's own, never in a chat.", server=label)
-        yield await self._links.link_reply(record, slot, request.author, request.conversation, text)
+        return await self._links.link_reply(record, slot, request.author, request.conversation, text)
 
     async def _editable(self, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
         server, record = await self._directory.get_editable(request.arguments.get("server"), request)
@@ -282,24 +260,22 @@ class ServerSecrets:
 
     async def _save_reference(
         self, record: ServerRecord, slot: str, reference: SecretReference, member: Member
-    ) -> AsyncIterator[Reply]:
+    ) -> Reply:
         """Save a reference if it is the operator's or granted."""
         draft = ParsedDefinition(replace(record, secrets={**record.secrets, slot: reference}))
         self._validator.check_references(draft, record, member)
         if draft.errors:
             raise CommandRejected(sentences(*draft.errors.values()))
-        async for reply in self._save(record, slot, draft.record.secrets[slot], {}, member.author):
-            yield reply
+        return await self._save(record, slot, draft.record.secrets[slot], {}, member.author)
 
     async def _save(
         self, record: ServerRecord, slot: str, reference: SecretReference, values: Mapping[str, str], by: Author
-    ) -> AsyncIterator[Reply]:
+    ) -> Reply:
         before = record.secrets.get(slot)
         check_use(record, slot)
         changed = replace(record, secrets={**record.secrets, **dict.fromkeys(values, reference), slot: reference})
         change = f"{before or 'nothing'} → {reference}"
-        async for reply in self._change(changed, values, by, {f"secret {slot}": change}):
-            yield reply
+        return await self._change(changed, values, by, {f"secret {slot}": change})
 
     async def _change(
         self,
@@ -309,23 +285,21 @@ class ServerSecrets:
         changes: Mapping[str, str],
         *,
         cleared: bool = False,
-    ) -> AsyncIterator[Reply]:
+    ) -> Reply:
         try:
             saved = await self._dependencies.server_store.change(record, values, by, changes=changes)
         except Conflict as conflict:
-            yield replace(self._version_conflict(record), details=((gettext_lazy("cause"), str(conflict)),))
-            return
+            return replace(self._version_conflict(record), details=((gettext_lazy("cause"), str(conflict)),))
         await self._dependencies.administration.refresh()
         verify = ReplyAction(_("Verify"), ("mcp", "verify", record.config.name))
         if saved.missing:
             texts = {"server": server_label(record.config), "secrets": missing_secrets_text(saved)}
-            yield Reply(
+            return Reply(
                 _("The secret of {server} is cleared; it waits for {secrets}.", **texts)
                 if cleared
                 else _("The secret of {server} is set; it waits for {secrets}.", **texts),
                 actions=(enter_secret(saved, missing_slots(saved)[0]), verify),
             )
-            return
         secrets = ngettext("{n} secret", "{n} secrets", len(record.secrets))
         texts = {"server": server_label(record.config), "secrets": secrets}
         text = (
@@ -333,7 +307,7 @@ class ServerSecrets:
             if cleared
             else _("The secret of {server} is set; it has {secrets} now, and connects again.", **texts)
         )
-        yield Reply(sentences(text, weak_secret_warning(values)), actions=(verify,))
+        return Reply(sentences(text, weak_secret_warning(values)), actions=(verify,))
 
     def _version_conflict(self, record: ServerRecord) -> Reply:
         change = format_change(record.updated_at, record.updated_by, self._dependencies.clock())

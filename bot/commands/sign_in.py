@@ -166,15 +166,14 @@ class SignInSteps:
         text = _("A new sign-in to {server}.", server=server_label(server.config))
         yield await self.link(server, request.member, request.conversation, text)
 
-    async def sign_out(self, request: CommandContext) -> AsyncIterator[Reply]:
+    async def sign_out(self, request: CommandContext) -> Reply:
         """Sign out."""
         server = await self._find(request)
         label = server_label(server.config)
         if self._sign_ins is None or not await self._sign_ins.sign_out(server.id, request.author):
-            yield error_reply(_("Nobody is signed in to {server}. Nothing was changed.", server=label))
-            return
+            return error_reply(_("Nobody is signed in to {server}. Nothing was changed.", server=label))
         await self._dependencies.administration.refresh()
-        yield Reply(
+        return Reply(
             _(
                 "The bot is signed out of {server}: its tokens are deleted, and no call runs as that account any more.",
                 server=label,

@@ -7,10 +7,10 @@ server is only in cells, details and documents, never in the text of a reply.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from bot.commands.command import A_SERVER, SERVER, CommandContext, ForbiddenRejection, VerbHandler, option
+from bot.commands.command import A_SERVER, SERVER, CommandContext, ForbiddenRejection, Verbs, option, verb
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.text_format import (
@@ -23,7 +23,7 @@ from bot.commands.text_format import (
     server_label,
     shorten,
 )
-from bot.domain.commands import ActionStyle, CompletionSource, Parameter, Reply, ReplyAction, ReplyFile, Table, Verb
+from bot.domain.commands import ActionStyle, CompletionSource, Parameter, Reply, ReplyAction, ReplyFile, Table
 from bot.domain.conversations import HTTP, Member
 from bot.domain.pins import (
     FIRST_SYNC,
@@ -149,7 +149,7 @@ def _unreviewed_tool(tool: Tool, pin: Pin | None) -> UnreviewedTool:
     )
 
 
-class ServerReview:
+class ServerReview(Verbs):
     """Verbs of `/mcp review`."""
 
     def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
@@ -158,43 +158,35 @@ class ServerReview:
         self._review = ToolReview(dependencies)
         self._shown: deque[tuple[str, str, str]] = deque(maxlen=_MOST_SHOWN)
 
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs."""
-        showing = Verb(
-            "review show",
-            "tools that are new or have changed, with the differences",
-            (A_SERVER, _TOOL),
-            aliases=("review", "review list"),
-        )
-        approving = Verb("review approve", "offer tools as they were shown", (SERVER, _TOOL, _DEFINITION))
-        # A digest looks like a token but is not one.
-        return VerbHandler(showing, self._show), VerbHandler(approving, self._approve, free=True)
-
-    async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb(
+        "review show",
+        "tools that are new or have changed, with the differences",
+        (A_SERVER, _TOOL),
+        aliases=("review", "review list"),
+    )
+    async def _show(self, request: CommandContext) -> Reply:
         name = request.arguments.get("server")
         if not name:
-            yield self._servers(await self._directory.all(request.conversation), request)
-            return
+            return self._servers(await self._directory.all(request.conversation), request)
         server = await self._directory.find(name, request.conversation)
         await self._directory.connect([server])
-        yield await self._show_server(server, request)
+        return await self._show_server(server, request)
 
-    async def _approve(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("review approve", "offer tools as they were shown", (SERVER, _TOOL, _DEFINITION), free=True)
+    async def _approve(self, request: CommandContext) -> Reply:
         arguments = request.arguments
         server = await self._directory.find(arguments.get("server"), request.conversation)
         definition = arguments.get("definition")
         if not definition:
             # An approval implies a review.
             shown = await self._show_server(server, request)
-            yield replace(shown, text=sentences(shown.text, _what_is_missing(shown)))
-            return
+            return replace(shown, text=sentences(shown.text, _what_is_missing(shown)))
         definition = self._whole_digest(server, definition, request.member)
         approved = await self._review.approve(server, arguments.get("tool"), definition, request.member)
         if not approved:
             again = ReplyAction(_("Review"), ("mcp", "review", "show", server.name), ActionStyle.PRIMARY)
             label = server_label(server.config)
-            yield Reply(
+            return Reply(
                 _(
                     "What waits in {server} is not what you have looked at any more. Nothing was approved.",
                     server=label,
@@ -202,11 +194,10 @@ class ServerReview:
                 failed=True,
                 actions=(again,),
             )
-            return
         tools = [unreviewed.tool for unreviewed in approved]
         names, definitions = _names(tools), count_definitions(tools)
         texts = {"definitions": definitions, "server": server_label(server.config)}
-        yield Reply(
+        return Reply(
             _("Approved: {definitions} of {server}, to be offered from the next answer on.", **texts),
             details=((gettext_lazy("approved"), names),),
         )

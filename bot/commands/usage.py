@@ -6,15 +6,15 @@ of its currency, to the millionth.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.commands.command import CommandContext, CommandRejected, VerbHandler, option
+from bot.commands.command import CommandContext, CommandRejected, Verbs, option, verb
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.text_format import MOMENT, format_expiry, format_moment, known_facts
-from bot.domain.commands import Reply, RequiredRole, Table, Verb
+from bot.domain.commands import Reply, RequiredRole, Table
 from bot.domain.usage import (
     MICRO,
     LimitPeriod,
@@ -55,39 +55,28 @@ _UNCOUNTED = gettext_lazy("the provider did not report all of it, or the reply i
 _PRICES = gettext_lazy("not counted as money. The operator sets prices in config/prices.toml")
 
 
-class UsageVerbs:
+class UsageVerbs(Verbs):
     """Verbs of `/usage`: totals and limits."""
 
     def __init__(self, dependencies: CommandDependencies) -> None:
         self._dependencies = dependencies
 
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs."""
-        return (
-            VerbHandler(
-                Verb(
-                    "me",
-                    "tokens and money that your questions took, by model",
-                    (_SINCE,),
-                    RequiredRole.EVERYONE,
-                    ("mine",),
-                ),
-                self._me,
-            ),
-            VerbHandler(Verb("channel", "usage of this channel, by user", (_SINCE, _BY)), self._channel),
-            VerbHandler(Verb("workspace", "usage of this workspace, by user", (_SINCE, _BY)), self._workspace),
-            VerbHandler(Verb("all", "usage of all workspaces, for the operator", (_SINCE, _BY)), self._all),
-        )
-
-    async def _me(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb(
+        "me",
+        "tokens and money that your questions took, by model",
+        (_SINCE,),
+        who=RequiredRole.EVERYONE,
+        aliases=("mine",),
+    )
+    async def _me(self, request: CommandContext) -> Reply:
         query = UsageQuery(self._since(request), person=request.author.principal)
         spender = UsageOwner.of(request.author, request.conversation)
-        yield await self._reply(
+        return await self._reply(
             _("Your usage"), query, UsageGrouping.MODEL, await self._dependencies.usage_limits(spender)
         )
 
-    async def _channel(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("channel", "usage of this channel, by user", (_SINCE, _BY))
+    async def _channel(self, request: CommandContext) -> Reply:
         spender = UsageOwner.of(request.author, request.conversation)
         query = UsageQuery(self._since(request), channel=spender.channel, workspace=spender.workspace)
         limits = [
@@ -95,9 +84,10 @@ class UsageVerbs:
             for balance in await self._dependencies.usage_limits(spender)
             if balance.limit.per is not LimitScope.PERSON
         ]
-        yield await self._reply(_("This channel"), query, _grouping(request, UsageGrouping.PERSON), limits)
+        return await self._reply(_("This channel"), query, _grouping(request, UsageGrouping.PERSON), limits)
 
-    async def _workspace(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("workspace", "usage of this workspace, by user", (_SINCE, _BY))
+    async def _workspace(self, request: CommandContext) -> Reply:
         spender = UsageOwner.of(request.author, request.conversation)
         query = UsageQuery(self._since(request), workspace=spender.workspace)
         limits = [
@@ -105,13 +95,14 @@ class UsageVerbs:
             for balance in await self._dependencies.usage_limits(spender)
             if balance.limit.per is LimitScope.WORKSPACE
         ]
-        yield await self._reply(_("This workspace"), query, _grouping(request, UsageGrouping.PERSON), limits)
+        return await self._reply(_("This workspace"), query, _grouping(request, UsageGrouping.PERSON), limits)
 
-    async def _all(self, request: CommandContext) -> AsyncIterator[Reply]:
+    @verb("all", "usage of all workspaces, for the operator", (_SINCE, _BY))
+    async def _all(self, request: CommandContext) -> Reply:
         if not self._dependencies.rights.administers_everywhere(request.member):
             raise CommandRejected(_("Only the operator sees every workspace. You can use `/usage workspace`."))
         query = UsageQuery(self._since(request))
-        yield await self._reply(_("All workspaces"), query, _grouping(request, UsageGrouping.WORKSPACE), ())
+        return await self._reply(_("All workspaces"), query, _grouping(request, UsageGrouping.WORKSPACE), ())
 
     async def _reply(self, whose: str, query: UsageQuery, by: UsageGrouping, limits: Sequence[LimitStatus]) -> Reply:
         sums = await self._dependencies.usage.totals_by(query, by)

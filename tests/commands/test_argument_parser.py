@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.commands.command import CommandRejected, parse_arguments
-from bot.commands.server_editor import ADD, EDIT
+from bot.commands.server_editor import ServerAdd, ServerEdit
 from bot.domain.commands import Parameter, ParameterKind, Verb
 
+ADD, EDIT = (verbs.declared()[0].verb for verbs in (ServerAdd, ServerEdit))
 VERB = Verb(
     "add",
     "adds",
