@@ -23,6 +23,7 @@ PLACES: dict[str, tuple[int | str, ...]] = {
     "lines_field": (1, 2),
     "option": (1,),
     "text_field": (1, 2),
+    "verb": (1,),
 }
 """Arguments that are texts for people, as positions and names, by the name of their function or class, which translates
 them. In a tuple, a list or a dictionary, each value is a text.

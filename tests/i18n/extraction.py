@@ -91,8 +91,10 @@ def _parts_of_call(call: ast.Call) -> list[ast.AST]:
             return []
         case ast.Attribute(value=ast.Name(id="re"), attr="compile"):
             return []
-        case ast.Name(id="Verb"):
+        case ast.Name(id="Verb" | "verb"):
             return _without_typed_words(call)
+        case ast.Name(id="form_of"):
+            return []
         case ast.Name(id=name) if name in _API_FIELDS:
             return [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg != "description")]
     return list(ast.iter_child_nodes(call))
