@@ -246,9 +246,8 @@ def _format_value(kind: _Kind, present: Any) -> str:
     match kind:
         case _Kind.TEXT:
             harmless = all(character.isprintable() or character == "\n" for character in present)
-            if present and harmless and present == present.strip() and not _looks_quoted(present):
-                return present
-            return json.dumps(present, ensure_ascii=not harmless)
+            is_plain = present and harmless and present == present.strip() and not _looks_quoted(present)
+            return present if is_plain else json.dumps(present, ensure_ascii=not harmless)
         case _Kind.CHOICE:
             return str(present)
         case _Kind.SWITCH:
