@@ -27,8 +27,8 @@ from bot.domain.audit import (
     CheckpointPlace,
     format_utc,
 )
-from bot.domain.health import Check, CheckStatus
 from bot.errors import DatabaseError, SettingsError
+from bot.examination import Check, CheckStatus
 from bot.platforms.console.local_user import LocalUser, login_name
 from bot.rendering.text_safety import single_line
 from bot.settings import Settings

@@ -13,13 +13,13 @@ from bot.app.secrets import secret_value
 from bot.chat.users import AudiencePolicy
 from bot.domain.approvals import APPROVERS
 from bot.domain.conversations import ConversationKey
-from bot.domain.health import Check, CheckStatus
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import Rule
 from bot.engine.policy.approvers import Approvers
 from bot.engine.possible_approvers import check_deliveries
 from bot.engine.view_delivery import MemberLookup
 from bot.errors import CountersignError
+from bot.examination import Check, CheckStatus
 from bot.settings import Settings
 
 if TYPE_CHECKING:

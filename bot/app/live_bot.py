@@ -29,7 +29,7 @@ from bot.chat.turn_messages import REMOVED, split_mark
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.health import ListenerStatus
-from bot.domain.turns import PostedMessage, Receipt, StepStatus, ToolStep, TurnView
+from bot.domain.turns import Approval, PostedMessage, Receipt, StepStatus, ToolStep, TurnView
 from bot.errors import DeliveryFailed
 from bot.ports import Commands, EngineApi, Listener, TurnLog
 from bot.settings import Settings
@@ -59,10 +59,11 @@ approvers = ["members"]
 
 
 class _Proxy:
-    """Passes everything on that a subclass does not handle itself."""
+    """Passes everything on that it has no function for."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, **functions: Any) -> None:
         self._inner = inner
+        vars(self).update(functions)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -72,57 +73,25 @@ Deliveries = dict[str, tuple[int, str]]
 """Delivered revision of each turn, and the reason if its delivery was given up."""
 
 
-class _WatchedLog(_Proxy):
-    """Turn log whose posted messages are deleted after the test."""
+def _watch_log(inner: TurnLog, messages: MessageChecks, deliveries: Deliveries) -> TurnLog:
+    """Return the turn log, whose posted messages are deleted after the test."""
 
-    def __init__(self, inner: TurnLog, messages: MessageChecks, deliveries: Deliveries) -> None:
-        super().__init__(inner)
-        self._messages = messages
-        self._deliveries = deliveries
+    async def mark_delivered(turn_id: str, revision: int) -> bool:
+        deliveries[turn_id] = revision, ""
+        return await inner.mark_delivered(turn_id, revision)
 
-    async def mark_delivered(self, turn_id: str, revision: int) -> bool:
-        self._deliveries[turn_id] = revision, ""
-        return bool(await self._inner.mark_delivered(turn_id, revision))
+    async def give_up_delivery(turn_id: str, revision: int, reason: str) -> bool:
+        deliveries[turn_id] = revision, reason
+        return await inner.give_up_delivery(turn_id, revision, reason)
 
-    async def give_up_delivery(self, turn_id: str, revision: int, reason: str) -> bool:
-        self._deliveries[turn_id] = revision, reason
-        return bool(await self._inner.give_up_delivery(turn_id, revision, reason))
-
-    async def save_message_ref(self, turn_id: str, drawn: PostedMessage) -> None:
-        await self._inner.save_message_ref(turn_id, drawn)
+    async def save_message_ref(turn_id: str, drawn: PostedMessage) -> None:
+        await inner.save_message_ref(turn_id, drawn)
         mark, ref = split_mark(drawn.ref)
         if mark != REMOVED and ":" in ref:
-            self._messages.remember(ref)
+            messages.remember(ref)
 
-
-class _WatchedEngine(_Proxy):
-    """Engine that takes only messages of the test."""
-
-    def __init__(self, inner: EngineApi, bot: LiveBot) -> None:
-        super().__init__(inner)
-        self._bot = bot
-
-    async def receive(self, message: InboundMessage) -> Receipt:
-        if not self._bot.is_of_the_test(message):
-            log.info("a message outside of the test is not answered")
-            return Receipt("", redelivery=True)
-        receipt: Receipt = await self._inner.receive(message)
-        self._bot.record(message, receipt)
-        return receipt
-
-
-class _WatchedCommands(_Proxy):
-    """Commands that are counted."""
-
-    def __init__(self, inner: Commands, bot: LiveBot) -> None:
-        super().__init__(inner)
-        self._bot = bot
-
-    def handle(self, request: Invocation | FormSubmission) -> AsyncIterator[Reply | Form]:
-        if isinstance(request, Invocation):
-            self._bot.commands += 1
-        answers: AsyncIterator[Reply | Form] = self._inner.handle(request)
-        return answers
+    functions = (mark_delivered, give_up_delivery, save_message_ref)
+    return cast("TurnLog", _Proxy(inner, **{function.__name__: function for function in functions}))
 
 
 T = TypeVar("T")
@@ -147,17 +116,22 @@ class LiveBot:
     card: str = ""
     """Turn of the newest card."""
 
-    def is_of_the_test(self, message: InboundMessage) -> bool:
-        """Return True for a message in the channel of the test, or of the tester."""
-        return message.conversation.channel == self.channel.channel or message.author.id == self.person
+    async def receive(self, message: InboundMessage) -> Receipt:
+        """Take a message in the channel of the test, or of the tester, and record it. Others are not answered."""
+        if message.conversation.channel != self.channel.channel and message.author.id != self.person:
+            log.info("a message outside of the test is not answered")
+            return Receipt("", redelivery=True)
+        receipt = await self.runtime.engine.receive(message)
+        if not receipt.redelivery:
+            self.person = self.person or message.author.id
+            self.received.append((message, receipt.turn_id))
+            self.messages.remember_conversation(message.conversation)
+        return receipt
 
-    def record(self, message: InboundMessage, receipt: Receipt) -> None:
-        """Record a received message."""
-        if receipt.redelivery:
-            return
-        self.person = self.person or message.author.id
-        self.received.append((message, receipt.turn_id))
-        self.messages.remember_conversation(message.conversation)
+    def handle(self, request: Invocation | FormSubmission) -> AsyncIterator[Reply | Form]:
+        """Handle a command, and count it."""
+        self.commands += isinstance(request, Invocation)
+        return self.runtime.commands.handle(request)
 
     async def answer(self, thread: ConversationKey) -> str:
         """Let the bot answer in the thread by itself, with a tool."""
@@ -174,10 +148,11 @@ class LiveBot:
     async def connect(self, stack: AsyncExitStack) -> str:
         """Receive from the platform from now on."""
         self.listener = listener = await self._listener(stack)
-        engine = cast("EngineApi", _WatchedEngine(self.runtime.engine, self))
-        commands = cast("Commands", _WatchedCommands(self.runtime.commands, self))
+        engine = cast("EngineApi", _Proxy(self.runtime.engine, receive=self.receive))
+        commands = cast("Commands", _Proxy(self.runtime.commands, handle=self.handle))
         running = asyncio.create_task(listener.run(engine, commands), name="live check: listener")
-        stack.push_async_callback(_end, running)
+        stack.push_async_callback(lambda: asyncio.gather(running, return_exceptions=True))
+        stack.callback(running.cancel)
         async with asyncio.timeout(CONNECT_SECONDS):
             while await listener.listening() is not ListenerStatus.CONNECTED:
                 if running.done():
@@ -185,7 +160,7 @@ class LiveBot:
                 await asyncio.sleep(_POLL_SECONDS)
         return "Events arrive."
 
-    async def post_card(self, thread: ConversationKey, text: str) -> None:
+    async def post_card(self, thread: ConversationKey, text: str) -> str:
         """Post a card that is to be decided. Raises DeliveryFailed."""
         if self.card:
             # A turn whose card was skipped would keep the next one waiting.
@@ -196,21 +171,22 @@ class LiveBot:
             await _poll(lambda: self.deliveries.get(card, (0, ""))[0] >= view.revision)
         if not view.awaiting:
             raise DeliveryFailed("The card was not posted.", "see the log", permanent=True)
+        return "The card is posted."
 
     async def approve_step(self) -> None:
         """Wait until the card is approved."""
-        step = await self._until(self.card, _decided_call)
-        self.person = self.person or (step.approval.decided_by.partition(":")[2] if step.approval is not None else "")
+        step, approval = await self._until(self.card, _decided_card)
+        self.person = self.person or approval.decided_by.partition(":")[2]
         if step.status is StepStatus.DENIED:
             raise DeliveryFailed("The call was denied.", "press Approve")
 
     async def edit_step(self) -> None:
         """Wait until the arguments on the card are changed."""
-        await self._until(self.card, _edited_call)
+        await self._until(self.card, lambda view: [card for card in _cards(view) if card[1].revision > 1] or None)
 
     async def deny_step(self) -> None:
         """Wait until the card is denied."""
-        step = await self._until(self.card, _decided_call)
+        step, _approval = await self._until(self.card, _decided_card)
         if step.status is not StepStatus.DENIED:
             raise DeliveryFailed("The call was not denied.", "press Deny… instead of Approve")
 
@@ -273,16 +249,13 @@ def _doctor(thread: ConversationKey) -> Author:
     return Author(thread.platform, "doctor", "countersign doctor")
 
 
-def _decided_call(view: TurnView) -> ToolStep | None:
-    return next((step for step in _cards(view) if step.status is not StepStatus.AWAITING), None)
+def _decided_card(view: TurnView) -> tuple[ToolStep, Approval] | None:
+    return next((card for card in _cards(view) if card[0].status is not StepStatus.AWAITING), None)
 
 
-def _edited_call(view: TurnView) -> ToolStep | None:
-    return next((step for step in _cards(view) if step.approval is not None and step.approval.revision > 1), None)
-
-
-def _cards(view: TurnView) -> list[ToolStep]:
-    return [step for step in view.steps if isinstance(step, ToolStep) and step.approval is not None]
+def _cards(view: TurnView) -> list[tuple[ToolStep, Approval]]:
+    steps = (step for step in view.steps if isinstance(step, ToolStep))
+    return [(step, step.approval) for step in steps if step.approval is not None]
 
 
 async def _poll(condition: Callable[[], bool]) -> None:
@@ -290,11 +263,6 @@ async def _poll(condition: Callable[[], bool]) -> None:
         if condition():
             return
         await asyncio.sleep(_POLL_SECONDS)
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -316,7 +284,7 @@ async def run_bot(
             files,
             select_model(own),
             [app.surface],
-            watch_log=lambda turn_log: cast("TurnLog", _WatchedLog(turn_log, messages, deliveries)),
+            watch_log=lambda turn_log: _watch_log(turn_log, messages, deliveries),
         ) as runtime:
             await runtime.services.toolbox.wait_ready()
             yield LiveBot(runtime, platforms, own, messages, messages.thread, deliveries)

@@ -8,7 +8,6 @@ posts are deleted.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import shutil
@@ -17,9 +16,10 @@ import textwrap
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 from uuid import uuid4
 
 from bot.app.database import use_database
@@ -27,12 +27,13 @@ from bot.app.discord import is_configured as discord_is_configured
 from bot.app.live_bot import LiveBot, run_bot
 from bot.app.service import Platforms, open_platforms
 from bot.app.slack import is_configured as slack_is_configured
-from bot.chat.live_check import LivePlatform, MessageChecks, run_check
+from bot.chat.live_check import LivePlatform, MessageChecks
 from bot.domain.conversations import ConversationKey
-from bot.domain.health import Check, CheckStatus
 from bot.domain.metrics import null_sink
-from bot.errors import CountersignError, SettingsError
+from bot.errors import SettingsError
+from bot.examination import Check, CheckFailed, CheckSkipped, CheckStatus, Probe, run_check
 from bot.logs import log_to_file
+from bot.rendering.check_report import format_check, format_fix, write_check_json
 from bot.rendering.text_safety import single_line
 from bot.settings import Settings
 from bot.storage.address import read_address
@@ -45,12 +46,6 @@ CLEAN_SECONDS = 60.0
 _LONGEST = 300
 _CLEAR = "\x1b[2J\x1b[H"
 _CHUNK = 4096
-_RESULTS = {
-    CheckStatus.WELL: "ok",
-    CheckStatus.DOUBTFUL: "warning",
-    CheckStatus.BROKEN: "failed",
-    CheckStatus.SKIPPED: "skipped",
-}
 _NAMES = {"slack": "Slack", "discord": "Discord"}
 _CHANNEL_HINTS = {
     "slack": "In Slack: the channel's menu, Copy, Copy link; the id is the last part, such as C0123ABCD.",
@@ -86,39 +81,28 @@ Waiting for it, at most {seconds:.0f} s.   s Enter: skip   f Enter: it failed
 """
 
 
-@dataclass(frozen=True, slots=True)
-class LiveOptions:
-    """Options of the command. `wait` is in seconds for each step of a person."""
-
-    platform: str = ""
-    channel: str = ""
-    as_json: bool = False
-    wait: float = WAIT_SECONDS
-
-
-async def check_live(settings: Settings, options: LiveOptions) -> int:
-    """Run the test and return the exit code. Raises CountersignError."""
-    platform = _choose_platform(settings, options.platform)
-    out: TextIO = sys.stderr if options.as_json else sys.stdout
+async def check_live(settings: Settings, platform: str, channel: str, *, as_json: bool, wait: float) -> int:
+    """Run the test and return the exit code. `wait` is in seconds for each step of a person. Raises
+    CountersignError.
+    """
+    platform = _choose_platform(settings, platform)
+    out: TextIO = sys.stderr if as_json else sys.stdout
     log_to_file("info", _log_file(settings))
     with use_database(settings, "countersign doctor --live", as_bot=True):
         async with open_operator_terminal(out) as terminal:
-            channel = options.channel or await _ask_for_channel(terminal, platform)
-            test = LiveTest(settings, platform, channel, terminal, options)
+            channel = channel or await _ask_for_channel(terminal, platform)
+            test = LiveTest(settings, platform, channel, terminal, as_json=as_json, wait=wait)
             try:
                 await test.run()
             finally:
                 test.summarize()
-    return 1 if any(check.finding is CheckStatus.BROKEN for check in test.checks) else 0
+    return 1 if any(check.is_broken for check in test.checks) else 0
 
 
 def _choose_platform(settings: Settings, wanted: str) -> str:
     """Return the platform to test. Raises SettingsError."""
-    configured = [
-        name
-        for name, is_configured in (("slack", slack_is_configured), ("discord", discord_is_configured))
-        if is_configured(settings)
-    ]
+    places = (("slack", slack_is_configured), ("discord", discord_is_configured))
+    configured = [name for name, is_configured in places if is_configured(settings)]
     if wanted and wanted not in _NAMES:
         raise SettingsError(f"There is no platform {wanted!r:.40}.", "write slack or discord")
     if wanted and wanted not in configured:
@@ -144,8 +128,7 @@ def _log_file(settings: Settings) -> Path:
     return read_address(settings.database_url, settings.data_folder).folder / "doctor-live.log"
 
 
-@dataclass(frozen=True, slots=True)
-class PersonStep:
+class PersonStep(NamedTuple):
     """One manual step: an instruction and the expected result. `wait` returns once the bot has noticed it."""
 
     name: str
@@ -154,7 +137,7 @@ class PersonStep:
     see: str
     fix: str
     wait: Callable[[], Awaitable[object]]
-    prepare: Callable[[], Awaitable[object]] | None = None
+    prepare: Probe | None = None
     """Posts the card that the step needs, before the screen is shown."""
 
 
@@ -162,12 +145,20 @@ class LiveTest:
     """One run of the test. `checks` are the results so far."""
 
     def __init__(
-        self, settings: Settings, platform: str, channel: str, terminal: OperatorTerminal, options: LiveOptions
+        self,
+        settings: Settings,
+        platform: str,
+        channel: str,
+        terminal: OperatorTerminal,
+        *,
+        as_json: bool,
+        wait: float,
     ) -> None:
         self._settings = settings
         self._name = platform
         self._terminal = terminal
-        self._options = options
+        self._as_json = as_json
+        self._wait = wait
         self._channel = ConversationKey(platform, "", channel.rpartition(":")[2], "")
         self.checks: list[Check] = []
 
@@ -189,7 +180,7 @@ class LiveTest:
             async with aclosing(live.examine(self._channel)) as found:
                 async for check in found:
                     self._add(check)
-            if any(check.name in ("token", "channel") and _is_broken(check) for check in self.checks):
+            if any(check.name in ("token", "channel") and check.is_broken for check in self.checks):
                 self._terminal.print("The rest needs these first.")
                 return
             self._channel = await live.locate(self._channel)
@@ -211,8 +202,8 @@ class LiveTest:
         for check in self.checks:
             for line in _row(check, width, columns):
                 self._terminal.print(line)
-        counts = {result: sum(check.finding is status for check in self.checks) for status, result in _RESULTS.items()}
-        self._terminal.print("\n" + " · ".join(f"{count} {result}" for result, count in counts.items() if count))
+        counts = {status: sum(check.finding is status for check in self.checks) for status in CheckStatus}
+        self._terminal.print("\n" + " · ".join(f"{count} {status}" for status, count in counts.items() if count))
         self._terminal.print(f"The log is in {_log_file(self._settings)}.")
 
     async def _run_steps(self, live: LivePlatform, platforms: Platforms, messages: MessageChecks) -> None:
@@ -225,46 +216,48 @@ class LiveTest:
             thread = messages.thread
             self._add(await run_check("answer of the bot", lambda: bot.answer(thread)))
             self._add(check := await run_check("connection", lambda: bot.connect(stack)))
-            if _is_broken(check):
+            if check.is_broken:
                 return
-            async with aclosing(live.examine_connected()) as found:
-                async for connected in found:
-                    self._add(connected)
-            await self._run_person_steps(live, bot, messages, thread)
-
-    async def _run_person_steps(
-        self, live: LivePlatform, bot: LiveBot, messages: MessageChecks, thread: ConversationKey
-    ) -> None:
-        steps = _person_steps(self._name, await live.mention(), bot, thread)
-        if self._terminal.interactive:
-            self._terminal.print(f"\nThe next {len(steps)} steps are yours.   Enter: go on")
-            await self._terminal.line()
-        for number, step in enumerate(steps, start=1):
-            self._add(await self._run_person_step(step, number, len(steps)))
-        self._add(await run_check("direct message of the bot", lambda: messages.direct_message(bot.person)))
+            for connected in await live.examine_connected():
+                self._add(connected)
+            steps = _person_steps(self._name, await live.mention(), bot, thread)
+            if self._terminal.interactive:
+                self._terminal.print(f"\nThe next {len(steps)} steps are yours.   Enter: go on")
+                await self._terminal.line()
+            for number, step in enumerate(steps, start=1):
+                self._add(await self._run_person_step(step, number, len(steps)))
+            self._add(await run_check("direct message of the bot", lambda: messages.direct_message(bot.person)))
 
     async def _run_person_step(self, step: PersonStep, number: int, count: int) -> Check:
         if self._terminal.has_ended:
             return Check(step.name, CheckStatus.SKIPPED, "Nobody is at the terminal.")
-        name, seconds = _NAMES[self._name], self._options.wait
-        if step.prepare is not None and _is_broken(check := await run_check(step.name, _saying(step.prepare))):
+        if step.prepare is not None and (check := await run_check(step.name, step.prepare)).is_broken:
             return check
-        self._terminal.screen(
-            _STEP.format(
-                name=name, number=number, count=count, title=step.title, do=step.do, see=step.see, seconds=seconds
-            )
-        )
+        texts = {"title": step.title, "do": step.do, "see": step.see, "seconds": self._wait}
+        self._terminal.screen(_STEP.format(name=_NAMES[self._name], number=number, count=count, **texts))
         self._terminal.forget_typed()
+        return await run_check(step.name, partial(self._follow, step), timed=False)
+
+    async def _follow(self, step: PersonStep) -> str:
+        """Return once the bot has noticed the step and the person has seen its result. Raises CheckOutcome."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._wait):
                 typed = await self._first_of(step.wait())
-        except TimeoutError:
-            return Check(step.name, CheckStatus.BROKEN, f"Nothing arrived within {seconds:.0f} s.", step.fix)
-        except CountersignError as error:
-            return Check(step.name, CheckStatus.BROKEN, error.cause, error.fix)
+        except TimeoutError as error:
+            raise CheckFailed(f"Nothing arrived within {self._wait:.0f} s.", step.fix) from error
+        if typed == "f":
+            raise CheckFailed("You said that it failed.", step.fix)
         if typed is not None:
-            return _typed_result(step, typed)
-        return await self._confirm(step)
+            raise CheckSkipped("You skipped it." if typed else "Nobody is at the terminal.")
+        self._terminal.print("✓ The bot has it. Do you see what is written above?   Enter: yes   f Enter: no")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CONFIRM_SECONDS):
+                typed = await self._terminal.line()
+        if typed is None:
+            return "The bot has it. Nobody said how it looks."
+        if typed.lower().startswith("f"):
+            raise CheckFailed(f"It is not seen as it should: {step.see}", "see the log, and report it")
+        return "It works, and looks as it should."
 
     async def _first_of(self, event: Awaitable[object]) -> str | None:
         """Return None once the event has come, or the answer of the person instead: skipped, failed or no person."""
@@ -285,63 +278,24 @@ class LiveTest:
         finally:
             waiting.cancel()
 
-    async def _confirm(self, step: PersonStep) -> Check:
-        self._terminal.print("✓ The bot has it. Do you see what is written above?   Enter: yes   f Enter: no")
-        try:
-            async with asyncio.timeout(CONFIRM_SECONDS):
-                typed = await self._terminal.line()
-        except TimeoutError:
-            typed = None
-        if typed is None:
-            return Check(step.name, CheckStatus.WELL, "The bot has it. Nobody said how it looks.")
-        if typed.lower().startswith("f"):
-            return Check(
-                step.name, CheckStatus.BROKEN, f"It is not seen as it should: {step.see}", "see the log, and report it"
-            )
-        return Check(step.name, CheckStatus.WELL, "It works, and looks as it should.")
-
     def _add(self, check: Check) -> None:
         """Record a result and print it."""
         self.checks.append(check)
-        self._terminal.print(f"{check.finding.mark} {check.name}  {_detail(check)} {_fix(check)}".rstrip())
-        if self._options.as_json:
-            sys.stdout.write(f"{json.dumps({'platform': self._name, **asdict(check)})}\n")
-            sys.stdout.flush()
-
-
-def _saying(prepare: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[str]]:
-    async def run() -> str:
-        await prepare()
-        return ""
-
-    return run
-
-
-def _typed_result(step: PersonStep, typed: str) -> Check:
-    if typed == "f":
-        return Check(step.name, CheckStatus.BROKEN, "You said that it failed.", step.fix)
-    return Check(step.name, CheckStatus.SKIPPED, "You skipped it." if typed else "Nobody is at the terminal.")
+        self._terminal.print(format_check(check.name, replace(check, seconds=None), _LONGEST))
+        if self._as_json:
+            write_check_json(check, platform=self._name)
 
 
 def _row(check: Check, width: int, columns: int) -> Iterator[str]:
     """Yield the lines of one row of the table, with the fix on lines of its own."""
-    head = f"{check.finding.mark} {check.name:<{width}}  {_RESULTS[check.finding]:<7}  "
+    head = f"{check.finding.mark} {check.name:<{width}}  {check.finding:<7}  "
     room = max(columns - len(head), 30)
-    for line in [*textwrap.wrap(_detail(check), room), *textwrap.wrap(_fix(check), room)] or [""]:
+    for line in [
+        *textwrap.wrap(single_line(check.detail, _LONGEST), room),
+        *textwrap.wrap(format_fix(check, _LONGEST), room),
+    ] or [""]:
         yield f"{head}{line}".rstrip()
         head = " " * len(head)
-
-
-def _detail(check: Check) -> str:
-    return single_line(check.detail, _LONGEST)
-
-
-def _fix(check: Check) -> str:
-    return f"Fix: {single_line(check.fix, _LONGEST)}" if check.fix and check.finding is not CheckStatus.WELL else ""
-
-
-def _is_broken(check: Check) -> bool:
-    return check.finding is CheckStatus.BROKEN
 
 
 async def _live_platform(platforms: Platforms, settings: Settings, name: str) -> LivePlatform:
@@ -436,19 +390,16 @@ def _person_steps(platform: str, mention: str, bot: LiveBot, thread: Conversatio
             events,
             lambda: bot.receive_step(lambda message: message.conversation.channel != thread.channel),
         ),
+        PersonStep(
+            "home",
+            "Open the Home tab",
+            "Open the bot's Home tab.",
+            "A page that begins with what waits for you, and names the servers.",
+            "switch on the Home tab (App Home), and subscribe to app_home_opened",
+            bot.home_step,
+        ),
     ]
-    if platform == "slack":
-        steps.append(
-            PersonStep(
-                "home",
-                "Open the Home tab",
-                "Open the bot's Home tab.",
-                "A page that begins with what waits for you, and names the servers.",
-                "switch on the Home tab (App Home), and subscribe to app_home_opened",
-                bot.home_step,
-            )
-        )
-    return steps
+    return steps if platform == "slack" else steps[:-1]
 
 
 class OperatorTerminal:

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from bot.app.audit import examine_audit
 from bot.app.discord import examine_discord_channel
+from bot.app.model_checks import check_service
 from bot.app.models import select_model
 from bot.app.operator_files import OperatorFiles
 from bot.app.slack import examine_slack_channel
 from bot.chat.operations_channel import OperationsChannel
-from bot.domain.health import Check, CheckStatus, Fault, FaultKind, Health, ListenerStatus
+from bot.domain.health import Fault, FaultKind, Health, ListenerStatus
 from bot.engine.faults import FaultSource, ServerFaults, Suspicion
 from bot.errors import CountersignError
+from bot.examination import Check
 from bot.i18n import _, ngettext, use_language
 from bot.llm.models import PARSE_CALLS
 from bot.settings import Settings
@@ -234,8 +236,6 @@ def _rejection_fault(rejection: str) -> Fault:
 
 
 async def _model_faults(settings: Settings) -> list[Fault]:
-    from bot.app.doctor import check_service  # noqa: PLC0415 - imports this module
-
     checks = await asyncio.gather(*map(check_service, select_model(settings).all))
     return [
         Fault(
@@ -249,7 +249,7 @@ async def _model_faults(settings: Settings) -> list[Fault]:
             "docs/models.md",
         )
         for check in checks
-        if check.finding is CheckStatus.BROKEN
+        if check.is_broken
     ]
 
 
@@ -276,7 +276,7 @@ def unparsed_calls(models: Collection[str]) -> FaultSource:
 
 async def _audit_faults(settings: Settings, database: Database) -> list[Fault]:
     check = await examine_audit(settings, database)
-    if check.finding is not CheckStatus.BROKEN:
+    if not check.is_broken:
         return []
     return [
         Fault(

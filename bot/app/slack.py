@@ -16,13 +16,14 @@ from bot.chat.listener_leases import ListenerLease
 from bot.chat.users import AudiencePolicy
 from bot.domain.approvals import APPROVERS
 from bot.domain.conversations import ConversationKey
-from bot.domain.health import Check, CheckStatus, Fault, FaultKind
+from bot.domain.health import Fault, FaultKind
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import Rule
 from bot.engine.policy.approvers import Approvers
 from bot.engine.possible_approvers import check_deliveries
 from bot.engine.view_delivery import MemberLookup
 from bot.errors import CountersignError, SettingsError
+from bot.examination import Check, CheckStatus
 from bot.i18n import _
 from bot.settings import Settings
 from bot.storage.address import PostgresServer, read_address

@@ -7,12 +7,13 @@ would hide a rejected layout.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from time import monotonic
-from typing import Generic, Protocol, TypeVar
+from functools import partial
+from typing import Any, ClassVar, TypeVar
 
 from bot.chat.actions import ApprovalRef, Approve
-from bot.chat.delivery import MessageApi, MessageOwner, NamedMessage, NoticeOwner
+from bot.chat.delivery import MessageApi, NoticeOwner
 from bot.chat.message_model import (
     Arguments,
     Block,
@@ -27,8 +28,8 @@ from bot.chat.message_model import (
     Tone,
 )
 from bot.domain.conversations import ConversationKey
-from bot.domain.health import Check, CheckStatus
 from bot.errors import CountersignError, DeliveryFailed, NotFound
+from bot.examination import Check, CheckSkipped, CheckStatus, NamedProbe
 from bot.i18n import _, gettext_lazy, ngettext_lazy
 from bot.rendering.call_arguments import CardArgument
 
@@ -36,165 +37,79 @@ log = logging.getLogger(__name__)
 
 MARK = gettext_lazy("Test of Countersign")
 _IN_CHANNEL = gettext_lazy("A message in a channel.")
-WILL_GO = gettext_lazy("It deletes itself when the test ends.")
+_WILL_GO = gettext_lazy("It deletes itself when the test ends.")
 NOT_POSTED = gettext_lazy("The first message was not posted.")
 _FILE = ("countersign-test.txt", b"A file of the test of Countersign.\n")
 
-M = TypeVar("M", bound=NamedMessage)
 R = TypeVar("R")
 
 
-class CheckSkipped(Exception):
-    """Reason why a check does not apply."""
-
-
-class CheckDoubtful(Exception):
-    """Something optional that does not work, and the remedy."""
-
-    def __init__(self, detail: str, fix: str = "") -> None:
-        super().__init__(detail)
-        self.fix = fix
-
-
-class LiveMessages(Generic[M]):
-    """Messages without fallbacks. `render` returns one in the form of the platform, with its channel."""
-
-    def __init__(self, api: MessageApi[M], render: Callable[[Message, str], M]) -> None:
-        self._api = api
-        self._render = render
-
-    async def create(self, owner: MessageOwner, message: Message, channel: str) -> str:
-        """Post a message and return its ref. Raises DeliveryFailed."""
-        return await self._api.create(owner, self._render(message, channel), "")
-
-    async def update(self, owner: MessageOwner, message: Message, channel: str, ref: str) -> None:
-        """Edit a message. Raises DeliveryFailed."""
-        await self._api.update(owner, self._render(message, channel), ref)
-
-    async def find(self, owner: MessageOwner, message: Message, channel: str) -> str:
-        """Return the ref of a message by its marks alone, empty if it is not found. Raises DeliveryFailed."""
-        return await self._api.find(owner, self._render(message, channel), ())
-
-    async def delete(self, ref: str) -> None:
-        """Delete a message. Raises DeliveryFailed."""
-        await self._api.remove(ref)
-
-
-class LiveMessageApi(Protocol):
-    """`LiveMessages` of any platform."""
-
-    async def create(self, owner: MessageOwner, message: Message, channel: str) -> str:
-        """Post a message and return its ref. Raises DeliveryFailed."""
-        ...
-
-    async def update(self, owner: MessageOwner, message: Message, channel: str, ref: str) -> None:
-        """Edit a message. Raises DeliveryFailed."""
-        ...
-
-    async def find(self, owner: MessageOwner, message: Message, channel: str) -> str:
-        """Return the ref of a message by its marks alone, empty if it is not found. Raises DeliveryFailed."""
-        ...
-
-    async def delete(self, ref: str) -> None:
-        """Delete a message. Raises DeliveryFailed."""
-        ...
-
-
 Extra = Callable[[ConversationKey, str], Awaitable[str]]
-"""A check in the thread of the test, which also gets the ref of the first message. Raises as a `Step` does."""
+"""A probe in the thread of the test, which also gets the ref of the first message."""
 
 
-class LivePlatform(Protocol):
-    """The platform's part of a live check. Methods that send raise DeliveryFailed."""
+class LivePlatform(ABC):
+    """The platform's part of a live check. Methods that send raise DeliveryFailed.
 
-    name: str
-    """Name for people."""
-    longest: int
+    `api` sends messages without fallbacks, `render` returns one in the form of the platform, with its channel.
+    """
+
+    longest: ClassVar[int]
     """Characters of the longest message that the product posts."""
-    layouts: Sequence[tuple[str, Sequence[Block]]]
+    layouts: ClassVar[Sequence[tuple[str, Sequence[Block]]]] = ()
     """Blocks that not every workspace may accept, by name."""
-    extras: Sequence[tuple[str, Extra]]
+    extras: Sequence[tuple[str, Extra]] = ()
     """Checks that only this platform has, by name."""
-    removes_threads: bool
+    removes_threads: ClassVar[bool] = False
     """True if a thread is a channel of its own, which has to be deleted too."""
 
-    @property
-    def messages(self) -> LiveMessageApi:
-        """Messages without fallbacks."""
-        ...
+    def __init__(self, api: MessageApi[Any], render: Callable[[Message, str], Any]) -> None:
+        self.api = api
+        self.render = render
 
+    @abstractmethod
     def examine(self, channel: ConversationKey) -> AsyncGenerator[Check, None]:
         """Check the token, the rights and the channel, without a post."""
 
-    def examine_connected(self) -> AsyncGenerator[Check, None]:
+    async def examine_connected(self) -> Sequence[Check]:
         """Check what works only while the bot runs."""
-        ...
+        return ()
 
+    @abstractmethod
     async def mention(self) -> str:
         """Return the text that mentions the bot when typed."""
-        ...
 
+    @abstractmethod
     async def locate(self, channel: ConversationKey) -> ConversationKey:
         """Return the channel with its workspace."""
-        ...
 
+    @abstractmethod
     async def thread(self, channel: ConversationKey, ref: str) -> ConversationKey:
         """Return the thread at a message, after opening it if needed."""
-        ...
 
+    @abstractmethod
     async def share(self, thread: ConversationKey, name: str, content: bytes) -> str:
         """Share a file in a thread, and return its id for `unshare`."""
-        ...
 
+    @abstractmethod
     async def unshare(self, file: str) -> None:
         """Delete a shared file."""
-        ...
 
     async def remove_thread(self, thread: ConversationKey) -> None:
         """Delete a thread that is a channel of its own."""
-        ...
+        raise NotImplementedError
 
+    @abstractmethod
     async def direct_channel(self, user: str) -> str:
         """Return the direct channel with a user."""
-        ...
 
+    @abstractmethod
     async def own_messages(self, conversation: ConversationKey, since: str) -> Sequence[str]:
         """Return the refs of the bot's messages in a conversation, from the message with the ref `since` on."""
-        ...
 
+    @abstractmethod
     async def rate_limits(self, channel: ConversationKey) -> str:
         """Return the rate limits that the platform states. Raises CheckSkipped if it says nothing."""
-        ...
-
-
-Step = Callable[[], Awaitable[str]]
-"""Returns a sentence about the result. Raises CountersignError, CheckSkipped or CheckDoubtful."""
-
-
-async def run_check(name: str, step: Step) -> Check:
-    """Run one check."""
-    began = monotonic()
-    try:
-        detail = await step()
-    except CheckSkipped as reason:
-        return Check(name, CheckStatus.SKIPPED, str(reason))
-    except CheckDoubtful as doubt:
-        return Check(name, CheckStatus.DOUBTFUL, str(doubt), doubt.fix, monotonic() - began)
-    except CountersignError as error:
-        return Check(name, CheckStatus.BROKEN, error.cause, error.fix, monotonic() - began)
-    except TimeoutError:
-        return Check(
-            name,
-            CheckStatus.BROKEN,
-            gettext_lazy("It took too long."),
-            gettext_lazy("check the network"),
-            monotonic() - began,
-        )
-    except Exception as error:  # one broken check must not end the others
-        log.exception("live check %s", name)
-        cause = gettext_lazy("The check itself failed ({error}).", error=type(error).__name__)
-        return Check(name, CheckStatus.BROKEN, cause, gettext_lazy("see the log"), monotonic() - began)
-    return Check(name, CheckStatus.WELL, detail, seconds=monotonic() - began)
 
 
 class MessageChecks:
@@ -202,7 +117,6 @@ class MessageChecks:
 
     def __init__(self, platform: LivePlatform, channel: ConversationKey, run_id: str, now: float) -> None:
         self._platform = platform
-        self._messages = platform.messages
         self._channel = channel
         self._owner = NoticeOwner(f"live-check:{run_id}", channel, now)
         self.root = ""
@@ -213,7 +127,7 @@ class MessageChecks:
         self._conversations: list[ConversationKey] = [channel]
 
     @property
-    def steps(self) -> Sequence[tuple[str, Step]]:
+    def steps(self) -> Sequence[NamedProbe]:
         """The checks in order, by name."""
         return (
             (gettext_lazy("post a message"), self._post),
@@ -221,11 +135,11 @@ class MessageChecks:
             (gettext_lazy("edit it"), self._edit),
             (gettext_lazy("thread"), self._open_thread),
             (gettext_lazy("approval card"), self._card),
-            *((name, self._layout(name, blocks)) for name, blocks in self._platform.layouts),
+            *((name, partial(self._layout, name, blocks)) for name, blocks in self._platform.layouts),
             (gettext_lazy("longest message"), self._longest),
             (gettext_lazy("file"), self._share),
-            *((name, self._extra(check)) for name, check in self._platform.extras),
-            (gettext_lazy("rate limits"), self._rate_limits),
+            *((name, partial(self._extra, check)) for name, check in self._platform.extras),
+            (gettext_lazy("rate limits"), partial(self._platform.rate_limits, self._channel)),
         )
 
     def remember(self, ref: str) -> None:
@@ -243,8 +157,8 @@ class MessageChecks:
             raise CheckSkipped(gettext_lazy("No person has done anything, whom the bot could write to."))
         channel = await self._platform.direct_channel(user)
         owner = NoticeOwner(self._owner.id, ConversationKey(self._channel.platform, "", channel, ""), 0.0)
-        message = Message("direct", (Heading(MARK), _paragraph(_that_goes(gettext_lazy("A direct message.")))))
-        self._posted.append(await self._messages.create(owner, message, channel))
+        message = Message("direct", (Heading(MARK), _passing(gettext_lazy("A direct message."))))
+        self._posted.append(await self._create(owner, message, channel))
         return gettext_lazy("It was posted.")
 
     async def clean_up(self) -> Check:
@@ -252,7 +166,7 @@ class MessageChecks:
         posted = dict.fromkeys([*self._posted, *await self._unrecorded_messages()])
         threads = [place for place in self._conversations if self._platform.removes_threads and place.thread]
         failures = list(await self._remove([(self._platform.unshare, file) for file in self._files]))
-        failures += await self._remove([(self._messages.delete, ref) for ref in reversed(posted)])
+        failures += await self._remove([(self._platform.api.remove, ref) for ref in reversed(posted)])
         kept = await self._remove([(self._platform.remove_thread, thread) for thread in threads])
         count = len(self._files) + len(posted) + len(threads)
         deleted = count - len(failures) - len(kept)
@@ -262,15 +176,12 @@ class MessageChecks:
             count,
             deleted=deleted,
         )
+        name = gettext_lazy("clean up")
         for status, errors in ((CheckStatus.BROKEN, failures), (CheckStatus.DOUBTFUL, kept)):
             if errors:
-                return Check(
-                    gettext_lazy("clean up"),
-                    status,
-                    " ".join(map(str, (detail, errors[0].cause))),
-                    errors[0].fix or gettext_lazy("delete them by hand"),
-                )
-        return Check(gettext_lazy("clean up"), CheckStatus.WELL, detail)
+                fix = errors[0].fix or gettext_lazy("delete them by hand")
+                return Check(name, status, f"{detail} {errors[0].cause}", fix)
+        return Check(name, CheckStatus.WELL, detail)
 
     async def _unrecorded_messages(self) -> Sequence[str]:
         """Return the messages that the bot has posted beside its turns, such as announcements."""
@@ -293,15 +204,18 @@ class MessageChecks:
                 failures.append(error)
         return failures
 
+    async def _create(self, owner: NoticeOwner, message: Message, channel: str) -> str:
+        return await self._platform.api.create(owner, self._platform.render(message, channel), "")
+
     async def _post(self) -> str:
-        self.root = await self._messages.create(self._owner, self._first(), self._channel.channel)
+        self.root = await self._create(self._owner, self._first(), self._channel.channel)
         self._posted.append(self.root)
         return gettext_lazy("It stands in the channel.")
 
     async def _find(self) -> str:
         self._require_root()
-        ref = await self._messages.find(self._owner, self._first(), self._channel.channel)
-        if ref != self.root:
+        message = self._platform.render(self._first(), self._channel.channel)
+        if await self._platform.api.find(self._owner, message, ()) != self.root:
             raise DeliveryFailed(
                 gettext_lazy("The message is not found by its marks: after a crash, a message may be posted twice."),
                 gettext_lazy("let the bot read the history of the channel"),
@@ -311,68 +225,57 @@ class MessageChecks:
     async def _edit(self) -> str:
         self._require_root()
         message = self._first(gettext_lazy("Edited. The rest of the test is in the thread below."))
-        await self._messages.update(self._owner, message, self._channel.channel, self.root)
+        await self._platform.api.update(self._owner, self._platform.render(message, self._channel.channel), self.root)
         return gettext_lazy("Messages can be edited.")
 
     async def _open_thread(self) -> str:
         self._require_root()
         self.thread = await self._platform.thread(self._channel, self.root)
         self.remember_conversation(self.thread)
-        await self._post_in_thread("thread", (_paragraph(_that_goes(gettext_lazy("A message in a thread."))),))
+        await self._post_in_thread("thread", (_passing(gettext_lazy("A message in a thread.")),))
         return gettext_lazy("Answers can be given in threads.")
 
     async def _card(self) -> str:
-        arguments = Arguments(
-            (_argument("text", gettext_lazy("this is a test")), _argument("place", gettext_lazy("nowhere")))
-        )
+        texts = {"text": gettext_lazy("this is a test"), "place": gettext_lazy("nowhere")}
+        arguments = Arguments(tuple(CardArgument(name, value, value) for name, value in texts.items()))
         buttons = Buttons((Button(_("Approve"), Approve((ApprovalRef("0" * 16, 1),)), ButtonStyle.POSITIVE),))
         footer = Footer((Text(gettext_lazy("This card is not for you to press: the next one is.")),))
         blocks = (Heading(gettext_lazy("{test}: a card", test=MARK)), arguments, buttons, footer)
         await self._post_in_thread("card", blocks, Tone.PENDING)
         return gettext_lazy("The layout of cards, and their buttons, are accepted.")
 
-    def _layout(self, name: str, blocks: Sequence[Block]) -> Step:
-        async def post() -> str:
-            await self._post_in_thread(name.replace(" ", "-"), tuple(blocks))
-            return gettext_lazy("It is accepted.")
+    async def _layout(self, name: str, blocks: Sequence[Block]) -> str:
+        await self._post_in_thread(name.replace(" ", "-"), tuple(blocks))
+        return gettext_lazy("It is accepted.")
 
-        return post
-
-    def _extra(self, check: Extra) -> Step:
-        async def run() -> str:
-            if self.thread is None:
-                raise CheckSkipped(NOT_POSTED)
-            return await check(self.thread, self.root)
-
-        return run
+    async def _extra(self, check: Extra) -> str:
+        return await check(self._require_thread(), self.root)
 
     async def _longest(self) -> str:
         sentence = gettext_lazy("This is a long message of the test.") + " "
         text = (sentence * (self._platform.longest // len(sentence) + 1))[: self._platform.longest]
-        await self._post_in_thread("long", (_paragraph(text),))
+        await self._post_in_thread("long", (Paragraph((Text(text),)),))
         return accepted_length(self._platform.longest)
 
     async def _share(self) -> str:
-        if self.thread is None:
-            raise CheckSkipped(NOT_POSTED)
-        self._files.append(await self._platform.share(self.thread, *_FILE))
+        self._files.append(await self._platform.share(self._require_thread(), *_FILE))
         return gettext_lazy("Files can be shared.")
 
-    async def _rate_limits(self) -> str:
-        return await self._platform.rate_limits(self._channel)
-
     async def _post_in_thread(self, name: str, blocks: tuple[Block, ...], tone: Tone | None = None) -> None:
+        owner = NoticeOwner(self._owner.id, self._require_thread(), self._owner.created_at)
+        self._posted.append(await self._create(owner, Message(name, blocks, tone), ""))
+
+    def _require_thread(self) -> ConversationKey:
         if self.thread is None:
             raise CheckSkipped(NOT_POSTED)
-        owner = NoticeOwner(self._owner.id, self.thread, self._owner.created_at)
-        self._posted.append(await self._messages.create(owner, Message(name, blocks, tone), ""))
+        return self.thread
 
     def _require_root(self) -> None:
         if not self.root:
             raise CheckSkipped(NOT_POSTED)
 
     def _first(self, text: str = _IN_CHANNEL) -> Message:
-        return Message("first", (Heading(MARK), _paragraph(_that_goes(text))), Tone.NEUTRAL)
+        return Message("first", (Heading(MARK), _passing(text)), Tone.NEUTRAL)
 
 
 def accepted_length(characters: int) -> str:
@@ -380,13 +283,5 @@ def accepted_length(characters: int) -> str:
     return ngettext_lazy("{n} character is accepted.", "{n} characters are accepted.", characters)
 
 
-def _that_goes(text: str) -> str:
-    return f"{text} {WILL_GO}"
-
-
-def _paragraph(text: str) -> Paragraph:
-    return Paragraph((Text(text),))
-
-
-def _argument(name: str, value: str) -> CardArgument:
-    return CardArgument(name, value, value)
+def _passing(text: str) -> Paragraph:
+    return Paragraph((Text(f"{text} {_WILL_GO}"),))

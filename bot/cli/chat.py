@@ -101,9 +101,9 @@ def doctor(
 
     async def examine(settings: Settings) -> int:
         if live:
-            from bot.app.live_doctor import LiveOptions, check_live  # noqa: PLC0415
+            from bot.app.live_doctor import check_live  # noqa: PLC0415
 
-            return await check_live(settings, LiveOptions(platform, channel, as_json, wait))
+            return await check_live(settings, platform, channel, as_json=as_json, wait=wait)
         from bot.app.doctor import examine_all  # noqa: PLC0415
 
         return await examine_all(settings, as_json=as_json)

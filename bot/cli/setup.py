@@ -79,14 +79,9 @@ def setup(
 
     async def guide(settings: Settings) -> int:
         from bot.app.setup.values import SetupOptions  # noqa: PLC0415 - `--help` needs none of it
-        from bot.app.setup.wizard import set_up  # noqa: PLC0415
+        from bot.app.setup.wizard import print_setup, set_up  # noqa: PLC0415
 
         options = SetupOptions(
-            subject=subject,
-            print_only=print_only,
-            write=write,
-            stdin=stdin,
-            as_json=as_json,
             redo=redo,
             name=name,
             without=left_out,
@@ -100,6 +95,8 @@ def setup(
             browser=browser,
             wait=wait,
         )
-        return await set_up(settings, options)
+        if print_only:
+            return await print_setup(settings, subject, options, write=write, stdin=stdin, as_json=as_json)
+        return await set_up(settings, subject, options)
 
     run_command(guide, debug=debug)

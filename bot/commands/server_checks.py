@@ -36,7 +36,6 @@ from bot.commands.tool_review import withheld_tools
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import ActionStyle, Reply, ReplyAction, Table
 from bot.domain.conversations import ConversationKey, Member
-from bot.domain.health import Check, CheckStatus
 from bot.domain.launch_templates import expand_template
 from bot.domain.pins import count_definitions, escape_invisible
 from bot.domain.secret_binding import binding_of
@@ -54,7 +53,8 @@ from bot.domain.servers import (
 from bot.domain.tools import Tool, count_tools
 from bot.engine.policy.authorization import context_tool_rejection
 from bot.errors import NotFound
-from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
+from bot.examination import Check, CheckStatus
+from bot.i18n import _, format_enumeration, gettext_lazy, make_lazy, ngettext
 from bot.ports import ServerAdmin
 
 _MOST_STEPS = 5
@@ -99,18 +99,16 @@ class ServerChecks(Verbs):
         for server in chosen:
             async for check in self._run_checks(server, request):
                 rows.append(_row(server, check))
-                broken += check.finding is CheckStatus.BROKEN
+                broken += check.is_broken
                 yield _report(_("Looking at {server}…", server=server_label(server.config)), rows)
-        where = (
-            ngettext("{n} server", "{n} servers", len(chosen)) if len(chosen) > 1 else server_label(chosen[0].config)
-        )
-        text = (
-            ngettext(
+        where = server_label(chosen[0].config)
+        if len(chosen) > 1:
+            where = ngettext("{n} server", "{n} servers", len(chosen))
+        text = _("Nothing is wrong with {servers}.", servers=where)
+        if broken:
+            text = ngettext(
                 "{n} thing is wrong with {servers}.", "{n} things are wrong with {servers}.", broken, servers=where
             )
-            if broken
-            else _("Nothing is wrong with {servers}.", servers=where)
-        )
         waiting = await asyncio.gather(*(self._sign_in_steps.steps(server.config) for server in chosen))
         yield _report(text, rows, failed=bool(broken), actions=tuple(chain(*waiting))[:_MOST_STEPS])
 
@@ -190,26 +188,18 @@ def checks_in_place(
 
 
 class ServerChange(Enum):
-    """The change of a server before its checks. An import names the server elsewhere."""
+    """The change of a server before its checks, as it is told if they pass and if not. An import names the server
+    elsewhere.
+    """
 
-    VERIFIED = "verified"
-    ADDED = "added"
-    CHANGED = "changed"
-    IMPORTED = "imported"
+    VERIFIED = make_lazy(("{server} is verified.", "{server} is verified, but does not work yet."))
+    ADDED = make_lazy(("{server} is added.", "{server} is added, but does not work yet."))
+    CHANGED = make_lazy(("{server} is changed.", "{server} is changed, but does not work yet."))
+    IMPORTED = make_lazy(("added.", "added, but does not work yet."))
 
-
-_CHANGE_TEXTS = {
-    ServerChange.VERIFIED: gettext_lazy("{server} is verified."),
-    ServerChange.ADDED: gettext_lazy("{server} is added."),
-    ServerChange.CHANGED: gettext_lazy("{server} is changed."),
-    ServerChange.IMPORTED: gettext_lazy("added."),
-}
-_NOT_WORKING_TEXTS = {
-    ServerChange.VERIFIED: gettext_lazy("{server} is verified, but does not work yet."),
-    ServerChange.ADDED: gettext_lazy("{server} is added, but does not work yet."),
-    ServerChange.CHANGED: gettext_lazy("{server} is changed, but does not work yet."),
-    ServerChange.IMPORTED: gettext_lazy("added, but does not work yet."),
-}
+    def text(self, label: str, *, works: bool = True) -> str:
+        """Return the sentence on the server with this label."""
+        return str(self.value[0 if works else 1]).format(server=label)
 
 
 async def verify_server(
@@ -222,14 +212,13 @@ async def verify_server(
         async for check in results:
             checks.append(check)
             yield Reply(_("Verifying {server}… {checks}", server=label, checks=_check_marks(checks)))
-    broken = [check for check in checks if check.finding is CheckStatus.BROKEN]
-    if broken:
+    if any(check.is_broken for check in checks):
         # The need for a sign-in shows on the first connection, which may be in progress.
         await servers.wait_ready()
         to_sign_in = await sign_in_steps.steps(config)
         style = ActionStyle.PLAIN if to_sign_in else ActionStyle.PRIMARY
         yield Reply(
-            sentences(str(_NOT_WORKING_TEXTS[change]).format(server=label), _check_marks(checks)),
+            sentences(change.text(label, works=False), _check_marks(checks)),
             details=_problems(checks),
             failed=change is ServerChange.VERIFIED,
             actions=(
@@ -243,10 +232,9 @@ async def verify_server(
     tools = capabilities(servers, config.id).tools
     connected = state.status is ServerStatus.CONNECTED
     waiting = withheld_tools(servers, config.id)
-    text = str(_CHANGE_TEXTS[change]).format(server=label)
     style = ActionStyle.PLAIN if waiting else ActionStyle.PRIMARY
     yield Reply(
-        sentences(text, _check_marks(checks), "✓" if connected else "✗", count_tools(tools)),
+        sentences(change.text(label), _check_marks(checks), "✓" if connected else "✗", count_tools(tools)),
         details=(
             *_problems(checks),
             *known_facts((gettext_lazy("problem"), state.problem)),
@@ -298,17 +286,7 @@ def _problems(checks: list[Check]) -> tuple[tuple[str, str], ...]:
 def _report(
     text: str, rows: list[tuple[str, ...]], *, failed: bool = False, actions: tuple[ReplyAction, ...] = ()
 ) -> Reply:
-    table = Table(
-        (
-            "server",
-            "how",
-            "look at",
-            "found",
-            "fix",
-        ),
-        tuple(rows),
-    )
-    return Reply(text, table, failed=failed, actions=actions)
+    return Reply(text, Table(("server", "how", "look at", "found", "fix"), tuple(rows)), failed=failed, actions=actions)
 
 
 def _switched_off(server: VisibleServer) -> Check:
@@ -481,7 +459,7 @@ class ServerValidator:
         """Yield the exact saved definition, and the result of the checks."""
         facts = self.exact_definition(record)
         if not verify:
-            yield Reply(str(_CHANGE_TEXTS[change]).format(server=server_label(record.config)), details=facts)
+            yield Reply(change.text(server_label(record.config)), details=facts)
             return
         async for reply in verify_server(self._dependencies.servers, self._sign_in_steps, record.config, change):
             yield replace(reply, details=(*facts, *reply.details))

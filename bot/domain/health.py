@@ -1,4 +1,4 @@
-"""Health of the program for probes and users, checks of the doctor, and faults reported to operators.
+"""Health of the program for probes and users, and faults reported to operators.
 
 Health names no address, server or secret.
 """
@@ -72,31 +72,6 @@ class Health:
             return HealthStatus.UNREADY
         degraded = self.servers.errors or self.checkpoints_fail or self.files_are_older
         return HealthStatus.DEGRADED if degraded else HealthStatus.READY
-
-
-class CheckStatus(StrEnum):
-    """Result of one check."""
-
-    WELL = "ok"
-    DOUBTFUL = "warning"
-    BROKEN = "failed"
-    SKIPPED = "skipped"
-
-    @property
-    def mark(self) -> str:
-        """One character for it."""
-        return {"ok": "✓", "warning": "!", "failed": "✗", "skipped": "-"}[self]
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One check: its name, its result, a sentence on it, a remedy, and the duration in seconds (None if unknown)."""
-
-    name: str
-    finding: CheckStatus
-    detail: str = ""
-    fix: str = ""
-    seconds: float | None = None
 
 
 class FaultKind(StrEnum):

@@ -28,13 +28,13 @@ from bot.domain.approvals import (
     SelfApproval,
 )
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.health import Check, CheckStatus
 from bot.domain.policies import Rule, is_person
 from bot.domain.turns import ToolStep
 from bot.engine.policy.approvers import Approvers, check_approver, membership_reason
 from bot.engine.policy.rules import Rules
 from bot.engine.view_delivery import MemberLookup, surface_for
 from bot.errors import CountersignError, DeliveryFailed
+from bot.examination import Check, CheckStatus
 from bot.i18n import _, gettext_lazy
 from bot.ports import Surface
 from bot.ports.platform import ApproverDirectory, DirectoryEntry

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from bot.domain.health import Check
 from bot.domain.messages import ToolCall
 from bot.domain.metrics import CacheUsed
 from bot.domain.pins import ReviewPolicy
@@ -41,9 +40,10 @@ from bot.domain.tools import (
     ToolSet,
 )
 from bot.errors import NotFound, ServerTrouble
+from bot.examination import Check
 from bot.i18n import gettext_lazy, join_lazy, ngettext_lazy
 from bot.mcp.argument_validation import group_by_argument, validate
-from bot.mcp.doctor import RefusedBy, ServerDiagnostics, never_refused
+from bot.mcp.doctor import RefusedBy, diagnose, never_refused
 from bot.mcp.errors import cause_and_fix, error_message
 from bot.mcp.oauth.tokens import TokenProviders
 from bot.mcp.redaction import redacted_snapshot
@@ -131,7 +131,7 @@ class McpToolbox:
             self._shared = replace(self._shared, token_provider=bearers.provider_for)
         self._bearers = bearers
         self._servers = ServerRegistry(self._shared, policy, known_for)
-        self._doctor = ServerDiagnostics(self._shared, refused)
+        self._refused = refused
         if enabled:
             self._servers.reconcile(entries, _GENTLE_SECONDS)
 
@@ -147,7 +147,7 @@ class McpToolbox:
         CallNotSent.
         """
         self._closed = True
-        await asyncio.gather(self._servers.close(limit), self._doctor.close(limit))
+        await self._servers.close(limit)
         if self._bearers is not None:
             await self._bearers.close(min(limit, _REPORT_SECONDS))
         await self._shared.sync_notifier.close(min(limit, _REPORT_SECONDS))
@@ -301,14 +301,10 @@ class McpToolbox:
         ]
         await asyncio.gather(*map(_sync, connected))
 
-    def verify(self, entry: DesiredServer) -> AsyncGenerator[Check, None]:
-        """Yield the checks of a server that need not be managed."""
-        return self._doctor.verify(entry)
-
     def diagnose(self, server: str) -> AsyncGenerator[Check, None]:
         """Yield the checks of a managed server, with its tools and recent calls. Raises NotFound at once."""
         managed = self._find(server)
-        return self._doctor.diagnose(managed, self._collisions(managed))
+        return diagnose(managed, self._shared, self._collisions(managed), self._refused)
 
     async def read_resource(self, server: str, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises NotFound and ServerTrouble."""

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.elicitations import ElicitationResults, ElicitCallback, cancel_without_user
-from bot.domain.health import Check
 from bot.domain.messages import ToolCall
 from bot.domain.pins import ReviewPolicy
 from bot.domain.secrets import SecretSpan
 from bot.domain.servers import EVERYWHERE, CompletionTarget, DesiredServer, Piece, ServerCapabilities, ServerSnapshot
 from bot.domain.sign_ins import PendingSignIn, SignIn, SignInKey
 from bot.domain.tools import ArgumentError, Tool, ToolOutcome, ToolSet
+from bot.examination import Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,6 @@ class ServerAdmin(Protocol):
 
     async def sync_all(self) -> None:
         """Fetch and store the capabilities of every connected server. A failure of one does not affect the others."""
-
-    def verify(self, entry: DesiredServer) -> AsyncGenerator[Check, None]:
-        """Check that a server, stored or not, can be used, step by step from its address to its tools. Starts a process
-        only for an entry by the operator or an authorized admin.
-        """
 
     def diagnose(self, server: str) -> AsyncGenerator[Check, None]:
         """Check a stored server, with the state of its tools and last calls."""

@@ -6,12 +6,12 @@ import pytest
 
 from bot.domain.approvals import APPROVERS, ApprovalPolicy, ApprovalRequirements
 from bot.domain.conversations import ConversationKey
-from bot.domain.health import CheckStatus
 from bot.domain.policies import Rule
 from bot.domain.turns import MessageRefs, TurnView
 from bot.engine.policy.approvers import Approvers
 from bot.engine.possible_approvers import check_deliveries
 from bot.errors import DeliveryFailed
+from bot.examination import CheckStatus
 from bot.ports.platform import DirectoryEntry
 
 HERE = ConversationKey("slack", "T1", "", "")

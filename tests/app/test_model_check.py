@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bot.app.doctor import examine_models
+from bot.app.model_checks import examine_models
 from bot.app.operator_files import read_operator_files
-from bot.domain.health import Check, CheckStatus
+from bot.examination import Check, CheckStatus
 from bot.settings import read_settings
 from tests.fakes.llm import Call, FakeLanguageModel, Models, Reply, Say, Silence, Status
 from tests.fakes.llm_script import Api
@@ -274,7 +274,7 @@ async def test_a_trial_that_fails_has_the_cause_of_its_service(
 
 
 async def test_a_trial_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bot.app.doctor.TRIAL_SECONDS", 0.3)
+    monkeypatch.setattr("bot.app.model_checks.TRIAL_SECONDS", 0.3)
     with FakeLanguageModel("openai", Silence()) as service:
         check = await trial_of(service, "openai:small")
     assert (check.finding, check.detail) == (DOUBTFUL, "It did not answer a trial within 0.3 seconds.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bot.domain.health import CheckStatus
 from bot.errors import ModelRejected
+from bot.examination import CheckStatus
 from tests.fakes.parts import ScriptedModel, say
 from tests.web.api_server import opened_api, scripted
 

@@ -13,7 +13,7 @@ from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.flows import Words
-from bot.domain.health import Check, CheckStatus, Health
+from bot.domain.health import Health
 from bot.domain.launch_templates import LaunchTemplate
 from bot.domain.metrics import ProcessCounters
 from bot.domain.pins import ReviewPolicy, ReviewStatus, first_pins, review_status
@@ -42,6 +42,7 @@ from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.information_flow import asks_after
 from bot.engine.policy.rules import Policies, RuleBook, Rules, ServerPolicy
 from bot.errors import NotFound, ServerTrouble
+from bot.examination import Check, CheckStatus
 from bot.mcp.config.catalog import Catalog
 from bot.mcp.hosts import read_hosts
 from bot.mcp.resource_tools import request_tools
@@ -136,11 +137,6 @@ class Servers:
 
     async def sync_all(self) -> None:
         raise NotImplementedError
-
-    async def verify(self, entry: DesiredServer) -> AsyncGenerator[Check, None]:
-        self.done.append(("verify", entry.config.id))
-        for check in self.checks:
-            yield check
 
     async def diagnose(self, server: str) -> AsyncGenerator[Check, None]:
         self.done.append(("examine", server))

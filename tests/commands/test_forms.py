@@ -9,7 +9,6 @@ from bot.commands.server_listing import sessions_text
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import FIELDS_A_STEP, FieldKind, Form, Reply
 from bot.domain.flows import Sends, ServerFlows, Words
-from bot.domain.health import Check, CheckStatus
 from bot.domain.servers import (
     HttpKind,
     HttpTransport,
@@ -20,6 +19,7 @@ from bot.domain.servers import (
     SessionSnapshot,
     StdioTransport,
 )
+from bot.examination import Check, CheckStatus
 from tests.commands.servers import ADMIN, OPERATOR, command_harness, config_of, with_jira
 
 TOKEN = "ghp_" + "a1B2" * 9

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from bot.domain.commands import Form, Reply, ReplyAction
-from bot.domain.health import Check, CheckStatus
 from bot.domain.servers import (
     AUTH_SECRET,
     Authentication,
@@ -19,6 +18,7 @@ from bot.domain.servers import (
     ServerStatus,
 )
 from bot.errors import ServerTrouble
+from bot.examination import Check, CheckStatus
 from bot.ports import SignedIn, SignInInfo
 from tests.commands.memory_stores import NOW
 from tests.commands.servers import ADMIN, GUEST, OPERATOR, WEB, CommandHarness, two_servers

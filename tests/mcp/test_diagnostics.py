@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from bot.domain.flows import ServerFlows, Words
-from bot.domain.health import Check, CheckStatus
 from bot.domain.servers import (
     CachedCapabilities,
     ConnectPolicy,
@@ -28,6 +27,7 @@ from bot.domain.servers import (
     SyncStatus,
 )
 from bot.domain.tools import Tool
+from bot.examination import Check, CheckStatus
 from bot.mcp.config.checks import AllowedTargets
 from tests.fakes.mcp.certificates import self_signed
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Silence, error, result, tool
@@ -44,10 +44,12 @@ async def all_of(checks: AsyncGenerator[Check, None]) -> list[Check]:
         return [check async for check in checks]
 
 
-async def verified(server: ServerConfig | DesiredServer, **options: Any) -> list[Check]:
+async def diagnosed(server: ServerConfig | DesiredServer, **options: Any) -> list[Check]:
+    """Return the checks of the connection to a server that is not connected yet."""
     entry = server if isinstance(server, DesiredServer) else DesiredServer(server)
-    async with started(**options) as box:
-        return await all_of(box.verify(entry))
+    async with started(entry, policy=ConnectPolicy.LAZY, **options) as box:
+        checks = await all_of(box.diagnose(entry.config.id))
+    return [check for check in checks if check.name in (*WAY, "command")] or checks
 
 
 def found(checks: list[Check], name: str) -> Check:
@@ -76,7 +78,7 @@ async def test_a_healthy_server_passes_every_look() -> None:
         hints = {"readOnlyHint": False, "destructiveHint": True}
         listed = [tool("t"), {**tool("wipe out"), "annotations": hints}]
         endpoint.on["tools/list"] = lambda m: result(m, {"tools": listed})
-        checks = await verified(remote("s", endpoint.url, trusted=True))
+        checks = await diagnosed(remote("s", endpoint.url, trusted=True))
     assert [check.name for check in checks] == WAY
     assert {check.finding for check in checks if check.name != "TLS"} - {CheckStatus.DOUBTFUL} == {CheckStatus.WELL}
     assert found(checks, "TLS").finding is CheckStatus.SKIPPED
@@ -90,7 +92,7 @@ async def test_a_healthy_server_that_does_not_know_the_request_of_the_check_is_n
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
         endpoint.on["ping"] = lambda m: Answer(404, b"")
-        checks = await verified(remote("s", endpoint.url))
+        checks = await diagnosed(remote("s", endpoint.url))
     assert found(checks, "HTTP").finding is CheckStatus.WELL
     assert "404" in found(checks, "HTTP").detail
     assert [check.name for check in checks if check.finding is CheckStatus.DOUBTFUL] == []
@@ -101,7 +103,7 @@ async def test_a_wrong_path_is_a_possible_cause_if_mcp_fails() -> None:
         endpoint.on["ping"] = lambda m: Answer(404, b"")
         for method in ("server/discover", "initialize"):
             endpoint.on[method] = lambda m: Answer(404, b"")
-        check = broken_at(await verified(remote("s", endpoint.url)), "MCP")
+        check = broken_at(await diagnosed(remote("s", endpoint.url)), "MCP")
     assert "path of the url" in check.fix or "check the url" in check.fix
 
 
@@ -114,10 +116,11 @@ async def test_an_address_that_is_not_allowed_is_not_even_looked_up() -> None:
 
     async with FakeEndpoint() as endpoint:
         config = ServerConfig("s", HttpTransport(endpoint.url), id="u1")
-        said = broken_at(await verified(config, resolve=resolve), "address")
-        assert "private network" in said.detail
+        [standing] = await diagnosed(config, resolve=resolve)
+        assert standing.is_broken
+        assert "private network" in standing.detail
         inside = replace(config, transport=HttpTransport(f"https://tools.example:{endpoint.port}/mcp"))
-        assert "private network" in broken_at(await verified(inside, resolve=resolve), "DNS").detail
+        assert "private network" in broken_at(await diagnosed(inside, resolve=resolve), "DNS").detail
         assert endpoint.seen == []
     assert asked == ["tools.example"]
 
@@ -127,7 +130,7 @@ async def test_an_unknown_host_is_named() -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     config = ServerConfig("s", HttpTransport("https://no.such.example/mcp"), id="u1")
-    said = broken_at(await verified(config, resolve=resolve), "DNS")
+    said = broken_at(await diagnosed(config, resolve=resolve), "DNS")
     assert said.detail == "no.such.example is not known: Name or service not known."
 
 
@@ -138,13 +141,13 @@ async def test_a_name_server_that_is_silent_is_not_waited_for_for_ever(monkeypat
 
     monkeypatch.setattr("bot.mcp.doctor._CHECK_SECONDS", 0.1)
     config = ServerConfig("s", HttpTransport("https://slow.example/mcp"), id="u1")
-    assert "No answer within 0.1 s" in broken_at(await verified(config, resolve=resolve), "DNS").detail
+    assert "No answer within 0.1 s" in broken_at(await diagnosed(config, resolve=resolve), "DNS").detail
 
 
 async def test_a_server_of_http_and_sse_is_asked_for_its_stream() -> None:
     async with FakeEventStream() as server:
         server.speak_legacy("t")
-        found = await verified(ServerConfig("s", HttpTransport(server.url, kind=HttpKind.SSE)))
+        found = await diagnosed(ServerConfig("s", HttpTransport(server.url, kind=HttpKind.SSE)))
     said = {check.name: check.detail for check in found}
     assert said["HTTP"] == "a web server answers (200 OK)"
     assert said["MCP"].startswith("speaks MCP 2025-11-25")
@@ -153,7 +156,7 @@ async def test_a_server_of_http_and_sse_is_asked_for_its_stream() -> None:
 async def test_a_server_whose_transport_is_found_out_may_refuse_the_first_one() -> None:
     async with FakeEventStream() as server:
         server.speak_legacy("t")
-        found = await verified(ServerConfig("s", HttpTransport(server.url, kind=HttpKind.AUTO)))
+        found = await diagnosed(ServerConfig("s", HttpTransport(server.url, kind=HttpKind.AUTO)))
     http = next(check for check in found if check.name == "HTTP")
     assert any(check.detail.startswith("speaks MCP 2025-11-25 over HTTP+SSE") for check in found)
     assert http.finding is CheckStatus.WELL
@@ -162,7 +165,7 @@ async def test_a_server_whose_transport_is_found_out_may_refuse_the_first_one() 
 
 async def test_a_server_without_mcp_is_not_said_to_speak_it() -> None:
     async with FakeEndpoint() as endpoint:
-        found = await verified(ServerConfig("s", HttpTransport(endpoint.url, kind=HttpKind.JSONRPC)))
+        found = await diagnosed(ServerConfig("s", HttpTransport(endpoint.url, kind=HttpKind.JSONRPC)))
     mcp = next(check for check in found if check.name == "MCP")
     assert mcp.finding is CheckStatus.SKIPPED
     assert mcp.detail == "It speaks JSON-RPC 2.0 and not MCP, so it is contacted at the first call only."
@@ -171,7 +174,7 @@ async def test_a_server_without_mcp_is_not_said_to_speak_it() -> None:
 async def test_a_closed_port_is_named() -> None:
     async with FakeEndpoint() as endpoint:
         port = endpoint.port
-    said = broken_at(await verified(remote("s", f"http://127.0.0.1:{port}/mcp")), "TCP")
+    said = broken_at(await diagnosed(remote("s", f"http://127.0.0.1:{port}/mcp")), "TCP")
     assert f"port {port}" in said.detail
     assert "firewall" in said.fix
 
@@ -191,7 +194,7 @@ async def test_an_error_of_a_certificate_is_named(
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
     async with FakeEndpoint(tls=context) as endpoint:
-        check = broken_at(await verified(remote("s", endpoint.url)), "TLS")
+        check = broken_at(await diagnosed(remote("s", endpoint.url)), "TLS")
     assert said in check.detail
 
 
@@ -211,7 +214,7 @@ async def test_a_good_certificate_passes_and_one_that_soon_expires_is_reported(
         endpoint.speak_modern("t")
         config = ServerConfig("s", HttpTransport(f"https://tools.example:{endpoint.port}/mcp"), id="u1")
         allowances = AllowedTargets(hosts=frozenset(("tools.example",)))
-        checks = await verified(config, allowances=allowances, resolve=resolve)
+        checks = await diagnosed(config, allowances=allowances, resolve=resolve)
         assert endpoint.seen[0][0]["host"] == f"tools.example:{endpoint.port}"
     assert found(checks, "TLS").finding is finding
     assert found(checks, "MCP").finding is CheckStatus.WELL
@@ -224,13 +227,13 @@ async def test_a_port_without_tls_is_named() -> None:
 
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        check = broken_at(await verified(remote("s", f"https://127.0.0.1:{port}/mcp")), "TLS")
+        check = broken_at(await diagnosed(remote("s", f"https://127.0.0.1:{port}/mcp")), "TLS")
     assert "does not speak TLS" in check.detail
 
 
 async def test_the_real_server_passes_every_look() -> None:
     with http_server() as (url, _):
-        checks = await verified(ServerConfig("s", HttpTransport(url), id="u1"), allowances=LOOPBACK)
+        checks = await diagnosed(ServerConfig("s", HttpTransport(url), id="u1"), allowances=LOOPBACK)
     assert [check.name for check in checks if check.finding in (CheckStatus.BROKEN, CheckStatus.DOUBTFUL)] == [], checks
     assert "12 tools" in found(checks, "tools").detail
 
@@ -238,7 +241,7 @@ async def test_the_real_server_passes_every_look() -> None:
 async def test_a_redirect_is_named_without_its_possible_secrets() -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.on["ping"] = Answer(307, headers={"location": "https://ana:passw0rd@example.org/new?key=abcdefg"})
-        check = broken_at(await verified(remote("s", endpoint.url)), "HTTP")
+        check = broken_at(await diagnosed(remote("s", endpoint.url)), "HTTP")
     assert check.detail == "The server answers 307 Temporary Redirect and points to https://example.org/new."
 
 
@@ -253,7 +256,7 @@ async def test_a_redirect_is_named_without_its_possible_secrets() -> None:
 async def test_a_refusal_has_the_requested_and_the_sent_sign_in(headers: dict[str, str], sent: str) -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.on["ping"] = Answer(401, b"", {"www-authenticate": 'Basic realm="top-secret-1"'})
-        checks = await verified(remote("s", endpoint.url, headers))
+        checks = await diagnosed(remote("s", endpoint.url, headers))
     check = broken_at(checks, "authentication")
     assert check.detail == f"The server answers 401 Unauthorized. It asks for Basic. The bot sends {sent}."
     assert "top-secret-1" not in repr(checks)
@@ -263,7 +266,7 @@ async def test_a_web_server_that_is_no_mcp_server_is_told_apart() -> None:
     async with FakeEndpoint() as endpoint:
         page = Answer(200, b"<html>welcome</html>", {"content-type": "text/html"})
         endpoint.on = dict.fromkeys(("ping", "server/discover", "initialize"), page)
-        checks = await verified(remote("s", endpoint.url, connect_timeout=1.0))
+        checks = await diagnosed(remote("s", endpoint.url, connect_timeout=1.0))
     assert found(checks, "HTTP").finding is CheckStatus.WELL
     assert broken_at(checks, "MCP").fix
 
@@ -271,7 +274,7 @@ async def test_a_web_server_that_is_no_mcp_server_is_told_apart() -> None:
 async def test_a_silent_server_is_given_up_after_its_time() -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.on = dict.fromkeys(("server/discover", "initialize"), Silence())
-        check = broken_at(await verified(remote("s", endpoint.url, connect_timeout=0.3)), "MCP")
+        check = broken_at(await diagnosed(remote("s", endpoint.url, connect_timeout=0.3)), "MCP")
     assert "within 0.3 s" in check.detail
     assert "connect_timeout" in check.fix
 
@@ -280,7 +283,7 @@ async def test_tools_that_are_not_offered_are_counted() -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern()
         endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool("t"), tool("t"), {"name": 5}, {}]})
-        check = found(await verified(remote("s", endpoint.url)), "tools")
+        check = found(await diagnosed(remote("s", endpoint.url)), "tools")
     assert check.finding is CheckStatus.DOUBTFUL
     assert "1 tool," in check.detail
     assert "not offered: 2 without a name, a second s__t" in check.detail
@@ -292,7 +295,7 @@ async def test_tools_that_are_not_offered_are_counted() -> None:
 async def test_a_missing_tool_of_a_setting_is_reported(setting: str, value: Any) -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
-        check = found(await verified(remote("s", endpoint.url, **{setting: value})), "tools")
+        check = found(await diagnosed(remote("s", endpoint.url, **{setting: value})), "tools")
     assert (check.finding, check.fix) == (CheckStatus.DOUBTFUL, f"correct its {setting}")
 
 
@@ -301,7 +304,7 @@ async def test_a_missing_tool_of_a_setting_is_reported(setting: str, value: Any)
 
 async def test_a_process_that_works_passes_and_is_ended(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    checks = await verified(raw(script={"listings": [[{"tools": [tool("t")]}]], "pids": str(pids)}))
+    checks = await diagnosed(raw(script={"listings": [[{"tools": [tool("t")]}]], "pids": str(pids)}))
     assert [(check.name, check.finding) for check in checks] == [
         ("command", CheckStatus.WELL),
         ("MCP", CheckStatus.WELL),
@@ -319,69 +322,43 @@ async def test_a_process_that_works_passes_and_is_ended(tmp_path: Path) -> None:
     ],
 )
 async def test_a_command_that_cannot_be_started_is_named_and_not_started(transport: StdioTransport, said: str) -> None:
-    assert said in broken_at(await verified(ServerConfig("s", transport)), "command").detail
+    assert said in broken_at(await diagnosed(ServerConfig("s", transport)), "command").detail
 
 
 async def test_a_program_that_an_admin_may_not_run_is_not_run(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     config = replace(raw(script={"pids": str(pids)}), id="u1")
-    assert "the operator has not allowed" in broken_at(await verified(config), "command").detail
+    [standing] = await diagnosed(config)
+    assert standing.is_broken
+    assert "the operator has not allowed" in standing.detail
     assert not pids.exists()
 
 
 async def test_the_last_words_of_a_process_are_quoted_without_its_secrets() -> None:
     config = real("s", "--start", "exit", env={"FAKE_TOKEN": "tok-en-123"})
-    checks = await verified(DesiredServer(config, secrets=frozenset(("tok-en-123",))))
+    checks = await diagnosed(DesiredServer(config, secrets=frozenset(("tok-en-123",))))
     assert "no licence found, token ***" in broken_at(checks, "MCP").detail
     assert "tok-en-123" not in repr(checks)
 
 
 async def test_a_definition_that_cannot_be_used_is_not_looked_at_further() -> None:
     entry = DesiredServer(ServerConfig("s", StdioTransport("")), problem="Server s has no key. Fix: set it.")
-    [check] = await verified(entry)
+    [check] = await diagnosed(entry)
     assert (check.finding, check.detail, check.fix) == (CheckStatus.BROKEN, "Server s has no key.", "set it")
-
-
-# stopping early
-
-
-async def test_a_cancelled_reader_of_the_report_leaves_nothing_behind(tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    config = raw(script={"listings": [[{"tools": [tool("t")]}]], "pids": str(pids)})
-    async with started() as box:
-        checks = box.verify(DesiredServer(config))
-        async for check in checks:
-            if check.name == "MCP":
-                break
-        assert not alive(int(pids.read_text()))
-        await checks.aclose()
-        assert [task for task in asyncio.all_tasks() if task.get_name() == "mcp:s"] == []
-
-
-async def test_a_cancelled_check_ends_its_connections(tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    config = raw(script={"probe": "silence", "pids": str(pids)})
-    async with started() as box:
-        looking = asyncio.create_task(all_of(box.verify(DesiredServer(config))))
-        await until(pids.exists)
-        looking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await looking
-        assert not alive(int(pids.read_text()))
 
 
 async def test_closing_the_toolbox_ends_running_checks(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     config = raw(script={"probe": "silence", "pids": str(pids)})
-    async with started() as box:
-        looking = asyncio.create_task(all_of(box.verify(DesiredServer(config))))
+    async with started(config, policy=ConnectPolicy.LAZY) as box:
+        running = asyncio.create_task(all_of(box.diagnose("file:s")))
         await until(pids.exists)
         await box.close()
         assert not alive(int(pids.read_text()))
-        assert broken_at(await looking, "MCP").detail
+        assert found(await running, "MCP").is_broken
 
 
-# kept servers
+# managed servers
 
 
 async def test_a_kept_server_is_looked_at_with_its_sync_and_its_calls() -> None:

@@ -25,7 +25,6 @@ from bot.domain.elicitations import (
     FormMode,
     UrlMode,
 )
-from bot.domain.health import CheckStatus
 from bot.domain.servers import (
     CachedCapabilities,
     DesiredServer,
@@ -41,6 +40,7 @@ from bot.domain.servers import (
 )
 from bot.domain.tools import CallNeedsInput, ToolOutcome
 from bot.errors import LostLease, ServerTrouble
+from bot.examination import CheckStatus
 from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext

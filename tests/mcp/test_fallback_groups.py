@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bot.domain.health import CheckStatus
 from bot.domain.messages import ToolCall
 from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerStatus, ToolNaming
 from bot.domain.tools import Tool, ToolKind, ToolOutcome, ToolSet
+from bot.examination import CheckStatus
 from bot.mcp.config.checks import AllowedTargets
 from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.toolbox import McpToolbox

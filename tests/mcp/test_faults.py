@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.health import CheckStatus
 from bot.domain.servers import ServerSnapshot, ServerStatus
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, ToolOutcome
+from bot.examination import CheckStatus
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import FakeEndpoint, result

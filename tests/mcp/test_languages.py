@@ -9,9 +9,9 @@ import pytest
 from mcp import MCPError
 from mcp.types import CONNECTION_CLOSED
 
-from bot.domain.health import CheckStatus
 from bot.domain.servers import DesiredServer, Protocol, ServerConfig, ServerEnablement
 from bot.errors import ServerTrouble
+from bot.examination import CheckStatus
 from bot.i18n import english, use_language
 from bot.mcp.errors import InvalidDefinition, Problem, RequestContext, split_fix
 from bot.mcp.failures import connect_failure, connection_lost, refused_status, timeout_message

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bot.domain.characters import visible
-from bot.domain.health import CheckStatus
 from bot.domain.servers import DesiredServer, ServerCapabilities
+from bot.examination import CheckStatus
 from bot.mcp.server.output import StrayLine, StrayLineCounter
 from tests.mcp.toolboxes import call, faster, named, raw, started, tools_of, until
 

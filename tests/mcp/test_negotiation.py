@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bot.domain.health import CheckStatus
 from bot.domain.servers import (
     CachedCapabilities,
     DesiredServer,
@@ -23,6 +22,7 @@ from bot.domain.servers import (
     SyncStatus,
     kind_of,
 )
+from bot.examination import CheckStatus
 from bot.mcp.errors import RequestContext
 from bot.mcp.toolbox import McpToolbox
 from bot.mcp.transports.open import ProtocolNegotiation

@@ -9,10 +9,10 @@ from typing import Any, cast
 import httpx2
 import pytest
 
-from bot.domain.health import CheckStatus
 from bot.domain.servers import DesiredServer, ServerConfig, ServerStatus
 from bot.domain.sign_ins import SignIn, SignInKey
 from bot.errors import DatabaseUnavailable
+from bot.examination import CheckStatus
 from bot.mcp.oauth.tokens import AuthTransport
 from bot.ports import SignInStore
 from tests.fakes.mcp.endpoint import FakeEndpoint

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bot.domain.health import CheckStatus
 from bot.domain.messages import TextPart
 from bot.domain.servers import DesiredServer, ServerEnablement, ServerStatus
 from bot.domain.tools import CallReturned, ToolOutcome
+from bot.examination import CheckStatus
 from bot.mcp.config.checks import AllowedTargets
 from bot.mcp.redaction import KnownSecrets, Redaction, Secret
 from bot.mcp.toolbox import McpToolbox
@@ -119,16 +119,6 @@ async def test_a_secret_that_is_replaced_or_deleted_is_forgotten_at_once() -> No
             await box.reconcile([entry(STRONG)])
             await box.reconcile([DesiredServer(remote("s", endpoint.url), ServerEnablement.DISABLED)])
             await until(lambda: known(STRONG) == STRONG)
-
-
-async def test_a_server_that_is_only_looked_at_leaves_no_secret_behind() -> None:
-    known = KnownSecrets()
-    async with FakeEndpoint() as endpoint, started(secrets=known) as box:
-        echoing(endpoint)
-        entry = DesiredServer(remote("s", endpoint.url, {"X-Key": STRONG}))
-        checks = [check async for check in box.verify(entry)]
-        assert checks
-        assert known(STRONG) == STRONG
 
 
 async def test_a_secret_that_is_easy_to_guess_is_named_by_the_doctor_and_hidden_in_its_own_results_alone() -> None:

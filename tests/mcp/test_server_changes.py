@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from bot.domain.health import CheckStatus
 from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import (
     CachedCapabilities,
@@ -31,6 +30,7 @@ from bot.domain.servers import (
 )
 from bot.domain.tools import CallOutcomeUnknown, CallReturned, Tool
 from bot.errors import NotFound, ServerTrouble
+from bot.examination import CheckStatus
 from bot.mcp.config.checks import AllowedTargets, definition_fingerprint
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.toolbox import McpToolbox
@@ -297,7 +297,7 @@ async def test_a_program_that_is_not_allowed_is_not_started_for_any_definer(tmp_
         async with started(theirs, allowances=allowed) as box:
             assert "MCP_ALLOWED_SERVERS" in (await box.offer()).absent[0]
             assert (await box.connect(theirs.id)).status is ServerStatus.FAILED
-            checks = [check async for check in box.verify(DesiredServer(theirs))]
+            checks = [check async for check in box.diagnose(theirs.id)]
             assert any("MCP_ALLOWED_SERVERS" in check.detail for check in checks)
         assert not pids.exists()
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bot.domain.health import CheckStatus
 from bot.domain.pins import Pinned, ReviewPolicy, first_pins
 from bot.domain.servers import (
     CachedCapabilities,
@@ -22,6 +21,7 @@ from bot.domain.servers import (
     SyncStatus,
 )
 from bot.domain.tools import Tool
+from bot.examination import CheckStatus
 from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.review import ToolPinning
 from bot.mcp.toolbox import McpToolbox

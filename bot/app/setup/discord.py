@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from time import monotonic
 
 from bot.app.setup.steps import (
-    OPEN,
     PlatformAdminsStep,
+    PlatformAppStep,
     PlatformMessageStep,
     PlatformSetup,
     PlatformStep,
     PlatformTokenStep,
     Step,
-    StepState,
-    StepStatus,
-    done_state,
-    form_error,
-    wrong_state,
+    check_form,
 )
-from bot.app.setup.values import Progress, SetupOptions, SetupValues, env_file, split_names
+from bot.app.setup.values import WORKSPACE, Progress, SetupOptions, SetupValues, env_file, split_names
 from bot.errors import NotFound, SettingsError
+from bot.examination import CheckSkipped
 from bot.platforms.console.prompts import SetupTerminal
 from bot.platforms.discord.diagnostics import invite_link
 from bot.platforms.discord.rest import DiscordApiError, Identity, Rest
@@ -39,8 +34,6 @@ from bot.platforms.discord.setup import (
     post_first_message,
 )
 
-POLL_SECONDS = 2.0
-"""Seconds between two requests for the bot's servers."""
 _MEMBER_ID = "in Discord, Settings, Advanced, Developer Mode; then your name, Copy User ID"
 
 
@@ -78,8 +71,7 @@ class DiscordSetup(PlatformSetup[Identity]):
 
     async def check(self, token: str) -> Identity:
         """Check a bot token. Raises CountersignError with a cause and a fix."""
-        if (error := form_error(token, _TOKEN_ERRORS)) is not None:
-            raise error
+        check_form(token, _TOKEN_ERRORS)
         async with self.rest(token) as rest:
             try:
                 self.checked[token] = await rest.identity()
@@ -104,18 +96,10 @@ class DiscordStep(PlatformStep[DiscordSetup]):
             terminal.link(url)
 
 
-class AppStep(DiscordStep):
+class AppStep(DiscordStep, PlatformAppStep[DiscordSetup]):
     """The application in Discord's developer portal."""
 
-    name, title = "app", "Create the application"
-
-    async def inspect(self) -> StepState:
-        """Return the token's origin. Without a token the step is done once the person has said so."""
-        if self._setup.token:
-            return done_state(f"DISCORD_TOKEN is set in {self._values.origin('DISCORD_TOKEN')}.")
-        if self._progress.get("created"):
-            return done_state("You created it. To open the page again: --redo app")
-        return OPEN
+    title = "Create the application"
 
     async def guide(self) -> Sequence[str]:
         """Return the steps in the portal."""
@@ -125,9 +109,8 @@ class AppStep(DiscordStep):
         """Open the portal."""
         await self._open(terminal, f"{PORTAL}?new_application=true", "Discord's developer portal")
         terminal.say("Press New Application, name it, such as Countersign, and press Create.")
-        await terminal.wait_for_enter("Press Enter when it is created")
-        self._progress.save(created="yes")
-        terminal.say("The next step asks for its token, which shows if it is there.")
+        next_step = "The next step asks for its token, which shows if it is there."
+        await self._ask_if_created(terminal, "Press Enter when it is created", next_step)
 
 
 class TokenStep(PlatformTokenStep[DiscordSetup]):
@@ -135,18 +118,18 @@ class TokenStep(PlatformTokenStep[DiscordSetup]):
 
     owner = "app"
 
-    async def inspect(self) -> StepState:
+    async def inspect(self) -> str:
         """Check the token that is set."""
         if not self._setup.token:
-            return OPEN
+            raise CheckSkipped
         identity = await self._setup.check(self._setup.token)
         before = self._progress.get("app")
         if before and before != identity.app:
-            return wrong_state(
+            raise SettingsError(
                 f"The token is of application {identity.app}, not of the one that was set up ({before}).",
                 "set the token of that application, or go on with this one: --redo token",
             )
-        return done_state(f"{identity.name}, application {identity.app}.")
+        return f"{identity.name}, application {identity.app}."
 
     async def guide(self) -> Sequence[str]:
         """Return the steps to the token."""
@@ -177,21 +160,21 @@ class IntentStep(DiscordStep):
 
     name, title = "intents", "Message Content Intent"
 
-    async def inspect(self) -> StepState:
+    async def inspect(self) -> str:
         """Return the switches, as Discord has them now."""
         if not self._setup.token:
-            return OPEN
+            raise CheckSkipped
         identity = await self._setup.check(self._setup.token)
         if identity.endpoint:
-            return wrong_state(
+            raise SettingsError(
                 f"Discord posts clicks and commands to {identity.endpoint} instead of handing them to the bot.",
                 f"clear Interactions Endpoint URL: {PORTAL}/{identity.app}/information",
             )
         if identity.reads_all:
-            return done_state("It is on: conversations go on in threads without a mention.")
+            return "It is on: conversations go on in threads without a mention."
         if self._progress.get("intent") == "off":
-            return done_state("It is off, as you chose: in threads the bot has to be mentioned each time.")
-        return StepState(StepStatus.OPEN, "It is off: in threads the bot has to be mentioned each time.")
+            return "It is off, as you chose: in threads the bot has to be mentioned each time."
+        raise CheckSkipped("It is off: in threads the bot has to be mentioned each time.")
 
     async def guide(self) -> Sequence[str]:
         """Return the page with the switch."""
@@ -235,25 +218,25 @@ class ServerStep(DiscordStep):
 
     name, title = "server", "Invite the bot to your server"
 
-    async def inspect(self) -> StepState:
+    async def inspect(self) -> str:
         """Return the server. The step is done while the bot is in it with all permissions."""
         if not await self._setup.has_token():
-            return OPEN
+            raise CheckSkipped
         async with self._setup.rest() as rest:
             servers = await list_servers(rest)
             if not servers:
-                return StepState(StepStatus.OPEN, "The bot is in no server yet.")
+                raise CheckSkipped("The bot is in no server yet.")
             server = next((server for server in servers if server.id == self._setup.server), None)
             if server is None:
                 names = ", ".join(f"{server.name} ({server.id})" for server in servers)
-                return StepState(StepStatus.OPEN, f"The bot is in {names}; which one is meant was not said.")
+                raise CheckSkipped(f"The bot is in {names}; which one is meant was not said.")
             lacking = await missing_permissions(rest, server.id)
         if lacking:
-            return wrong_state(
+            raise SettingsError(
                 f"In {server.name} the bot lacks {', '.join(lacking)}.",
                 f"invite it again: {invite_link((await self._setup.require_token()).app)}",
             )
-        return done_state(f"The bot is in {server.name} ({server.id}), with all permissions.")
+        return f"The bot is in {server.name} ({server.id}), with all permissions."
 
     async def guide(self) -> Sequence[str]:
         """Return the invite link."""
@@ -307,14 +290,13 @@ class ServerStep(DiscordStep):
 
     async def _wait(self, terminal: SetupTerminal, rest: Rest, before: set[str]) -> Sequence[Server]:
         """Wait until the bot is in one more server. If it was in one `before`, give up after `options.wait` seconds."""
+
+        async def find_added() -> Sequence[Server] | None:
+            return [server for server in await list_servers(rest) if server.id not in before] or None
+
         while True:
-            terminal.say(f"Waiting for it, {self._options.wait:.0f} seconds at most. Ctrl-C stops.")
-            until = monotonic() + self._options.wait
-            while monotonic() < until:
-                servers = await list_servers(rest)
-                if added := [server for server in servers if server.id not in before]:
-                    return added
-                await asyncio.sleep(POLL_SECONDS)
+            if (added := await self._wait_for(terminal, find_added)) is not None:
+                return added
             if before:
                 return await list_servers(rest)
             terminal.report_error("The bot was not invited to a server yet.", "open the address above, and Authorize")
@@ -364,30 +346,25 @@ class AdminsStep(PlatformAdminsStep[DiscordSetup]):
         async with self._setup.rest() as rest:
             owner, others = await fetch_owner(rest), self._values.settings().admins
             terminal.say("Administrators add servers and approve calls.")
-            owns = [(owner, f"{owner.name} ({owner.id}), who owns the application")] if owner is not None else []
-            chosen = await terminal.choose(
-                "Who administers?",
-                [
-                    *owns,
-                    ("name", "Somebody else, by name or id"),
-                    ("server", "Those of ADMINS alone" if others else "Members with Administrator or Manage Server"),
-                ],
-                default=owner or "name",
-            )
+            choices: list[tuple[Member | str, str]] = [
+                ("name", "Somebody else, by name or id"),
+                ("server", "Those of ADMINS alone" if others else "Members with Administrator or Manage Server"),
+            ]
+            if owner is not None:
+                choices.insert(0, (owner, f"{owner.name} ({owner.id}), who owns the application"))
+            chosen = await terminal.choose("Who administers?", choices, default=owner or "name")
             if chosen == "server":
-                self._leave_to_platform()
+                self._progress.save(admins=WORKSPACE)
                 terminal.report_done(self._default_text(others))
                 return
-            if isinstance(chosen, Member):
-                admin = chosen
-            else:
-                admin = await _find_member(rest, self._setup.server, await terminal.ask("Name or id of the member"))
+            if not isinstance(chosen, Member):
+                chosen = await _find_member(rest, self._setup.server, await terminal.ask("Name or id of the member"))
             typed = await terminal.ask(
                 "Who else may approve calls? Names or ids, with commas", shown_default="nobody else"
             )
             approvers = await self._principals(rest, split_names(typed))
-        self._save([f"discord:{admin.id}"], approvers)
-        terminal.report_done(f"{admin.name} ({admin.id}) administers. It is in {env_file()}.")
+        self._save([f"discord:{chosen.id}"], approvers)
+        terminal.report_done(f"{chosen.name} ({chosen.id}) administers. It is in {env_file()}.")
 
 
 async def _find_member(rest: Rest, server: str, typed: str) -> Member:
@@ -410,17 +387,17 @@ class ChannelStep(DiscordStep):
 
     name, title = "channel", "Channel"
 
-    async def inspect(self) -> StepState:
+    async def inspect(self) -> str:
         """Return the channel of --channel or of the setup. The step is done while the bot may post in it."""
         wanted = self._options.channel or self._progress.get("channel")
         if not wanted or not self._setup.server or not await self._setup.has_token():
-            return OPEN
+            raise CheckSkipped
         channel = _find_channel(await self._channels(), wanted)
         if channel is None:
-            return wrong_state(
+            raise SettingsError(
                 f"The bot may not post in {wanted}.", "let its role see the channel and send messages there"
             )
-        return done_state(f"The bot may post in #{channel.name}.")
+        return f"The bot may post in #{channel.name}."
 
     async def guide(self) -> Sequence[str]:
         """Return the channels to choose from."""

@@ -7,12 +7,12 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bot.app.doctor import check_service
+from bot.app.model_checks import check_service
 from bot.app.models import hosted_choice, is_demo, select_model
-from bot.app.setup.steps import Step, StepState, StepStatus, done_state, form_error, wrong_state
+from bot.app.setup.steps import Step, check_form
 from bot.app.setup.values import Progress, SetupOptions, SetupValues, env_file
-from bot.domain.health import CheckStatus
 from bot.errors import SettingsError
+from bot.examination import CheckSkipped
 from bot.llm.models import ListsModels, ModelChoice
 from bot.llm.providers import PROVIDERS, Access, Key
 from bot.platforms.console.prompts import SetupTerminal
@@ -55,17 +55,17 @@ class ModelStep(Step):
         self._progress = progress
         self._options = options
 
-    async def inspect(self) -> StepState:
+    async def inspect(self) -> str:
         """Return the service's answer for the model that is set."""
         if is_demo(self._values.settings()) and not self._options.model:
             if self._values.get("BOT_MODEL") or self._progress.get("model") == "demo":
-                return done_state("The demo model answers. It needs no key, and no service.")
-            return StepState(StepStatus.OPEN, "No model is set: the demo model answers.")
+                return "The demo model answers. It needs no key, and no service."
+            raise CheckSkipped("No model is set: the demo model answers.")
         choice = self._selected()
         check = await check_service(choice)
-        if check.finding is CheckStatus.BROKEN:
-            return wrong_state(f"{choice.label}: {check.detail}", str(check.fix))
-        return done_state(f"{choice.label}: {check.detail}")
+        if check.is_broken:
+            raise SettingsError(f"{choice.label}: {check.detail}", str(check.fix))
+        return f"{choice.label}: {check.detail}"
 
     async def guide(self) -> Sequence[str]:
         """Return the variables that set the model."""
@@ -134,8 +134,7 @@ class ModelStep(Step):
             return await terminal.ask_secret("Key; Enter if the server needs none")
         terminal.say(f"Keys are made at {_KEY_PAGES[chosen]}")
         entered = await terminal.ask_secret(f"{dict(_CHOICES)[chosen]} key")
-        if (error := form_error(entered, _KEY_ERRORS)) is not None:
-            raise error
+        check_form(entered, _KEY_ERRORS)
         if present and not await terminal.confirm(f"Replace the {variable} that {self._values.origin(variable)} has?"):
             raise SettingsError("The old key was kept.", "use it, or replace it")
         return entered
@@ -187,5 +186,5 @@ class ModelStep(Step):
     async def _require(self, choice: ModelChoice) -> None:
         """Raise SettingsError if the service does not have the model, or does not accept the key."""
         check = await check_service(choice)
-        if check.finding is CheckStatus.BROKEN:
+        if check.is_broken:
             raise SettingsError(str(check.detail), str(check.fix))

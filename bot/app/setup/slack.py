@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from time import monotonic
 from urllib.parse import urlsplit
 
 from bot.app.setup.steps import (
-    OPEN,
     SKIPPED,
     PlatformAdminsStep,
+    PlatformAppStep,
     PlatformMessageStep,
     PlatformSetup,
     PlatformStep,
     PlatformTokenStep,
     Step,
-    StepState,
-    StepStatus,
-    done_state,
-    form_error,
-    wrong_state,
+    check_form,
 )
-from bot.app.setup.values import Progress, SetupOptions, SetupValues, env_file, split_names
+from bot.app.setup.values import WORKSPACE, Progress, SetupOptions, SetupValues, env_file, split_names
 from bot.app.slack import serves_installations
 from bot.errors import CountersignError, NotFound, SettingsError
+from bot.examination import CheckSkipped
 from bot.platforms.console.prompts import SetupTerminal
 from bot.platforms.slack.diagnostics import Scope, missing
 from bot.platforms.slack.listener import socket_url
@@ -46,8 +41,6 @@ from bot.platforms.slack.setup import (
 from bot.platforms.slack.web_api import Identity, SlackWebApiError, WebApi
 
 DEFAULT_NAME = "Countersign"
-POLL_SECONDS = 2.0
-"""Seconds between two requests for the bot's channels; Slack allows fifty a minute."""
 SECRET = re.compile(r"[0-9a-f]{32}")
 MEMBER_ID = "in Slack, your profile picture, Profile, the three dots, Copy member ID"
 _FIND_TOKEN = "copy the Bot User OAuth Token (xoxb-…) from the page OAuth & Permissions of the app"  # noqa: S105
@@ -108,8 +101,8 @@ class SlackSetup(PlatformSetup[BotToken]):
         return self.options.without or self.values.settings().slack_without
 
     @property
-    def name(self) -> str:
-        """Name of the app."""
+    def app_name(self) -> str:
+        """The app, for people."""
         return self.options.name or self.progress.get("name") or DEFAULT_NAME
 
     @asynccontextmanager
@@ -120,8 +113,7 @@ class SlackSetup(PlatformSetup[BotToken]):
 
     async def check(self, token: str) -> BotToken:
         """Check a bot token. Raises CountersignError with a cause and a fix."""
-        if (error := form_error(token, _BOT_TOKEN_ERRORS)) is not None:
-            raise error
+        check_form(token, _BOT_TOKEN_ERRORS)
         async with self.api(token) as api:
             try:
                 identity, app = await api.identity(), await find_app_id(api)
@@ -143,29 +135,17 @@ class SlackSetup(PlatformSetup[BotToken]):
         return f"{CREATE_URL}/{known.app}/{name}" if known is not None and known.app else CREATE_URL
 
 
-class SlackStep(PlatformStep[SlackSetup]):
-    """A step of Slack's setup."""
-
-
 # -------------------- the app
 
 
-class AppStep(SlackStep):
+class AppStep(PlatformAppStep[SlackSetup]):
     """The app at Slack, from the manifest."""
 
-    name, title = "app", "Create the app"
-
-    async def inspect(self) -> StepState:
-        """Return the token's origin. Without a token the step is done once the person has said so."""
-        if self._setup.token:
-            return done_state(f"SLACK_BOT_TOKEN is set in {self._values.origin('SLACK_BOT_TOKEN')}.")
-        if self._progress.get("created"):
-            return done_state(f"You created {self._setup.name}. To open the page again: --redo app")
-        return OPEN
+    title = "Create the app"
 
     async def guide(self) -> Sequence[str]:
         """Return the address with the manifest, or the manifest to paste."""
-        manifest = build_manifest(self._setup.name, self._setup.without, self._setup.address)
+        manifest = build_manifest(self._setup.app_name, self._setup.without, self._setup.address)
         url = creation_url(manifest)
         how = ["Open this address, choose the workspace, then Create:", url]
         if not url:
@@ -187,7 +167,7 @@ class AppStep(SlackStep):
 
     async def ask(self, terminal: SetupTerminal) -> None:
         """Ask for name, features and transport, and open Slack's page."""
-        name = self._options.name or await terminal.ask("Name of the app", self._setup.name)
+        name = self._options.name or await terminal.ask("Name of the app", self._setup.app_name)
         without = self._options.without or await self._ask_features(terminal)
         address = self._options.http or await self._ask_transport(terminal)
         manifest = build_manifest(name, without, address)
@@ -199,9 +179,8 @@ class AppStep(SlackStep):
             "On the page: choose the workspace, Next, Create. Then in the menu on the left Install App, Install to "
             "Workspace, and Allow.",
         )
-        await terminal.wait_for_enter("Press Enter when the app is installed")
-        self._progress.save(created="yes")
-        terminal.say("The next step asks for the app's token, which shows if it is installed.")
+        next_step = "The next step asks for the app's token, which shows if it is installed."
+        await self._ask_if_created(terminal, "Press Enter when the app is installed", next_step)
 
     async def _ask_features(self, terminal: SetupTerminal) -> frozenset[str]:
         everything = await terminal.choose(
@@ -211,16 +190,12 @@ class AppStep(SlackStep):
         )
         if everything:
             return frozenset()
-        return frozenset(
-            [
-                feature.name
-                for feature in FEATURES
-                if not await terminal.confirm(
-                    f"{feature.description[0].upper()}{feature.description[1:]}?",
-                    default=feature.name not in self._setup.without,
-                )
-            ]
-        )
+        left_out = []
+        for feature in FEATURES:
+            question = f"{feature.description[0].upper()}{feature.description[1:]}?"
+            if not await terminal.confirm(question, default=feature.name not in self._setup.without):
+                left_out.append(feature.name)
+        return frozenset(left_out)
 
     async def _ask_transport(self, terminal: SetupTerminal) -> str:
         by_http = await terminal.choose(
@@ -264,22 +239,22 @@ class TokenStep(PlatformTokenStep[SlackSetup]):
 
     owner = "team"
 
-    async def inspect(self) -> StepState:
+    async def inspect(self) -> str:
         """Check the token that is set."""
         if not self._setup.token:
-            return OPEN
+            raise CheckSkipped
         token = await self._setup.check(self._setup.token)
         before = self._progress.get("team")
         if before and before != token.identity.team:
-            return wrong_state(
+            raise SettingsError(
                 f"The token is of {token.label}, not of the workspace that was set up ({before}).",
                 "set the token of that workspace, or go on with this one: --redo token",
             )
         if token.missing_scopes:
             scopes = "; ".join(f"{scope.name} (without it {scope.without})" for scope in token.missing_scopes)
-            return wrong_state(f"{token.label}: it lacks {scopes}.", _reinstall_text(token))
+            raise SettingsError(f"{token.label}: it lacks {scopes}.", _reinstall_text(token))
         doubt = " Slack did not say its scopes." if token.scopes_unknown else " It has all scopes."
-        return done_state(f"{token.label} ({token.identity.team}).{doubt}")
+        return f"{token.label} ({token.identity.team}).{doubt}"
 
     async def guide(self) -> Sequence[str]:
         """Return the steps to the token."""
@@ -343,24 +318,24 @@ def _reinstall_text(token: BotToken) -> str:
     return f"under OAuth & Permissions add {names} to the Bot Token Scopes, then Reinstall to Workspace"
 
 
-class ConnectionStep(SlackStep):
+class ConnectionStep(PlatformStep[SlackSetup]):
     """Connection of Slack to the bot: an app-level token, or the signing secret."""
 
     name, title = "connection", "Connection"
 
-    async def inspect(self) -> StepState:
+    async def inspect(self) -> str:
         """Check the app-level token; a signing secret can only be checked by its form."""
         token, secret = self._values.get("SLACK_APP_TOKEN"), self._values.get("SLACK_SIGNING_SECRET")
         if token and not (secret and self._setup.address):
             await self._check(token)
-            return done_state("Socket Mode: Slack offers a connection.")
+            return "Socket Mode: Slack offers a connection."
         if secret:
             if not SECRET.fullmatch(secret):
-                return wrong_state(
+                raise SettingsError(
                     "SLACK_SIGNING_SECRET is not a signing secret.", "copy the 32 characters of the secret"
                 )
-            return done_state(f"HTTP: Slack calls {self._setup.address or 'the bot'}/slack/events.")
-        return OPEN
+            return f"HTTP: Slack calls {self._setup.address or 'the bot'}/slack/events."
+        raise CheckSkipped
 
     async def guide(self) -> Sequence[str]:
         """Return the steps to the token or the secret."""
@@ -423,8 +398,7 @@ class ConnectionStep(SlackStep):
 
     async def _check(self, token: str) -> None:
         """Raise CountersignError for a token that opens no connection or belongs to another app."""
-        if (error := form_error(token, _APP_TOKEN_ERRORS)) is not None:
-            raise error
+        check_form(token, _APP_TOKEN_ERRORS)
         async with self._setup.api(self._setup.token or token) as api:
             await socket_url(api, token)
         app = (await self._setup.require_token()).app if await self._setup.has_token() else ""
@@ -475,7 +449,7 @@ class AdminsStep(PlatformAdminsStep[SlackSetup]):
             left = "leave it to those of ADMINS" if others else "leave it to the workspace's admins and owners"
             typed = await terminal.ask("You in Slack", shown_default=left)
             if not typed:
-                self._leave_to_platform()
+                self._progress.save(admins=WORKSPACE)
                 terminal.report_done(self._default_text(others))
                 return
             person = await _choose_person(terminal, await _find_people(api, typed), typed)
@@ -548,29 +522,29 @@ async def _choose_person(terminal: SetupTerminal, people: Sequence[User], typed:
 # -------------------- the channel
 
 
-class ChannelStep(SlackStep):
+class ChannelStep(PlatformStep[SlackSetup]):
     """A channel that the bot is in."""
 
     name, title = "channel", "Invite the bot into a channel"
 
-    async def inspect(self) -> StepState:
+    async def inspect(self) -> str:
         """Return the channel of --channel or of the setup. The step is done while the bot is in it."""
         wanted = self._options.channel or self._progress.get("channel")
         if wanted == SKIPPED:
-            return done_state("You left it for later: type /invite and the bot's name in a channel.")
+            return "You left it for later: type /invite and the bot's name in a channel."
         if not await self._setup.has_token() or not wanted:
-            return OPEN
+            raise CheckSkipped
         async with self._setup.api() as api:
             channel = await find_channel(api, wanted)
         if channel is None or not channel.member:
-            return StepState(StepStatus.OPEN, f"The bot is not in {wanted} yet.")
-        return done_state(f"The bot is in #{channel.name}.")
+            raise CheckSkipped(f"The bot is not in {wanted} yet.")
+        return f"The bot is in #{channel.name}."
 
     async def guide(self) -> Sequence[str]:
         """Return the command that invites the bot."""
         name = self._setup.checked[self._setup.token].identity.name if self._setup.token in self._setup.checked else ""
         return [
-            f"In a channel of Slack type: /invite @{name or self._setup.name.lower()}",
+            f"In a channel of Slack type: /invite @{name or self._setup.app_name.lower()}",
             "Then say which it is: --channel #NAME or ID. With the scope channels:join, --write lets the bot join it.",
         ]
 
@@ -615,18 +589,19 @@ class ChannelStep(SlackStep):
         """Wait until the bot is in the wanted channel, or in one more than before. Raises SettingsError after
         `options.wait` seconds.
         """
-        terminal.say(f"Waiting for it, {self._options.wait:.0f} seconds at most. Ctrl-C stops.")
-        name, until = wanted.lstrip("#").casefold(), monotonic() + self._options.wait
-        while monotonic() < until:
-            joined = await list_joined_channels(api)
-            for channel in joined:
-                if (name and name in (channel.id.casefold(), channel.name.casefold())) or (
-                    not name and channel.id not in before
-                ):
+        name = wanted.lstrip("#").casefold()
+
+        async def find_joined() -> Channel | None:
+            for channel in await list_joined_channels(api):
+                if name in (channel.id.casefold(), channel.name.casefold()) if name else channel.id not in before:
                     return channel
-            await asyncio.sleep(POLL_SECONDS)
-        where = wanted or "a channel"
-        raise SettingsError(f"The bot was not invited into {where} yet.", "type the line above in Slack")
+            return None
+
+        if (channel := await self._wait_for(terminal, find_joined)) is not None:
+            return channel
+        raise SettingsError(
+            f"The bot was not invited into {wanted or 'a channel'} yet.", "type the line above in Slack"
+        )
 
 
 class MessageStep(PlatformMessageStep[SlackSetup]):

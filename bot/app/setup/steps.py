@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -10,76 +11,48 @@ import webbrowser
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from time import monotonic
 from typing import Any, ClassVar, Generic, TextIO, TypeVar
 
 from bot.app.setup.values import WORKSPACE, Progress, SetupOptions, SetupValues, env_file
 from bot.domain.locales import Locale, use_locale
 from bot.errors import CountersignError, SettingsError
+from bot.examination import Check, CheckFailed, CheckSkipped, CheckStatus, run_check
 from bot.platforms.console.prompts import SetupTerminal
 from bot.rendering.text_safety import single_line, strip_control
 
 _LONGEST = 400
 SKIPPED = "skip"
+POLL_SECONDS = 2.0
+"""Seconds between two requests while the setup waits; Slack allows fifty a minute."""
 _DISPLAYS = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
 Checked = TypeVar("Checked")
 """Result of a check of the bot token."""
 
 
-class StepStatus(Enum):
-    """Status of a step."""
-
-    DONE = "done"
-    OPEN = "open"
-    WRONG = "wrong"
+_STATES = {CheckStatus.WELL: "done", CheckStatus.SKIPPED: "open", CheckStatus.BROKEN: "wrong"}
+"""States of a step in `--json`."""
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class StepState:
-    """State of a step: `detail` says what is set up, or is the cause of an error with its `fix`."""
-
-    status: StepStatus
-    detail: str = ""
-    fix: str = ""
-
-
-OPEN = StepState(StepStatus.OPEN)
-
-
-def done_state(detail: str) -> StepState:
-    """Return the state of a step that is set up."""
-    return StepState(StepStatus.DONE, detail)
-
-
-def wrong_state(cause: str, fix: str = "") -> StepState:
-    """Return the state of a step with values that do not work."""
-    return StepState(StepStatus.WRONG, cause, fix)
-
-
-def error_state(error: CountersignError) -> StepState:
-    """Return the state of a step that could not be inspected."""
-    return wrong_state(str(error.detailed_cause), str(error.fix))
-
-
-def form_error(text: str, forms: Iterable[tuple[str, str, str]]) -> SettingsError | None:
-    """Return the error of the first form that matches the text, None without a match. Each form is a regular
-    expression, a cause and a fix.
-    """
+def check_form(text: str, forms: Iterable[tuple[str, str, str]]) -> None:
+    """Raise SettingsError for the first form that matches the text. Each is a regular expression, a cause and a fix."""
     for pattern, cause, fix in forms:
         if re.fullmatch(pattern, text, re.DOTALL):
-            return SettingsError(cause, fix)
-    return None
+            raise SettingsError(cause, fix)
 
 
 class Step(ABC):
-    """One step. `name` is its value of --redo, `title` its heading."""
+    """One step: a check that can be repaired. `name` is its value of --redo, `title` its heading."""
 
     name: str
     title: str
 
     @abstractmethod
-    async def inspect(self) -> StepState:
-        """Return the state. Changes and posts nothing."""
+    async def inspect(self) -> str:
+        """Return what is set up. Changes and posts nothing. Raises CheckSkipped while the step is open, and
+        CountersignError if a value does not work.
+        """
 
     @abstractmethod
     async def guide(self) -> Sequence[str]:
@@ -90,12 +63,25 @@ class Step(ABC):
         """Do the step with a person at the terminal. It is repeated after a CountersignError."""
 
     async def is_confirmed(self) -> bool:
-        """Return False if a person has to confirm the step although its state is DONE."""
+        """Return False if a person has to confirm the step although it is done."""
         return True
 
     async def apply(self) -> None:
         """Do the parts that need no person. Raises CountersignError."""
         return
+
+    async def check(self, *, apply: bool = False) -> Check:
+        """Return the state of the step, with `apply` after its parts that need no person."""
+
+        async def probe() -> str:
+            try:
+                if apply:
+                    await self.apply()
+                return await self.inspect()
+            except CountersignError as error:
+                raise CheckFailed(error.detailed_cause, error.fix) from error
+
+        return await run_check(self.name, probe, timed=False)
 
 
 async def run_steps(terminal: SetupTerminal, steps: Sequence[Step], redo: str) -> bool:
@@ -103,12 +89,12 @@ async def run_steps(terminal: SetupTerminal, steps: Sequence[Step], redo: str) -
     has_run = False
     for number, step in enumerate(steps, start=1):
         terminal.heading(number, len(steps), step.title)
-        state = await _inspect(step)
-        if state.status is StepStatus.DONE and step.name != redo and await step.is_confirmed():
-            terminal.report_done(single_line(state.detail, _LONGEST))
+        check = await step.check()
+        if check.finding is CheckStatus.WELL and step.name != redo and await step.is_confirmed():
+            terminal.report_done(single_line(check.detail, _LONGEST))
             continue
-        if state.status is StepStatus.WRONG:
-            terminal.report_error(single_line(state.detail, _LONGEST), single_line(state.fix, _LONGEST))
+        if check.is_broken:
+            terminal.report_error(single_line(check.detail, _LONGEST), single_line(check.fix, _LONGEST))
         has_run = True
         await retry_until_done(terminal, lambda step=step: step.ask(terminal))  # type: ignore[misc]
     return has_run
@@ -132,68 +118,33 @@ async def retry_until_done(terminal: SetupTerminal, action: Callable[[], Awaitab
 
 async def print_steps(
     out: TextIO, subject: str, steps: Sequence[Step], *, write: bool, as_json: bool
-) -> Sequence[StepStatus]:
-    """Print every step with its state and instructions; with `write`, apply it first. Return the statuses."""
-    statuses = []
+) -> Sequence[CheckStatus]:
+    """Print every step with its state and instructions; with `write`, apply it first. Return the results."""
+    findings = []
     for number, step in enumerate(steps, start=1):
-        state = await _inspect(step)
-        if write and state.status is not StepStatus.WRONG:
-            state = await _apply(step)
-        guide = tuple(map(strip_control, await step.guide())) if state.status is not StepStatus.DONE else ()
-        heading = f"[{number}/{len(steps)}] {step.title}"
-        out.write(f"{_as_json(subject, step, state, guide) if as_json else _as_text(heading, state, guide)}\n")
+        check = await step.check()
+        if write and not check.is_broken:
+            check = await step.check(apply=True)
+        guide = map(strip_control, await step.guide() if check.finding is not CheckStatus.WELL else ())
+        detail, fix = single_line(check.detail, _LONGEST), single_line(check.fix, _LONGEST)
+        if as_json:
+            place = {"subject": subject, "step": step.name, "title": step.title, "status": _STATES[check.finding]}
+            fields = {**place, "detail": detail, "fix": fix, "guide": [line for line in guide if line]}
+            out.write(f"{json.dumps(fields, ensure_ascii=False)}\n")
+        else:
+            lines = [f"[{number}/{len(steps)}] {step.title}", f"  {check.finding.mark} {detail or 'To do.'}"]
+            lines += [f"    Fix: {fix}"] if fix else []
+            out.write("\n".join([*lines, *(f"  {line}".rstrip() for line in guide), "\n"]))
         out.flush()
-        statuses.append(state.status)
-    return statuses
+        findings.append(check.finding)
+    return findings
 
 
-async def _inspect(step: Step) -> StepState:
-    try:
-        return await step.inspect()
-    except CountersignError as error:
-        return error_state(error)
-
-
-async def _apply(step: Step) -> StepState:
-    try:
-        await step.apply()
-        return await step.inspect()
-    except CountersignError as error:
-        return error_state(error)
-
-
-def _as_json(subject: str, step: Step, state: StepState, guide: Sequence[str]) -> str:
-    fields = {
-        "subject": subject,
-        "step": step.name,
-        "title": step.title,
-        "status": state.status.value,
-        "detail": single_line(state.detail, _LONGEST),
-        "fix": single_line(state.fix, _LONGEST),
-        "guide": [line for line in guide if line],
-    }
-    return json.dumps(fields, ensure_ascii=False)
-
-
-def _as_text(heading: str, state: StepState, guide: Sequence[str]) -> str:
-    lines = [heading]
-    detail, fix = single_line(state.detail, _LONGEST), single_line(state.fix, _LONGEST)
-    match state.status:
-        case StepStatus.DONE:
-            lines.append(f"  ✓ {detail}")
-        case StepStatus.WRONG:
-            lines += [f"  ✗ {detail}", *([f"    Fix: {fix}"] if fix else [])]
-        case StepStatus.OPEN:
-            lines.append(f"  - {detail or 'To do.'}")
-    lines += [f"  {line}".rstrip() for line in guide]
-    return "\n".join([*lines, ""])
-
-
-def exit_code(statuses: Sequence[StepStatus]) -> int:
+def exit_code(findings: Sequence[CheckStatus]) -> int:
     """Return 0 if everything is done, 1 if something is wrong, and 4 if steps are left."""
-    if StepStatus.WRONG in statuses:
+    if CheckStatus.BROKEN in findings:
         return 1
-    return 4 if StepStatus.OPEN in statuses else 0
+    return 4 if CheckStatus.SKIPPED in findings else 0
 
 
 @dataclass
@@ -207,6 +158,11 @@ class PlatformSetup(ABC, Generic[Checked]):
     progress: Progress
     options: SetupOptions
     checked: dict[str, Checked] = field(default_factory=dict)
+
+    @property
+    def app_name(self) -> str:
+        """The app, for people."""
+        return "it"
 
     @property
     def token(self) -> str:
@@ -247,7 +203,12 @@ class PlatformStep(Step, Generic[Setup]):
     async def _open_in_browser(self, terminal: SetupTerminal, url: str, page: str) -> bool:
         if not self._options.browser or not _has_browser():
             return False
-        return await terminal.confirm(f"Open {page} in your browser?") and _open_url(url)
+        if not await terminal.confirm(f"Open {page} in your browser?"):
+            return False
+        try:
+            return webbrowser.open(url)
+        except (webbrowser.Error, OSError):
+            return False
 
     async def _may_replace(self, terminal: SetupTerminal, name: str, entered: str) -> bool:
         """Return True if the value is new, the same as before, or may replace the old one."""
@@ -259,6 +220,36 @@ class PlatformStep(Step, Generic[Setup]):
     def _save_channel(self, channel_id: str, name: str) -> None:
         changed = channel_id != self._progress.get("channel")
         self._progress.save(channel=channel_id, channel_name=name, **({"message": ""} if changed else {}))
+
+    async def _wait_for(self, terminal: SetupTerminal, find: Callable[[], Awaitable[T | None]]) -> T | None:
+        """Return what is found within `options.wait` seconds, None if nothing is."""
+        terminal.say(f"Waiting for it, {self._options.wait:.0f} seconds at most. Ctrl-C stops.")
+        until = monotonic() + self._options.wait
+        while monotonic() < until:
+            if (found := await find()) is not None:
+                return found
+            await asyncio.sleep(POLL_SECONDS)
+        return None
+
+
+class PlatformAppStep(PlatformStep[Setup]):
+    """The app of the bot on the platform's pages."""
+
+    name = "app"
+
+    async def inspect(self) -> str:
+        """Return the token's origin. Without a token the step is done once the person has said so."""
+        token = self._setup.token_name
+        if self._setup.token:
+            return f"{token} is set in {self._values.origin(token)}."
+        if self._progress.get("created"):
+            return f"You created {self._setup.app_name}. To open the page again: --redo app"
+        raise CheckSkipped
+
+    async def _ask_if_created(self, terminal: SetupTerminal, question: str, next_step: str) -> None:
+        await terminal.wait_for_enter(question)
+        self._progress.save(created="yes")
+        terminal.say(next_step)
 
 
 class PlatformTokenStep(PlatformStep[Setup]):
@@ -328,17 +319,17 @@ class PlatformAdminsStep(PlatformStep[Setup]):
     default_admins: ClassVar[str]
     """Sentence with the administrators of an empty ADMINS."""
 
-    async def inspect(self) -> StepState:
+    async def inspect(self) -> str:
         """Return the chosen users. The step is done if ADMINS has one of the platform, or if that was left to it."""
         settings = self._values.settings()
         admins = sorted(name for name in settings.admins if name.startswith(self._setup.subject))
         if admins:
             approvers = sorted(name for name in settings.approvers if name.startswith(self._setup.subject))
             more = f" Approvers: {', '.join(approvers)}." if approvers else ""
-            return done_state(f"Administrators: {', '.join(admins)}.{more}")
+            return f"Administrators: {', '.join(admins)}.{more}"
         if self._progress.get("admins") == WORKSPACE:
-            return done_state(self._default_text(settings.admins))
-        return OPEN
+            return self._default_text(settings.admins)
+        raise CheckSkipped
 
     async def apply(self) -> None:
         """Save the users of --admin and --approver."""
@@ -346,16 +337,13 @@ class PlatformAdminsStep(PlatformStep[Setup]):
         if not (admin or approvers):
             return
         if admin == WORKSPACE:
-            self._leave_to_platform()
+            self._progress.save(admins=WORKSPACE)
         named = [] if admin in ("", WORKSPACE) else [admin]
         self._save(*await self._find_principals(named, approvers))
 
     @abstractmethod
     async def _find_principals(self, admins: Sequence[str], approvers: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the principals of users that are named by id or otherwise. Raises CountersignError."""
-
-    def _leave_to_platform(self) -> None:
-        self._progress.save(admins=WORKSPACE)
 
     def _default_text(self, admins: Collection[str]) -> str:
         if admins:
@@ -372,13 +360,13 @@ class PlatformMessageStep(PlatformStep[Setup]):
 
     name, title = "message", "First message"
 
-    async def inspect(self) -> StepState:
+    async def inspect(self) -> str:
         """Return the channel of the message, or that none is wanted."""
         if self._progress.get("message") == SKIPPED or not self._options.message:
-            return done_state("Nothing was posted, as you chose.")
+            return "Nothing was posted, as you chose."
         if self._progress.get("message"):
-            return done_state(f"It is in #{self._progress.get('channel_name')}.")
-        return OPEN
+            return f"It is in #{self._progress.get('channel_name')}."
+        raise CheckSkipped
 
     async def guide(self) -> Sequence[str]:
         """Return the purpose of the message."""
@@ -418,10 +406,3 @@ def _has_browser() -> bool:
     if sys.platform in ("darwin", "win32"):
         return True
     return any(os.environ.get(name) for name in _DISPLAYS) and not os.environ.get("SSH_CONNECTION")
-
-
-def _open_url(url: str) -> bool:
-    try:
-        return webbrowser.open(url)
-    except (webbrowser.Error, OSError):
-        return False

@@ -43,14 +43,9 @@ _VALUE = re.compile(
 class SetupOptions:
     """Options of `countersign setup`, without secrets, because others can read the command line of a process.
 
-    `write` applies the steps that need no person. `redo` is the name of a step to repeat. `wait` is in seconds.
+    `redo` is the name of a step to repeat. `wait` is in seconds.
     """
 
-    subject: str = ""
-    print_only: bool = False
-    write: bool = False
-    stdin: bool = False
-    as_json: bool = False
     redo: str = ""
     name: str = ""
     without: frozenset[str] = frozenset()

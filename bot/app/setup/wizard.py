@@ -14,10 +14,10 @@ from io import StringIO
 
 from dotenv import dotenv_values
 
-from bot.app.setup.steps import Step, StepStatus, exit_code, print_steps, run_steps
+from bot.app.setup.steps import Step, exit_code, print_steps, run_steps
 from bot.app.setup.values import Progress, SetupOptions, SetupValues, env_file, is_private
-from bot.domain.health import CheckStatus
 from bot.errors import CountersignError, SettingsError
+from bot.examination import CheckStatus
 from bot.folders import in_shell
 from bot.platforms.console.prompts import SetupTerminal, is_interactive, open_setup_terminal
 from bot.settings import Settings
@@ -28,26 +28,22 @@ _MAX_INPUT = 100_000
 _TOKENS = {"slack": ("SLACK_BOT_TOKEN",), "discord": ("DISCORD_TOKEN",)}
 
 
-async def set_up(settings: Settings, options: SetupOptions) -> int:
+async def set_up(settings: Settings, subject: str, options: SetupOptions) -> int:
     """Set up one subject, or those that the person chooses. Return the exit code. Raises CountersignError."""
-    if options.redo and options.subject:
-        names = [step.name for step in _steps(options.subject, settings, SetupValues(), options)]
+    if options.redo:
+        names = [step.name for step in _steps(subject, settings, SetupValues(), options)]
         if options.redo not in names:
             raise SettingsError(f"There is no step {options.redo[:40]!r}.", f"write one of {', '.join(names)}")
-    if options.print_only:
-        return await _print(settings, options)
+    command = f"countersign setup {subject}".strip()
     if not is_interactive():
-        command = f"countersign setup {options.subject}".strip()
         raise SettingsError(
             "The setup asks questions, and there is no terminal.",
             f"run it in a terminal, or print every step with `{command} --print`",
         )
-    start = False
     with open_setup_terminal() as terminal:
         try:
-            code, start = await _guide(terminal, settings, options)
+            code, start = await _guide(terminal, settings, subject, options)
         except (KeyboardInterrupt, EOFError, asyncio.CancelledError):
-            command = f"countersign setup {options.subject}".strip()
             terminal.print(f"\nStopped. Finished steps are kept; `{command}` continues from there.")
             return INTERRUPTED
     if start:
@@ -66,13 +62,20 @@ def _steps(subject: str, settings: Settings, values: SetupValues, options: Setup
 # -------------------- with a person
 
 
-async def _guide(terminal: SetupTerminal, settings: Settings, options: SetupOptions) -> tuple[int, bool]:
+async def _guide(terminal: SetupTerminal, settings: Settings, subject: str, options: SetupOptions) -> tuple[int, bool]:
     """Guide a person through one subject or several. Return the exit code, and True to start the bot."""
     values = SetupValues()
     if not is_private(env_file()):
         terminal.warn(f"Others on this machine can read {env_file()}. The setup makes it yours alone when it writes.")
-    if options.subject:
-        return await _guide_subject(terminal, settings, values, options)
+    if subject:
+        steps = _steps(subject, settings, values, options)
+        terminal.print(f"Countersign setup: {SUBJECTS[subject]}. Ctrl-C stops; finished steps are kept.")
+        has_run = await run_steps(terminal, steps, options.redo)
+        terminal.print("\nCheck")
+        if not has_run:
+            names = "|".join(step.name for step in steps)
+            terminal.say(f"Everything was done before. To change a step: --redo {names}")
+        return await _finish(terminal, values, list(dict.fromkeys([subject, "model"])))
     terminal.print("Countersign setup. Ctrl-C stops; finished steps are kept.")
     while True:
         subject = await terminal.choose(
@@ -92,19 +95,6 @@ async def _guide(terminal: SetupTerminal, settings: Settings, options: SetupOpti
         terminal.print("\nNo platform is set up: the bot answers in this terminal, with `countersign chat`.")
         return await _check(terminal, values, ["model"]), False
     return await _finish(terminal, values, ["model", *present])
-
-
-async def _guide_subject(
-    terminal: SetupTerminal, settings: Settings, values: SetupValues, options: SetupOptions
-) -> tuple[int, bool]:
-    name = options.subject
-    steps = _steps(name, settings, values, options)
-    terminal.print(f"Countersign setup: {SUBJECTS[name]}. Ctrl-C stops; finished steps are kept.")
-    has_run = await run_steps(terminal, steps, options.redo)
-    terminal.print("\nCheck")
-    if not has_run:
-        terminal.say(f"Everything was done before. To change a step: --redo {'|'.join(step.name for step in steps)}")
-    return await _finish(terminal, values, list(dict.fromkeys([name, "model"])))
 
 
 async def _finish(terminal: SetupTerminal, values: SetupValues, subjects: Sequence[str]) -> tuple[int, bool]:
@@ -164,50 +154,50 @@ def _first_open(values: SetupValues) -> str:
 # -------------------- without a person
 
 
-async def _print(settings: Settings, options: SetupOptions) -> int:
-    """Print the steps of one subject or of all, with their states."""
-    values = SetupValues(_read_stdin() if options.stdin else None)
-    subjects = [options.subject] if options.subject else list(SUBJECTS)
-    states: list[StepStatus] = []
-    for name in subjects:
-        if not options.subject and name in _TOKENS and not _has_token(name, values):
-            _say(options, name, f"{SUBJECTS[name]}: not set up. Its steps: countersign setup {name} --print")
+async def print_setup(
+    settings: Settings, subject: str, options: SetupOptions, *, write: bool, stdin: bool, as_json: bool
+) -> int:
+    """Print the steps of one subject or of all, with their states; with `write`, do what needs no person. Return the
+    exit code. Raises CountersignError.
+    """
+    values = SetupValues(_read_stdin() if stdin else None)
+    findings: list[CheckStatus] = []
+    for name in [subject] if subject else list(SUBJECTS):
+        if not subject and name in _TOKENS and not _has_token(name, values):
+            text = f"{SUBJECTS[name]}: not set up. Its steps: countersign setup {name} --print"
+            _say(text, name, as_json=as_json)
             continue
-        steps = _steps(name, settings, values, options)
-        if not options.as_json:
+        if not as_json:
             sys.stdout.write(f"{SUBJECTS[name]}\n\n")
-        states += await print_steps(sys.stdout, name, steps, write=options.write, as_json=options.as_json)
+        steps = _steps(name, settings, values, options)
+        findings += await print_steps(sys.stdout, name, steps, write=write, as_json=as_json)
         if name == "model" or _has_token(name, values):
-            states.append(await _print_checks(values, name, options))
-    if not options.subject and not any(_has_token(name, values) for name in _TOKENS):
-        states.append(StepStatus.OPEN)
-    code = exit_code(states)
-    _say(options, "", _summary(code, options))
+            findings.append(await _print_checks(values, name, as_json=as_json))
+    if not subject and not any(_has_token(name, values) for name in _TOKENS):
+        findings.append(CheckStatus.SKIPPED)
+    code = exit_code(findings)
+    done = "The model is set up." if subject == "model" else "Everything is set up. Next: countersign run"
+    texts = {0: done, 1: "Something does not work: see ✗.", 4: "Steps are left: see those without ✓."}
+    _say(texts[code], "", as_json=as_json)
     return code
 
 
-async def _print_checks(values: SetupValues, subject: str, options: SetupOptions) -> StepStatus:
+async def _print_checks(values: SetupValues, subject: str, *, as_json: bool) -> CheckStatus:
     from bot.app.doctor import examine_subjects  # noqa: PLC0415 - loads when it is needed
 
-    if not options.as_json:
+    if not as_json:
         sys.stdout.write("Check\n")
     try:
-        worst = await examine_subjects(values.settings(), [subject], as_json=options.as_json, prefix="  ")
+        worst = await examine_subjects(values.settings(), [subject], as_json=as_json, prefix="  ")
     except CountersignError as error:
-        _say(options, subject, f"  ✗ {error}")
-        return StepStatus.WRONG
-    _say(options, "", "")
-    return StepStatus.WRONG if worst is CheckStatus.BROKEN else StepStatus.DONE
+        _say(f"  ✗ {error}", subject, as_json=as_json)
+        return CheckStatus.BROKEN
+    _say("", "", as_json=as_json)
+    return worst
 
 
-def _summary(code: int, options: SetupOptions) -> str:
-    if code == 0:
-        return "Everything is set up. Next: countersign run" if options.subject != "model" else "The model is set up."
-    return "Something does not work: see ✗." if code == 1 else "Steps are left: see those without ✓."
-
-
-def _say(options: SetupOptions, subject: str, text: str) -> None:
-    if not options.as_json:
+def _say(text: str, subject: str, *, as_json: bool) -> None:
+    if not as_json:
         sys.stdout.write(f"{in_shell(text)}\n")
     elif subject:
         sys.stdout.write(f"{json.dumps({'subject': subject, 'status': 'open', 'detail': text})}\n")

@@ -17,12 +17,12 @@ from uuid import uuid4
 import aiohttp
 import discord
 
+from bot.chat.delivery import NoticeOwner
 from bot.chat.http import unreachable
-from bot.chat.live_check import MARK, CheckSkipped, Extra, LiveMessageApi, LiveMessages, accepted_length
-from bot.chat.message_model import Block, Message
+from bot.chat.live_check import MARK, LivePlatform, accepted_length
 from bot.domain.conversations import ConversationKey
-from bot.domain.health import Check, CheckStatus
 from bot.errors import CountersignError, DeliveryFailed
+from bot.examination import Check, CheckSkipped, CheckStatus
 from bot.i18n import LazyFields, _, format_list, gettext_lazy, ngettext_lazy
 from bot.platforms.discord.components import CONTENT, OutgoingMessage
 from bot.platforms.discord.message_layout import outgoing_message
@@ -48,6 +48,8 @@ AUTHORIZE = "https://discord.com/oauth2/authorize"
 ADMINISTRATOR = 1 << 3
 
 OPS_CHANNEL = gettext_lazy("ops channel")
+_TOKEN = gettext_lazy("token")
+_SERVERS = gettext_lazy("servers")
 COMMANDS_CHECK = gettext_lazy("commands")
 COMMANDS = ("agents", "approvals", "ask", "conversations", "mcp", "preferences", "profile", "usage")
 NAMED = 10
@@ -133,24 +135,26 @@ async def diagnose(rest: Rest, people: UserDirectory) -> AsyncGenerator[Check, N
     try:
         identity = await rest.identity()
     except CountersignError as error:
-        yield Check(gettext_lazy("token"), CheckStatus.BROKEN, error.detailed_cause, error.fix)
+        yield Check(_TOKEN, CheckStatus.BROKEN, error.detailed_cause, error.fix)
         return
     detail = gettext_lazy("It is {bot}, application {app}.", bot=identity.name, app=identity.app)
-    yield Check(gettext_lazy("token"), CheckStatus.WELL, detail, seconds=monotonic() - began)
+    yield Check(_TOKEN, CheckStatus.WELL, detail, seconds=monotonic() - began)
     yield _of_content(identity)
     yield _of_invitations(identity, people)
-    if identity.endpoint:
-        yield Check(gettext_lazy("interactions"), CheckStatus.BROKEN, _elsewhere(identity.endpoint), CLEAR_IT)
+    if url := identity.endpoint:
+        cause = gettext_lazy("Discord posts presses and commands to {url} instead of handing them to the bot.", url=url)
+        yield Check(gettext_lazy("interactions"), CheckStatus.BROKEN, cause, CLEAR_IT)
     try:
         servers = await people.servers()
         yield _of_servers(servers, people, identity)
         for server in servers[:NAMED]:
             yield await _of_server(server, rest, people, identity)
-        if len(servers) > NAMED:
-            yield Check(gettext_lazy("servers"), CheckStatus.SKIPPED, _not_looked_at(len(servers) - NAMED))
+        if (more := len(servers) - NAMED) > 0:
+            rest_text = ngettext_lazy("{n} more was not looked at.", "{n} more were not looked at.", more)
+            yield Check(_SERVERS, CheckStatus.SKIPPED, rest_text)
         yield await check_commands(rest, identity)
     except DeliveryFailed as error:
-        yield Check(gettext_lazy("servers"), CheckStatus.BROKEN, error.detailed_cause, error.fix)
+        yield Check(_SERVERS, CheckStatus.BROKEN, error.detailed_cause, error.fix)
 
 
 async def diagnose_channel(
@@ -158,73 +162,52 @@ async def diagnose_channel(
 ) -> Check:
     """Check that the bot may post in a channel, which `named_by` names. Nothing is posted."""
     began = monotonic()
+    correct = gettext_lazy("correct {setting}", setting=named_by)
     try:
         identity, place = await rest.identity(), await fetch_channel(rest, channel.channel)
         if place is None or not place.server or (channel.workspace and channel.workspace != place.server):
             cause = gettext_lazy("It is no channel of a server.")
             if channel.workspace:
                 cause = gettext_lazy("It is no channel of server {server}.", server=channel.workspace)
-            return Check(OPS_CHANNEL, CheckStatus.BROKEN, cause, gettext_lazy("correct {setting}", setting=named_by))
+            return Check(OPS_CHANNEL, CheckStatus.BROKEN, cause, correct)
         guild = await people.server(place.server)
         async with rest.request(gettext_lazy("look at the bot's own rights")):
             me = await guild.fetch_member(int(identity.user))
             rights = (await guild.fetch_channel(int(channel.channel))).permissions_for(me)
     except DeliveryFailed as error:
-        return Check(
-            OPS_CHANNEL,
-            CheckStatus.BROKEN,
-            error.cause,
-            error.fix or gettext_lazy("correct {setting}", setting=named_by),
-        )
-    lacking = [permission.name for permission in _TO_POST if not rights.value & permission.value]
+        return Check(OPS_CHANNEL, CheckStatus.BROKEN, error.cause, error.fix or correct)
+    lacking = [str(permission.name) for permission in _TO_POST if not rights.value & permission.value]
     if lacking:
-        names = format_list([str(name) for name in lacking])
+        names = format_list(lacking)
         cause = gettext_lazy("The bot lacks {permissions} in it.", permissions=names)
-        return Check(
-            OPS_CHANNEL, CheckStatus.BROKEN, cause, gettext_lazy("give its role {permissions} there", permissions=names)
-        )
+        fix = gettext_lazy("give its role {permissions} there", permissions=names)
+        return Check(OPS_CHANNEL, CheckStatus.BROKEN, cause, fix)
     return Check(OPS_CHANNEL, CheckStatus.WELL, gettext_lazy("The bot may post in it."), seconds=monotonic() - began)
 
 
-def _not_looked_at(count: int) -> str:
-    return ngettext_lazy("{n} more was not looked at.", "{n} more were not looked at.", count)
-
-
-def _elsewhere(url: str) -> str:
-    return gettext_lazy("Discord posts presses and commands to {url} instead of handing them to the bot.", url=url)
-
-
 def _of_content(identity: Identity) -> Check:
+    name = gettext_lazy("message content")
     if identity.reads_all:
-        return Check(gettext_lazy("message content"), CheckStatus.WELL, READS_ALL)
-    return Check(gettext_lazy("message content"), CheckStatus.DOUBTFUL, READS_SOME, SWITCH_IT_ON)
+        return Check(name, CheckStatus.WELL, READS_ALL)
+    return Check(name, CheckStatus.DOUBTFUL, READS_SOME, SWITCH_IT_ON)
 
 
 def _of_invitations(identity: Identity, people: UserDirectory) -> Check:
-    if not identity.public:
-        return Check(gettext_lazy("invitations"), CheckStatus.WELL, PRIVATE)
-    if people.wanted:
-        return Check(gettext_lazy("invitations"), CheckStatus.WELL, NAMED_SERVERS)
-    return Check(gettext_lazy("invitations"), CheckStatus.DOUBTFUL, PUBLIC, MAKE_IT_PRIVATE)
+    name = gettext_lazy("invitations")
+    if identity.public and not people.wanted:
+        return Check(name, CheckStatus.DOUBTFUL, PUBLIC, MAKE_IT_PRIVATE)
+    return Check(name, CheckStatus.WELL, NAMED_SERVERS if identity.public else PRIVATE)
 
 
 def _of_servers(servers: tuple[str, ...], people: UserDirectory, identity: Identity) -> Check:
     lacking = sorted(people.wanted - set(servers), key=int)
-    if lacking or not servers:
-        named = (
-            gettext_lazy("The bot is not in {servers}.", servers=", ".join(lacking))
-            if lacking
-            else gettext_lazy("The bot is in no server.")
-        )
-        return Check(
-            gettext_lazy("servers"),
-            CheckStatus.BROKEN,
-            named,
-            gettext_lazy("invite it: {url}", url=invite_link(identity.app)),
-        )
-    return Check(
-        gettext_lazy("servers"), CheckStatus.WELL, ngettext_lazy("{n} is served.", "{n} are served.", len(servers))
-    )
+    if servers and not lacking:
+        return Check(_SERVERS, CheckStatus.WELL, ngettext_lazy("{n} is served.", "{n} are served.", len(servers)))
+    cause = gettext_lazy("The bot is in no server.")
+    if lacking:
+        cause = gettext_lazy("The bot is not in {servers}.", servers=", ".join(lacking))
+    fix = gettext_lazy("invite it: {url}", url=invite_link(identity.app))
+    return Check(_SERVERS, CheckStatus.BROKEN, cause, fix)
 
 
 async def _of_server(server: str, rest: Rest, people: UserDirectory, identity: Identity) -> Check:
@@ -234,28 +217,19 @@ async def _of_server(server: str, rest: Rest, people: UserDirectory, identity: I
         async with rest.request(gettext_lazy("look at the bot's own rights")):
             me = await guild.fetch_member(int(identity.user))
     except DeliveryFailed as error:
-        return Check(
-            gettext_lazy("server {server}", server=server), CheckStatus.BROKEN, error.detailed_cause, error.fix
-        )
-    lacking = missing(me.guild_permissions.value)
+        name = gettext_lazy("server {server}", server=server)
+        return Check(name, CheckStatus.BROKEN, error.detailed_cause, error.fix)
+    name, lacking = gettext_lazy("server {server}", server=guild.name), missing(me.guild_permissions.value)
     if not lacking:
-        return Check(
-            gettext_lazy("server {server}", server=guild.name),
-            CheckStatus.WELL,
-            gettext_lazy("The bot may do there what it needs."),
-        )
+        return Check(name, CheckStatus.WELL, gettext_lazy("The bot may do there what it needs."))
     listed = "; ".join(
         _("{permission}: without it {consequence}", permission=permission.name, consequence=permission.without)
         for permission in lacking
     )
     status = CheckStatus.BROKEN if any(permission.needed for permission in lacking) else CheckStatus.DOUBTFUL
+    cause = gettext_lazy("It lacks permissions. {permissions}.", permissions=listed)
     fix = gettext_lazy("give its role these permissions, or invite it again: {url}", url=invite_link(identity.app))
-    return Check(
-        gettext_lazy("server {server}", server=guild.name),
-        status,
-        gettext_lazy("It lacks permissions. {permissions}.", permissions=listed),
-        fix,
-    )
+    return Check(name, status, cause, fix)
 
 
 async def check_commands(rest: Rest, identity: Identity) -> Check:
@@ -269,33 +243,23 @@ async def check_commands(rest: Rest, identity: Identity) -> Check:
     return Check(COMMANDS_CHECK, CheckStatus.WELL, gettext_lazy("They are registered."))
 
 
-class DiscordLiveCheck:
+class DiscordLiveCheck(LivePlatform):
     """A Discord server to be checked."""
 
-    name = "Discord"
     longest = 3_900
-    layouts: Sequence[tuple[str, Sequence[Block]]] = ()
     removes_threads = True
 
     def __init__(self, rest: Rest, people: UserDirectory) -> None:
+        super().__init__(
+            DiscordMessages(rest), lambda message, channel: replace(outgoing_message(message), place=channel)
+        )
         self._rest = rest
         self._people = people
-        self._native = DiscordMessages(rest)
-        self._messages = LiveMessages(self._native, _in_channel)
-        self.extras: Sequence[tuple[str, Extra]] = (
-            (gettext_lazy("plain message"), self._plain),
-            (gettext_lazy("typing"), self._typing),
-        )
-
-    @property
-    def messages(self) -> LiveMessageApi:
-        """Messages without fallbacks."""
-        return self._messages
+        self.extras = ((gettext_lazy("plain message"), self._plain), (gettext_lazy("typing"), self._typing))
 
     async def examine(self, channel: ConversationKey) -> AsyncGenerator[Check, None]:
         """Check the token, the application, the servers, the commands and the channel."""
-        checks = diagnose(self._rest, self._people)
-        async with aclosing(checks):
+        async with aclosing(diagnose(self._rest, self._people)) as checks:
             async for check in checks:
                 # The bot of the test registers the commands first.
                 if check.name != COMMANDS_CHECK:
@@ -304,7 +268,7 @@ class DiscordLiveCheck:
             await diagnose_channel(self._rest, self._people, channel, "--channel"), name=gettext_lazy("channel")
         )
 
-    async def examine_connected(self) -> AsyncGenerator[Check, None]:
+    async def examine_connected(self) -> Sequence[Check]:
         """Check the commands, which are registered at the start of the bot."""
         identity = await self._rest.identity()
         for _attempt in range(REGISTRATION_LOOKS):
@@ -312,7 +276,7 @@ class DiscordLiveCheck:
             if check.finding is CheckStatus.WELL:
                 break
             await asyncio.sleep(1)
-        yield check
+        return [check]
 
     async def mention(self) -> str:
         """Return the mention of the bot."""
@@ -341,11 +305,14 @@ class DiscordLiveCheck:
     async def share(self, thread: ConversationKey, name: str, content: bytes) -> str:
         """Post a message with a file in a thread, and return its ref."""
         message = OutgoingMessage("file", f"-# {MARK}", file=FileUpload(name, content), place=thread.thread)
-        return await self._native.create(_Owner(thread), message, "")
+        return await self._create(thread, message)
+
+    async def _create(self, thread: ConversationKey, message: OutgoingMessage) -> str:
+        return await self.api.create(NoticeOwner(uuid4().hex, thread, 0.0), message, "")
 
     async def unshare(self, file: str) -> None:
         """Delete the message with a file."""
-        await self._native.remove(file)
+        await self.api.remove(file)
 
     async def remove_thread(self, thread: ConversationKey) -> None:
         """Delete a thread, which needs the permission Manage Threads."""
@@ -364,7 +331,7 @@ class DiscordLiveCheck:
 
     async def _plain(self, thread: ConversationKey, _root: str) -> str:
         text = f"{MARK}. ".ljust(CONTENT, ".")
-        await self._native.create(_Owner(thread), OutgoingMessage("plain", text, place=thread.thread), "")
+        await self._create(thread, OutgoingMessage("plain", text, place=thread.thread))
         return accepted_length(CONTENT)
 
     async def _typing(self, thread: ConversationKey, _root: str) -> str:
@@ -395,17 +362,3 @@ class DiscordLiveCheck:
         if not limit:
             raise CheckSkipped(gettext_lazy("Discord named no limit."))
         return gettext_lazy("Discord names them: {limit} requests, anew in {seconds} s.", limit=limit, seconds=seconds)
-
-
-class _Owner:
-    """Owner of a single message."""
-
-    created_at = 0.0
-
-    def __init__(self, thread: ConversationKey) -> None:
-        self.id = uuid4().hex
-        self.conversation = thread
-
-
-def _in_channel(message: Message, channel: str) -> OutgoingMessage:
-    return replace(outgoing_message(message), place=channel)

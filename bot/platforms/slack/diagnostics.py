@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic, time
 
-from bot.chat.live_check import MARK, CheckDoubtful, CheckSkipped, Extra, LiveMessageApi, LiveMessages
-from bot.chat.message_model import Block, Heading, Markdown, Message
+from bot.chat.live_check import MARK, LivePlatform
+from bot.chat.message_model import Heading, Markdown
 from bot.domain.conversations import ConversationKey
-from bot.domain.health import Check, CheckStatus
 from bot.domain.installations import Installation
 from bot.errors import CountersignError, DeliveryFailed, NotFound
+from bot.examination import Check, CheckDoubtful, CheckSkipped, CheckStatus
 from bot.i18n import LazyFields, _, gettext_lazy
-from bot.platforms.slack.blocks import OutgoingMessage
 from bot.platforms.slack.listener import socket_url
 from bot.platforms.slack.manifest import scopes_without
 from bot.platforms.slack.message_blocks import outgoing_message
@@ -59,6 +58,7 @@ WAYS = gettext_lazy(
     "set SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP), or run this process with --only worker"
 )
 OPS_CHANNEL = gettext_lazy("ops channel")
+_TOKEN = gettext_lazy("token")
 INVITE = gettext_lazy("type /invite and the bot's name in the channel")
 UNSAID = gettext_lazy("Slack did not say what the token may do, so its scopes were not looked at.")
 SECRET = gettext_lazy(
@@ -186,7 +186,7 @@ async def diagnose(
     try:
         identity = await api.identity()
     except CountersignError as error:
-        yield Check(gettext_lazy("token"), CheckStatus.BROKEN, error.detailed_cause, error.fix)
+        yield Check(_TOKEN, CheckStatus.BROKEN, error.detailed_cause, error.fix)
     else:
         yield _of_token(identity, monotonic() - began)
         for check in _of_scopes(identity, without):
@@ -205,12 +205,8 @@ async def diagnose_transports(
     if signing_secret:
         yield Check("HTTP", CheckStatus.SKIPPED, SECRET)
     if not (app_token or signing_secret):
-        yield Check(
-            gettext_lazy("way in"),
-            CheckStatus.BROKEN,
-            gettext_lazy("Slack has no way to reach the bot: it can draw, but hears nothing."),
-            WAYS,
-        )
+        cause = gettext_lazy("Slack has no way to reach the bot: it can draw, but hears nothing.")
+        yield Check(gettext_lazy("way in"), CheckStatus.BROKEN, cause, WAYS)
 
 
 async def diagnose_installation(api: WebApi, installation: Installation, again: str) -> AsyncGenerator[Check, None]:
@@ -234,16 +230,13 @@ async def diagnose_installation(api: WebApi, installation: Installation, again: 
         sentences.append(_("Its token is renewed every few hours."))
     yield Check(name, CheckStatus.WELL, " ".join(sentences), seconds=monotonic() - began)
     for scope in missing(identity.scopes) if identity.scopes else ():
-        yield Check(
-            gettext_lazy("workspace {workspace}: scope {scope}", workspace=_label(installation), scope=scope.name),
-            CheckStatus.BROKEN,
-            gettext_lazy("It is missing: without it {consequence}.", consequence=scope.without),
-            gettext_lazy(
-                "add {scope} under OAuth & Permissions of the app, and install it again: {path}",
-                scope=scope.name,
-                path=again,
-            ),
+        name = gettext_lazy("workspace {workspace}: scope {scope}", workspace=_label(installation), scope=scope.name)
+        fix = gettext_lazy(
+            "add {scope} under OAuth & Permissions of the app, and install it again: {path}",
+            scope=scope.name,
+            path=again,
         )
+        yield Check(name, CheckStatus.BROKEN, _missing_text(scope), fix)
 
 
 def _expired_text(installation: Installation) -> str:
@@ -305,30 +298,26 @@ async def diagnose_channel(api: WebApi, channel: ConversationKey, named_by: str 
         identity = await api.identity()
         answer = await api.read("conversations.info", channel=channel.channel)
     except CountersignError as error:
-        return Check(
-            OPS_CHANNEL,
-            CheckStatus.BROKEN,
-            error.cause,
-            gettext_lazy("correct {setting}, or {fix}", setting=named_by, fix=error.fix or INVITE),
-        )
+        fix = gettext_lazy("correct {setting}, or {fix}", setting=named_by, fix=error.fix or INVITE)
+        return Check(OPS_CHANNEL, CheckStatus.BROKEN, error.cause, fix)
     facts = object_in(answer, "channel")
-    fault: str = ""
-    fix: str = ""
     if channel.workspace and channel.workspace != identity.team:
-        fault = gettext_lazy(
-            "It is in workspace {workspace}, the bot is in {own}.", workspace=channel.workspace, own=identity.team
-        )
+        places = {"workspace": channel.workspace, "own": identity.team}
+        fault = gettext_lazy("It is in workspace {workspace}, the bot is in {own}.", **places)
         fix = gettext_lazy("correct {setting}", setting=named_by)
     elif facts.get("is_archived"):
-        fault, fix = (
-            gettext_lazy("It is archived."),
-            gettext_lazy("name another channel in {setting}", setting=named_by),
-        )
+        fault = gettext_lazy("It is archived.")
+        fix = gettext_lazy("name another channel in {setting}", setting=named_by)
     elif not (facts.get("is_member") or facts.get("is_im")):
         fault, fix = gettext_lazy("The bot is not in it."), INVITE
-    if fault:
-        return Check(OPS_CHANNEL, CheckStatus.BROKEN, fault, fix)
-    return Check(OPS_CHANNEL, CheckStatus.WELL, gettext_lazy("The bot may post in it."), seconds=monotonic() - began)
+    else:
+        detail = gettext_lazy("The bot may post in it.")
+        return Check(OPS_CHANNEL, CheckStatus.WELL, detail, seconds=monotonic() - began)
+    return Check(OPS_CHANNEL, CheckStatus.BROKEN, fault, fix)
+
+
+def _missing_text(scope: Scope) -> str:
+    return gettext_lazy("It is missing: without it {consequence}.", consequence=scope.without)
 
 
 def _of_token(identity: Identity, seconds: float) -> Check:
@@ -338,89 +327,61 @@ def _of_token(identity: Identity, seconds: float) -> Check:
         url=identity.url or identity.team,
         workspace=identity.team,
     )
-    if not identity.bot:
-        fix = gettext_lazy("set SLACK_BOT_TOKEN to the app's Bot User OAuth Token (xoxb-…)")
-        return Check(
-            gettext_lazy("token"),
-            CheckStatus.BROKEN,
-            gettext_lazy("It is a person's, not a bot's: {user}.", user=where),
-            fix,
-            seconds,
-        )
-    return Check(gettext_lazy("token"), CheckStatus.WELL, gettext_lazy("It is {bot}.", bot=where), seconds=seconds)
+    if identity.bot:
+        return Check(_TOKEN, CheckStatus.WELL, gettext_lazy("It is {bot}.", bot=where), seconds=seconds)
+    cause = gettext_lazy("It is a person's, not a bot's: {user}.", user=where)
+    fix = gettext_lazy("set SLACK_BOT_TOKEN to the app's Bot User OAuth Token (xoxb-…)")
+    return Check(_TOKEN, CheckStatus.BROKEN, cause, fix, seconds)
 
 
 def _of_scopes(identity: Identity, without: Collection[str]) -> list[Check]:
     if not identity.scopes:
         return [Check(gettext_lazy("scopes"), CheckStatus.DOUBTFUL, UNSAID)]
-    lacking = missing(identity.scopes, without)
-    return [
-        Check(
-            gettext_lazy("scope {scope}", scope=scope.name),
-            CheckStatus.BROKEN,
-            gettext_lazy("It is missing: without it {consequence}.", consequence=scope.without),
-            gettext_lazy(
-                "add {scope} under OAuth & Permissions of the app, install it again, and set the new SLACK_BOT_TOKEN",
-                scope=scope.name,
-            ),
+    checks = []
+    for scope in missing(identity.scopes, without):
+        fix = gettext_lazy(
+            "add {scope} under OAuth & Permissions of the app, install it again, and set the new SLACK_BOT_TOKEN",
+            scope=scope.name,
         )
-        for scope in lacking
-    ] or [Check(gettext_lazy("scopes"), CheckStatus.WELL, gettext_lazy("All that are used are there."))]
+        name = gettext_lazy("scope {scope}", scope=scope.name)
+        checks.append(Check(name, CheckStatus.BROKEN, _missing_text(scope), fix))
+    return checks or [Check(gettext_lazy("scopes"), CheckStatus.WELL, gettext_lazy("All that are used are there."))]
 
 
 async def _of_socket(api: WebApi, app_token: str) -> Check:
-    began = monotonic()
+    name, began = gettext_lazy("Socket Mode"), monotonic()
     try:
         await socket_url(api, app_token)
     except CountersignError as error:
-        return Check(gettext_lazy("Socket Mode"), CheckStatus.BROKEN, error.detailed_cause, error.fix)
-    return Check(
-        gettext_lazy("Socket Mode"),
-        CheckStatus.WELL,
-        gettext_lazy("Slack offers a connection."),
-        seconds=monotonic() - began,
-    )
+        return Check(name, CheckStatus.BROKEN, error.detailed_cause, error.fix)
+    detail = gettext_lazy("Slack offers a connection.")
+    return Check(name, CheckStatus.WELL, detail, seconds=monotonic() - began)
 
 
-class SlackLiveCheck:
+class SlackLiveCheck(LivePlatform):
     """A Slack workspace to be checked."""
 
-    name = "Slack"
     longest = 8_500
-    layouts: Sequence[tuple[str, Sequence[Block]]] = (
-        (gettext_lazy("table"), (Heading(gettext_lazy("{test}: a table", test=MARK)), Markdown(_TABLE))),
-    )
-    removes_threads = False
+    layouts = ((gettext_lazy("table"), (Heading(gettext_lazy("{test}: a table", test=MARK)), Markdown(_TABLE))),)
 
     def __init__(self, api: WebApi, *, app_token: str = "", signing_secret: str = "") -> None:
+        super().__init__(SlackMessages(api), lambda message, channel: replace(outgoing_message(message), place=channel))
         self._api = api
         self._app_token = app_token
         self._signing_secret = signing_secret
-        self._messages = LiveMessages(SlackMessages(api), _in_channel)
-        self.extras: Sequence[tuple[str, Extra]] = (
+        self.extras = (
             (gettext_lazy("kinds of blocks"), self._blocks),
             (gettext_lazy("thread status"), self._status),
             (gettext_lazy("reaction"), self._reaction),
         )
 
-    @property
-    def messages(self) -> LiveMessageApi:
-        """Messages without fallbacks."""
-        return self._messages
-
     async def examine(self, channel: ConversationKey) -> AsyncGenerator[Check, None]:
         """Check the token, its scopes, the transports and the channel."""
-        checks = diagnose(self._api, app_token=self._app_token, signing_secret=self._signing_secret)
-        async with aclosing(checks):
+        found = diagnose(self._api, app_token=self._app_token, signing_secret=self._signing_secret)
+        async with aclosing(found) as checks:
             async for check in checks:
                 yield check
         yield replace(await diagnose_channel(self._api, channel, "--channel"), name=gettext_lazy("channel"))
-
-    async def examine_connected(self) -> AsyncGenerator[Check, None]:
-        """Slack lists no commands."""
-        nothing: Sequence[Check] = ()
-        for check in nothing:
-            yield check
 
     async def mention(self) -> str:
         """Return the mention of the bot."""
@@ -450,9 +411,6 @@ class SlackLiveCheck:
                 raise NotFound(gettext_lazy("The file is gone.")) from error
             raise
 
-    async def remove_thread(self, thread: ConversationKey) -> None:
-        """A thread ends with its messages."""
-
     async def direct_channel(self, user: str) -> str:
         """Return the direct channel with a user."""
         return await direct_channel(self._api, user)
@@ -480,11 +438,9 @@ class SlackLiveCheck:
     async def _blocks(self, _thread: ConversationKey, _root: str) -> str:
         """Return the fate of the blocks of the earlier checks."""
         if refused := sorted(self._api.blocks.refused):
-            raise CheckDoubtful(
-                gettext_lazy(
-                    "Slack takes no {kinds} blocks here. The bot sends older ones instead.", kinds=", ".join(refused)
-                )
-            )
+            kinds = ", ".join(refused)
+            text = gettext_lazy("Slack takes no {kinds} blocks here. The bot sends older ones instead.", kinds=kinds)
+            raise CheckDoubtful(text)
         return gettext_lazy("Slack takes all kinds of blocks that the bot sends.")
 
     async def _status(self, thread: ConversationKey, _root: str) -> str:
@@ -509,10 +465,5 @@ async def _optional(call: Awaitable[object]) -> None:
     except SlackWebApiError as error:
         if error.code not in NOT_AVAILABLE:
             raise
-        raise CheckDoubtful(
-            gettext_lazy("Slack does not allow it here ({code}). The bot works without.", code=error.code), error.fix
-        ) from error
-
-
-def _in_channel(message: Message, channel: str) -> OutgoingMessage:
-    return replace(outgoing_message(message), place=channel)
+        text = gettext_lazy("Slack does not allow it here ({code}). The bot works without.", code=error.code)
+        raise CheckDoubtful(text, error.fix) from error

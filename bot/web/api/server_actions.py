@@ -19,10 +19,10 @@ from bot.commands.command import NotFoundRejection
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.tool_review import UnreviewedTool
 from bot.domain.conversations import ConversationKey
-from bot.domain.health import Check, CheckStatus
 from bot.domain.pins import combined_digest
 from bot.domain.servers import ServerEnablement, ServerSnapshot, ServerStatus, SyncStatus
 from bot.errors import ServerTrouble
+from bot.examination import Check, CheckStatus
 from bot.i18n import _, english
 from bot.ports import ServerAdmin
 from bot.rendering.response_models import ResponseModel

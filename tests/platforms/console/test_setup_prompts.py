@@ -10,7 +10,8 @@ from prompt_toolkit.formatted_text import to_plain_text
 from prompt_toolkit.shortcuts import PromptSession
 from prompt_toolkit.shortcuts.choice_input import ChoiceInput
 
-from bot.app.setup.steps import OPEN, Step, StepState, print_steps
+from bot.app.setup.steps import Step, print_steps
+from bot.examination import CheckSkipped
 from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.prompts import SetupTerminal
 
@@ -95,8 +96,8 @@ async def test_steps_of_the_setup_without_a_terminal(out: io.StringIO, as_json: 
     class Invite(Step):
         name, title = "invite", "Invitation"
 
-        async def inspect(self) -> StepState:
-            return OPEN
+        async def inspect(self) -> str:
+            raise CheckSkipped
 
         async def guide(self) -> list[str]:
             return [HOSTILE]

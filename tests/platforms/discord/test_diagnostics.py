@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, urlsplit
 
-from bot.domain.health import Check, CheckStatus
+from bot.examination import Check, CheckStatus
 from bot.platforms.discord.diagnostics import (
     COMMANDS,
     PERMISSIONS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bot.domain.health import Check, CheckStatus
+from bot.examination import Check, CheckStatus
 from bot.platforms.slack.diagnostics import SCOPES, SECRET, UNSAID, WAYS, diagnose
 from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.web_api import WebApi
