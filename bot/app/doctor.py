@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bot.app.audit import examine_audit
+from bot.app.check_report import Report
 from bot.app.database import current, open_migrated_database, upgrade
 from bot.app.discord import examine_discord
 from bot.app.model_checks import examine_models
@@ -38,7 +39,6 @@ from bot.examination import Check, CheckDoubtful, CheckSkipped, CheckStatus, fai
 from bot.folders import find_folders
 from bot.machine import machine_problems
 from bot.platforms.console.local_user import LocalUser, fresh_conversation, login_name
-from bot.rendering.check_report import Report
 from bot.settings import Settings, find_ineffective_settings
 
 if TYPE_CHECKING:

@@ -26,10 +26,11 @@ from bot.app.slack import build_lookups
 from bot.app.web import serve_web
 from bot.chat.live_check import MessageChecks
 from bot.chat.turn_messages import REMOVED, split_mark
+from bot.domain.approvals import Approval
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.health import ListenerStatus
-from bot.domain.turns import Approval, PostedMessage, Receipt, StepStatus, ToolStep, TurnView
+from bot.domain.turns import PostedMessage, Receipt, StepStatus, ToolStep, TurnView
 from bot.errors import DeliveryFailed
 from bot.ports import Commands, EngineApi, Listener, TurnLog
 from bot.settings import Settings

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 from uuid import uuid4
 
+from bot.app.check_report import format_check, format_fix, write_check_json
 from bot.app.database import use_database
 from bot.app.discord import is_configured as discord_is_configured
 from bot.app.live_bot import LiveBot, run_bot
@@ -33,7 +34,6 @@ from bot.domain.metrics import null_sink
 from bot.errors import SettingsError
 from bot.examination import Check, CheckFailed, CheckSkipped, CheckStatus, Probe, run_check
 from bot.logs import log_to_file
-from bot.rendering.check_report import format_check, format_fix, write_check_json
 from bot.rendering.text_safety import single_line
 from bot.settings import Settings
 from bot.storage.address import read_address
@@ -207,8 +207,8 @@ class LiveTest:
         self._terminal.print(f"The log is in {_log_file(self._settings)}.")
 
     async def _run_steps(self, live: LivePlatform, platforms: Platforms, messages: MessageChecks) -> None:
-        for name, step in messages.steps:
-            self._add(await run_check(name, step))
+        for name, probe in messages.steps:
+            self._add(await run_check(name, probe))
         if messages.thread is None:
             return
         async with AsyncExitStack() as stack:
