@@ -57,19 +57,16 @@ from bot.mcp.transports.http import http_client
 
 _HANDSHAKE_SECONDS = 8.0
 _SOON = 14 * 86_400.0
-_CERTIFICATE_PROBLEMS = make_lazy(
-    {
-        9: ("The certificate is not valid yet.", "check the clocks of both machines"),
-        10: ("The certificate has expired.", "renew the server's certificate"),
-        18: ("The certificate is self-signed.", "give the server a certificate that this machine trusts"),
-        19: ("The certificate's chain ends in one that is self-signed.", "let this machine trust its issuer"),
-        20: (
-            "The certificate's issuer is not known here.",
-            "send the whole chain, or let this machine trust its issuer",
-        ),
-        62: ("The certificate is for another host.", "use the host that the certificate names"),
-    }
-)
+_CERTIFICATE_PROBLEMS = {
+    9: make_lazy(("The certificate is not valid yet.", "check the clocks of both machines")),
+    10: make_lazy(("The certificate has expired.", "renew the server's certificate")),
+    18: make_lazy(("The certificate is self-signed.", "give the server a certificate that this machine trusts")),
+    19: make_lazy(("The certificate's chain ends in one that is self-signed.", "let this machine trust its issuer")),
+    20: make_lazy(
+        ("The certificate's issuer is not known here.", "send the whole chain, or let this machine trust its issuer")
+    ),
+    62: make_lazy(("The certificate is for another host.", "use the host that the certificate names")),
+}
 """Cause and fix by OpenSSL's error number (X509_V_ERR_...)."""
 _SAME_PROBLEM = {21: 20, 64: 62}
 _CHECK_SECONDS = 15.0
