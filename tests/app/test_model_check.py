@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import pytest
 
 from bot.app.model_checks import examine_models
@@ -65,99 +68,71 @@ async def test_a_mistake_in_the_settings_is_all_there_is_to_say() -> None:
     assert check.fix
 
 
+OLD = Models("anthropic", {"old": 1_000, "older": 1_000}, retires={"old": "2027-02-01T00:00:00Z", "older": ""})
+VLLM = Models("vllm", {"qwen3-8b": 1})
+UNABLE = Models("openai", {}, instead=Status(403, "Missing scopes: api.model.read"))
+KEYED = Models("openai", {"small": 1}, key="another")
+LOADING = Models("vllm", {}, instead=Status(503, "Loading the model."))
+LOADED = "if questions fail, have it loaded there, or name one that it has, such as qwen3-8b"
+ANOTHER_ADDRESS = "if questions fail, correct the address in {}_BASE_URL, which mostly ends {} /v1"
+
+
+@pytest.mark.parametrize(
+    ("models", "name", "finding", "detail", "fix"),
+    [
+        (Models("litellm", {"house": 1}), "openai:house", WELL, "without CONTEXT_TOKENS it is taken for 128,000", ""),
+        (OLD, "anthropic:old", DOUBTFUL, "has it until 2027-02-01.", "name a newer one in BOT_MODEL by then"),
+        (OLD, "anthropic:older", BROKEN, "has retired it", "name a newer one in BOT_MODEL"),
+        (VLLM, "openai:qwen-8b", DOUBTFUL, "does not list it among its 1 model.", LOADED),
+        (VLLM, "anthropic:qwen-8b", DOUBTFUL, "does not list it among its 1 model.", LOADED),
+        (
+            Models("openai", {"small": 1}, key="another"),
+            "openai:small",
+            BROKEN,
+            "accept the key (401)",
+            "OPENAI_API_KEY",
+        ),
+        (None, "openai:small", DOUBTFUL, "could not be asked", ANOTHER_ADDRESS.format("OPENAI", "with")),
+        (None, "anthropic:small", DOUBTFUL, "could not be asked", ANOTHER_ADDRESS.format("ANTHROPIC", "before")),
+        (UNABLE, "openai:small", DOUBTFUL, "(403): Missing scopes: api.model.read.", "it may answer all the same"),
+        (LOADING, "openai:small", BROKEN, "(503): Loading the model.", ""),
+    ],
+)
+async def test_what_a_service_says_of_a_model(
+    models: Models | None, name: str, finding: CheckStatus, detail: str, fix: str
+) -> None:
+    protocol: Api = "anthropic" if name.startswith("anthropic") else "openai"
+    with FakeLanguageModel(protocol, models=models) as service:
+        check = await of_service(service, name)
+    assert (check.name, check.finding) == (name, finding)
+    assert detail in check.detail
+    assert fix in check.fix
+
+
 async def test_a_model_that_is_there_is_told_with_its_window() -> None:
     with FakeLanguageModel("anthropic", models=Models("anthropic", {"house": 400_000})) as service:
         check = await of_service(service, "anthropic:house")
         assert (check.name, check.finding) == ("anthropic:house", WELL)
         assert check.detail.endswith(" has it. Its window has 400,000 tokens.")
         assert check.seconds is not None
-        told = await of_service(service, "anthropic:house", context_tokens="anthropic:*=150000")
-        assert told.detail.endswith(" has it. CONTEXT_TOKENS gives it a window of 150,000 tokens.")
+        smaller = await of_service(service, "anthropic:house", context_tokens="anthropic:*=150000")
+        assert smaller.detail.endswith(" has it. CONTEXT_TOKENS gives it a window of 150,000 tokens.")
         larger = await of_service(service, "anthropic:house", context_tokens="500000")
         assert larger.finding is DOUBTFUL
         assert larger.detail.endswith("with a window of 400,000 tokens. CONTEXT_TOKENS says 500,000.")
         assert "no more than that" in larger.fix
 
 
-async def test_an_unknown_context_window_is_named_with_its_assumed_value() -> None:
-    with FakeLanguageModel("openai", models=Models("litellm", {"house": 1})) as service:
-        check = await of_service(service, "openai:house")
-    assert check.finding is WELL
-    assert check.detail.endswith("without CONTEXT_TOKENS it is taken for 128,000 tokens.")
-
-
-async def test_a_deprecated_model_and_a_removed_one_are_reported() -> None:
-    models = Models("anthropic", {"old": 1_000, "older": 1_000}, retires={"old": "2027-02-01T00:00:00Z", "older": ""})
-    with FakeLanguageModel("anthropic", models=models) as service:
-        old, older = await of_service(service, "anthropic:old"), await of_service(service, "anthropic:older")
-    assert (old.finding, older.finding) == (DOUBTFUL, BROKEN)
-    assert "has it until 2027-02-01." in old.detail
-    assert "has retired it" in older.detail
-    assert "BOT_MODEL" in old.fix
-    assert "BOT_MODEL" in older.fix
-
-
-async def test_a_name_that_the_server_does_not_have_is_refused_with_those_like_it(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("listed", "like"), [({"qwen3:8b": 1, "llama4": 1}, ", such as qwen3:8b"), ({}, "")], ids=["others", "none"]
+)
+async def test_the_list_of_a_provider_is_complete(
+    listed: dict[str, int], like: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with FakeLanguageModel("openai", models=Models("ollama", {"qwen3:8b": 1, "llama4": 1})) as service:
+    with FakeLanguageModel("openai", models=Models("ollama", listed)) as service:
         monkeypatch.setenv("OLLAMA_BASE_URL", service.base_url)
         check = await of_service(service, "ollama:qwen3")
-    assert check.finding is BROKEN
-    assert check.detail.endswith("does not list it among its 2 models.")
-    assert check.fix == "have it loaded there, or name one that it has, such as qwen3:8b"
-
-
-async def test_a_server_without_models_wants_one_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    with FakeLanguageModel("openai", models=Models("ollama", {})) as service:
-        monkeypatch.setenv("OLLAMA_BASE_URL", service.base_url)
-        check = await of_service(service, "ollama:qwen3")
-    assert (check.finding, check.fix) == (BROKEN, "have it loaded there, or name one that it has")
-
-
-@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
-async def test_a_name_that_a_compatible_server_does_not_list_is_doubtful_since_it_may_answer(protocol: Api) -> None:
-    with FakeLanguageModel(protocol, models=Models("vllm", {"qwen3-8b": 1})) as service:
-        check = await of_service(service, f"{protocol}:qwen-8b")
-    assert check.finding is DOUBTFUL
-    assert check.detail.endswith("does not list it among its 1 model.")
-    assert check.fix == "if questions fail, have it loaded there, or name one that it has, such as qwen3-8b"
-
-
-async def test_a_key_that_is_refused_is_told_without_the_key() -> None:
-    with FakeLanguageModel("openai", models=Models("openai", {"small": 1}, key="another")) as service:
-        check = await of_service(service, "openai:small")
-    assert check.finding is BROKEN
-    assert "does not accept the key (401)" in check.detail
-    assert "OPENAI_API_KEY" in check.fix
-
-
-async def test_a_server_that_has_no_list_is_reached_and_that_is_no_failure() -> None:
-    with FakeLanguageModel("openai") as service:
-        check = await of_service(service, "openai:small")
-    assert check.finding is DOUBTFUL
-    assert check.detail.endswith("was reached, and could not be asked which models it has.")
-    assert check.fix == "if questions fail, correct the address in OPENAI_BASE_URL, which mostly ends with /v1"
-    with FakeLanguageModel("anthropic") as service:
-        check = await of_service(service, "anthropic:small")
-    assert check.fix == "if questions fail, correct the address in ANTHROPIC_BASE_URL, which mostly ends before /v1"
-
-
-async def test_a_key_that_may_not_read_lists_is_no_failure() -> None:
-    unable = Models("openai", {}, instead=Status(403, "Missing scopes: api.model.read"))
-    with FakeLanguageModel("openai", models=unable) as service:
-        check = await of_service(service, "openai:small")
-    assert check.finding is DOUBTFUL
-    assert check.detail.endswith("does not accept the key (403): Missing scopes: api.model.read.")
-    assert "may answer all the same" in check.fix
-
-
-async def test_a_failing_model_service_is_reported_with_its_message() -> None:
-    ill = Models("vllm", {}, instead=Status(503, "Loading the model."))
-    with FakeLanguageModel("openai", models=ill) as service:
-        check = await of_service(service, "openai:small")
-    assert check.finding is BROKEN
-    assert "(503): Loading the model." in check.detail
+    assert (check.finding, check.fix) == (BROKEN, f"have it loaded there, or name one that it has{like}")
 
 
 async def test_each_of_several_models_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,30 +157,19 @@ async def test_each_of_several_models_has_a_line_of_its_own(monkeypatch: pytest.
     assert "Its window has 4,096 tokens." in checks[3].detail
 
 
-async def test_models_behind_the_demo_are_never_asked() -> None:
-    checks = await found(bot_model="demo, ollama:small", context_tokens="")
-    assert (checks[1].name, checks[1].finding) == ("order", DOUBTFUL)
-    assert "ollama:small will never be asked" in checks[1].detail
-
-
-async def test_a_window_for_a_model_that_is_not_used_is_doubtful() -> None:
-    checks = await found(context_tokens="qwen3=32768, demo=9000, 8000")
-    assert [(check.name, check.finding) for check in checks] == [
-        ("configured", WELL),
-        ("windows", DOUBTFUL),
-        ("demo", WELL),
-    ]
-    assert "'qwen3'" in checks[1].detail
-
-
-async def test_a_window_behind_one_that_fits_all_the_same_is_doubtful() -> None:
-    checks = await found(bot_model="demo", context_tokens="8000, demo=9000")
-    assert [(check.name, check.finding) for check in checks] == [
-        ("configured", WELL),
-        ("windows", DOUBTFUL),
-        ("demo", WELL),
-    ]
-    assert checks[1].detail == "The window that CONTEXT_TOKENS has for 'demo' never counts: one before it fits as well."
+@pytest.mark.parametrize(
+    ("environment", "name", "text"),
+    [
+        ({"bot_model": "demo, ollama:small"}, "order", "ollama:small will never be asked"),
+        ({"context_tokens": "qwen3=32768, demo=9000, 8000"}, "windows", "'qwen3'"),
+        ({"context_tokens": "8000, demo=9000"}, "windows", "'demo' never counts: one before it fits as well."),
+    ],
+    ids=["behind the demo", "no model", "an earlier window"],
+)
+async def test_settings_without_an_effect_are_doubtful(environment: dict[str, str], name: str, text: str) -> None:
+    checks = await found(**environment)
+    assert [(check.name, check.finding) for check in checks[:2]] == [("configured", WELL), (name, DOUBTFUL)]
+    assert text in checks[1].detail
     assert [check.name for check in await found(context_tokens="demo=9000, 8000")] == ["configured", "demo"]
 
 
@@ -225,52 +189,43 @@ def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
     return api, f"{provider}:small"
 
 
-async def test_a_model_that_calls_the_tool_of_a_trial_is_well(spoken: tuple[Api, str]) -> None:
-    with FakeLanguageModel(spoken[0], CALLED) as service:
-        check = await trial_of(service, spoken[1])
-    assert (check.finding, check.detail, check.fix) == (WELL, "It called the tool of a trial properly.", "")
-    assert len(service.requests) == 1
-
-
-async def test_a_call_as_text_is_told_with_the_ways_to_start_its_service(spoken: tuple[Api, str]) -> None:
-    with FakeLanguageModel(spoken[0], Say(AS_TEXT)) as service:
-        check = await trial_of(service, spoken[1])
-    assert check.finding is DOUBTFUL
-    assert check.detail == "It wrote a trial call as text, because its service does not parse it."
-    assert "--enable-auto-tool-choice --tool-call-parser NAME" in check.fix
-    assert "llama.cpp with --jinja" in check.fix
-
-
-@pytest.mark.parametrize("reply", [Say("Ready."), Say(calls=(Call("other", {}),))])
-async def test_an_answer_without_the_call_is_told(spoken: tuple[Api, str], reply: Reply) -> None:
-    with FakeLanguageModel(spoken[0], reply) as service:
-        check = await trial_of(service, spoken[1])
-    assert check.finding is DOUBTFUL
-    assert check.detail == "It answered a trial without calling the tool that it was asked for."
-    assert check.fix == "use a model that is made for tool calls"
-
-
-async def test_a_service_that_refuses_tools_is_told(spoken: tuple[Api, str]) -> None:
-    with FakeLanguageModel(spoken[0], Status(400, "small does not support tools"), Say("Ready.")) as service:
-        check = await trial_of(service, spoken[1])
-    assert check.finding is DOUBTFUL
-    assert check.detail == "Its service refuses tools: it answers without them."
-    assert check.fix.startswith("use another model, or start vLLM with --enable-auto-tool-choice")
+ANSWERED = "It answered a trial without calling the tool that it was asked for."
+MADE = "use a model that is made for tool calls"
+NO_TOOLS = (Status(400, "small does not support tools"), Say("Ready."))
 
 
 @pytest.mark.parametrize(
-    ("status", "finding", "cause"),
-    [(402, BROKEN, "wants to be paid first (402)"), (429, DOUBTFUL, "is asked too much (429)")],
+    ("replies", "finding", "detail", "fixes"),
+    [
+        ([CALLED], WELL, "It called the tool of a trial properly.", ()),
+        (
+            [Say(AS_TEXT)],
+            DOUBTFUL,
+            "It wrote a trial call as text, because its service does not parse it.",
+            ("--enable-auto-tool-choice --tool-call-parser NAME", "llama.cpp with --jinja"),
+        ),
+        ([Say("Ready.")], DOUBTFUL, ANSWERED, (MADE,)),
+        ([Say(calls=(Call("other", {}),))], DOUBTFUL, ANSWERED, (MADE,)),
+        (
+            NO_TOOLS,
+            DOUBTFUL,
+            "Its service refuses tools: it answers without them.",
+            ("use another model, or start vLLM with --enable-auto-tool-choice",),
+        ),
+        ([Status(402)], BROKEN, "A trial of a tool call failed: .*wants to be paid first .402.*", ("",)),
+        ([Status(429)], DOUBTFUL, "A trial of a tool call failed: .*is asked too much .429.*", ("",)),
+    ],
 )
-async def test_a_trial_that_fails_has_the_cause_of_its_service(
-    spoken: tuple[Api, str], status: int, finding: CheckStatus, cause: str
+async def test_a_trial_of_a_tool_call(
+    spoken: tuple[Api, str], replies: Sequence[Reply], finding: CheckStatus, detail: str, fixes: Sequence[str]
 ) -> None:
-    with FakeLanguageModel(spoken[0], Status(status)) as service:
+    with FakeLanguageModel(spoken[0], *replies) as service:
         check = await trial_of(service, spoken[1])
     assert check.finding is finding
-    assert check.detail.startswith("A trial of a tool call failed: ")
-    assert cause in check.detail
-    assert check.fix
+    assert re.fullmatch(detail, check.detail)
+    assert bool(check.fix) is (finding is not WELL)
+    assert all(fix in check.fix for fix in fixes)
+    assert finding is not WELL or len(service.requests) == 1
 
 
 async def test_a_trial_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
