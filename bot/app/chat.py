@@ -8,12 +8,10 @@ import importlib
 import math
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bot.app.database import use_database
@@ -25,7 +23,6 @@ from bot.domain.approvals import ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.locales import Locale, system_locale, use_locale
 from bot.domain.servers import ServerStatus
-from bot.domain.tools import Tool
 from bot.domain.turns import Turn
 from bot.errors import CountersignError, InvalidOption
 from bot.i18n import _
@@ -33,7 +30,8 @@ from bot.llm.models import ModelChoice
 from bot.logs import log_to_file
 from bot.platforms.console.abandoned import describe, find_abandoned
 from bot.platforms.console.auto_approval import ApproveMode
-from bot.platforms.console.console import Streams, Terminal, open_headless, process_streams
+from bot.platforms.console.console import Streams, process_streams
+from bot.platforms.console.headless import HeadlessChat
 from bot.platforms.console.local_user import SCRIPT_PREFIX, LocalUser, fresh_conversation, login_name
 from bot.platforms.console.turn_tracker import MOST_CONVERSATIONS, StartState, Welcome
 from bot.ports import TurnViews
@@ -46,7 +44,10 @@ if TYPE_CHECKING:
     from bot.chat.approval_inbox import ReadPendingCalls
     from bot.commands.dependencies import Administration
     from bot.engine.engine import Engine
+    from bot.platforms.console.interactive import InteractiveChat
     from bot.ports import Commands, ConversationSummary, ReportingStore
+
+    Terminal = HeadlessChat | InteractiveChat
 
 _STARTING = (ServerStatus.PENDING, ServerStatus.CONNECTING)
 _IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
@@ -103,35 +104,13 @@ async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog 
         return await _Session(settings, files, options, choice, person, streams, use, watch_log).run()
 
 
+def _future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
 @dataclass(slots=True)
-class _Approvers:
-    """Names of approvers, for events. The administration is set before the first turn."""
-
-    administration: Administration | None = None
-
-    def signed_by(self, terms: ApprovalRequirements, conversation: ConversationKey, agent: AgentRef | None) -> str:
-        """Return the approvers of a call in short text."""
-        return self.administration.signed_by(terms, conversation, agent) if self.administration is not None else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """Results of the start, for which the terminal waits."""
-
-    engine: asyncio.Future[Engine]
-    commands: asyncio.Future[Commands]
-    opening: asyncio.Future[StartState]
-    welcome: asyncio.Future[Welcome]
-
-    @property
-    def all(self) -> tuple[asyncio.Future[Any], ...]:
-        """All of them."""
-        return self.opening, self.commands, self.engine, self.welcome
-
-
-@dataclass(frozen=True, slots=True)
 class _Session:
-    """One chat, from the first prompt to the exit."""
+    """One chat, from the first prompt to the exit. The terminal waits for the futures, the results of the start."""
 
     settings: Settings
     files: OperatorFiles
@@ -141,15 +120,19 @@ class _Session:
     streams: Streams
     use: FileUse | None
     watch_log: WatchLog
-    approvers: _Approvers = field(default_factory=_Approvers)
+    administration: Administration | None = None
+    """Set before the first turn."""
+    engine: asyncio.Future[Engine] = field(default_factory=_future)
+    commands: asyncio.Future[Commands] = field(default_factory=_future)
+    opening: asyncio.Future[StartState] = field(default_factory=_future)
+    welcome: asyncio.Future[Welcome] = field(default_factory=_future)
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
-        parts = _Parts(loop.create_future(), loop.create_future(), loop.create_future(), loop.create_future())
-        terminal = self._terminal(parts.welcome)
+        terminal = self._terminal()
         leaving = asyncio.Event()
-        building = asyncio.create_task(self._build(terminal, parts, leaving), name="runtime")
-        listener = terminal.listener.run(parts.engine, parts.commands, parts.opening)
+        building = asyncio.create_task(self._build(terminal, leaving), name="runtime")
+        listener = terminal.run(self.engine, self.commands, self.opening)
         listening = asyncio.create_task(listener, name="terminal")
         # An unexpected error ends the listener, and `await building` raises it.
         building.add_done_callback(
@@ -157,7 +140,7 @@ class _Session:
         )
         loop.add_signal_handler(signal.SIGTERM, listening.cancel)
         loop.add_signal_handler(signal.SIGHUP, listening.cancel)
-        loop.add_signal_handler(signal.SIGINT, terminal.listener.interrupt)
+        loop.add_signal_handler(signal.SIGINT, terminal.interrupt)
         try:
             return await listening
         except asyncio.CancelledError:
@@ -168,14 +151,16 @@ class _Session:
             for signal_number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                 loop.remove_signal_handler(signal_number)
 
-    async def _build(self, terminal: Terminal, parts: _Parts, leaving: asyncio.Event) -> None:
+    async def _build(self, terminal: Terminal, leaving: asyncio.Event) -> None:
         """Build the runtime, publish its components, and run it until the user leaves."""
         operator = self.person.author.principal if self.person.operator else ""
         # The process that serves the page of a one-time link cannot check the access of a terminal user.
         settings = self.settings.model_copy(update={"public_url": None})
+        futures: tuple[asyncio.Future[Any], ...] = (self.opening, self.commands, self.engine, self.welcome)
         try:
             # In a thread, because loading takes a second and the prompt is there already.
-            for name in ("bot.app.runtime", "bot.chat.approval_inbox"):
+            names = ("bot.app.runtime", "bot.chat.context", "bot.chat.interactions")
+            for name in names[:2] if self.person.is_script else names:
                 await asyncio.to_thread(importlib.import_module, name)
             from bot.app.runtime import open_runtime  # noqa: PLC0415 - loaded now
 
@@ -187,37 +172,53 @@ class _Session:
                 use=self.use,
                 operator=operator,
                 # The tools of a run that ends at once are the stored ones, because it would not see newer ones.
-                known_for=KNOWN_SECONDS if self._interactive else math.inf,
+                known_for=math.inf if self.person.is_script else KNOWN_SECONDS,
                 watch_log=self.watch_log,
                 notify=terminal.surface.announce,
             ) as runtime:
-                terminal.surface.on_open(partial(self._announce, runtime.engine))
-                read_pending = _pending_calls(runtime)
-                parts.opening.set_result(await self._opening(runtime, read_pending, terminal))
-                from bot.chat.approval_inbox import ApprovalsCommand  # noqa: PLC0415 - loaded with the runtime
-
-                parts.commands.set_result(ApprovalsCommand(runtime.engine, runtime.commands, read_pending))
-                self.approvers.administration = runtime.services.administration
-                parts.engine.set_result(runtime.engine)
-                greeting = asyncio.create_task(self._greet(runtime, parts.welcome), name="welcome")
-                writing = asyncio.create_task(self._watch_writes(runtime, terminal), name="disk")
-                writing.add_done_callback(lambda _: leaving.set())
+                await self._publish(runtime, terminal)
+                tasks = [asyncio.create_task(self._watch_writes(runtime, terminal), name="disk")]
+                tasks[0].add_done_callback(lambda _: leaving.set())
+                if not self.person.is_script:
+                    tasks.append(asyncio.create_task(self._greet(runtime), name="welcome"))
                 try:
                     await runtime.run_until(leaving)
-                    if writing.done():
-                        await writing  # raises its error
+                    if tasks[0].done():
+                        await tasks[0]  # raises its error
                 finally:
-                    greeting.cancel()
-                    writing.cancel()
-                    await asyncio.wait({greeting, writing})
+                    for task in tasks:
+                        task.cancel()
+                    await asyncio.wait(tasks)
         except CountersignError as error:
-            if parts.engine.done():
+            if self.engine.done():
                 raise
-            for future in parts.all:
-                _fail(future, error)
+            for future in futures:
+                if not future.done():
+                    future.set_exception(error)
+                    # An awaiting caller gets the error; without one it is not logged as lost.
+                    future.exception()
         finally:
-            for future in parts.all:
+            for future in futures:
                 future.cancel()
+
+    async def _publish(self, runtime: Runtime, terminal: Terminal) -> None:
+        from bot.chat.approval_inbox import PendingCallReader  # noqa: PLC0415 - loaded with the runtime
+        from bot.chat.context import Lookups, with_card_forms  # noqa: PLC0415
+
+        services = runtime.services
+
+        def notify(conversations: Sequence[ConversationKey]) -> None:
+            if self.use is not None:
+                self.use.open_conversations(map(str, conversations))
+            runtime.engine.poll()
+
+        terminal.surface.on_open(notify)
+        read_pending = PendingCallReader(services.stores.reporting, runtime.turn_log, services.rules).read
+        self.opening.set_result(await self._opening(runtime, read_pending, terminal))
+        records = Lookups(pending_calls=read_pending)
+        self.commands.set_result(with_card_forms(runtime.engine, runtime.commands, records))
+        self.administration = services.administration
+        self.engine.set_result(runtime.engine)
 
     async def _watch_writes(self, runtime: Runtime, terminal: Terminal) -> None:
         """Say when the database takes no writes. Raises CountersignError in a script if that lasts."""
@@ -225,7 +226,7 @@ class _Session:
         while True:
             await asyncio.sleep(WRITES_SECONDS)
             refused = 0 if runtime.services.takes_writes() else refused + 1
-            if refused == 1 or (refused >= REFUSALS and not self._interactive):
+            if refused == 1 or (refused >= REFUSALS and self.person.is_script):
                 health = await runtime.services.health.check()
                 cause = _("The database cannot be written: {reason}.", reason=health.unwritable)
                 if refused > 1 and health.unwritable:
@@ -233,67 +234,54 @@ class _Session:
                 if health.unwritable:
                     terminal.surface.announce(str(CountersignError(cause, health.fix)))
 
-    def _announce(self, engine: Engine, conversations: Sequence[ConversationKey]) -> None:
-        if self.use is not None:
-            self.use.open_conversations(map(str, conversations))
-        engine.poll()
-
-    async def _greet(self, runtime: Runtime, welcome: asyncio.Future[Welcome]) -> None:
+    async def _greet(self, runtime: Runtime) -> None:
         """Publish the connected servers, once they have had time to answer."""
-        if not self._interactive:
-            return
+        from bot.llm.demo import examples  # noqa: PLC0415 - a script has no other use for it
+
         services, key = runtime.services, self.person.key("")
         offer = await services.toolbox.offer(key.workspace_key)
         tools = [tool for tool in offer.tools if services.administration.enables(tool, key)]
-        in_trouble = [server.config.name for server in services.toolbox.servers() if server.status in _IN_TROUBLE]
+        snapshots = services.toolbox.servers()
+        in_trouble = [server.config.name for server in snapshots if server.status in _IN_TROUBLE]
         # In a thread, because each example is planned as the demo model would.
-        examples = await asyncio.to_thread(_example_messages, tools)
+        tried = await asyncio.to_thread(examples, tools, datetime.now(UTC).astimezone().date())
         servers = dict(sorted(Counter(tool.server for tool in tools).items()))
-        starting = [
-            server.config.name
-            for server in services.toolbox.servers()
-            if server.status in _STARTING and server.config.name not in servers
-        ]
-        welcome.set_result(Welcome(servers, in_trouble, examples, is_demo(self.settings), starting))
+        names = [server.config.name for server in services.toolbox.servers() if server.status in _STARTING]
+        starting = [name for name in names if name not in servers]
+        self.welcome.set_result(Welcome(servers, in_trouble, tried, is_demo(self.settings), starting))
 
-    def _terminal(self, welcome: Awaitable[Welcome]) -> Terminal:
+    def _terminal(self) -> Terminal:
         options, person, streams = self.options, self.person, self.streams
         folder = read_address(self.settings.database_url, self.settings.data_folder).folder
-        files = folder / "files"
-        if not self._interactive:
-            return open_headless(
+        if person.is_script:
+            return HeadlessChat(
                 options.message,
                 person,
                 streams,
                 approve=options.approve,
-                json=options.json,
-                signed_by=self.approvers.signed_by,
-                files=files,
+                as_json=options.json,
+                signed_by=self._signed_by,
+                files=folder / "files",
             )
-        from bot.platforms.console.interactive import on_screen  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
+        from bot.platforms.console.interactive import InteractiveChat  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
 
-        return on_screen(
+        history = folder / "history"
+        if not self.settings.keeps_content:  # not even an earlier file is kept
+            with suppress(OSError):
+                history.unlink(missing_ok=True)
+        return InteractiveChat(
             person,
             streams,
             model=self.choice.label,
             approve=options.approve,
-            history=self._line_history(folder),
-            files=files,
-            welcome=welcome,
+            history=history if self.settings.keeps_content else None,
+            files=folder / "files",
+            welcome=self.welcome,
         )
 
-    def _line_history(self, folder: Path) -> Path | None:
-        """Return the file of typed lines; None if nothing is kept, not even an earlier file."""
-        history = folder / "history"
-        if self.settings.keeps_content:
-            return history
-        with suppress(OSError):
-            history.unlink(missing_ok=True)
-        return None
-
-    @property
-    def _interactive(self) -> bool:
-        return not self.person.is_script
+    def _signed_by(self, terms: ApprovalRequirements, conversation: ConversationKey, agent: AgentRef | None) -> str:
+        """Return the approvers of a call in short text, for events."""
+        return self.administration.signed_by(terms, conversation, agent) if self.administration is not None else ""
 
     async def _opening(self, runtime: Runtime, read_pending: ReadPendingCalls, terminal: Terminal) -> StartState:
         """Return the named conversation, or the last one of a window unless it is open in another. Headless runs start
@@ -306,7 +294,7 @@ class _Session:
         for view in abandoned:
             if view.turn.conversation.thread != conversation:
                 terminal.surface.announce(describe(view))
-        if not self._interactive:
+        if self.person.is_script:
             threads = [view.turn.conversation.thread for view in abandoned]
             return replace(await saved.start(conversation), left=threads, abandoned=abandoned)
         others = await asyncio.to_thread(self.use.others) if self.use is not None else ()
@@ -317,19 +305,13 @@ class _Session:
             conversation, elsewhere = ("", thread) if str(latest) in open_elsewhere else (thread, "")
         unanswered = await turn_log.unanswered_conversations(key_prefix, MOST_CONVERSATIONS)
         unfinished = [key for key in unanswered if str(key) not in open_elsewhere]
-        waiting = await self._waiting([key for key in unfinished if key.thread != conversation], read_pending)
+        waiting: list[Turn] = []
+        if asking := [key for key in unfinished if key.thread != conversation]:
+            pending = await read_pending(self.person.member, asking[0].workspace_key, 0, MOST_WAITING)
+            waiting = [call.turn for call in pending.calls if call.turn.conversation in asking]
         start = await saved.start(conversation)
         names = [key.thread for key in unfinished] if self.use is not None else []
         return replace(start, left=names, elsewhere=elsewhere, waiting=waiting)
-
-    async def _waiting(
-        self, conversations: Sequence[ConversationKey], read_pending: ReadPendingCalls
-    ) -> Sequence[Turn]:
-        """Return the turns of these conversations in which calls wait for the user, once for each call."""
-        if not conversations:
-            return ()
-        pending = await read_pending(self.person.member, conversations[0].workspace_key, 0, MOST_WAITING)
-        return [call.turn for call in pending.calls if call.turn.conversation in conversations]
 
     async def _named_conversation(self, saved: _SavedConversations) -> str:
         """Return the conversation of `--conversation`; a new name with `--new`; empty without one. Raises
@@ -388,24 +370,3 @@ class _SavedConversations:
     async def _last(self, count: int) -> Sequence[ConversationSummary]:
         summaries, _total = await self.archive.conversations(self.person.key_prefix, "", count, 0)
         return summaries
-
-
-def _pending_calls(runtime: Runtime) -> ReadPendingCalls:
-    """Return the reader of the calls that wait for a user."""
-    from bot.chat.approval_inbox import PendingCallReader  # noqa: PLC0415 - loaded with the runtime
-
-    services = runtime.services
-    return PendingCallReader(services.stores.reporting, runtime.turn_log, services.rules).read
-
-
-def _example_messages(tools: Sequence[Tool]) -> list[str]:
-    from bot.llm.demo import examples  # noqa: PLC0415 - a chat with another model has no other use for it
-
-    return examples(tools, datetime.now(UTC).astimezone().date())
-
-
-def _fail(future: asyncio.Future[Any], error: CountersignError) -> None:
-    with suppress(asyncio.InvalidStateError):
-        future.set_exception(error)
-        # An awaiting caller gets the error; without one it is not logged as lost.
-        future.exception()

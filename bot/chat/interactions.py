@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from time import time
@@ -70,7 +70,7 @@ from bot.chat.forms import (
 from bot.chat.message_handler import format_lines, unknown_agent_message
 from bot.chat.message_model import Message
 from bot.domain.agents import Addressed, UnknownName
-from bot.domain.approvals import WHOLE, Decision, DecisionType, Portion
+from bot.domain.approvals import WHOLE, Decision, DecisionResult, DecisionType, Portion
 from bot.domain.commands import FormSubmission, Invocation
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.locales import UNKNOWN, Locale, use_locale
@@ -293,11 +293,11 @@ class InteractionHandler:
     ) -> None:
         match action:
             case Approve(cards):
-                await self._decide(cards, DecisionType.APPROVE, interaction)
+                await self._decide([Approve((card,)) for card in cards], interaction)
             case ConfirmApproval(card):
                 await self._confirm(card, interaction)
-            case ApproveWithGrant(card, offer):
-                await self._grant(card, offer, interaction)
+            case ApproveWithGrant():
+                await self._decide((action,), interaction)
             case ViewCall():
                 await self._show_call(action, interaction)
             case (
@@ -351,9 +351,9 @@ class InteractionHandler:
 
     async def _submit(self, submission: Submission, interaction: Interaction, about: ConversationKey | None) -> None:
         match submission:
-            case DenialSubmitted(card, reason, page):
+            case DenialSubmitted(card, _, page):
                 await interaction.acknowledge()
-                await self._decide((card,), DecisionType.DENY, interaction, reason)
+                await self._decide((submission,), interaction)
                 if page:
                     await self._show_inbox(await self._approver(card.approval_id, interaction), interaction, page)
             case ConfirmationSubmitted(words, typed):
@@ -394,13 +394,14 @@ class InteractionHandler:
         await interaction.tell(ASKED_DIRECTLY if question.is_answered_directly else ASKED)
 
     async def _decide(
-        self, cards: tuple[ApprovalRef, ...], decision: DecisionType, interaction: Interaction, reason: str = ""
+        self, actions: Sequence[Approve | ApproveWithGrant | DenialSubmitted], interaction: Interaction
     ) -> None:
-        """Decide the calls, each with the user's rights in its own workspace."""
+        """Decide calls, each with the user's rights in its own workspace."""
         rejections: dict[str, ConversationKey] = {}
-        for card in cards:
+        cards = [action.cards[0] if isinstance(action, Approve) else action.card for action in actions]
+        for action, card in zip(actions, cards, strict=True):
             actor = await self._approver(card.approval_id, interaction)
-            if rejection := await decide(self._engine, card, decision, actor.member, reason):
+            if rejection := await decision_rejection(self._engine, action, actor.member):
                 rejections[rejection] = actor.conversation
         for rejection, conversation in rejections.items():
             await interaction.tell(rejection, conversation)
@@ -457,10 +458,10 @@ class InteractionHandler:
                 found: dict[str, None] = {}
                 for each in cards:
                     actor = await self._approver(each.approval_id, interaction)
-                    found[await decide(self._engine, each, DecisionType.APPROVE, actor.member)] = None
+                    found[await decision_rejection(self._engine, Approve((each,)), actor.member)] = None
                 rejection = "\n".join(filter(None, found))
-            case ApproveWithGrant(_, offer):
-                rejection = await approve_with_grant(self._engine, card, offer, actor.member)
+            case ApproveWithGrant():
+                rejection = await decision_rejection(self._engine, action, actor.member)
         await self._show_inbox(actor, interaction, page)
         if rejection:
             await interaction.tell(rejection, actor.conversation)
@@ -475,16 +476,9 @@ class InteractionHandler:
         if step is None or approval is None:
             await interaction.tell(OUT_OF_DATE)
         elif step.status is not StepStatus.AWAITING:
-            await self._decide((card,), DecisionType.APPROVE, interaction)  # the engine says why it is too late
+            await self._decide((Approve((card,)),), interaction)  # the engine says why it is too late
         else:
             await interaction.show(confirmation_message(step, approval))
-
-    async def _grant(self, card: ApprovalRef, offer: str, interaction: Interaction) -> None:
-        actor = await self._approver(card.approval_id, interaction)
-        if rejection := await approve_with_grant(self._engine, card, offer, actor.member):
-            await interaction.tell(rejection, actor.conversation)
-        else:
-            await interaction.update_call(card.approval_id)
 
     async def _show_call(self, action: ViewCall, interaction: Interaction) -> None:
         card, page = action.card, action.page
@@ -581,11 +575,26 @@ RECENT_TURNS = 30
 
 
 async def decide(
-    engine: EngineApi, card: ApprovalRef, decision_type: DecisionType, member: Member, reason: str = ""
+    engine: EngineApi, action: Approve | ApproveWithGrant | DenialSubmitted, member: Member
+) -> DecisionResult | None:
+    """Send the decision about one call to the engine; None for a grant that does not exist."""
+    match action:
+        case DenialSubmitted(card, reason):
+            decision = Decision(card.approval_id, card.revision, DecisionType.DENY, member.author, reason)
+        case Approve((card, *_)) | ApproveWithGrant(card):
+            decision = Decision(card.approval_id, card.revision, DecisionType.APPROVE, member.author)
+    if not isinstance(action, ApproveWithGrant):
+        return await engine.approvals.decide(decision, member)
+    grant = parse_grant_option(action.offer)
+    return None if grant is None else await engine.approvals.grant(decision, grant, member)
+
+
+async def decision_rejection(
+    engine: EngineApi, action: Approve | ApproveWithGrant | DenialSubmitted, member: Member
 ) -> str:
     """Decide a call. Return the text for the user, with principals as names of users; empty if the decision counted."""
-    decision = Decision(card.approval_id, card.revision, decision_type, member.author, reason)
-    return rejection_message(await engine.approvals.decide(decision, member))
+    result = await decide(engine, action, member)
+    return BUTTON_EXPIRED if result is None else rejection_message(result)
 
 
 async def find_rejection(engine: EngineApi, card: ApprovalRef, decision_type: DecisionType, member: Member) -> str:
@@ -593,17 +602,6 @@ async def find_rejection(engine: EngineApi, card: ApprovalRef, decision_type: De
     decision = Decision(card.approval_id, card.revision, decision_type, member.author)
     result = await engine.approvals.rejection(decision, member)
     return "" if result is None else rejection_message(result)
-
-
-async def approve_with_grant(engine: EngineApi, card: ApprovalRef, offer: str, member: Member) -> str:
-    """Approve a call and grant the option with this word (`rendering.approval_card`). Return the text for the user,
-    empty if the decision counted.
-    """
-    grant = parse_grant_option(offer)
-    if grant is None:
-        return BUTTON_EXPIRED
-    decision = Decision(card.approval_id, card.revision, DecisionType.APPROVE, member.author)
-    return rejection_message(await engine.approvals.grant(decision, grant, member))
 
 
 async def open_whole(engine: EngineApi, step: ToolStep, member: Member, portion: Portion = WHOLE) -> bool:

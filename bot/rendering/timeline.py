@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mimetypes
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import ClassVar, assert_never
@@ -365,10 +365,11 @@ class CallLine:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """Result of a call that a user ran by hand. The model does not report it."""
+    """Result of a call that a user ran by hand, which the model does not report. `raw` is the text for scripts."""
 
     text: str
     failed: bool = False
+    raw: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,7 +441,7 @@ def timeline(view: TurnView) -> tuple[TimelineEntry, ...]:
     call.
     """
     reader = _Reader()
-    for entry in _entries(view):
+    for entry in entries(view):
         reader.add_entry(entry)
     return reader.finish()
 
@@ -512,7 +513,10 @@ class _Reader:
         self._entries, self._asked, self._inquired, self._reason = [], [], [], ""
 
 
-def _entries(view: TurnView) -> Iterator[Entry | ModelStep | ToolStep | ElicitationEntry]:
+def entries(view: TurnView) -> Iterator[Entry | ModelStep | ToolStep | ElicitationEntry]:
+    """Yield the entries of a turn in order, each reply behind its step, each call that needed an approval, and the
+    elicitations of each call.
+    """
     turn = view.turn
     if turn.question.may_have_run and not turn.status.ended:
         yield Note(str(SECOND_TRY))
@@ -557,7 +561,8 @@ def _call_entries(step: ToolStep, view: TurnView) -> Iterator[Entry | ToolStep |
     if step.elicitations:
         yield ElicitationEntry(step.n, step, step.elicitations)
     if by_hand:
-        yield ToolOutput(format_for_people(step.result) if step.result else text, step.status is StepStatus.FAILED)
+        shown = format_for_people(step.result) if step.result else text
+        yield ToolOutput(shown, step.status is StepStatus.FAILED, text)
 
 
 # -------------------- texts

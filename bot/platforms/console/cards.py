@@ -9,39 +9,44 @@ Decided approvals are remembered, because views may be skipped, repeated or olde
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from time import time
-from typing import Any, assert_never
+from typing import Any
 
-from bot.chat.actions import ApprovalRef
-from bot.chat.card_messages import open_elicitation, pending_call
-from bot.chat.forms import ArgumentEditForms, ElicitationForms, edit_command
-from bot.chat.message_model import Block
+from bot.chat.actions import (
+    Action,
+    ApprovalRef,
+    Approve,
+    ApproveWithGrant,
+    Edit,
+    OpenDenyForm,
+    RunCommandInNewReply,
+    ViewCall,
+    rejection_message,
+)
+from bot.chat.card_messages import elicitation_buttons, open_call_buttons, open_elicitation, pending_call
+from bot.chat.forms import DenialSubmitted, edit_command
+from bot.chat.message_model import Block, Button, Buttons, MenuEntry
 from bot.domain.approvals import (
     AlreadyDecided,
     ApprovalNotFound,
     ArgumentsScope,
     Decided,
-    Decision,
     DecisionResult,
     DecisionType,
     MoreApprovalsNeeded,
     NotAllowed,
-    Scope,
     StaleRevision,
     ThreadScope,
     ViewRequired,
 )
 from bot.domain.commands import Reply
-from bot.domain.conversations import Author
-from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, ToolStep, TurnView
 from bot.errors import CountersignError
 from bot.i18n import _, gettext_lazy, pgettext
+from bot.platforms.console.command_runner import CommandRunner
 from bot.platforms.console.lines import (
-    ConsoleTheme,
     card_line,
     cells,
     fold,
@@ -53,29 +58,26 @@ from bot.platforms.console.lines import (
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.transcript import Piece, PieceKind, TranscriptView
 from bot.platforms.console.turn_tracker import await_ready
-from bot.platforms.console.typed_lines import CommandRunner
 from bot.ports import Commands, EngineApi
 from bot.rendering.approval_card import (
     ApprovalCard,
-    GrantOption,
     approval_card,
-    can_edit,
     format_grant,
-    grant_offers,
+    parse_grant_option,
     remaining_approvals_text,
     whole_card,
 )
-from bot.rendering.elicitation_card import ANSWER, CONFIRM, DECLINE, VISIT, VISITED, ElicitationCard, elicitation_card
+from bot.rendering.elicitation_card import ANSWER, CONFIRM, DECLINE, VISIT, VISITED, elicitation_card
 from bot.rendering.text_safety import single_line
-
-Key = tuple[str, int]
 
 PAGE_MARGIN = 8
 VIEW_FIRST = gettext_lazy("Part of this call looks like a secret. View all of it before you approve it.")
 GUARDED = gettext_lazy("Part of this call looks like a secret, and is hidden where several people read.")
+CHANGED = gettext_lazy("The call has changed since this card was drawn. Not run.")
+GONE = gettext_lazy("This approval does not exist any more.")
 APPROVING = ("y", "t", "g")
-_YES = DecisionType.APPROVE
-_KEYS = {
+ENTER = "Enter"
+_ELICITATION_KEYS = {
     ANSWER: ("a", gettext_lazy("answer…")),
     CONFIRM: ("y", gettext_lazy("yes, go on")),
     VISIT: ("s", gettext_lazy("show the link")),
@@ -83,342 +85,115 @@ _KEYS = {
     DECLINE: ("d", gettext_lazy("decline")),
 }
 
+Key = tuple[str, int]
+"""Approval id and revision; elicitation id and 0."""
+KeyAction = Action | DenialSubmitted | tuple[MenuEntry, ...]
+"""An action of the card, a denial, or the grants to choose one from; none of them leads back to the card's keys."""
+
 
 @dataclass(frozen=True, slots=True)
-class ApprovalPrompt:
-    """A card that waits for a key."""
-
-    turn_id: str
-    card: ApprovalCard
-    offers: tuple[GrantOption, ...] = ()
-    """Grants to offer with the approval."""
-    editable: bool = False
-    """Its arguments can be changed before."""
-    blocks: tuple[Block, ...] = ()
-    """The call as it is shown."""
-    guarded: bool = False
-    """True if a part looks like a secret, so that the whole call must be opened before an approval."""
-
-    @property
-    def key(self) -> Key:
-        """Approval id and revision."""
-        return self.card.approval_id, self.card.revision
-
-
-class ApprovalQueue:
-    """First come, first asked."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[Key, ApprovalPrompt] = {}
-        self._settled: set[Key] = set()
-        self._answered = 0
-
-    @property
-    def current(self) -> ApprovalPrompt | None:
-        """Approval to ask for now; None if the queue is empty."""
-        return next(iter(self._waiting.values()), None)
-
-    @property
-    def place(self) -> str:
-        """Position, as `1 of 2`; empty for a single approval."""
-        total = self._answered + len(self._waiting)
-        return _("{number} of {count}", number=self._answered + 1, count=total) if total > 1 else ""
-
-    def update(self, view: TurnView, steps: list[ToolStep]) -> list[ApprovalCard]:
-        """Update from a view, of which `steps` are the calls to ask about. Return the cards of approvals that ended by
-        other means, with their outcomes.
-        """
-        cards = {card.approval_id: card for step in steps if (card := whole_card(step)) is not None}
-        ended = [self._end(prompt, cards) for prompt in self._prompts_of(view) if self._is_over(prompt, view, cards)]
-        for step in steps:
-            card = cards.get(step.approval.id) if step.approval else None
-            if card is None or step.status is not StepStatus.AWAITING or view.turn.status.ended:
-                continue
-            guarded = (shared := approval_card(step)) is not None and shared.withheld > 0
-            blocks = pending_call(step, card, time())
-            prompt = ApprovalPrompt(view.turn.id, card, grant_offers(step), can_edit(step), blocks, guarded)
-            if prompt.key not in self._settled:
-                self._waiting.setdefault(prompt.key, prompt)
-        return ended
-
-    def remove(self, prompt: ApprovalPrompt) -> None:
-        """Remove an approval that needs no key."""
-        self._settled.add(prompt.key)
-        if self._waiting.pop(prompt.key, None) is not None:
-            self._answered = self._answered + 1 if self._waiting else 0
-
-    def _prompts_of(self, view: TurnView) -> list[ApprovalPrompt]:
-        return [prompt for prompt in self._waiting.values() if prompt.turn_id == view.turn.id]
-
-    def _is_over(self, prompt: ApprovalPrompt, view: TurnView, cards: dict[str, ApprovalCard]) -> bool:
-        now = cards.get(prompt.card.approval_id)
-        return view.turn.status.ended or now is None or bool(now.outcome) or now.revision != prompt.card.revision
-
-    def _end(self, prompt: ApprovalPrompt, cards: dict[str, ApprovalCard]) -> ApprovalCard:
-        self.remove(prompt)
-        return cards.get(prompt.card.approval_id, prompt.card)
-
-
-class ApprovalActions:
-    """Runs the actions of keys. A key can approve a call only after the terminal has shown all of it. `engine` and
-    `commands` are set by the application once they are ready.
+class Prompt:
+    """A card that waits for a key. `card` is None for an elicitation. `guarded` is True if a part of the call looks
+    like a secret, so that all of it must be opened before an approval.
     """
 
-    def __init__(
-        self,
-        user: LocalUser,
-        runner: CommandRunner,
-        engine: Callable[[], Awaitable[EngineApi]],
-        commands: Callable[[], Awaitable[Commands]],
-    ) -> None:
-        self._user = user
-        self._runner = runner
-        self._engine = engine
-        self._commands = commands
-
-    async def decide(self, prompt: ApprovalPrompt, verdict: DecisionType, reason: str) -> DecisionResult:
-        """Approve or deny a call."""
-        engine = await await_ready(self._engine())
-        approval_id, revision = prompt.key
-        decision = Decision(approval_id, revision, verdict, self._user.author, reason)
-        if verdict is DecisionType.APPROVE and (refusal := await self._record_opening(prompt, engine)) is not None:
-            return refusal
-        return await engine.approvals.decide(decision, self._user.member)
-
-    async def allow(self, prompt: ApprovalPrompt, permission: GrantRequest) -> DecisionResult:
-        """Approve a call and grant later ones."""
-        engine = await await_ready(self._engine())
-        approval_id, revision = prompt.key
-        decision = Decision(approval_id, revision, DecisionType.APPROVE, self._user.author)
-        if (refusal := await self._record_opening(prompt, engine)) is not None:
-            return refusal
-        return await engine.approvals.grant(decision, permission, self._user.member)
-
-    async def _record_opening(self, prompt: ApprovalPrompt, engine: EngineApi) -> DecisionResult | None:
-        """Record that the user has seen the whole call. Return the rejection if the user may not see it, else None."""
-        if not prompt.guarded:
-            return None
-        call = await engine.approvals.open_call(*prompt.key, self._user.member)
-        return None if isinstance(call, ToolStep) else call
-
-    async def change(self, prompt: ApprovalPrompt) -> None:
-        """Edit a call in its form."""
-        forms = ArgumentEditForms(await await_ready(self._engine()), await await_ready(self._commands()))
-        command, *words = edit_command(ApprovalRef(*prompt.key))
-        await self._runner.run(forms, command, tuple(words))
-
-    async def send(self, words: Words) -> Reply | None:
-        """Send the action of an elicitation to the engine and fill in its form, if any."""
-        forms = ElicitationForms(await await_ready(self._engine()), await await_ready(self._commands()))
-        return await self._runner.run_dialog(forms, words)
+    turn_id: str
+    key: Key
+    blocks: tuple[Block, ...]
+    buttons: Buttons
+    card: ApprovalCard | None = None
+    guarded: bool = False
 
 
-Words = tuple[str, ...]
-Spawn = Callable[[Coroutine[Any, Any, None]], object]
-Deciding = Callable[[], Awaitable[DecisionResult]]
-
-
-@dataclass(frozen=True, slots=True)
-class _PendingCard:
-    """A card that waits for a key."""
-
-    author: Author
-    card: ElicitationCard
-
-
-class ElicitationKeys:
-    """Asks the elicitations of servers. `spawn` runs an action beside the keys, `done` is called after the last
-    elicitation.
+class CardKeys:
+    """Asks about calls, then for answers to servers, first come, first asked. A key can approve a call only after the
+    terminal has shown all of it. `spawn` runs an action beside the keys.
     """
 
     def __init__(
         self,
         transcript: TranscriptView,
-        theme: ConsoleTheme,
-        actions: ApprovalActions,
-        spawn: Spawn,
-        done: Callable[[], None],
+        user: LocalUser,
+        runner: CommandRunner,
+        *,
+        engine: Callable[[], Awaitable[EngineApi]],
+        commands: Callable[[], Awaitable[Commands]],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._transcript = transcript
         self._screen = transcript.screen
-        self._theme = theme
-        self._actions = actions
+        self._theme = transcript.theme
+        self._user = user
+        self._runner = runner
+        self._engine = engine
+        self._commands = commands
         self._spawn = spawn
-        self._done = done
-        self._waiting: dict[str, _PendingCard] = {}
-        self._settled: set[str] = set()
-        self._current: _PendingCard | None = None
-        self._offers: tuple[Words, ...] = ()
-        self._saying = False
-
-    @property
-    def busy(self) -> bool:
-        """True while a key is expected or a form is open."""
-        return self._current is not None
-
-    def update(self, view: TurnView, *, asking: bool) -> None:
-        """Update from a view. Nothing new is asked unless `asking` is True."""
-        for card in (
-            elicitation_card(step, elicitation, view) for step in _calls(view) for elicitation in step.elicitations
-        ):
-            self._add(_PendingCard(view.turn.author, card))
-        if asking and self._current is None and (first := next(iter(self._waiting.values()), None)) is not None:
-            self._current = first
-            self._offers = tuple(offer.words for offer in first.card.offers)
-            blocks = open_elicitation(first.card, first.author, time())
-            text = message_text(blocks, self._theme, self._screen.columns)
-            self._transcript.print_pieces(Piece(PieceKind.CARD, f"{text}\n{card_line('', self._theme)}"))
-            self._ask()
-
-    def withdraw(self) -> None:
-        """Ask for no key until the next view."""
-        if self._current is not None and not self._saying:
-            self._current = None
-            self._screen.stop_asking()
-
-    def answer(self, key: str) -> None:
-        """Handle a single key."""
-        if self._current is None or self._saying:
-            return
-        words = next((offer for offer in self._offers if _KEYS[offer[0]][0] == key.lower()), None)
-        if words is None:
-            keys = ", ".join(_KEYS[offer[0]][0] for offer in self._offers)
-            self._screen.hint(_("One key: {keys}. Ctrl-C stops the turn.", keys=keys))
-            return
-        self._screen.stop_asking()
-        self._saying = True
-        self._spawn(self._act(self._current, words))
-
-    def _add(self, new: _PendingCard) -> None:
-        elicitation_id = new.card.elicitation_id
-        if elicitation_id in self._settled:
-            return
-        if not new.card.outcome:
-            self._waiting.setdefault(elicitation_id, new)
-            return
-        self._settled.add(elicitation_id)
-        self._waiting.pop(elicitation_id, None)
-        if self._is_asked(elicitation_id):
-            if not self._saying:
-                self._tell(new.card.outcome, self._theme.dim)
-                self._finish()
-        else:
-            self._tell(f"{new.card.title}. {new.card.outcome}", self._theme.dim)
-
-    def _is_asked(self, elicitation_id: str) -> bool:
-        return self._current is not None and self._current.card.elicitation_id == elicitation_id
-
-    async def _act(self, pending: _PendingCard, words: Words) -> None:
-        try:
-            reply = await self._actions.send(words)
-        except CountersignError as error:
-            self._tell(single_line(str(error), 500), self._theme.error)
-            reply = None
-        finally:
-            self._saying = False
-        if not self._is_asked(pending.card.elicitation_id):
-            return
-        if reply is None and pending.card.elicitation_id not in self._settled:
-            self._ask()
-            return
-        if reply is not None:
-            self._show(reply)
-            if reply.actions:
-                self._offers = tuple(action.words for action in reply.actions)
-                self._ask()
-                return
-        self._settled.add(pending.card.elicitation_id)
-        self._waiting.pop(pending.card.elicitation_id, None)
-        self._finish()
-
-    def _finish(self) -> None:
-        self._current = None
-        self._screen.stop_asking()
-        self._done()
-
-    def _ask(self) -> None:
-        self._screen.ask(self._keys)
-
-    def _keys(self, _width: int) -> list[str]:
-        """Return the keys and their actions."""
-        keys = [_KEYS[offer[0]] for offer in self._offers]
-        return [
-            card_line(
-                "  ".join(f"{self._theme.bold(f'[{key}]')} {self._theme.own_text(effect)}" for key, effect in keys),
-                self._theme,
-            )
-        ]
-
-    def _show(self, reply: Reply) -> None:
-        paint = self._theme.warn if reply.failed else str if reply.actions else self._theme.success
-        for line in strip_markdown(reply.text).split("\n"):
-            if reply.link and "://" in line and " " not in line:
-                self._transcript.print_pieces(
-                    Piece(PieceKind.CARD, safe_lines(line))
-                )  # whole, so that it can be opened and copied
-            elif line:
-                self._tell(line, paint)
-        for name, value in reply.details:
-            self._tell(f"{name}: {value}", self._theme.dim)
-
-    def _tell(self, text: str, paint: Callable[[str], str]) -> None:
-        self._transcript.print_pieces(_card_text(text, paint, self._theme, self._screen.columns))
-
-
-def _card_text(text: str, paint: Callable[[str], str], theme: ConsoleTheme, width: int) -> Piece:
-    lines = fold(theme.own_text(safe_lines(text)), width - 4)
-    return Piece(PieceKind.CARD, "\n".join(card_line(paint(line), theme) for line in lines))
-
-
-def _format_grant(scope: Scope) -> str:
-    """Return the text of a grant, which is for a conversation where other platforms have threads."""
-    match scope:
-        case ThreadScope():
-            text = _("allowed in this conversation until it goes unused for an hour")
-        case ArgumentsScope():
-            text = _("this very call allowed in this conversation until it goes unused for an hour")
-        case _:
-            return format_grant(scope)
-    return f"{text} · /mcp grants list"
-
-
-def _calls(view: TurnView) -> tuple[ToolStep, ...]:
-    return tuple(step for step in view.steps if isinstance(step, ToolStep))
-
-
-class CardKeys:
-    """Asks about calls. `spawn` runs an action beside the keys."""
-
-    def __init__(self, transcript: TranscriptView, theme: ConsoleTheme, actions: ApprovalActions, spawn: Spawn) -> None:
-        self._transcript = transcript
-        self._screen = transcript.screen
-        self._theme = theme
-        self._actions = actions
-        self._spawn = spawn
-        self._queue = ApprovalQueue()
+        self._waiting: dict[Key, Prompt] = {}
+        self._settled: set[Key] = set()
+        self._answered = 0
+        """Approvals that are settled since the last time that none waited."""
         self._asked: Key | None = None
         self._pages: list[str] = []
         self._viewed = False
         """True after all pages of the current call were shown."""
-        self._choosing: tuple[GrantOption, ...] = ()
+        self._choosing: tuple[MenuEntry, ...] = ()
         """Grants on offer, while the user chooses one."""
-        self._deciding = False
+        self._acting = False
         self._asking = True
 
-    @property
-    def busy(self) -> bool:
-        """True while a key is expected or its action runs."""
-        return self._asked is not None
-
-    def update(self, view: TurnView, calls: list[ToolStep], *, asking: bool) -> None:
+    def update(self, view: TurnView, calls: Sequence[ToolStep], *, asking: bool) -> None:
         """Update from a view, of which `calls` are for this user to decide. Nothing new is asked unless `asking` is
         True.
         """
         self._asking = asking
-        for removed in self._queue.update(view, calls):
-            if self._asked == (removed.approval_id, removed.revision):
-                self._say(removed.outcome or _("This call is not wanted any more."), self._theme.dim)
+        self._update_approvals(view, calls)
+        steps = [step for step in view.steps if isinstance(step, ToolStep)]
+        for card in (elicitation_card(step, asked, view) for step in steps for asked in step.elicitations):
+            key = (card.elicitation_id, 0)
+            if key in self._settled:
+                continue
+            if not card.outcome:
+                blocks = open_elicitation(card, view.turn.author, time())
+                prompt = Prompt(view.turn.id, key, blocks, elicitation_buttons(card.offers))
+                self._waiting.setdefault(key, prompt)
+                continue
+            self._remove(key)
+            if key != self._asked:
+                self._say(f"{card.title}. {card.outcome}", self._theme.dim)
+            elif not self._acting:
+                self._say(card.outcome, self._theme.dim)
         self._next()
+
+    def _update_approvals(self, view: TurnView, calls: Sequence[ToolStep]) -> None:
+        cards = {card.approval_id: (step, card) for step in calls if (card := whole_card(step)) is not None}
+        for prompt in [prompt for prompt in self._waiting.values() if prompt.card and prompt.turn_id == view.turn.id]:
+            now = cards[prompt.key[0]][1] if prompt.key[0] in cards else None
+            is_same = now is None or now.revision == prompt.key[1]
+            if view.turn.status.ended or now is None or now.outcome or not is_same:
+                self._remove(prompt.key)
+                if prompt.key == self._asked and is_same:
+                    outcome = now.outcome if now is not None else ""
+                    self._say(outcome or _("This call is not wanted any more."), self._theme.dim)
+        for step, card in cards.values():
+            key = (card.approval_id, card.revision)
+            if step.status is StepStatus.AWAITING and not view.turn.status.ended and key not in self._settled:
+                is_guarded = (shared := approval_card(step)) is not None and shared.withheld > 0
+                blocks, buttons = pending_call(step, card, time()), open_call_buttons(step, card)
+                self._waiting.setdefault(key, Prompt(view.turn.id, key, blocks, buttons, card, is_guarded))
+
+    def _remove(self, key: Key) -> None:
+        self._settled.add(key)
+        prompt = self._waiting.pop(key, None)
+        if prompt is not None and prompt.card is not None:
+            self._answered = self._answered + 1 if self._count_approvals() else 0
+
+    def _count_approvals(self) -> int:
+        return sum(prompt.card is not None for prompt in self._waiting.values())
+
+    @property
+    def _current(self) -> Prompt | None:
+        asked = self._waiting.get(self._asked) if self._asked is not None else None
+        return asked or min(self._waiting.values(), key=lambda prompt: prompt.card is None, default=None)
 
     def withdraw(self) -> None:
         """Ask for no key until the next view."""
@@ -426,210 +201,220 @@ class CardKeys:
         self._forget()
 
     def _forget(self) -> None:
-        self._asked = None
-        self._pages = []
-        self._viewed = False
-        self._choosing = ()
+        self._asked, self._pages, self._viewed, self._choosing = None, [], False, ()
         self._screen.stop_asking()
-
-    def answer(self, key: str) -> None:
-        """Handle a single key."""
-        prompt = self._queue.current
-        if prompt is None:
-            return
-        if self._choosing:
-            self._choose(prompt, key)
-            return
-        key = key.lower()
-        if key in APPROVING and self._unseen(prompt):
-            self._screen.hint(str(VIEW_FIRST))
-        else:
-            self._act(prompt, key)
-
-    def _act(self, prompt: ApprovalPrompt, key: str) -> None:
-        match key:
-            case "y":
-                self._settle(prompt, DecisionType.APPROVE, "")
-            case "t" if prompt.offers:
-                self._grant(prompt, prompt.offers[0])
-            case "g" if prompt.offers[1:]:
-                self._offer(prompt.offers[1:])
-            case "e" if prompt.editable:
-                self._edit(prompt)
-            case "enter":
-                self._settle(prompt, DecisionType.DENY, "")
-            case "n":
-                self._screen.ask_reason()
-            case "v" if prompt.card.shortened:
-                self._view_all(prompt)
-            case _:
-                keys = ", ".join(choice for choice, _label in self._choices(prompt) if choice != "Enter")
-                self._screen.hint(_("One key: {keys}, or Enter for no. Ctrl-C stops the turn.", keys=keys))
-
-    def _choose(self, prompt: ApprovalPrompt, key: str) -> None:
-        """Handle a key of the choice of grants."""
-        if key == "enter":
-            self._offer(())
-        elif key.isdecimal() and 0 < int(key) <= len(self._choosing):
-            self._grant(prompt, self._choosing[int(key) - 1])
-        else:
-            self._screen.hint(_("One of the numbers, or Enter to go back."))
-
-    def _offer(self, offers: tuple[GrantOption, ...]) -> None:
-        """Ask which grant to add; without `offers` return to the card's keys."""
-        self._choosing = offers
-        self._screen.stop_asking()
-        self._ask()
-
-    def reason(self, text: str) -> None:
-        """Handle the reason of a denial; empty for none."""
-        if (prompt := self._queue.current) is not None:
-            self._settle(prompt, DecisionType.DENY, text.strip())
 
     def _next(self) -> None:
-        """Ask for the first pending approval, unless it is the current one."""
-        prompt = self._queue.current if self._asking else None
+        """Ask for the first card that waits, unless it is the current one or an action runs."""
+        if self._acting:
+            return
+        prompt = self._current if self._asking else None
         if prompt is None:
             if self._asked is not None:
                 self._forget()
             return
-        if self._asked == prompt.key:
-            if not self._deciding:
-                self._ask()
+        if prompt.key != self._asked:
+            self._forget()
+            self._asked = prompt.key
+            text = message_text(prompt.blocks, self._theme, self._screen.columns)
+            self._transcript.print_pieces(Piece(PieceKind.CARD, f"{text}\n{card_line('', self._theme)}"))
+            if prompt.guarded:
+                self._say(GUARDED, self._theme.warn)
+        self._screen.ask(self._lines)
+
+    # Keys
+
+    def answer(self, key: str) -> None:
+        """Handle a single key."""
+        prompt = self._current
+        if prompt is None or self._acting:
             return
-        self._forget()
-        self._asked = prompt.key
-        text = message_text(prompt.blocks, self._theme, self._screen.columns)
-        self._transcript.print_pieces(Piece(PieceKind.CARD, f"{text}\n{card_line('', self._theme)}"))
-        if prompt.guarded:
-            self._say(GUARDED, self._theme.warn)
-        self._ask()
+        choices = self._choices(prompt)
+        actions = [action for choice, _label, action in choices if choice.lower() == key.lower()]
+        match actions:
+            case [Approve() | ApproveWithGrant() | DenialSubmitted() as action]:
+                self._act(prompt, self._decide(prompt, action))
+            case [Edit(ref)]:
+                self._act(prompt, self._edit(ref))
+            case [RunCommandInNewReply(words)]:
+                self._act(prompt, self._answer_server(prompt, words))
+            case [OpenDenyForm()]:
+                self._screen.ask_reason()
+            case [ViewCall()] if prompt.card is not None:
+                self._view_all(prompt.card)
+            case [tuple() as grants]:
+                self._choosing = grants
+                self._screen.stop_asking()
+                self._screen.ask(self._lines)
+            case _:
+                self._screen.hint(self._hint(prompt, key, [choice for choice, _label, _action in choices]))
 
-    def _ask(self) -> None:
-        self._screen.ask(self._keys)
+    def _hint(self, prompt: Prompt, key: str, choices: Sequence[str]) -> str:
+        """Return what to do instead of a key without an action."""
+        keys = ", ".join(choice for choice in choices if choice != ENTER)
+        if self._choosing:
+            return _("One of the numbers, or Enter to go back.")
+        if prompt.card is None:
+            return _("One key: {keys}. Ctrl-C stops the turn.", keys=keys)
+        if key.lower() in APPROVING and self._is_unseen(prompt):
+            return str(VIEW_FIRST)
+        return _("One key: {keys}, or Enter for no. Ctrl-C stops the turn.", keys=keys)
 
-    def _keys(self, width: int) -> list[str]:
-        """Return the keys and their actions, on as many lines as needed."""
-        prompt = self._queue.current
+    def reason(self, text: str) -> None:
+        """Handle the reason of a denial; empty for none."""
+        if (prompt := self._current) is not None and prompt.card is not None:
+            self._act(prompt, self._decide(prompt, DenialSubmitted(ApprovalRef(*prompt.key), text.strip())))
+
+    def _choices(self, prompt: Prompt) -> list[tuple[str, str, KeyAction]]:
+        """Return the valid keys with their labels and actions."""
+        if self._choosing:
+            numbered = [(str(number), entry.label, entry.action) for number, entry in enumerate(self._choosing, 1)]
+            return [*numbered, (ENTER, _("back"), ())]
+        actions = [button.action for button in prompt.buttons.buttons]
+        if prompt.card is None:
+            commands = [action for action in actions if isinstance(action, RunCommandInNewReply)]
+            return [(*_ELICITATION_KEYS[action.words[0]], action) for action in commands]
+        is_unseen = self._is_unseen(prompt)
+        view = _("more") if self._pages else _("view all to approve") if is_unseen else _("view all")
+        labels: list[tuple[str, str, type[Action]]] = [
+            ("y", _("once"), Approve),
+            ("t", _("in this conversation"), ApproveWithGrant),
+            ("e", _("edit"), Edit),
+            ("v", view, ViewCall),
+            ("n", _("no, because…"), OpenDenyForm),
+        ]
+        keys: list[tuple[str, str, KeyAction]] = [
+            (key, label, action) for key, label, kind in labels for action in actions if isinstance(action, kind)
+        ]
+        keys = [key for key in keys if key[0] != "v" or prompt.card.shortened]
+        if is_unseen:
+            keys = sorted((key for key in keys if key[0] not in APPROVING), key=lambda key: key[0] != "v")
+        elif prompt.buttons.more:
+            keys.insert(2, ("g", _("allow more…"), prompt.buttons.more))
+        return [*keys, (ENTER, pgettext("answer to an approval", "no"), DenialSubmitted(ApprovalRef(*prompt.key), ""))]
+
+    def _is_unseen(self, prompt: Prompt) -> bool:
+        return prompt.guarded and prompt.card is not None and prompt.card.shortened and not self._viewed
+
+    def _lines(self, width: int) -> list[str]:
+        """Return the keys and their labels, on as many lines as needed."""
+        prompt, theme = self._current, self._theme
         keys = self._choices(prompt) if prompt is not None else []
-        words = [(f"[{key}] {self._theme.own_text(effect)}", f"[{key}]") for key, effect in keys]
-        if self._queue.place:
-            words.append((f"({self._queue.place})", ""))
+        words = [(f"[{key}]", f" {theme.own_text(str(label))}") for key, label, _action in keys]
+        total = self._answered + self._count_approvals()
+        if total > 1 and prompt is not None and prompt.card is not None:
+            place = _("{number} of {count}", number=self._answered + 1, count=total)
+            words.append(("", f"({place})"))
         lines: list[list[tuple[str, str]]] = [[]]
         for word in words:
-            if lines[-1] and cells("  ".join(text for text, _key in (*lines[-1], word))) > width - 4:
+            if lines[-1] and cells("  ".join(map("".join, (*lines[-1], word)))) > width - 4:
                 lines.append([])
             lines[-1].append(word)
-        return [card_line("  ".join(self._key(*word) for word in line), self._theme) for line in lines]
+        return [
+            card_line("  ".join(theme.bold(key) + text if key else theme.dim(text) for key, text in line), theme)
+            for line in lines
+        ]
 
-    def _choices(self, prompt: ApprovalPrompt) -> list[tuple[str, str]]:
-        """Return the valid keys and their actions."""
-        if self._choosing:
-            numbered = [(str(number), str(offer.label)) for number, offer in enumerate(self._choosing, 1)]
-            return [*numbered, ("Enter", _("back"))]
-        if self._unseen(prompt):
-            view = ("v", _("more") if self._pages else _("view all to approve"))
-            return [view, *self._edit_key(prompt), *self._denial_keys()]
-        allow = [("t", _("in this conversation"))] if prompt.offers else []
-        more = [("g", _("allow more…"))] if prompt.offers[1:] else []
-        view_all = [("v", _("more") if self._pages else _("view all"))] if prompt.card.shortened else []
-        return [("y", _("once")), *allow, *more, *self._edit_key(prompt), *view_all, *self._denial_keys()]
-
-    def _edit_key(self, prompt: ApprovalPrompt) -> list[tuple[str, str]]:
-        return [("e", _("edit"))] if prompt.editable else []
-
-    def _denial_keys(self) -> list[tuple[str, str]]:
-        return [("n", _("no, because…")), ("Enter", pgettext("answer to an approval", "no"))]
-
-    def _key(self, text: str, key: str) -> str:
-        return self._theme.bold(key) + text.removeprefix(key) if key else self._theme.dim(text)
-
-    def _view_all(self, prompt: ApprovalPrompt) -> None:
-        lines = self._pages or full_arguments(prompt.card, self._theme, self._screen.columns)
+    def _view_all(self, card: ApprovalCard) -> None:
+        lines = self._pages or full_arguments(card, self._theme, self._screen.columns)
         room = max(self._screen.rows - PAGE_MARGIN, 4)
         visible, self._pages = lines[:room], lines[room:]
         self._viewed |= not self._pages
         self._transcript.print_pieces(Piece(PieceKind.CARD, "\n".join([*visible, card_line("", self._theme)])))
         self._screen.stop_asking()
-        self._ask()
+        self._screen.ask(self._lines)
 
-    def _unseen(self, prompt: ApprovalPrompt) -> bool:
-        return prompt.guarded and prompt.card.shortened and not self._viewed
+    # Actions
 
-    def _edit(self, prompt: ApprovalPrompt) -> None:
-        """Edit the call in its form; no key is expected meanwhile."""
+    def _act(self, prompt: Prompt, work: Coroutine[Any, Any, bool]) -> None:
+        """Run an action, during which no key is expected."""
         self._screen.stop_asking()
-        self._pages = []
-        self._deciding = True
-        self._spawn(self._save_edit(prompt))
+        self._pages, self._choosing = [], ()
+        self._acting = True
+        self._spawn(self._finish(prompt, work))
 
-    async def _save_edit(self, prompt: ApprovalPrompt) -> None:
+    async def _finish(self, prompt: Prompt, work: Coroutine[Any, Any, bool]) -> None:
+        """Ask again about a card, or for the next one if its action has settled it."""
+        is_settled = False
         try:
-            await self._actions.change(prompt)
+            is_settled = await work
         except CountersignError as error:
             self._say(single_line(str(error), 500), self._theme.error)
         finally:
-            self._deciding = False
-        self._ask_again(prompt)
+            self._acting = False
+        if is_settled:
+            self._remove(prompt.key)
+            self._asked = None
         self._next()
 
-    def _settle(self, prompt: ApprovalPrompt, verdict: DecisionType, reason: str) -> None:
-        text = _("Not run. Told the agent: {reason}", reason=reason) if reason else _("Not run.")
-        deciding = partial(self._actions.decide, prompt, verdict, reason)
-        self._send(prompt, deciding, _("Approved.") if verdict is _YES else text)
+    async def _decide(self, prompt: Prompt, action: Approve | ApproveWithGrant | DenialSubmitted) -> bool:
+        from bot.chat.interactions import decide  # noqa: PLC0415 - loaded with the runtime, behind the prompt
 
-    def _grant(self, prompt: ApprovalPrompt, offer: GrantOption) -> None:
-        text = _("Approved, and {grant}", grant=_format_grant(offer.permission.scope))
-        self._send(prompt, partial(self._actions.allow, prompt, offer.permission), text)
-
-    def _send(self, prompt: ApprovalPrompt, deciding: Deciding, text: str) -> None:
-        """Send a decision to the engine; print the text if it takes effect."""
-        self._screen.stop_asking()
-        self._pages = []
-        self._choosing = ()
-        self._deciding = True
-        self._spawn(self._print_result(prompt, deciding, text))
-
-    async def _print_result(
-        self, prompt: ApprovalPrompt, deciding: Callable[[], Awaitable[DecisionResult]], text: str
-    ) -> None:
-        try:
-            result = await deciding()
-            self._deciding = False
-        except CountersignError as error:
-            self._deciding = False
-            self._say(single_line(str(error), 500), self._theme.error)
-            self._ask_again(prompt)
-            return
+        engine, theme = await await_ready(self._engine()), self._theme
+        result: DecisionResult | ToolStep | None = None
+        if prompt.guarded and not isinstance(action, DenialSubmitted):  # that all of the call was seen is recorded
+            result = await engine.approvals.open_call(*prompt.key, self._user.member)
+        if result is None or isinstance(result, ToolStep):
+            result = await decide(engine, action, self._user.member)
         match result:
-            case Decided(verdict):
-                self._say(text, self._theme.success if verdict is _YES else self._theme.error)
+            case Decided(DecisionType.APPROVE):
+                self._say(_approved_text(action), theme.success)
+            case Decided():
+                reason = action.reason if isinstance(action, DenialSubmitted) else ""
+                told = _("Not run. Told the agent: {reason}", reason=reason) if reason else _("Not run.")
+                self._say(told, theme.error)
             case MoreApprovalsNeeded(needed):
-                self._say(remaining_approvals_text(needed), self._theme.success)
-            case AlreadyDecided(how):
-                self._say(single_line(how, 300), self._theme.dim)
-            case StaleRevision():
-                self._say(_("The call has changed since this card was drawn. Not run."), self._theme.warn)
-            case ApprovalNotFound():
-                self._say(_("This approval does not exist any more."), self._theme.dim)
-            case ViewRequired():
-                self._say(VIEW_FIRST, self._theme.warn)
-                self._ask_again(prompt)
-                return
-            case NotAllowed(why):
-                self._say(single_line(why, 300), self._theme.warn)
-                self._say(_("Waiting for an approver. Ctrl-C stops the turn."), self._theme.dim)
-                self._ask_again(prompt)
-                return
-            case _:
-                assert_never(result)
-        self._queue.remove(prompt)
-        self._asked = None
-        self._next()
+                self._say(remaining_approvals_text(needed), theme.success)
+            case NotAllowed():
+                self._say(rejection_message(result), theme.warn)
+                self._say(_("Waiting for an approver. Ctrl-C stops the turn."), theme.dim)
+            case StaleRevision() | ViewRequired():
+                self._say(CHANGED if isinstance(result, StaleRevision) else VIEW_FIRST, theme.warn)
+            case AlreadyDecided() | ApprovalNotFound() | None:
+                self._say(rejection_message(result) if isinstance(result, AlreadyDecided) else GONE, theme.dim)
+        return not isinstance(result, ViewRequired | NotAllowed)
 
-    def _ask_again(self, prompt: ApprovalPrompt) -> None:
-        if self._asked == prompt.key:
-            self._ask()
+    async def _edit(self, ref: ApprovalRef) -> bool:
+        await self._runner.run(await await_ready(self._commands()), edit_command(ref))
+        return False
+
+    async def _answer_server(self, prompt: Prompt, words: tuple[str, ...]) -> bool:
+        reply = await self._runner.run_dialog(await await_ready(self._commands()), words)
+        if reply is None:
+            return False
+        self._show(reply)
+        if reply.actions and prompt.key in self._waiting:
+            buttons = tuple(Button(str(action.label), RunCommandInNewReply(action.words)) for action in reply.actions)
+            self._waiting[prompt.key] = replace(prompt, buttons=Buttons(buttons))
+        return not reply.actions
+
+    def _show(self, reply: Reply) -> None:
+        paint = self._theme.warn if reply.failed else str if reply.actions else self._theme.success
+        for line in strip_markdown(reply.text).split("\n"):
+            if reply.link and "://" in line and " " not in line:
+                # Whole, so that it can be opened and copied.
+                self._transcript.print_pieces(Piece(PieceKind.CARD, safe_lines(line)))
+            elif line:
+                self._say(line, paint)
+        for name, value in reply.details:
+            self._say(f"{name}: {value}", self._theme.dim)
 
     def _say(self, text: str, paint: Callable[[str], str]) -> None:
-        self._transcript.print_pieces(_card_text(text, paint, self._theme, self._screen.columns))
+        lines = fold(self._theme.own_text(safe_lines(text)), self._screen.columns - 4)
+        text = "\n".join(card_line(paint(line), self._theme) for line in lines)
+        self._transcript.print_pieces(Piece(PieceKind.CARD, text))
+
+
+def _approved_text(action: Approve | ApproveWithGrant | DenialSubmitted) -> str:
+    """Return the text of an approval. A grant is for a conversation where other platforms have threads."""
+    grant = parse_grant_option(action.offer) if isinstance(action, ApproveWithGrant) else None
+    match grant.scope if grant is not None else None:
+        case None:
+            return _("Approved.")
+        case ThreadScope():
+            text = _("allowed in this conversation until it goes unused for an hour")
+        case ArgumentsScope():
+            text = _("this very call allowed in this conversation until it goes unused for an hour")
+        case scope:
+            return _("Approved, and {grant}", grant=format_grant(scope))
+    return _("Approved, and {grant}", grant=f"{text} · /mcp grants list")

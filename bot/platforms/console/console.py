@@ -1,4 +1,4 @@
-"""Terminal modes: screen, one question, or pipe.
+"""The terminal as a surface: turns are rendered, and their files saved.
 
 prompt_toolkit is imported for the screen only, rich when the screen first renders Markdown.
 """
@@ -8,32 +8,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import Protocol, TextIO
 
-from bot.domain.agents import AgentRef
-from bot.domain.approvals import ApprovalRequirements
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import DeliveryFailed, NotFound
 from bot.i18n import _, gettext_lazy
-from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
-from bot.platforms.console.headless import ElicitationPrompt, HeadlessChat, InputLines, Output
-from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.local_user import LocalUser
-from bot.platforms.console.plain_output import JsonLines, PlainStream
-from bot.platforms.console.standard_input import input_lines, read_input
-from bot.platforms.console.turn_tracker import StartState, TurnTracker
-from bot.ports import Commands, EngineApi
+from bot.platforms.console.turn_tracker import TurnTracker
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import LEFT_OUT, returned_files
-
-if TYPE_CHECKING:
-    from bot.rendering.response_models import SignedBy
 
 log = logging.getLogger(__name__)
 
@@ -44,42 +32,26 @@ SLOT = "reply"
 COMPLETE = "complete"
 
 
-# -------------------- files
-
-
 @dataclass(frozen=True, slots=True)
-class SavedFile:
-    """A saved file; its path is the ref of its message. With a `problem`, it could not be saved."""
+class Streams:
+    """Streams of a process and its environment."""
 
-    message: PostedMessage
-    name: str
-    problem: str = ""
+    stdin: TextIO
+    stdout: TextIO
+    stderr: TextIO
+    environ: Mapping[str, str]
 
-
-async def save_files(folder: Path, view: TurnView, refs: MessageRefs) -> AsyncGenerator[SavedFile, None]:
-    """Save new files, readable by the user only."""
-    for file in returned_files(view, LARGEST):
-        if file.slot in refs:
-            continue
-        name = single_line(file.name.replace("/", "_").replace("\\", "_"), _NAME_LENGTH).lstrip(".") or "file"
-        path = folder / f"{view.turn.id[:12]}-{file.slot}-{name}"
-        try:
-            data = await file.read()
-            await asyncio.to_thread(_write, path, data)
-        except (NotFound, OSError) as error:
-            log.warning("turn %s: file not saved: %s", view.turn.id, error)
-            yield SavedFile(PostedMessage(file.slot, LEFT_OUT), name, str(error))
-        else:
-            yield SavedFile(PostedMessage(file.slot, str(path)), name)
+    @property
+    def interactive(self) -> bool:
+        """True if a user is at a terminal with cursor control."""
+        return self.stdin.isatty() and self.stdout.isatty() and self.environ.get("TERM", "") not in ("dumb", "unknown")
 
 
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as target:
-        target.write(data)
+def process_streams() -> Streams:
+    """Return the streams of this process."""
+    import sys  # noqa: PLC0415 - nothing else here touches the process
 
-
-# -------------------- surface
+    return Streams(sys.stdin, sys.stdout, sys.stderr, os.environ)
 
 
 class Drawing(Protocol):
@@ -127,9 +99,8 @@ class ConsoleSurface:
         complete = self._tracker.was_rendered(view.turn.id) or (not ours and refs.get(SLOT) == COMPLETE)
         # First, so that no line about a file comes into the midst of a reply.
         if not complete and self._files is not None:
-            async for file in save_files(self._files, view, refs):
-                self._report(file)
-                yield file.message
+            async for saved in self._save_files(self._files, view, refs):
+                yield saved
             complete = complete or self._tracker.was_rendered(view.turn.id)
         if not (complete or self._tracker.is_outdated(view)):
             # A poll of the database must not render it again while its ref is stored.
@@ -171,30 +142,43 @@ class ConsoleSurface:
         with suppress(OSError):  # the terminal is gone, which the next output detects
             self._drawing.notice(text)
 
-    def _report(self, file: SavedFile) -> None:
-        result = _("{file} is in {path}", file=file.name, path=file.message.ref)
-        if file.problem:
-            problem = single_line(file.problem, 200)
-            result = _("{file} could not be saved: {problem}", file=file.name, problem=problem)
-        self.announce(result)
+    async def _save_files(self, folder: Path, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        """Save new files, readable by the user only. The ref of a file is its path."""
+        for file in returned_files(view, LARGEST):
+            if file.slot in refs:
+                continue
+            name = single_line(file.name.replace("/", "_").replace("\\", "_"), _NAME_LENGTH).lstrip(".") or "file"
+            path = folder / f"{view.turn.id[:12]}-{file.slot}-{name}"
+            try:
+                await asyncio.to_thread(_write, path, await file.read())
+            except (NotFound, OSError) as error:
+                log.warning("turn %s: file not saved: %s", view.turn.id, error)
+                self.announce(
+                    _("{file} could not be saved: {problem}", file=name, problem=single_line(str(error), 200))
+                )
+                yield PostedMessage(file.slot, LEFT_OUT)
+            else:
+                self.announce(_("{file} is in {path}", file=name, path=path))
+                yield PostedMessage(file.slot, str(path))
 
     def _draw(self, view: TurnView, *, ours: bool) -> None:
+        question = single_line(view.turn.question.text, 80)
+        conversation = single_line(view.turn.conversation.thread, 60)
         if ours:
             self._drawing.append_own(view)
-        elif not self._tracker.from_another_window(view):
-            self._drawing.append_foreign(view, self._heading(view))
-        elif view.turn.status.ended:  # until then the other window shows it, and asks for decisions
-            self._drawing.append_foreign(view, _("From another window: {question}", question=_question(view)))
-
-    def _heading(self, view: TurnView) -> str:
-        conversation, question = single_line(view.turn.conversation.thread, 60), _question(view)
-        if self._tracker.waited_at_start(view.turn.id):
-            return _("In conversation {conversation}: {question}", conversation=conversation, question=question)
-        return _(
-            "While you were away (conversation {conversation}): {question}",
-            conversation=conversation,
-            question=question,
-        )
+        elif self._tracker.from_another_window(view):
+            if view.turn.status.ended:  # until then the other window shows it, and asks for decisions
+                self._drawing.append_foreign(view, _("From another window: {question}", question=question))
+        elif self._tracker.waited_at_start(view.turn.id):
+            heading = _("In conversation {conversation}: {question}", conversation=conversation, question=question)
+            self._drawing.append_foreign(view, heading)
+        else:
+            heading = _(
+                "While you were away (conversation {conversation}): {question}",
+                conversation=conversation,
+                question=question,
+            )
+            self._drawing.append_foreign(view, heading)
 
     def _draw_own(self, view: TurnView) -> None:
         """Render a turn of this terminal that another process drives."""
@@ -205,99 +189,11 @@ class ConsoleSurface:
         self._tracker.record(view)
 
 
-def _question(view: TurnView) -> str:
-    return single_line(view.turn.question.text, 80)
-
-
-# -------------------- modes
-
-
-class ConsoleListener(Protocol):
-    """A listener that ends by itself, with the exit code of the process."""
-
-    async def run(
-        self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
-    ) -> int:
-        """Listen until the end and return the exit code. A CountersignError of an awaited argument is printed on one
-        line, with exit code 1.
-        """
-
-    def interrupt(self) -> None:
-        """Handle SIGINT: stop the running turn; in a headless mode exit with 130."""
-
-
-@dataclass(frozen=True, slots=True)
-class Streams:
-    """Streams of a process and its environment."""
-
-    stdin: TextIO
-    stdout: TextIO
-    stderr: TextIO
-    environ: Mapping[str, str]
-
-    @property
-    def interactive(self) -> bool:
-        """True if a user is at a terminal with cursor control."""
-        return self.stdin.isatty() and self.stdout.isatty() and self.environ.get("TERM", "") not in ("dumb", "unknown")
-
-
-@dataclass(frozen=True, slots=True)
-class Terminal:
-    """A listener and the surface that belongs to it."""
-
-    listener: ConsoleListener
-    surface: ConsoleSurface
-
-
-def unnamed_approvers(_terms: ApprovalRequirements, _conversation: ConversationKey, _agent: AgentRef | None) -> str:
-    """Name no approvers."""
-    return ""
-
-
-def open_headless(
-    question: str | None,
-    user: LocalUser,
-    streams: Streams,
-    *,
-    approve: ApproveMode = ApproveMode.ASK,
-    json: bool = False,
-    signed_by: SignedBy = unnamed_approvers,
-    files: Path | None = None,
-) -> Terminal:
-    """Return the terminal for the question of `-m`, with standard input as its file; without a question for a pipe:
-    every line of it is a message or the answer to an elicitation. Answers go to standard output, the rest to standard
-    error; `json` for events instead, in which `signed_by` names the approvers of calls.
-    """
-    theme = ConsoleTheme.for_stream(streams.stderr, streams.environ)
-    drawing: Drawing = (
-        JsonLines(streams.stdout, streams.stderr, theme, signed_by)
-        if json
-        else PlainStream(streams.stdout, streams.stderr, theme)
-    )
-    lines = InputLines(input_lines(streams.stdin) if question is None else _only_line(question))
-    tracker = TurnTracker()
-    listener = HeadlessChat(
-        lines=lines,
-        user=user,
-        tracker=tracker,
-        approver=AutoApprover(approve, user, drawing.notice),
-        responder=ElicitationPrompt(user, drawing.notice, lines if question is None else None),
-        output=Output(streams.stdout, streams.stderr, json),
-        read_file=partial(read_input, streams.stdin, drawing.notice) if question is not None else None,
-    )
-    return Terminal(listener, ConsoleSurface(user, tracker, drawing, files))
-
-
-async def _only_line(line: str) -> AsyncIterator[str]:
-    yield line
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as target:
+        target.write(data)
 
 
 def _no_output(error: OSError) -> DeliveryFailed:
     return DeliveryFailed(gettext_lazy("The terminal does not take output: {error}.", error=error), permanent=True)
-
-
-def process_streams() -> Streams:
-    """Return the streams of this process."""
-    import sys  # noqa: PLC0415 - nothing else here touches the process
-
-    return Streams(sys.stdin, sys.stdout, sys.stderr, os.environ)

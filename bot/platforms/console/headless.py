@@ -11,12 +11,14 @@ import json
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TextIO
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
+from bot.domain.agents import AgentRef
+from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, ApprovalRequirements, NotAllowed
 from bot.domain.commands import Form, Invocation, Reply, reply_json
-from bot.domain.conversations import Attachment, ConversationKey
+from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import (
     CANCELLED,
     DECLINED,
@@ -27,16 +29,21 @@ from bot.domain.elicitations import (
     UrlMode,
 )
 from bot.domain.lenient_json import DuplicateName, unique_names
-from bot.domain.tools import ArgumentError
 from bot.domain.turns import Receipt, TurnStatus, TurnView
 from bot.errors import CountersignError, InvalidOption, NotFound, QueueFull, SettingsError
 from bot.folders import in_shell
 from bot.i18n import _
 from bot.platforms.console import turn_tracker
-from bot.platforms.console.auto_approval import AutoApprover, RuleResult
+from bot.platforms.console.auto_approval import ApproveMode, AutoApprover, RuleResult
+from bot.platforms.console.console import ConsoleSurface, Streams
+from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.local_user import LocalUser, Questions, fresh_conversation
-from bot.platforms.console.plain_output import open_command, reply_text, write
+from bot.platforms.console.plain_output import JsonLines, PlainStream, open_command, reply_text, write
+from bot.platforms.console.standard_input import input_lines, read_input
 from bot.platforms.console.turn_tracker import (
+    ANSWERED,
+    FAILED,
+    INTERRUPTED,
     PendingElicitation,
     StartState,
     TurnTracker,
@@ -60,6 +67,9 @@ from bot.ports.platform import ElicitationAnswered, InvalidAnswer
 from bot.rendering.elicitation_card import elicitation_form, server_name
 from bot.rendering.text_safety import show_invisible, single_line
 
+if TYPE_CHECKING:
+    from bot.rendering.response_models import SignedBy
+
 ANSWER, DECLINE = "answer", "decline"
 STOP_SECONDS = 5.0
 ABANDONED_SECONDS = 10.0
@@ -75,16 +85,20 @@ class InputLines:
     def __init__(self, lines: AsyncIterator[str]) -> None:
         self._lines = lines
         self._reading = asyncio.Lock()
-        self._pending: asyncio.Future[str | None] | None = None
+        self._pending: asyncio.Task[str | None] | None = None
         self._back: list[str] = []
 
     async def next(self) -> str | None:
         """Return the next line; None at the end. A cancelled wait loses no line."""
+
+        async def read() -> str | None:
+            return await anext(self._lines, None)
+
         async with self._reading:
             if self._back:
                 return self._back.pop()
             if self._pending is None:
-                self._pending = asyncio.ensure_future(_next(self._lines))
+                self._pending = asyncio.create_task(read())
             line = await asyncio.shield(self._pending)
             self._pending = None
             return line
@@ -145,7 +159,12 @@ class ElicitationPrompt:
         """Send an answer. Return True if the elicitation needs no other one."""
         match await engine.elicitations.answer(pending.elicitation.id, reply, self._user.member):
             case InvalidAnswer(problems):
-                errors = "; ".join(_problem_text(problem) for problem in problems)
+                errors = "; ".join(
+                    f"{error.argument}: {error.problem}"
+                    if error.argument and not error.problem.startswith(f"{error.argument}:")
+                    else error.problem
+                    for error in problems
+                )
                 self._tell(single_line(errors, 500) or _("It does not fit."))
                 return False
             case ElicitationAnswered(action):
@@ -206,10 +225,6 @@ def _form_answer(schema: Mapping[str, Any], text: str) -> ElicitationResult | st
     return next(iter(errors.values()), "") or ElicitationResult(ElicitationAction.ACCEPT, content)
 
 
-async def _next(lines: AsyncIterator[str]) -> str | None:
-    return await anext(lines, None)
-
-
 def _sample_line(schema: Mapping[str, Any]) -> str:
     """Return a sample line that answers a form, with its field names: `answer seats=… note=…`."""
     properties = schema.get("properties")
@@ -220,46 +235,53 @@ def _sample_line(schema: Mapping[str, Any]) -> str:
     return " ".join((ANSWER, *assignments))
 
 
-def _problem_text(error: ArgumentError) -> str:
-    if not error.argument or error.problem.startswith(f"{error.argument}:"):
-        return error.problem
-    return f"{error.argument}: {error.problem}"
-
-
 # -------------------- chats
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """Streams for answers and for other output. With `json`, replies to commands are lines of JSON."""
+async def _only_line(line: str) -> AsyncIterator[str]:
+    yield line
 
-    answers: TextIO
-    remarks: TextIO
-    json: bool = False
+
+def unnamed_approvers(_terms: ApprovalRequirements, _conversation: ConversationKey, _agent: AgentRef | None) -> str:
+    """Name no approvers."""
+    return ""
 
 
 class HeadlessChat:
-    """Every line is a message, unless a server waits for an answer; the next one is sent when the last is answered."""
+    """Every line is a message, unless a server waits for an answer; the next one is sent when the last is answered.
+
+    The question of `-m` is the only line, with standard input as its file. Answers go to standard output, the rest to
+    standard error; `as_json` for events instead, in which `signed_by` names the approvers of calls. `files` is the
+    folder for tool files.
+    """
 
     def __init__(
         self,
-        *,
-        lines: InputLines,
+        question: str | None,
         user: LocalUser,
-        tracker: TurnTracker,
-        approver: AutoApprover,
-        responder: ElicitationPrompt,
-        output: Output,
-        read_file: Callable[[], Awaitable[tuple[Attachment, bytes] | None]] | None = None,
+        streams: Streams,
+        *,
+        approve: ApproveMode = ApproveMode.ASK,
+        as_json: bool = False,
+        signed_by: SignedBy = unnamed_approvers,
+        files: Path | None = None,
     ) -> None:
-        self._lines = lines
+        theme = ConsoleTheme.for_stream(streams.stderr, streams.environ)
+        self._drawing: JsonLines | PlainStream = (
+            JsonLines(streams.stdout, streams.stderr, theme, signed_by)
+            if as_json
+            else PlainStream(streams.stdout, streams.stderr, theme)
+        )
+        self._reads_file = question is not None
+        self._json = as_json
+        self._streams = streams
+        self._lines = InputLines(input_lines(streams.stdin) if question is None else _only_line(question))
         self._user = user
         self._questions = Questions(user)
-        self._tracker = tracker
-        self._approver = approver
-        self._responder = responder
-        self._output = output
-        self._read_file = read_file
+        self._tracker = TurnTracker()
+        self.surface = ConsoleSurface(user, self._tracker, self._drawing, files)
+        self._approver = AutoApprover(approve, user, self._drawing.notice)
+        self._responder = ElicitationPrompt(user, self._drawing.notice, self._lines if question is None else None)
         self._engine: Awaitable[EngineApi]
         self._commands: Awaitable[Commands]
         self._turn = ""
@@ -270,21 +292,42 @@ class HeadlessChat:
     async def run(
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
     ) -> int:
-        """Answer all lines and return the worst exit code. Lines behind a turn that waits are not asked."""
+        """Answer all lines and return the worst exit code: 130 after an interrupt, that of an error, 1 if the reader of
+        the output has closed it. Lines behind a turn that waits are not asked. Raises OSError if the output fails
+        otherwise.
+        """
+        self._engine, self._commands = asyncio.ensure_future(engine), asyncio.ensure_future(commands)
+        task = asyncio.ensure_future(self._answer_lines(opening))
+        handlers = (asyncio.ensure_future(self._decide_alone()), asyncio.ensure_future(self._answer_alone()))
+        others = (asyncio.ensure_future(self._interrupted.wait()), asyncio.ensure_future(self._tracker.closed.wait()))
         try:
-            return await self._until_interrupted(self._all(engine, commands, opening))
+            await asyncio.wait((task, *handlers, *others), return_when=asyncio.FIRST_COMPLETED)
+            for handler in handlers:
+                if handler.done():
+                    handler.result()
+            if not task.done():
+                await self._stop()
+            if self._tracker.closed.is_set():
+                write(self._streams.stdout, "\n")  # which raises its error again
+            return task.result() if task.done() and not self._interrupted.is_set() else INTERRUPTED
+        except SettingsError:  # which each command prints alike
+            raise
+        except CountersignError as error:
+            self._write_line(f"countersign: {in_shell(single_line(str(error), 1000))}")
+            return error_code(error)
+        except BrokenPipeError:
+            return FAILED
         finally:
+            for task_or_wait in (task, *handlers, *others):
+                task_or_wait.cancel()
+            await asyncio.gather(task, *handlers, *others, return_exceptions=True)
             self._lines.close()
 
     def interrupt(self) -> None:
         """Handle Ctrl-C: stop the running turn and exit with 130."""
         self._interrupted.set()
 
-    async def _all(
-        self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
-    ) -> int:
-        self._engine = asyncio.ensure_future(engine)
-        self._commands = asyncio.ensure_future(commands)
+    async def _answer_lines(self, opening: Awaitable[StartState]) -> int:
         start = await await_ready(opening)
         self._tracker.begin(start)
         for view in start.open:
@@ -307,35 +350,6 @@ class HeadlessChat:
                 for view in abandoned:
                     while (await engine.view(view.turn.id)).turn.status in (TurnStatus.QUEUED, TurnStatus.RUNNING):  # noqa: ASYNC110 - another process may end it
                         await asyncio.sleep(ABANDONED_SECONDS / 100)
-
-    async def _until_interrupted(self, work: Awaitable[int]) -> int:
-        """Return the exit code of the work: 130 after an interrupt, that of an error, 1 if the reader of the output has
-        closed it. Raises OSError if the output fails otherwise.
-        """
-        task = asyncio.ensure_future(work)
-        handlers = (asyncio.ensure_future(self._decide_alone()), asyncio.ensure_future(self._answer_alone()))
-        others = (asyncio.ensure_future(self._interrupted.wait()), asyncio.ensure_future(self._tracker.closed.wait()))
-        try:
-            await asyncio.wait((task, *handlers, *others), return_when=asyncio.FIRST_COMPLETED)
-            for handler in handlers:
-                if handler.done():
-                    handler.result()
-            if not task.done():
-                await self._stop()
-            if self._tracker.closed.is_set():
-                write(self._output.answers, "\n")  # which raises its error again
-            return task.result() if task.done() and not self._interrupted.is_set() else 130
-        except SettingsError:  # which each command prints alike
-            raise
-        except CountersignError as error:
-            write(self._output.remarks, f"countersign: {in_shell(single_line(str(error), 1000))}\n")
-            return error_code(error)
-        except BrokenPipeError:
-            return 1
-        finally:
-            for task_or_wait in (task, *handlers, *others):
-                task_or_wait.cancel()
-            await asyncio.gather(task, *handlers, *others, return_exceptions=True)
 
     async def _decide_alone(self) -> None:
         while True:
@@ -363,56 +377,55 @@ class HeadlessChat:
                 if await engine.stop(self._turn, self._user.author):
                     await self._tracker.end_turn(self._turn, engine)
         except TimeoutError:
-            write(self._output.remarks, _("The turn is still being stopped.") + "\n")
+            self._write_line(_("The turn is still being stopped."))
 
     async def _line(self, text: str) -> int | None:
         """Handle a line. Return its exit code, or None to leave."""
-        code: int | None = 0
         match parse(text):
-            case Say() | LocalCommand.CHECK | LocalCommand.AGAIN | LocalCommand.STOP | OpenConversation() as action:
-                code = await self._do(action)
-            case Invoke(command, words):
-                code = await self._invoke(command, words)
             case LocalCommand.HELP:
                 lines = (f"{name:<16}{summary}" for name, summary in COMMANDS.items())
-                self._print(Reply("\n".join(lines)), self._output.answers)
+                self._print(Reply("\n".join(lines)))
             case LocalCommand.NEW:
                 self._tracker.open(fresh_conversation())
             case LocalCommand.QUIT:
-                code = None
+                return None
             case UnknownCommand() as unknown:
-                write(self._output.remarks, f"{unknown.error}\n")
-                code = 1
-        return code
+                self._write_line(unknown.error)
+                return FAILED
+            case Invoke(command, words):
+                return await self._invoke(command, words)
+            case Say() | LocalCommand.CHECK | LocalCommand.AGAIN | LocalCommand.STOP | OpenConversation() as action:
+                engine = await await_ready(self._engine)
+                try:
+                    return await self._do(action, engine)
+                except (NotFound, QueueFull, InvalidOption) as error:
+                    self._write_line(in_shell(str(error)))
+                    return FAILED
+        return ANSWERED
 
-    async def _do(self, action: Say | RepeatCall | Literal[LocalCommand.STOP] | OpenConversation) -> int:
-        engine = await await_ready(self._engine)
-        try:
-            match action:
-                case Say(text):
-                    agents = engine.agents(self._conversation)
-                    message = self._questions.read(text, self._tracker.conversation, agents)
-                    if self._read_file is not None and (file := await self._read_file()) is not None:
-                        # Unique, because another process may hold the file of an earlier question.
-                        attachment = replace(file[0], id=message.keys[0])
-                        self._tracker.uploads[attachment.id] = file[1]
-                        message = replace(message, attachments=(attachment,))
-                    return await self._ask(engine, engine.receive(message))
-                case LocalCommand.CHECK:
-                    return await self._ask(engine, turn_tracker.check(engine, self._user, self._conversation))
-                case LocalCommand.AGAIN:
-                    return await self._ask(engine, turn_tracker.run_again(engine, self._user, self._conversation))
-                case LocalCommand.STOP:
-                    await turn_tracker.stop(engine, self._user, self._conversation)
-                    write(self._output.remarks, _("Stopped.") + "\n")
-                    return 0
-                case OpenConversation(name):
-                    for view in (await self._tracker.reopen(name)).open:
-                        self._tracker.track_earlier(view)
-                    return 0
-        except (NotFound, QueueFull, InvalidOption) as error:
-            write(self._output.remarks, f"{in_shell(str(error))}\n")
-            return 1
+    async def _do(
+        self, action: Say | RepeatCall | Literal[LocalCommand.STOP] | OpenConversation, engine: EngineApi
+    ) -> int:
+        match action:
+            case Say(text):
+                agents = engine.agents(self._conversation)
+                message = self._questions.read(text, self._tracker.conversation, agents)
+                if self._reads_file and (file := await read_input(self._streams.stdin, self._drawing.notice)):
+                    # Unique, because another process may hold the file of an earlier question.
+                    attachment = replace(file[0], id=message.keys[0])
+                    self._tracker.uploads[attachment.id] = file[1]
+                    message = replace(message, attachments=(attachment,))
+                return await self._ask(engine, engine.receive(message))
+            case LocalCommand.STOP:
+                await turn_tracker.stop(engine, self._user, self._conversation)
+                self._write_line(_("Stopped."))
+                return ANSWERED
+            case LocalCommand.CHECK | LocalCommand.AGAIN:
+                return await self._ask(engine, turn_tracker.repeat(engine, self._user, self._conversation, action))
+            case OpenConversation(name):
+                for view in (await self._tracker.reopen(name)).open:
+                    self._tracker.track_earlier(view)
+                return ANSWERED
 
     async def _ask(self, engine: EngineApi, submission: Awaitable[Receipt]) -> int:
         receipt = await self._tracker.submit(submission)
@@ -421,8 +434,8 @@ class HeadlessChat:
         self._turn = ""
         self._is_waiting = not view.turn.status.ended
         if self._is_waiting:
-            text = _("It waits for an approval: {command}", command=open_command(self._tracker.conversation))
-            write(self._output.remarks, f"{text}\n")
+            command = open_command(self._tracker.conversation)
+            self._write_line(_("It waits for an approval: {command}", command=command))
         return exit_code(view)
 
     @property
@@ -435,19 +448,21 @@ class HeadlessChat:
         last: Reply | Form | None = None
         async for reply in commands.handle(request):
             last = reply
-        match last:
-            case Form():
-                self._print(last, self._output.answers if self._output.json else self._output.remarks)
-                return 1
-            case Reply(message=message) if message is not None:
-                engine = await await_ready(self._engine)
-                return await self._ask(engine, engine.receive(self._user.prepare(message)))
-            case Reply():
-                self._print(last, self._output.answers)
-                return 1 if last.failed else 0
-        return 0
+        if last is None:
+            return ANSWERED
+        if isinstance(last, Reply) and last.message is not None:
+            engine = await await_ready(self._engine)
+            return await self._ask(engine, engine.receive(self._user.prepare(last.message)))
+        self._print(last)
+        return FAILED if isinstance(last, Form) or last.failed else ANSWERED
 
-    def _print(self, reply: Reply | Form, stream: TextIO) -> None:
-        is_json = self._output.json
-        line = json.dumps({"event": "reply", "data": reply_json(reply)}) if is_json else reply_text(reply)
-        write(stream, f"{line}\n")
+    def _print(self, reply: Reply | Form) -> None:
+        if self._json:
+            write(self._streams.stdout, json.dumps({"event": "reply", "data": reply_json(reply)}) + "\n")
+        elif isinstance(reply, Form):
+            self._write_line(reply_text(reply))
+        else:
+            write(self._streams.stdout, f"{reply_text(reply)}\n")
+
+    def _write_line(self, text: str) -> None:
+        write(self._streams.stderr, f"{text}\n")

@@ -10,11 +10,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any, TextIO
+from typing import Any
 
 from prompt_toolkit.input import create_input
-from prompt_toolkit.output import Output, create_output
-from prompt_toolkit.output.vt100 import Vt100_Output
 
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Receipt, StepStatus, ToolStep, TurnView
@@ -22,16 +20,16 @@ from bot.errors import CountersignError, NotFound
 from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
-from bot.platforms.console.cards import ApprovalActions, CardKeys, ElicitationKeys
-from bot.platforms.console.console import ConsoleSurface, Streams, Terminal
+from bot.platforms.console.cards import CardKeys
+from bot.platforms.console.command_runner import CommandRunner
+from bot.platforms.console.console import ConsoleSurface, Streams
 from bot.platforms.console.lines import PROMPT, ConsoleTheme, cells, clip, fold, safe_lines, strip_markdown
 from bot.platforms.console.local_user import LocalUser, Questions, fresh_conversation
-from bot.platforms.console.screen import QUIET_SECONDS, LineHistory, Screen, SlashCompleter
-from bot.platforms.console.transcript import LazyRenderer, Piece, PieceKind, TranscriptView
+from bot.platforms.console.screen import QUIET_SECONDS, LineHistory, Screen, SlashCompleter, output_without_queries
+from bot.platforms.console.transcript import Piece, PieceKind, TranscriptView
 from bot.platforms.console.turn_tracker import StartState, TurnTracker, Welcome, await_ready, error_code
 from bot.platforms.console.typed_lines import (
     COMMANDS,
-    CommandRunner,
     Invoke,
     LocalCommand,
     OpenConversation,
@@ -53,10 +51,10 @@ WELCOMED_SERVERS = 12
 class ChatChrome:
     """Greets, reminds, helps and echoes."""
 
-    def __init__(self, transcript: TranscriptView, theme: ConsoleTheme, model: str) -> None:
+    def __init__(self, transcript: TranscriptView, model: str) -> None:
         self._transcript = transcript
         self._screen = transcript.screen
-        self._theme = theme
+        self._theme = transcript.theme
         self._model = model
 
     def print_banner(self) -> None:
@@ -154,43 +152,63 @@ class ChatChrome:
         self._transcript.print_pieces(Piece(PieceKind.QUESTION, "\n".join(lines)))
 
 
+WARM_UP = "`code`\n\n```python\nprint(1)\n```"
 FRAME_SECONDS = 0.1
 LEAVE_HINT = gettext_lazy("Press Ctrl-C again or Ctrl-D to leave")
 
 
 class InteractiveChat:
-    """Reads lines, asks the engine and renders turns. Handles the screen's input."""
+    """Reads lines, asks the engine and renders turns. Handles the screen's input.
+
+    `model` is the label in the banner, `history` the file of typed lines, `files` the folder for tool files. `welcome`
+    is shown in a new conversation once it is known. `quiet_seconds` is the pause in typing before a card takes a key,
+    `clock` the source of the waiting time.
+    """
 
     def __init__(
         self,
-        *,
         user: LocalUser,
-        tracker: TurnTracker,
-        transcript: TranscriptView,
-        theme: ConsoleTheme,
-        renderer: LazyRenderer,
-        completer: SlashCompleter,
-        approve: ApproveMode,
+        streams: Streams,
+        *,
         model: str,
-        welcome: Awaitable[Welcome] | None,
+        approve: ApproveMode = ApproveMode.ASK,
+        history: Path | None = None,
+        files: Path | None = None,
+        welcome: Awaitable[Welcome] | None = None,
+        quiet_seconds: float = QUIET_SECONDS,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
+        theme = ConsoleTheme.for_stream(streams.stdout, streams.environ)
         self._user = user
         self._welcome = welcome
         self._used = False
         """True after the first sent line."""
         self._questions = Questions(user)
-        self._tracker = tracker
-        self._transcript = transcript
-        self._screen = transcript.screen
-        self._renderer = renderer
-        self._completer = completer
+        self._tracker = TurnTracker()
+        self._completer = SlashCompleter()
+        self._screen = Screen(
+            theme=theme,
+            history=LineHistory(history),
+            completer=self._completer,
+            terminal=(create_input(streams.stdin), output_without_queries(streams.stdout)),
+            quiet_seconds=quiet_seconds,
+        )
+        self._screen.listener = self
+        self._transcript = TranscriptView(self._screen, theme, clock)
+        self._transcript.on_view = self._ask_approvals
+        self.surface = ConsoleSurface(user, self._tracker, self._transcript, files)
         self._approve = approve
-        self._chrome = ChatChrome(transcript, theme, model)
-        self._runner = CommandRunner(user, transcript, renderer, lambda: self._conversation)
-        self._approver = AutoApprover(approve, user, transcript.notice)
-        actions = ApprovalActions(user, self._runner, lambda: self._engine, lambda: self._commands)
-        self._cards = CardKeys(transcript, theme, actions, self._spawn)
-        self._elicitations = ElicitationKeys(transcript, theme, actions, self._spawn, self._ask_remaining)
+        self._chrome = ChatChrome(self._transcript, model)
+        self._runner = CommandRunner(user, self._transcript, lambda: self._conversation)
+        self._approver = AutoApprover(approve, user, self._transcript.notice)
+        self._cards = CardKeys(
+            self._transcript,
+            user,
+            self._runner,
+            engine=lambda: self._engine,
+            commands=lambda: self._commands,
+            spawn=self._spawn,
+        )
         self._turn = ""
         self._work: asyncio.Task[None] | None = None
         self._nothing_sent = False
@@ -204,8 +222,6 @@ class InteractiveChat:
         self._lines: asyncio.Queue[str] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: CountersignError | None = None
-        self._screen.listener = self
-        transcript.on_view = self._ask_approvals
 
     async def run(
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
@@ -223,7 +239,7 @@ class InteractiveChat:
                 self._spawn(self._turn_spinner())
                 self._spawn(self._offer_completions())
                 self._spawn(self._greet(opening))
-                self._spawn(self._renderer.warm_up())
+                self._spawn(self._load_renderer())
                 code = await self._screen.run()
                 for task in self._tasks:
                     task.cancel()
@@ -287,10 +303,7 @@ class InteractiveChat:
 
     def answer(self, key: str) -> None:
         """Handle a key on a card."""
-        if self._elicitations.busy:
-            self._elicitations.answer(key)
-        else:
-            self._cards.answer(key)
+        self._cards.answer(key)
 
     def reason(self, text: str) -> None:
         """Handle a field of a form, or the reason of a denial."""
@@ -399,10 +412,8 @@ class InteractiveChat:
             case Say(message):
                 agents = engine.agents(self._conversation)
                 return await engine.receive(self._questions.read(message, self._tracker.conversation, agents))
-            case LocalCommand.CHECK:
-                return await turn_tracker.check(engine, self._user, self._conversation)
-            case LocalCommand.AGAIN:
-                return await turn_tracker.run_again(engine, self._user, self._conversation)
+            case LocalCommand():
+                return await turn_tracker.repeat(engine, self._user, self._conversation, action)
 
     @property
     def _conversation(self) -> ConversationKey:
@@ -421,7 +432,7 @@ class InteractiveChat:
 
     async def _invoke(self, command: str, words: tuple[str, ...]) -> None:
         self._nothing_sent = True
-        message = await self._runner.run(await await_ready(self._commands), command, words)
+        message = await self._runner.run(await await_ready(self._commands), (command, *words))
         if message is not None:
             await self._ask(message)
 
@@ -452,7 +463,6 @@ class InteractiveChat:
         self._unqueue()
         self._transcript.stopping = True
         self._cards.withdraw()
-        self._elicitations.withdraw()
         if self._turn:
             self._spawn(self._stop_turn(self._turn))
         elif self._work is not None and self._nothing_sent:
@@ -485,8 +495,6 @@ class InteractiveChat:
             self._stopping = self._transcript.stopping = False
             self._transcript.print_error(str(error))
 
-    # Approvals
-
     def _ask_approvals(self, view: TurnView) -> None:
         """Ask for the approvals of a rendered view, unless the rule of `--approve` decides."""
         calls = [step for step in view.steps if isinstance(step, ToolStep) and step.approval is not None]
@@ -494,12 +502,7 @@ class InteractiveChat:
             calls = [
                 step for step in calls if step.status is not StepStatus.AWAITING or self._approve.verdict(step) is None
             ]
-        self._cards.update(view, calls, asking=not (self._stopping or self._elicitations.busy))
-        self._elicitations.update(view, asking=not (self._stopping or self._cards.busy))
-
-    def _ask_remaining(self) -> None:
-        if (view := self._tracker.newest(self._turn)) is not None:
-            self._ask_approvals(view)
+        self._cards.update(view, calls, asking=not self._stopping)
 
     async def _decide_by_rule(self) -> None:
         while True:
@@ -510,6 +513,10 @@ class InteractiveChat:
                 self._transcript.print_error(str(error))
 
     # Small things
+
+    async def _load_renderer(self) -> None:
+        """Load the renderer in a thread, so that the first answer does not wait."""
+        await asyncio.to_thread(lambda: self._transcript.renderer.markdown(WARM_UP, 40))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._group.create_task(work)
@@ -537,51 +544,3 @@ class InteractiveChat:
     def _fail(self, error: CountersignError) -> None:
         self._failure = error
         self._screen.leave(1)
-
-
-def on_screen(
-    user: LocalUser,
-    streams: Streams,
-    *,
-    model: str,
-    approve: ApproveMode = ApproveMode.ASK,
-    history: Path | None = None,
-    files: Path | None = None,
-    welcome: Awaitable[Welcome] | None = None,
-    quiet_seconds: float = QUIET_SECONDS,
-    clock: Callable[[], float] = monotonic,
-) -> Terminal:
-    """Return the interactive chat. `model` is the label in the banner, `history` the file of typed lines, `files` the
-    folder for tool files. `welcome` is shown in a new conversation once it is known. `quiet_seconds` is the pause in
-    typing before a card takes a key, `clock` the source of the waiting time.
-    """
-    theme = ConsoleTheme.for_stream(streams.stdout, streams.environ)
-    completer, tracker, renderer = SlashCompleter(), TurnTracker(), LazyRenderer(theme)
-    screen = Screen(
-        theme=theme,
-        history=LineHistory(history),
-        completer=completer,
-        terminal=(create_input(streams.stdin), _output(streams.stdout)),
-        quiet_seconds=quiet_seconds,
-    )
-    transcript = TranscriptView(screen, theme, renderer, clock)
-    chat = InteractiveChat(
-        user=user,
-        tracker=tracker,
-        transcript=transcript,
-        theme=theme,
-        renderer=renderer,
-        completer=completer,
-        approve=approve,
-        model=model,
-        welcome=welcome,
-    )
-    return Terminal(chat, ConsoleSurface(user, tracker, transcript, files))
-
-
-def _output(stdout: TextIO) -> Output:
-    """Return the terminal's output without cursor queries, because their answers would mix with the input."""
-    output = create_output(stdout)
-    if isinstance(output, Vt100_Output):
-        output.enable_cpr = False
-    return output

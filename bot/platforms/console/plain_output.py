@@ -14,27 +14,26 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, TextIO
 
 from bot.chat.card_messages import open_elicitation, pending_call
-from bot.domain.commands import Form, Reply, Table
-from bot.domain.conversations import Author
-from bot.domain.turns import ModelRetry, ModelStep, Turn, TurnStatus, TurnView
+from bot.domain.commands import Form, Reply
+from bot.domain.turns import ModelRetry, ModelStep, TurnStatus, TurnView
 from bot.folders import in_shell, shell_command
 from bot.i18n import _
+from bot.platforms.console.entries import AGAIN, Entry, turn_entries
 from bot.platforms.console.lines import ConsoleTheme, cells, message_text, safe_lines, tool_text
-from bot.platforms.console.transcript import (
-    AGAIN,
+from bot.rendering.approval_card import approval_card
+from bot.rendering.elicitation_card import elicitation_card
+from bot.rendering.text_safety import single_line, strip_control
+from bot.rendering.timeline import (
     CallLine,
-    Entry,
+    CheckCallAction,
     Failure,
     Note,
     ReplyText,
     ToolOutput,
-    UnknownOutcome,
-    entries,
+    answer,
+    offers_behind,
+    waiting_text,
 )
-from bot.rendering.approval_card import approval_card
-from bot.rendering.elicitation_card import ElicitationCard, elicitation_card
-from bot.rendering.text_safety import single_line, strip_control
-from bot.rendering.timeline import answer, offers_behind, waiting_text
 
 if TYPE_CHECKING:
     from bot.rendering.response_models import SignedBy
@@ -101,19 +100,13 @@ def reply_text(reply: Reply | Form) -> str:
     reply = with_shell_commands(reply)
     parts = [safe_lines(reply.text).rstrip()]
     if reply.table is not None:
-        parts.append(_columns(reply.table))
+        rows = [[single_line(cell, 200) for cell in row] for row in (reply.table.headings, *reply.table.rows)]
+        widths = [max(cells(cell) for cell in column) for column in zip(*rows, strict=True)]
+        padded = ([cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)] for row in rows)
+        parts.append("\n".join("  ".join(row).rstrip() for row in padded))
     parts.append("\n".join(f"{single_line(name, 60)}: {safe_lines(value)}" for name, value in reply.details))
     parts.append("\n".join(f"{mark} {line}   {effect}" for mark, line, effect in next_steps(reply)))
     return "\n\n".join(part for part in parts if part)
-
-
-def _columns(table: Table) -> str:
-    rows = [[single_line(cell, 200) for cell in row] for row in (table.headings, *table.rows)]
-    widths = [max(cells(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
 
 
 class TurnRemarks:
@@ -123,38 +116,36 @@ class TurnRemarks:
         self._stream = stream
         self._theme = theme
         self._command = open_command(view.turn.conversation.thread)
-        self._written: set[tuple[str, str]] = set()
+        self._written: set[str] = set()
         self._activity: str | ModelRetry = ""
 
-    def write_entry(self, entry: Entry) -> None:
+    def write_entry(self, key: str, entry: Entry) -> None:
         """Write an entry other than the answer, if it has changed."""
+        theme = self._theme
         match entry:
-            case CallLine(key, line):
-                if (key, line.mark) not in self._written:
-                    self._written.add((key, line.mark))
-                    self.write_line(tool_text(line, self._theme))
-            case Note(key, text) | Failure(key, text):
-                colour = self._theme.error if isinstance(entry, Failure) else self._theme.dim
-                self._write_once(key, f"  {colour(self._theme.own_text(safe_lines(text)))}")
-            case ToolOutput(_, text, failed):
-                if failed:
-                    self._write_once(entry.key, self._theme.error(safe_lines(text)))
-            case UnknownOutcome(key):
+            case CallLine(_, line):
+                self._write_once(f"{key} {line.mark}", tool_text(line, theme))
+            case Note(text):
+                self._write_once(key, f"  {theme.dim(theme.own_text(safe_lines(text)))}")
+            case Failure(text):
+                self._write_once(key, f"  {theme.error(theme.own_text(safe_lines(text)))}")
+            case ToolOutput(failed=True, raw=text):
+                self._write_once(key, theme.error(safe_lines(text)))
+            case CheckCallAction():
                 hint = _("Did it happen? /check finds out, /again runs it once more: {command}", command=self._command)
-                self._write_once(key, f"  {self._theme.warn(hint)}")
-            case ReplyText():
-                return
+                self._write_once(key, f"  {theme.warn(hint)}")
+            case _:
+                pass
 
-    def write_queue(self, view: TurnView) -> None:
-        """Write the reason a queued turn waits, once for every position."""
+    def write_state(self, view: TurnView) -> None:
+        """Write the reason a queued turn waits, once for every position, and the time of every retry of the model,
+        because nothing moves meanwhile.
+        """
         if words := waiting_text(view):
             text = words
             if offers_behind(view.blocker):
                 text = _("{waiting}. To approve or stop that: {command}", waiting=words, command=self._command)
             self._write_once(words, f"  {self._theme.dim(text)}")
-
-    def write_retry(self, view: TurnView) -> None:
-        """Write the time of every retry of the model, because nothing moves meanwhile."""
         if isinstance(view.activity, ModelRetry) and view.activity != self._activity:
             self.write_line(f"  {self._theme.dim(safe_lines(str(view.activity)))}")
         self._activity = view.activity
@@ -165,28 +156,23 @@ class TurnRemarks:
             if isinstance(step, ModelStep):
                 continue
             for elicitation in step.elicitations:
-                self._write_elicitation(elicitation_card(step, elicitation, view), view.turn.author)
-            if (card := approval_card(step)) is None or card.outcome:
-                continue
-            key = (card.approval_id, str(card.revision))
-            if key not in self._written:
-                self._written.add(key)
-                self.write_line(message_text(pending_call(step, card, time()), self._theme, CARD_WIDTH))
-
-    def _write_elicitation(self, card: ElicitationCard, author: Author) -> None:
-        if not card.outcome:
-            blocks = open_elicitation(card, author, time())
-            self._write_once(card.elicitation_id, message_text(blocks, self._theme, CARD_WIDTH))
-        else:
-            self._write_once(card.elicitation_id, f"  {self._theme.dim(f'{card.title}. {card.outcome}')}")
+                asked = elicitation_card(step, elicitation, view)
+                blocks = () if asked.outcome else open_elicitation(asked, view.turn.author, time())
+                text = message_text(blocks, self._theme, CARD_WIDTH)
+                self._write_once(
+                    asked.elicitation_id, text or f"  {self._theme.dim(f'{asked.title}. {asked.outcome}')}"
+                )
+            if (card := approval_card(step)) is not None and not card.outcome:
+                text = message_text(pending_call(step, card, time()), self._theme, CARD_WIDTH)
+                self._write_once(f"{card.approval_id} {card.revision}", text)
 
     def write_line(self, text: str) -> None:
         """Write a line of the program."""
         write(self._stream, text + "\n")
 
     def _write_once(self, key: str, text: str) -> None:
-        if (key, "") not in self._written:
-            self._written.add((key, ""))
+        if key not in self._written:
+            self._written.add(key)
             self.write_line(text)
 
 
@@ -201,21 +187,22 @@ class _HeadlessOutput:
     def append_foreign(self, view: TurnView, heading: str) -> None:
         """Write a turn of another conversation or process: its end, or the command to answer it."""
         remarks = TurnRemarks(self._stderr, self._theme, view)
-        if view.turn.status.ended:
-            remarks.write_line(self._theme.dim(safe_lines(heading)))
-            for entry in entries(view):
-                remarks.write_entry(entry)
-            if view.turn.status is TurnStatus.DONE and (text := answer(view)):
-                remarks.write_line(safe_lines(text))
-        elif view.turn.status is TurnStatus.WAITING:
+        if not view.turn.status.ended and view.turn.status is not TurnStatus.WAITING:
+            return
+        remarks.write_line(self._theme.dim(safe_lines(heading)))
+        if view.turn.status is TurnStatus.WAITING:
             command = open_command(view.turn.conversation.thread)
             text = (
                 _("It waits for an answer: {command}", command=command)
                 if view.asks and not view.awaiting
                 else _("It waits for an approval: {command}", command=command)
             )
-            remarks.write_line(self._theme.dim(safe_lines(heading)))
             remarks.write_line(self._theme.dim(f"  {text}"))
+            return
+        for key, entry, _is_final in turn_entries(view):
+            remarks.write_entry(key, entry)
+        if view.turn.status is TurnStatus.DONE and (text := answer(view)):
+            remarks.write_line(safe_lines(text))
 
     def notice(self, text: str) -> None:
         """Write one line."""
@@ -234,23 +221,19 @@ class PlainStream(_HeadlessOutput):
     def append_own(self, view: TurnView) -> None:
         """Write the additions since the last view."""
         remarks = self._remarks.setdefault(view.turn.id, TurnRemarks(self._stderr, self._theme, view))
-        remarks.write_queue(view)
-        remarks.write_retry(view)
-        for entry in entries(view):
+        remarks.write_state(view)
+        for key, entry, is_final in turn_entries(view):
             match entry:
-                case ReplyText():
-                    self._write_reply(view.turn.id, entry, remarks)
-                case ToolOutput(key, text, failed=False):
-                    self._write_reply(view.turn.id, ReplyText(key, text, growing=False), remarks)
+                case ReplyText(text) | ToolOutput(failed=False, raw=text):
+                    self._write_reply((view.turn.id, key), text, remarks, is_final=is_final)
                 case _:
-                    remarks.write_entry(entry)
+                    remarks.write_entry(key, entry)
         remarks.write_cards(view)
         if view.turn.status.ended:
             self._remarks.pop(view.turn.id)
 
-    def _write_reply(self, turn_id: str, reply: ReplyText, remarks: TurnRemarks) -> None:
-        key = (turn_id, reply.key)
-        text = strip_control(reply.text)
+    def _write_reply(self, key: tuple[str, str], text: str, remarks: TurnRemarks, *, is_final: bool) -> None:
+        text = strip_control(text)
         before = self._printed.get(key)
         if before is None:
             before = ""
@@ -264,7 +247,7 @@ class PlainStream(_HeadlessOutput):
             remarks.write_line(self._theme.dim(str(AGAIN)))
             before = ""
         write(self._stdout, text[len(before) :])
-        if not reply.growing:
+        if is_final:
             write(self._stdout, "" if text.endswith("\n") else "\n")
             text += "\0"
         self._printed[key] = text
@@ -303,16 +286,15 @@ class JsonLines(_HeadlessOutput):
         if before is not None and _only_text_grew(before, view) and self._clock() - written_at < PIECE_SECONDS:
             return
         self._written[turn.id] = view, self._clock()
-        encoder = self._encoders.get(turn.id) or self._encoders.setdefault(turn.id, self._new_encoder(turn))
+        if (encoder := self._encoders.get(turn.id)) is None:
+            from bot.rendering.turn_events import Cursor, EventEncoder  # noqa: PLC0415 - its schemas take a while to load
+
+            encoder = self._encoders[turn.id] = EventEncoder(
+                turn.conversation.thread, self._signed_by, Cursor(turn.id), reader=turn.author.principal
+            )
         for event in encoder.encode(view):
             line = {"event": event.name, "data": event.data}
             write(self._stdout, json.dumps(line, separators=(",", ":")) + "\n")
-
-    def _new_encoder(self, turn: Turn) -> EventEncoder:
-        from bot.rendering.turn_events import Cursor, EventEncoder  # noqa: PLC0415 - its schemas take a while to load
-
-        reader, conversation = turn.author.principal, turn.conversation.thread
-        return EventEncoder(conversation, self._signed_by, Cursor(turn.id), reader=reader)
 
 
 def _only_text_grew(before: TurnView, view: TurnView) -> bool:

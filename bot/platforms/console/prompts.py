@@ -17,14 +17,13 @@ from typing import TextIO, TypeVar
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import DummyHistory
-from prompt_toolkit.output import create_output
-from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.shortcuts import PromptSession
 from prompt_toolkit.shortcuts.choice_input import ChoiceInput
 from prompt_toolkit.styles import Style
 
 from bot.folders import in_shell
 from bot.platforms.console.lines import ConsoleTheme
+from bot.platforms.console.screen import output_without_queries
 from bot.rendering.text_safety import strip_control
 
 T = TypeVar("T")
@@ -176,11 +175,8 @@ def open_setup_terminal() -> Iterator[SetupTerminal]:
     quiet = termios.tcgetattr(descriptor)
     quiet[3] &= ~termios.ECHO
     termios.tcsetattr(descriptor, termios.TCSADRAIN, quiet)
-    output = create_output(sys.stdout)
-    if isinstance(output, Vt100_Output):
-        output.enable_cpr = False  # a terminal that does not say where its cursor is would get a warning
     try:
-        with create_app_session(output=output):
+        with create_app_session(output=output_without_queries(sys.stdout)):
             yield SetupTerminal(sys.stdout, ConsoleTheme.for_stream(sys.stdout, os.environ), os.environ)
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

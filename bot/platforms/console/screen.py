@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TextIO
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
@@ -40,7 +40,8 @@ from prompt_toolkit.layout import (
     Window,
 )
 from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
-from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.output import ColorDepth, Output, create_output
+from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
@@ -441,6 +442,16 @@ class Screen:
             self.listener.answer("enter")
         else:
             self.listener.answer(pressed.data if len(pressed.data) == 1 and pressed.data.isprintable() else "")
+
+
+def output_without_queries(stdout: TextIO) -> Output:
+    """Return the terminal's output without cursor queries: their answers would mix with the input, and a terminal that
+    does not say where its cursor is would get a warning.
+    """
+    output = create_output(stdout)
+    if isinstance(output, Vt100_Output):
+        output.enable_cpr = False
+    return output
 
 
 # -------------------- history

@@ -18,6 +18,7 @@ from bot.domain.turns import CallOrigin, Receipt, StepStatus, ToolStep, Turn, Tu
 from bot.errors import CountersignError, DatabaseUnavailable, InvalidOption, NotFound
 from bot.i18n import gettext_lazy
 from bot.platforms.console.local_user import LocalUser
+from bot.platforms.console.typed_lines import LocalCommand, RepeatCall
 from bot.ports import EngineApi
 from bot.rendering.timeline import blocking_turn, call_to_check, call_to_run_again
 
@@ -36,27 +37,20 @@ ANSWERED, FAILED, MISUSED, UNAPPROVED, INTERRUPTED = 0, 1, 2, 3, 130
 _SEVERITY = (ANSWERED, UNAPPROVED, FAILED, INTERRUPTED)
 
 
-async def check(engine: EngineApi, user: LocalUser, conversation: ConversationKey) -> Receipt:
-    """Ask the model to check the newest call of unknown outcome. Raises NotFound if there is none that was not checked
-    before.
+async def repeat(engine: EngineApi, user: LocalUser, conversation: ConversationKey, command: RepeatCall) -> Receipt:
+    """Ask the model to check the newest call of unknown outcome, or run it again. Raises NotFound if there is none with
+    which that was not done before.
     """
-    offer = call_to_check(await engine.recent_turns(conversation, SEARCHED_TURNS))
+    turns = await engine.recent_turns(conversation, SEARCHED_TURNS)
+    is_check = command is LocalCommand.CHECK
+    offer = call_to_check(turns) if is_check else call_to_run_again(turns)
     if offer is None:
         raise NotFound(NOTHING_UNKNOWN)
-    receipt = await engine.check_outcome(offer.turn_id, offer.n, user.author)
+    start = engine.check_outcome if is_check else engine.run_again
+    receipt = await start(offer.turn_id, offer.n, user.author)
     if receipt.redelivery:
-        raise NotFound(gettext_lazy("That call has been checked already."))
-    return receipt
-
-
-async def run_again(engine: EngineApi, user: LocalUser, conversation: ConversationKey) -> Receipt:
-    """Run the newest call of unknown outcome again. Raises NotFound if there is none that was not repeated before."""
-    offer = call_to_run_again(await engine.recent_turns(conversation, SEARCHED_TURNS))
-    if offer is None:
-        raise NotFound(NOTHING_UNKNOWN)
-    receipt = await engine.run_again(offer.turn_id, offer.n, user.author)
-    if receipt.redelivery:
-        raise NotFound(gettext_lazy("That call has been run again already."))
+        checked = gettext_lazy("That call has been checked already.")
+        raise NotFound(checked if is_check else gettext_lazy("That call has been run again already."))
     return receipt
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
+from bot.chat.context import Lookups, with_card_forms
 from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import Streams
-from bot.platforms.console.interactive import on_screen
+from bot.platforms.console.interactive import InteractiveChat
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.turn_tracker import StartState, Welcome
 from bot.ports import Commands, EngineApi
@@ -67,7 +68,7 @@ async def chatting(
     async with PseudoTerminal(*size) as terminal:
         scripted = ScriptedEngine(scripts)
         streams = Streams(terminal.stdin, terminal.stdout, io.StringIO(), environ or ENVIRON)
-        form = on_screen(
+        chat = InteractiveChat(
             LocalUser("ana"),
             streams,
             model="demo model",
@@ -77,11 +78,11 @@ async def chatting(
             quiet_seconds=quiet_seconds,
             clock=clock,
         )
-        scripted.surface = form.surface
+        scripted.surface = chat.surface
         front_door: asyncio.Future[EngineApi] = now(scripted) if engine is None else engine
-        offered: asyncio.Future[Commands] = now(commands or ScriptedCommands())
+        offered = now(with_card_forms(scripted, commands or ScriptedCommands(), Lookups()))
         start = now(StartState("c1")) if opening is None else opening
-        task = asyncio.create_task(form.listener.run(front_door, offered, start))
+        task = asyncio.create_task(chat.run(front_door, offered, start))
         try:
             yield Chat(terminal, scripted, task)
         finally:

@@ -25,7 +25,8 @@ from bot.domain.turns import ModelRetry, ModelStep, StepStatus, ToolRef, TurnSta
 from bot.errors import DatabaseHeld
 from bot.folders import shell_command
 from bot.platforms.console.auto_approval import ApproveMode
-from bot.platforms.console.console import Streams, Terminal, open_headless, unnamed_approvers
+from bot.platforms.console.console import Streams
+from bot.platforms.console.headless import HeadlessChat, unnamed_approvers
 from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.plain_output import JsonLines
@@ -48,7 +49,7 @@ from tests.turn_events import checked, joined
 class Process:
     """A running chat without a terminal."""
 
-    form: Terminal
+    chat: HeadlessChat
     engine: ScriptedEngine
     streams: Streams
     task: asyncio.Task[int]
@@ -90,13 +91,13 @@ async def process(
 ) -> AsyncIterator[Process]:
     streams = Streams(io.StringIO(stdin), stdout or io.StringIO(), io.StringIO(), {})
     person = LocalUser("ana")
-    form = open_headless(question, person, streams, approve=approve, json=json)
+    chat = HeadlessChat(question, person, streams, approve=approve, as_json=json)
     scripted = engine or ScriptedEngine(scripts)
-    scripted.surface = form.surface
-    running = form.listener.run(now(scripted), now(commands or ScriptedCommands()), opening or now(StartState("c1")))
+    scripted.surface = chat.surface
+    running = chat.run(now(scripted), now(commands or ScriptedCommands()), opening or now(StartState("c1")))
     task = asyncio.create_task(running)
     try:
-        yield Process(form, scripted, streams, task)
+        yield Process(chat, scripted, streams, task)
     finally:
         task.cancel()
         await asyncio.wait((task,))
@@ -182,7 +183,7 @@ async def test_ctrl_c_stops_the_turn_and_is_exit_code_130() -> None:
         async with asyncio.timeout(10):
             while "Thinking" not in running.out:
                 await asyncio.sleep(0)
-        running.form.listener.interrupt()
+        running.chat.interrupt()
         assert await running.code() == 130
         assert running.engine.stops == ["t1"]
         assert "Stopped." in running.err
@@ -386,9 +387,9 @@ async def test_lines_are_read_from_a_real_pipe_as_they_come() -> None:
     engine = ScriptedEngine()
     with os.fdopen(reading) as stdin, os.fdopen(writing, "w") as ours:
         streams = Streams(stdin, io.StringIO(), io.StringIO(), {})
-        form = open_headless(None, LocalUser("ana"), streams)
-        engine.surface = form.surface
-        run = form.listener.run(now(engine), now(ScriptedCommands()), now(StartState("c1")))
+        chat = HeadlessChat(None, LocalUser("ana"), streams)
+        engine.surface = chat.surface
+        run = chat.run(now(engine), now(ScriptedCommands()), now(StartState("c1")))
         task = asyncio.create_task(run)
         ours.write("one\n")
         ours.flush()
@@ -497,7 +498,7 @@ async def test_answers_to_other_turns_go_to_standard_error_once() -> None:
             a_turn("old", "earlier", "c0", status=TurnStatus.DONE), (ModelStep(0, assistant("Late answer.")),), 1
         )
         for _ in range(2):
-            async for _drawn in running.form.surface.deliver(view, {}):
+            async for _drawn in running.chat.surface.deliver(view, {}):
                 pass
         assert running.err.count("Late answer.") == 1
         assert "While you were away (conversation c0): earlier" in running.err
@@ -507,7 +508,7 @@ async def test_answers_to_other_turns_go_to_standard_error_once() -> None:
 async def test_a_turn_that_another_process_showed_to_its_end_is_not_shown_again() -> None:
     async with process("go", {"go": forever}) as running:
         view = TurnView(a_turn("old", "q", "c0", status=TurnStatus.DONE), (ModelStep(0, assistant("Old.")),), 1)
-        drawn = [each async for each in running.form.surface.deliver(view, {"reply": "complete"})]
+        drawn = [each async for each in running.chat.surface.deliver(view, {"reply": "complete"})]
         assert [each.ref for each in drawn] == ["complete"]
         assert "Old." not in running.err
 
@@ -516,7 +517,7 @@ async def test_the_approval_of_another_turn_is_left_to_its_person() -> None:
     async with process("go", {"go": forever}, approve=ApproveMode.ALL) as running:
         turn = a_turn("old", "file it", "c0", status=TurnStatus.WAITING)
         view = TurnView(turn, (a_call(0, StepStatus.AWAITING, approval=an_approval()),), 1)
-        async for _drawn in running.form.surface.deliver(view, {}):
+        async for _drawn in running.chat.surface.deliver(view, {}):
             pass
         assert shell_command("chat --conversation c0") in running.err
         assert running.engine.decisions == []

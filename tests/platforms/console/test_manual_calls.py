@@ -130,7 +130,7 @@ async def test_one_that_an_earlier_process_left_running_is_followed_to_its_end()
 async def test_told_beside_another_answer_it_is_whole() -> None:
     async with process("hello") as running:
         assert await running.code() == 0
-        async for _drawn in running.form.surface.deliver(ran(StepStatus.DONE, LISTED), {}):
+        async for _drawn in running.chat.surface.deliver(ran(StepStatus.DONE, LISTED), {}):
             pass
         assert running.err.startswith("From another window: Run add_note again\n")
         assert running.err.endswith(f"notes.add_note\n{LISTED}\n")

@@ -14,8 +14,9 @@ from bot.domain.turns import ModelStep, StepStatus, TurnStatus, TurnView
 from bot.errors import DatabaseUnavailable
 from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import ApproveMode
-from bot.platforms.console.console import Streams, Terminal, open_headless
-from bot.platforms.console.interactive import on_screen
+from bot.platforms.console.console import Streams
+from bot.platforms.console.headless import HeadlessChat
+from bot.platforms.console.interactive import InteractiveChat
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.console.chat import ENVIRON, now
@@ -48,10 +49,10 @@ def written(to: Streams) -> tuple[str, str]:
     return to.stdout.getvalue(), to.stderr.getvalue()
 
 
-async def finished(form: Terminal, engine: ScriptedEngine, opening: StartState) -> int:
-    engine.surface = form.surface
+async def finished(chat: HeadlessChat, engine: ScriptedEngine, opening: StartState) -> int:
+    engine.surface = chat.surface
     async with asyncio.timeout(LIMIT_SECONDS):
-        code = await form.listener.run(now(engine), now(ScriptedCommands()), now(opening))
+        code = await chat.run(now(engine), now(ScriptedCommands()), now(opening))
     await engine.close()
     return code
 
@@ -73,21 +74,21 @@ def elsewhere(*steps: ModelStep) -> Script:
 
 async def test_a_terminal_has_the_conversations_that_were_opened_in_it_or_left_by_ended_processes() -> None:
     to = streams("one\n/new\ntwo")
-    form = open_headless(None, ANA, to)
+    chat = HeadlessChat(None, ANA, to)
     engine = ScriptedEngine()
-    assert form.surface.key_prefixes == ()
+    assert chat.surface.key_prefixes == ()
     reaches: list[tuple[str, ...]] = []
     told: list[list[str]] = []
-    form.surface.on_open(lambda keys: told.append([f"{key}:" for key in keys]))
+    chat.surface.on_open(lambda keys: told.append([f"{key}:" for key in keys]))
 
     async def noted(turn: ScriptedTurn) -> None:
-        reaches.append(form.surface.key_prefixes)
-        assert f"{turn.turn.conversation}:" == form.surface.key_prefixes[-1]
-        assert told[-1] == list(form.surface.key_prefixes)  # other processes know before the first input
+        reaches.append(chat.surface.key_prefixes)
+        assert f"{turn.turn.conversation}:" == chat.surface.key_prefixes[-1]
+        assert told[-1] == list(chat.surface.key_prefixes)  # other processes know before the first input
         await turn.end("ok")
 
     engine.scripts = {"one": noted, "two": noted}
-    assert await finished(form, engine, StartState("c1", left=["c0"])) == 0
+    assert await finished(chat, engine, StartState("c1", left=["c0"])) == 0
     assert reaches[0] == (f"{ANA.key('c0')}:", f"{ANA.key('c1')}:")
     assert not f"{ANA.key('c10')}:".startswith(reaches[0])
     assert reaches[1][:2] == reaches[0]
@@ -96,43 +97,43 @@ async def test_a_terminal_has_the_conversations_that_were_opened_in_it_or_left_b
 
 async def test_turns_from_before_a_terminal_opened_are_shown_as_missed() -> None:
     to = streams("go")
-    form = open_headless(None, ANA, to)
+    chat = HeadlessChat(None, ANA, to)
     answered = TurnView(a_turn("t0", "earlier", status=TurnStatus.DONE), (ModelStep(0, assistant("Late.")),), 1)
     later = TurnView(a_turn("t9", "later", status=TurnStatus.DONE), (ModelStep(0, assistant("Soon.")),), 1)
 
     async def beside(turn: ScriptedTurn) -> None:
         for view in (answered, later):
-            async for _drawn in form.surface.deliver(view, {}):
+            async for _drawn in chat.surface.deliver(view, {}):
                 pass
         await turn.end("ok")
 
-    assert await finished(form, ScriptedEngine({"go": beside}), StartState("c1", (answered,))) == 0
+    assert await finished(chat, ScriptedEngine({"go": beside}), StartState("c1", (answered,))) == 0
     assert "While you were away (conversation c1): earlier\nLate.\n" in written(to)[1]
     assert "From another window: later\nSoon.\n" in written(to)[1]
 
 
 async def test_the_answer_to_a_turn_that_another_process_drives_is_shown_here_once() -> None:
     to = streams()
-    form = open_headless("go", ANA, to)
+    chat = HeadlessChat("go", ANA, to)
     script = elsewhere(ModelStep(0, assistant("Let me see.")), ModelStep(1, assistant("There.")))
-    assert await finished(form, ScriptedEngine({"go": script}), StartState("c1")) == 0
+    assert await finished(chat, ScriptedEngine({"go": script}), StartState("c1")) == 0
     assert written(to) == ("Let me see.\n\nThere.\n", "")
 
 
 async def test_a_view_older_than_the_shown_one_changes_nothing() -> None:
     to = streams()
-    form = open_headless("go", ANA, to)
+    chat = HeadlessChat("go", ANA, to)
     last = TurnView(a_turn("t1", "go", status=TurnStatus.DONE), (ModelStep(0, assistant("There.")),), 5)
 
     async def late(turn: ScriptedTurn) -> None:
         turn.revision = 3
         await turn.stream("The")  # revision 4
         for revision in (2, 3):
-            async for _drawn in form.surface.deliver(TurnView(turn.turn, (), revision, streaming="Else"), {}):
+            async for _drawn in chat.surface.deliver(TurnView(turn.turn, (), revision, streaming="Else"), {}):
                 pass
         turn.engine.on_disk["t1"] = last
 
-    assert await finished(form, ScriptedEngine({"go": late}), StartState("c1")) == 0
+    assert await finished(chat, ScriptedEngine({"go": late}), StartState("c1")) == 0
     assert written(to) == ("There.\n", "")
 
 
@@ -147,9 +148,9 @@ async def test_a_database_that_is_away_for_a_moment_is_looked_at_again() -> None
             return await super().view(turn_id)
 
     to = streams()
-    form = open_headless("go", ANA, to)
+    chat = HeadlessChat("go", ANA, to)
     engine = Away({"go": elsewhere(ModelStep(0, assistant("There.")))})
-    assert await finished(form, engine, StartState("c1")) == 0
+    assert await finished(chat, engine, StartState("c1")) == 0
     assert written(to)[0] == "There.\n"
 
 
@@ -159,10 +160,10 @@ async def test_a_question_from_another_window_is_told_as_such() -> None:
         await asyncio.Event().wait()
 
     async with PseudoTerminal() as terminal:
-        form = on_screen(ANA, Streams(terminal.stdin, terminal.stdout, io.StringIO(), ENVIRON), model="m")
+        chat = InteractiveChat(ANA, Streams(terminal.stdin, terminal.stdout, io.StringIO(), ENVIRON), model="m")
         engine = ScriptedEngine({"go": for_ever})
-        engine.surface = form.surface
-        task = asyncio.create_task(form.listener.run(now(engine), now(ScriptedCommands()), now(StartState("c1"))))
+        engine.surface = chat.surface
+        task = asyncio.create_task(chat.run(now(engine), now(ScriptedCommands()), now(StartState("c1"))))
         try:
             await terminal.prompts()
             terminal.press("go\r")
@@ -171,7 +172,7 @@ async def test_a_question_from_another_window_is_told_as_such() -> None:
             waits = TurnView(a_turn("x", "and mine?", status=TurnStatus.WAITING), (card,), 1)
             ended = TurnView(a_turn("x", "and mine?", status=TurnStatus.DONE), (ModelStep(0, assistant("Yes.")),), 2)
             for theirs in (waits, ended):
-                async for _drawn in form.surface.deliver(theirs, {}):
+                async for _drawn in chat.surface.deliver(theirs, {}):
                     pass
             await terminal.shows("From another window: and mine?", "Yes.", "Thinking…")
             await terminal.prompts()
@@ -205,7 +206,7 @@ async def test_a_card_that_others_may_see_is_decided_by_the_rule_alone(
             return await super().view(turn_id)
 
     to = streams()
-    form = open_headless("go", ANA, to, approve=mode)
+    chat = HeadlessChat("go", ANA, to, approve=mode)
     engine = Noting({"go": after_that})
-    assert await finished(form, engine, StartState("c1", (waiting,))) == 0
+    assert await finished(chat, engine, StartState("c1", (waiting,))) == 0
     assert [decision.type for decision in engine.decisions] == verdicts
