@@ -194,7 +194,8 @@ class ActiveCall:
             return CANCELLED
         self._asked += 1
         asking = self._task_context.copy().run(asyncio.ensure_future, self.context.elicit(request))
-        asking.add_done_callback(_retrieve_exception)
+        # Retrieve the exception, because the waiting call may be gone.
+        asking.add_done_callback(lambda done: None if done.cancelled() else done.exception())
         self._questions.add(asking)
         with self._time.pause(), self.attempt.count_elicitation():
             try:
@@ -202,7 +203,16 @@ class ActiveCall:
             finally:
                 asking.cancel()
                 self._questions.discard(asking)
-        return _elicitation_result(asking)
+        if asking.cancelled() or not asking.done():
+            return CANCELLED
+        match asking.exception():
+            case None:
+                return asking.result()
+            case CountersignError() as error:
+                log.info("elicitation was not shown: %s", error)
+            case error:
+                log.error("elicitation failed", exc_info=error)
+        return CANCELLED
 
 
 _current: ContextVar[ActiveCall | None] = ContextVar("mcp_call", default=None)
@@ -302,25 +312,6 @@ class ActiveCalls:
         if len(self._calls) > 1:
             self._limit = 1
         return None
-
-
-def _retrieve_exception(asking: asyncio.Future[ElicitationResult]) -> None:
-    """Retrieve the exception, because the waiting call may be gone."""
-    if not asking.cancelled():
-        asking.exception()
-
-
-def _elicitation_result(asking: asyncio.Future[ElicitationResult]) -> ElicitationResult:
-    if asking.cancelled() or not asking.done():
-        return CANCELLED
-    match asking.exception():
-        case None:
-            return asking.result()
-        case CountersignError() as error:
-            log.info("elicitation was not shown: %s", error)
-        case error:
-            log.error("elicitation failed", exc_info=error)
-    return CANCELLED
 
 
 class ActivityTracker:

@@ -75,14 +75,6 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)")
 
 
-def _email(text: str) -> bool:
-    return len(text) <= _LONGEST_EMAIL and _EMAIL.fullmatch(text) is not None
-
-
-def _uri(text: str) -> bool:
-    return _URI.fullmatch(text) is not None
-
-
 def _date(text: str) -> bool:
     try:
         return _DATE.fullmatch(text) is not None and date.fromisoformat(text) is not None
@@ -99,7 +91,12 @@ def _date_time(text: str) -> bool:
         return False
 
 
-FORMATS: Mapping[str, Callable[[str], bool]] = {"email": _email, "uri": _uri, "date": _date, "date-time": _date_time}
+FORMATS: Mapping[str, Callable[[str], bool]] = {
+    "email": lambda text: len(text) <= _LONGEST_EMAIL and _EMAIL.fullmatch(text) is not None,
+    "uri": lambda text: _URI.fullmatch(text) is not None,
+    "date": _date,
+    "date-time": _date_time,
+}
 """Checks by format name. A check rejects only a text that is certainly wrong, because the server decides."""
 
 
@@ -145,10 +142,11 @@ def _errors(schema: Mapping[str, Any], arguments: Mapping[str, Any], formats: Fo
 
     token = _steps.set(count(1))
     try:
-        rules = _rules(_Schema(schema))
-        if rules.flat is not None and rules.flat.is_surely_valid(arguments):
+        validator, flat = _rules(_Schema(schema))
+        if flat is not None and flat.is_surely_valid(arguments):
             return []
-        validator = rules.validator if formats is None else rules.validator.evolve(format_checker=formats)
+        if formats is not None:
+            validator = validator.evolve(format_checker=formats)
         return list(islice(validator.iter_errors(dict(arguments)), _MOST))
     except (_NotCheckable, SchemaError, Unresolvable, RecursionError, ValueError, ArithmeticError):
         return []
@@ -185,16 +183,9 @@ class _Schema:
         return id(self.given)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """Validator of a schema for the library, and its flat form if it has one."""
-
-    validator: Any
-    flat: FlatSchema | None
-
-
 @lru_cache(maxsize=512)
-def _rules(schema: _Schema) -> _Rules:
+def _rules(schema: _Schema) -> tuple[Any, FlatSchema | None]:
+    """Return the validator of a schema, and its flat form if it has one."""
     text = canonical_json(schema.given)
     if len(text) > _LARGEST_SCHEMA:
         raise _NotCheckable
@@ -202,7 +193,7 @@ def _rules(schema: _Schema) -> _Rules:
 
 
 @lru_cache(maxsize=512)
-def _compile(text: str) -> _Rules:
+def _compile(text: str) -> tuple[Any, FlatSchema | None]:
     from jsonschema.validators import Draft202012Validator, validator_for  # type: ignore[import-untyped]  # noqa: PLC0415
     from referencing import Registry  # noqa: PLC0415 - see the module
 
@@ -212,7 +203,7 @@ def _compile(text: str) -> _Rules:
         raise _NotCheckable
     kind = validator_for(schema, default=Draft202012Validator)
     kind.check_schema(schema)
-    return _Rules(_bound_validator(kind)(schema, registry=Registry()), FlatSchema.from_schema(schema))
+    return _bound_validator(kind)(schema, registry=Registry()), FlatSchema.from_schema(schema)
 
 
 @cache

@@ -256,7 +256,12 @@ def _outcome_of_error(
 
 def _not_sent_error(error: Exception, attempt: RequestContext, tool: Tool, protocol: str) -> RequestNotSent | None:
     if not attempt.sent:
-        return RequestNotSent(_not_reached(tool.server, attempt.failure), gone=not attempt.failure)
+        reason = gettext_lazy("Server {server} could not be reached.", server=tool.server)
+        if attempt.failure:
+            reason = gettext_lazy(
+                "Server {server} could not be reached: {reason}.", server=tool.server, reason=attempt.failure
+            )
+        return RequestNotSent(reason, gone=not attempt.failure)
     if protocol not in MODERN_PROTOCOL_VERSIONS and _is_session_lost(error, attempt):
         return RequestNotSent(gettext_lazy("Server {server} has forgotten the session.", server=tool.server), gone=True)
     if isinstance(error, MCPError) and error.code == HEADER_MISMATCH:
@@ -265,12 +270,6 @@ def _not_sent_error(error: Exception, attempt: RequestContext, tool: Tool, proto
         )
         return RequestNotSent(reason, gone=False)
     return None
-
-
-def _not_reached(server: str, failure: str) -> LazyText:
-    if not failure:
-        return gettext_lazy("Server {server} could not be reached.", server=server)
-    return gettext_lazy("Server {server} could not be reached: {reason}.", server=server, reason=failure)
 
 
 def _is_session_lost(error: Exception, attempt: RequestContext) -> bool:

@@ -376,7 +376,7 @@ class NetworkProbes(ServerProbes):
         """Check that the server accepts the credentials."""
         sent = next((value for name, value in self._endpoint.headers.items() if name.lower() == "authorization"), "")
         bearer = self._shared.token_provider(self._config)
-        kind = "Bearer" if bearer is not None and bearer.has_token else _scheme(sent) if sent else ""
+        kind = "Bearer" if bearer is not None and bearer.cache.access_token else _scheme(sent) if sent else ""
         header = _("an Authorization header of the kind {kind}", kind=kind) if kind else _("no Authorization header")
         if self._status not in (401, 403):
             return _("not refused; the bot sends {header}", header=header)

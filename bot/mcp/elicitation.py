@@ -8,7 +8,7 @@ rules.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, assert_never
 
 from mcp import MCPError, types
@@ -175,7 +175,11 @@ def _form(schema: Mapping[str, Any], redact: Redaction) -> dict[str, Any]:
     if redact.found_in(schema):
         # Field names, choices and patterns of a form must not be altered by redaction.
         raise UnsupportedElicitation(gettext_lazy("a form that contains a secret of the server"))
-    cleaned: dict[str, Any] = clean_schema(_names_cleaned(storable_json(dict(schema))), visible)
+    cleaned: dict[str, Any] = clean_schema(storable_json(dict(schema)), visible)
+    for field in cleaned["properties"].values():
+        names = field.get("enumNames")
+        if isinstance(names, list):
+            field["enumNames"] = [visible(str(name)) for name in names]
     return cleaned
 
 
@@ -204,17 +208,6 @@ def _has_valid_choices(field: Mapping[Any, Any]) -> bool:
     named = (item for word, entries in lists.items() if word != "enum" for item in entries if isinstance(item, Mapping))
     values = (*lists.get("enum", ()), *(item.get("const") for item in named))
     return not any(isinstance(value, Mapping | list) for value in values)
-
-
-def _names_cleaned(schema: dict[str, Any]) -> dict[str, Any]:
-    return {**schema, "properties": {name: _with_names(field) for name, field in schema["properties"].items()}}
-
-
-def _with_names(field: Mapping[str, Any]) -> dict[str, Any]:
-    names = field.get("enumNames")
-    if not isinstance(names, Sequence) or isinstance(names, str):
-        return dict(field)
-    return {**field, "enumNames": [visible(str(name)) for name in names]}
 
 
 def _check_number(count: int) -> None:

@@ -102,7 +102,9 @@ def _mail_hosts(text: str) -> Hosts:
 
 def _host(host: str) -> Hosts:
     """Return one host in its canonical form."""
-    name = _whatwg_host(f"http://{_in_brackets(host)}/").rstrip(".") if host else ""
+    if ":" in host and not host.startswith("["):
+        host = f"[{host}]"  # `urlsplit` removes the brackets of an IPv6 address.
+    name = _whatwg_host(f"http://{host}/").rstrip(".") if host else ""
     if name.startswith("["):
         address = ipaddress.IPv6Address(name.strip("[]"))
         name = str(address.ipv4_mapped or address)
@@ -117,8 +119,3 @@ def _whatwg_host(address: str) -> str:
         return ada_url.URL(address).hostname
     except ValueError:
         return ""
-
-
-def _in_brackets(host: str) -> str:
-    """Add the brackets of an IPv6 address that `urlsplit` removes."""
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host

@@ -163,7 +163,13 @@ class ServerRegistry:
             self._disconnect(self._servers.pop(server_id), limit)
         for server_id, entry in wanted.items():
             before = self._servers.get(server_id)
-            self._servers[server_id] = managed = self._update(before, entry)
+            if before is None or before.sessions is None or not _same(before, entry):
+                managed = self._create(entry)
+            else:
+                before.sessions.take_synced(entry.synced, entry.pinned)
+                before.sessions.learn_sign_in(entry.signed_in)
+                managed = replace(before, entry=entry)
+            self._servers[server_id] = managed
             if before is not None and before.redact is not managed.redact:
                 self._disconnect(before, limit)
             if self._started:
@@ -175,13 +181,6 @@ class ServerRegistry:
         await asyncio.gather(*(sessions.close(limit) for sessions in (*present, *self._disconnecting)))
         if self._disconnecting:
             await asyncio.wait(self._disconnecting.values())
-
-    def _update(self, before: ManagedServer | None, entry: DesiredServer) -> ManagedServer:
-        if before is None or before.sessions is None or not _same(before, entry):
-            return self._create(entry)
-        before.sessions.take_synced(entry.synced, entry.pinned)
-        before.sessions.learn_sign_in(entry.signed_in)
-        return replace(before, entry=entry)
 
     def _create(self, entry: DesiredServer) -> ManagedServer:
         redact = self._shared.secrets.open(entry)
@@ -221,14 +220,15 @@ class ServerRegistry:
             return
         # Also one that is unused yet, because a caller may hold it.
         sessions.detach()
+
+        def forget(_task: asyncio.Task[None]) -> None:
+            # Calls that were running may have shown its secrets until now.
+            self._disconnecting.pop(sessions, None)
+            self._shared.secrets.close(managed.config.id, managed.redact)
+
         task = asyncio.create_task(sessions.disconnect(limit), name=f"mcp:leaving:{managed.config.name}")
         self._disconnecting[sessions] = task
-        task.add_done_callback(lambda _: self._forget(managed, sessions))
-
-    def _forget(self, managed: ManagedServer, sessions: SessionPool) -> None:
-        # Calls that were running may have shown its secrets until now.
-        self._disconnecting.pop(sessions, None)
-        self._shared.secrets.close(managed.config.id, managed.redact)
+        task.add_done_callback(forget)
 
 
 def _known_age(entry: DesiredServer) -> float:
@@ -258,18 +258,10 @@ def _same(before: ManagedServer, entry: DesiredServer) -> bool:
 # -------------------- tools of the same name
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenTools:
-    """Tools to offer, sorted by name, so that equal tools give equal prompts. `collisions` are the tools that are not,
-    by the id of their server, with the reason.
+def choose_tools(servers: Iterable[ManagedServer]) -> tuple[tuple[Tool, ...], Mapping[str, Sequence[str]]]:
+    """Return the tools to offer of servers that can be used now, sorted by name, so that equal tools give equal
+    prompts; and the tools that are not because of a collision, by the id of their server, with the reason.
     """
-
-    tools: tuple[Tool, ...]
-    collisions: Mapping[str, tuple[str, ...]]
-
-
-def choose_tools(servers: Iterable[ManagedServer]) -> ChosenTools:
-    """Choose the tools of servers that can be used now."""
     candidates: list[tuple[ManagedServer, Tool]] = []
     for group in _groups(servers):
         chosen: dict[str, tuple[ManagedServer, Tool]] = {}
@@ -290,10 +282,7 @@ def choose_tools(servers: Iterable[ManagedServer]) -> ChosenTools:
                 name=tool.name,
             )
             collisions.setdefault(tool.server_id, []).append(reason)
-    return ChosenTools(
-        tuple(offered[name] for name in sorted(offered)),
-        {server_id: tuple(reasons) for server_id, reasons in collisions.items()},
-    )
+    return tuple(offered[name] for name in sorted(offered)), collisions
 
 
 def named_by_server(config: ServerConfig, tool: Tool, groups: Collection[str]) -> Tool:

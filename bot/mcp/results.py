@@ -198,7 +198,9 @@ def tool_result(
         if not (_repeats(answer) or _texts_contain(_texts(parts), structured)):
             parts.append(TextPart(spelled))
         structured = structured if len(spelled) <= limit else None
-    encoded += [data for text in _shared_texts(answer) for data in without_base64(text)[1]]
+    for block in answer.content:
+        if block.type == "text" and _readers(block) is ImageAudience.ALL:
+            encoded += without_base64(block.text)[1]
     known = {part.data for part in parts if isinstance(part, ImagePart | FilePart)}
     parts += [_file(data, "", "", ImageAudience.ALL) for data in dict.fromkeys(encoded) if data not in known]
     parts = list(limit_files(parts))
@@ -207,12 +209,6 @@ def tool_result(
     elif objection := _schema_mismatch(tool, structured, is_sent=answer.structured_content is not None):
         parts.append(TextPart(redact(objection)))
     return ToolResult(call_id, tuple(truncate_parts(parts, limit)), is_error=answer.is_error, structured=structured)
-
-
-def _shared_texts(answer: types.CallToolResult) -> Iterator[str]:
-    for block in answer.content:
-        if block.type == "text" and _readers(block) is ImageAudience.ALL:
-            yield block.text
 
 
 def _repeats(answer: types.CallToolResult) -> bool:

@@ -166,7 +166,7 @@ class ToolPinning:
 
 def scan_definition(tool: types.Tool, foreign: Collection[str]) -> tuple[str, ...]:
     """Return the findings as short phrases; empty if there are none. `foreign` are tool names of other servers."""
-    text = "\n".join(_texts(tool))
+    text = "\n".join((tool.name, *_top(tool), *_strings([tool.input_schema, tool.output_schema])))
     if len(text) > _LONGEST:
         return (gettext_lazy("it is longer than {most} characters", most=f"{_LONGEST:,}"),)
     return tuple(reason for reason in (*_of_text(text), _of_names(tool, foreign)) if reason)
@@ -199,20 +199,15 @@ def _of_text(text: str) -> Iterator[str]:
 def _of_names(tool: types.Tool, foreign: Collection[str]) -> str:
     if not foreign:
         return ""
-    words = {word for text in _prose(tool) for word in _WORD.findall(text)}
+    # Without values of a schema, which may equal tool names.
+    texts = (*_top(tool), *_descriptions([tool.input_schema, tool.output_schema]))
+    words = {word for text in texts for word in _WORD.findall(text)}
     names = sorted(words.intersection(foreign))
     return (
         gettext_lazy("it names tools of other servers: {names}", names=", ".join(names)[:_LONGEST_QUOTE])
         if names
         else ""
     )
-
-
-def _prose(tool: types.Tool) -> Iterator[str]:
-    """Yield the texts for users and models, without values of a schema, which may equal tool names."""
-    yield from _top(tool)
-    for schema in (tool.input_schema, tool.output_schema):
-        yield from _descriptions(schema)
 
 
 def _descriptions(schema: Any) -> Iterator[str]:
@@ -226,14 +221,6 @@ def _descriptions(schema: Any) -> Iterator[str]:
         case list():
             for item in schema:
                 yield from _descriptions(item)
-
-
-def _texts(tool: types.Tool) -> Iterator[str]:
-    """Yield every text of the definition, argument names included."""
-    yield tool.name
-    yield from _top(tool)
-    for schema in (tool.input_schema, tool.output_schema):
-        yield from _strings(schema)
 
 
 def _top(tool: types.Tool) -> Iterator[str]:

@@ -25,6 +25,7 @@ __all__ = [
     "HTTP_ERROR",
     "PINNED_VERSION",
     "WHOLE_MESSAGES",
+    "IncomingStream",
     "OutgoingStream",
     "ReadStream",
     "TransportStreams",
@@ -114,7 +115,40 @@ def unsupported_version(error: BaseException) -> str:
     return text.removeprefix(_UNSUPPORTED_VERSION)
 
 
-class OutgoingStream(ABC):
+class _Stream(ABC):
+    """Stream of a transport, which is closed after its block."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close the stream."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class IncomingStream(_Stream):
+    """Read stream of a transport."""
+
+    @abstractmethod
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message. Raises anyio.EndOfStream at the end."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+class OutgoingStream(_Stream):
     """Write stream of a transport, which accepts messages until it is closed."""
 
     def __init__(self) -> None:
@@ -132,11 +166,3 @@ class OutgoingStream(ABC):
     async def aclose(self) -> None:
         """Close the stream."""
         self._closed = True
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()

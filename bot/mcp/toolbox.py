@@ -181,18 +181,21 @@ class McpToolbox:
         connections = [managed.connection for managed in servers if managed.connection is not None]
         if unseen := [connection for connection in connections if connection.is_unseen]:
             await asyncio.gather(*(connection.look_again() for connection in unseen))
-        chosen = choose_tools(servers)
-        names = {tool.name for tool in chosen.tools}
-        self._count_use(servers)
+        tools, collisions = choose_tools(servers)
+        names, groups = {tool.name for tool in tools}, self._fallback_groups
+        for connection in connections:
+            name, is_known = connection.config.name, connection.tracker.is_callable
+            self._shared.observe(CacheUsed(name, "hit" if is_known else "miss"))
+        by_server = (named_by_server(managed.config, tool, groups) for managed in servers for tool in managed.tools)
         return ToolSet(
-            tools=chosen.tools,
-            guidance=tuple(_guidance(servers, chosen.tools)),
-            absent=(*self._absent(servers), *_collision_texts(servers, chosen.collisions)),
+            tools=tools,
+            guidance=tuple(_guidance(servers, tools)),
+            absent=(*self._absent(servers), *_collision_texts(servers, collisions)),
             unavailable=frozenset(managed.config.name for managed in servers if self._is_unavailable(managed)),
             withheld=frozenset(name for managed in servers for name in managed.withheld) - names,
             excluded=frozenset(tool.name for managed in servers if managed.excluded for tool in managed.known) - names,
-            requests=_requests(servers, names, self._fallback_groups),
-            by_server=_by_server(servers, names, self._fallback_groups),
+            requests=_requests(servers, names, groups),
+            by_server=tuple(tool for tool in by_server if tool.name not in names),
         )
 
     async def confirm(self, server_id: str, context: CallContext) -> str:
@@ -294,12 +297,13 @@ class McpToolbox:
 
     async def sync_all(self) -> None:
         """Sync all connected servers concurrently. Failures are recorded."""
-        connected = [
-            managed.connection
-            for managed in self._servers
-            if managed.connection is not None and managed.status is ServerStatus.CONNECTED
-        ]
-        await asyncio.gather(*map(_sync, connected))
+        connections = [managed.connection for managed in self._servers if managed.status is ServerStatus.CONNECTED]
+
+        async def sync(connection: Connection) -> None:
+            with suppress(ServerTrouble):
+                await connection.sync()
+
+        await asyncio.gather(*(sync(connection) for connection in connections if connection is not None))
 
     def diagnose(self, server: str) -> AsyncGenerator[Check, None]:
         """Yield the checks of a managed server, with its tools and recent calls. Raises NotFound at once."""
@@ -343,7 +347,7 @@ class McpToolbox:
 
     def _collisions(self, managed: ManagedServer) -> Sequence[str]:
         """Return the tools that are not offered because of their names, with the reason."""
-        return choose_tools(self._in_workspace(managed.config.workspace)).collisions.get(managed.config.id, ())
+        return choose_tools(self._in_workspace(managed.config.workspace))[1].get(managed.config.id, ())
 
     def _find(self, server: str) -> ManagedServer:
         managed = self._servers.get(server)
@@ -359,12 +363,6 @@ class McpToolbox:
             disabled = gettext_lazy("Server {server} is disabled.", server=managed.config.name)
             raise error_message(managed.problem or cause_and_fix(disabled, gettext_lazy("enable it first")))
         return managed.connection
-
-    def _count_use(self, servers: Iterable[ManagedServer]) -> None:
-        for managed in servers:
-            if managed.connection is not None:
-                known = managed.connection.tracker.is_callable
-                self._shared.observe(CacheUsed(managed.config.name, "hit" if known else "miss"))
 
     @staticmethod
     def _is_unavailable(managed: ManagedServer) -> bool:
@@ -420,11 +418,6 @@ def _withheld_text(server: str, withheld: Sequence[Tool]) -> str:
     return cause_and_fix(cause, fix).as_clause()
 
 
-async def _sync(connection: Connection) -> None:
-    with suppress(ServerTrouble):
-        await connection.sync()
-
-
 def _requests(servers: Iterable[ManagedServer], names: Collection[str], groups: Collection[str]) -> tuple[Tool, ...]:
     """Return the resources and prompts of all servers that can be used now. A tool of that name comes first."""
     offered: dict[str, Tool] = {}
@@ -434,11 +427,6 @@ def _requests(servers: Iterable[ManagedServer], names: Collection[str], groups: 
                 named = named_by_server(managed.config, tool, groups)
                 offered.setdefault(named.name, named)
     return tuple(offered[name] for name in sorted(offered.keys() - set(names)))
-
-
-def _by_server(servers: Iterable[ManagedServer], names: Collection[str], groups: Collection[str]) -> tuple[Tool, ...]:
-    tools = (named_by_server(managed.config, tool, groups) for managed in servers for tool in managed.tools)
-    return tuple(tool for tool in tools if tool.name not in names)
 
 
 def _collision_texts(servers: Iterable[ManagedServer], collisions: Mapping[str, Sequence[str]]) -> Iterable[str]:

@@ -44,11 +44,21 @@ def inject_secrets(record: ServerRecord, values: Mapping[str, str]) -> ServerCon
                     gettext_lazy("Server {server} is a process, which has no sign-in.", server=config.name),
                     gettext_lazy("give it env secrets"),
                 )
-            return replace(config, transport=replace(process, env={**process.env, **_environment(config, values)}))
+            variables = _slots(values, _ENV)
+            for name, value in variables.items():
+                if not name or "=" in name or "\0" in name + value:
+                    raise InvalidDefinition(
+                        gettext_lazy("Server {server}: a secret does not fit the environment.", server=config.name),
+                        gettext_lazy("set it again"),
+                    )
+            return replace(config, transport=replace(process, env={**process.env, **variables}))
         case HttpTransport() as endpoint:
             secret = values.get(AUTH_SECRET, "")
             signing_in = _signing_in(config.name, record.authentication, secret, values.get(USER_SLOT, ""))
-            headers = _merge_headers(endpoint.headers, _slots(values, _HEADER), signing_in)
+            several = (endpoint.headers, _slots(values, _HEADER), signing_in)
+            # Names are without case, and the last value is used.
+            by_name = {name.lower(): (name, value) for headers in several for name, value in headers.items()}
+            headers = dict(by_name.values())
             for name, value in headers.items():
                 _check_header(config.name, name, value)
             terms = _terms(config.name, record.authentication, secret)
@@ -76,24 +86,8 @@ def _terms(server: str, authentication: Authentication, secret: str) -> OAuthTer
             return None
 
 
-def _environment(config: ServerConfig, values: Mapping[str, str]) -> dict[str, str]:
-    variables = _slots(values, _ENV)
-    for name, value in variables.items():
-        if not name or "=" in name or "\0" in name + value:
-            raise InvalidDefinition(
-                gettext_lazy("Server {server}: a secret does not fit the environment.", server=config.name),
-                gettext_lazy("set it again"),
-            )
-    return variables
-
-
 def _slots(values: Mapping[str, str], kind: str) -> dict[str, str]:
     return {slot.removeprefix(kind): value for slot, value in values.items() if slot.startswith(kind)}
-
-
-def _merge_headers(*several: Mapping[str, str]) -> dict[str, str]:
-    """Merge headers by their names without case. The last value is used."""
-    return dict({name.lower(): (name, value) for headers in several for name, value in headers.items()}.values())
 
 
 def _signing_in(server: str, authentication: Authentication, secret: str, user: str) -> dict[str, str]:

@@ -66,7 +66,6 @@ BASIC: Method = "client_secret_basic"
 POST: Method = "client_secret_post"
 NONE: Method = "none"
 _WITH_SECRET = (BASIC, POST)
-_ENDPOINT = gettext_lazy("registration endpoint")
 _END_OF_TIME = 10**12
 _BOUND_TYPES = ("dpop", "mac", "pop")
 """Types of tokens that are no use to a bearer."""
@@ -122,11 +121,6 @@ class DiscoveredServer:
     resource: str
     metadata: OAuthMetadata
     described: ProtectedResourceMetadata | None
-
-    @property
-    def issuer(self) -> str:
-        """Issuer identifier of the authorization server."""
-        return str(self.metadata.issuer)
 
     @property
     def endpoints(self) -> Mapping[str, Any]:
@@ -340,84 +334,79 @@ class ClientIdentity:
         return cls(f"{address}{callback_path(server_id)}", described)
 
 
-@dataclass(frozen=True, slots=True)
-class ClientRegistrar:
-    """Registrar of the bot. `now` is in epoch seconds."""
-
-    metadata: OAuthMetadata
-    identity: ClientIdentity
-    auth_server: AuthServerClient
-    now: float
-
-    async def register(self, terms: OAuthTerms, known: Registration | None, scope: str) -> Registration:
-        """Return the registration at this authorization server. `known` is the previous one. Raises ServerTrouble."""
-        metadata, identity = self.metadata, self.identity
-        if terms.client_id:
-            return manual_registration(metadata, terms, known)
-        if known is not None and self._is_valid(known):
-            return known
-        if is_valid_client_metadata_url(identity.metadata_url) and should_use_client_metadata_url(
-            metadata, identity.metadata_url
-        ):
-            return Registration(str(metadata.issuer), identity.metadata_url, redirect_uri=identity.redirect_uri)
-        if metadata.registration_endpoint is None:
-            raise ServerTrouble(
-                gettext_lazy(
-                    "The authorization server {issuer} does not allow the bot to register itself.",
-                    issuer=metadata.issuer,
-                ),
-                self._by_hand,
-            )
-        return await self._register(str(metadata.registration_endpoint), scope)
-
-    @property
-    def _by_hand(self) -> str:
-        return gettext_lazy(
-            "register an application there by hand, with the redirect address {redirect_uri}, and set "
-            "the server's client_id to what it is given, and its secret if it is given one",
-            redirect_uri=self.identity.redirect_uri,
+async def register(
+    metadata: OAuthMetadata,
+    auth_server: AuthServerClient,
+    *,
+    identity: ClientIdentity,
+    terms: OAuthTerms,
+    known: Registration | None,
+    scope: str,
+    now: float,
+) -> Registration:
+    """Return the bot's registration at this authorization server. `known` is the previous one, `now` in epoch seconds.
+    Raises ServerTrouble.
+    """
+    if terms.client_id:
+        return manual_registration(metadata, terms, known)
+    # A registration belongs to one authorization server (MCP specification 2026-07-28).
+    if (
+        known is not None
+        and issuers_match(known.issuer, str(metadata.issuer))
+        and known.redirect_uri == identity.redirect_uri
+        and (known.expires_at is None or now < known.expires_at)
+    ):
+        return known
+    if is_valid_client_metadata_url(identity.metadata_url) and should_use_client_metadata_url(
+        metadata, identity.metadata_url
+    ):
+        return Registration(str(metadata.issuer), identity.metadata_url, redirect_uri=identity.redirect_uri)
+    by_hand = gettext_lazy(
+        "register an application there by hand, with the redirect address {redirect_uri}, and set "
+        "the server's client_id to what it is given, and its secret if it is given one",
+        redirect_uri=identity.redirect_uri,
+    )
+    if metadata.registration_endpoint is None:
+        raise ServerTrouble(
+            gettext_lazy(
+                "The authorization server {issuer} does not allow the bot to register itself.",
+                issuer=metadata.issuer,
+            ),
+            by_hand,
         )
+    return await _register_dynamically(metadata, identity.redirect_uri, scope, auth_server, by_hand)
 
-    def _is_valid(self, known: Registration) -> bool:
-        """Return True if the registration belongs to this authorization server (MCP specification 2026-07-28) and
-        is valid.
-        """
-        return (
-            issuers_match(known.issuer, str(self.metadata.issuer))
-            and known.redirect_uri == self.identity.redirect_uri
-            and (known.expires_at is None or self.now < known.expires_at)
-        )
 
-    async def _register(self, endpoint: str, scope: str) -> Registration:
-        """Register dynamically (RFC 7591)."""
-        back = self.identity.redirect_uri
-        wanted = _prefer(_methods(self.metadata), (*_WITH_SECRET, NONE), BASIC)
-        described = OAuthClientMetadata(
-            client_name=NAME,
-            redirect_uris=[AnyUrl(back)],
-            grant_types=list(GRANTS),
-            response_types=["code"],
-            token_endpoint_auth_method=wanted,
-            application_type="web" if urlsplit(back).scheme == "https" else "native",
-            scope=scope or None,
-        )
-        request = create_client_registration_request(self.metadata, described, validate_url(endpoint, _ENDPOINT))
-        try:
-            given = await handle_registration_response(await self.auth_server.send(request))
-        except OAuthRegistrationError as error:
-            cause = gettext_lazy(
-                "The authorization server {issuer} does not register the bot.", issuer=self.metadata.issuer
-            )
-            raise ServerTrouble(cause, self._by_hand) from error
-        expires = given.client_secret_expires_at
-        return Registration(
-            str(self.metadata.issuer),
-            given.client_id,
-            given.client_secret or "",
-            _auth_method(given, wanted),
-            float(min(expires, _END_OF_TIME)) if expires else None,
-            back,
-        )
+async def _register_dynamically(
+    metadata: OAuthMetadata, redirect_uri: str, scope: str, auth_server: AuthServerClient, by_hand: str
+) -> Registration:
+    """Register by RFC 7591. `by_hand` is the fix if the server refuses."""
+    wanted = _prefer(_methods(metadata), (*_WITH_SECRET, NONE), BASIC)
+    described = OAuthClientMetadata(
+        client_name=NAME,
+        redirect_uris=[AnyUrl(redirect_uri)],
+        grant_types=list(GRANTS),
+        response_types=["code"],
+        token_endpoint_auth_method=wanted,
+        application_type="web" if urlsplit(redirect_uri).scheme == "https" else "native",
+        scope=scope or None,
+    )
+    endpoint = validate_url(str(metadata.registration_endpoint), gettext_lazy("registration endpoint"))
+    request = create_client_registration_request(metadata, described, endpoint)
+    try:
+        given = await handle_registration_response(await auth_server.send(request))
+    except OAuthRegistrationError as error:
+        cause = gettext_lazy("The authorization server {issuer} does not register the bot.", issuer=metadata.issuer)
+        raise ServerTrouble(cause, by_hand) from error
+    expires = given.client_secret_expires_at
+    return Registration(
+        str(metadata.issuer),
+        given.client_id,
+        given.client_secret or "",
+        _auth_method(given, wanted),
+        float(min(expires, _END_OF_TIME)) if expires else None,
+        redirect_uri,
+    )
 
 
 def manual_registration(metadata: OAuthMetadata, terms: OAuthTerms, known: Registration | None) -> Registration:
@@ -444,21 +433,18 @@ def manual_registration(metadata: OAuthMetadata, terms: OAuthTerms, known: Regis
     return Registration(str(metadata.issuer), terms.client_id, terms.client_secret, method)
 
 
-def _unsupported_reason(method: str) -> str:
-    if method in _WITH_SECRET:
-        return gettext_lazy("it wants a secret and has given none")
-    return gettext_lazy("it wants to be shown who the bot is by {method}", method=f"{method[:40]!r}")
-
-
 def _auth_method(given: OAuthClientInformationFull, wanted: str) -> str:
     """Return the authentication method. The server may choose another than requested (RFC 7591 3.2.1)."""
     assumed = (wanted if wanted in _WITH_SECRET else BASIC) if given.client_secret else NONE
     method = given.token_endpoint_auth_method or assumed
     if method not in (*_WITH_SECRET, NONE) or (method in _WITH_SECRET and not given.client_secret):
+        reason = gettext_lazy("it wants a secret and has given none")
+        if method not in _WITH_SECRET:
+            reason = gettext_lazy("it wants to be shown who the bot is by {method}", method=f"{method[:40]!r}")
         raise ServerTrouble(
             gettext_lazy(
                 "The authorization server has registered the bot in an unusable way: {reason}.",
-                reason=_unsupported_reason(method),
+                reason=reason,
             ),
             gettext_lazy(
                 "register an application there by hand, and give its id and secret with --client-id and --secret"
@@ -480,21 +466,19 @@ async def exchange_code(under_way: PendingSignIn, code: str, auth_server: AuthSe
     """Exchange a code. Return the sign-in with its tokens. Raises ServerTrouble."""
     proof = {"redirect_uri": under_way.redirect_uri, "code_verifier": under_way.verifier}
     form = {"grant_type": "authorization_code", "code": code, **proof}
-    return _with_token(under_way.sign_in, await _request_tokens(under_way.sign_in, form, auth_server), now)
+    return await _request_tokens(under_way.sign_in, form, auth_server, now)
 
 
 async def exchange_refresh_token(sign_in: SignIn, auth_server: AuthServerClient, now: float) -> SignIn:
     """Refresh the tokens. Return the changed sign-in. Raises ServerTrouble."""
     form = {"grant_type": "refresh_token", "refresh_token": sign_in.refresh_token}
-    return _with_token(sign_in, await _request_tokens(sign_in, form, auth_server), now)
+    return await _request_tokens(sign_in, form, auth_server, now)
 
 
 async def client_credentials_grant(sign_in: SignIn, auth_server: AuthServerClient, now: float) -> SignIn:
     """Get a token for the bot itself. Return the changed sign-in. Raises ServerTrouble."""
-    form = {"grant_type": "client_credentials"}
-    if sign_in.scope:
-        form["scope"] = sign_in.scope
-    return _with_token(sign_in, await _request_tokens(sign_in, form, auth_server), now)
+    form = {"grant_type": "client_credentials", **({"scope": sign_in.scope} if sign_in.scope else {})}
+    return await _request_tokens(sign_in, form, auth_server, now)
 
 
 async def revoke(sign_in: SignIn, auth_server: AuthServerClient) -> None:
@@ -509,10 +493,22 @@ async def revoke(sign_in: SignIn, auth_server: AuthServerClient) -> None:
     )
 
 
-async def _request_tokens(sign_in: SignIn, form: Mapping[str, str], auth_server: AuthServerClient) -> OAuthToken:
+async def _request_tokens(
+    sign_in: SignIn, form: Mapping[str, str], auth_server: AuthServerClient, now: float
+) -> SignIn:
+    """Return the sign-in with the new token. Fields missing in the response stay (RFC 6749 5.1, 6)."""
     endpoint = validate_url(str(sign_in.endpoints["token_endpoint"]), gettext_lazy("token endpoint"))
     response = await auth_server.send(_request(endpoint, {**form, "resource": sign_in.resource}, sign_in.registration))
-    return _parse_tokens(response, sign_in.registration.issuer)
+    token = _parse_tokens(response, sign_in.registration.issuer)
+    life = None if token.expires_in is None else float(min(max(token.expires_in, 0), _LONGEST_LIFE))
+    return replace(
+        sign_in,
+        access_token=token.access_token,
+        refresh_token=token.refresh_token or sign_in.refresh_token,
+        scope=sign_in.scope if token.scope is None else token.scope,
+        expires_at=None if life is None else now + life,
+        renew_at=None if life is None else now + max(life - _EARLY_SECONDS, life / 2),
+    )
 
 
 def _request(endpoint: str, form: Mapping[str, str], registration: Registration) -> httpx2.Request:
@@ -587,17 +583,4 @@ def _refusal(issuer: str, error: str, description: object) -> TokenRequestReject
     )
     return TokenRequestRejected(
         cause, gettext_lazy("sign in again; if that does not help, check the server's client_id and secret"), error
-    )
-
-
-def _with_token(sign_in: SignIn, token: OAuthToken, now: float) -> SignIn:
-    """Return the sign-in with the new token. Fields missing in the response stay (RFC 6749 5.1, 6)."""
-    life = None if token.expires_in is None else float(min(max(token.expires_in, 0), _LONGEST_LIFE))
-    return replace(
-        sign_in,
-        access_token=token.access_token,
-        refresh_token=token.refresh_token or sign_in.refresh_token,
-        scope=sign_in.scope if token.scope is None else token.scope,
-        expires_at=None if life is None else now + life,
-        renew_at=None if life is None else now + max(life - _EARLY_SECONDS, life / 2),
     )

@@ -192,7 +192,9 @@ class OAuthDependencies:
         with out_of_context():
             task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._on_done)
+        task.add_done_callback(self._tasks.discard)
+        # Retrieve the exception, because the task may have no waiter.
+        task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
         return task
 
     async def close(self, limit: float) -> None:
@@ -203,9 +205,3 @@ class OAuthDependencies:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
-
-    def _on_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            # Retrieve the exception, because the task may have no waiter.
-            task.exception()

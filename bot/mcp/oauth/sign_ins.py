@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx2
@@ -27,7 +27,7 @@ from mcp.shared.auth import OAuthMetadata
 
 from bot.domain.characters import visible
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.servers import AuthenticationKind, HttpTransport, ServerConfig, ServerSnapshot
+from bot.domain.servers import AuthenticationKind, HttpTransport, ServerConfig
 from bot.domain.sign_ins import PendingSignIn, SignIn, SignInKey
 from bot.errors import NotFound, SecretUnavailable, ServerTrouble
 from bot.i18n import gettext_lazy
@@ -36,20 +36,22 @@ from bot.mcp.oauth.client import (
     GRANTS,
     Challenge,
     ClientIdentity,
-    ClientRegistrar,
     check_party,
     check_proof,
     discover,
     exchange_code,
+    register,
     revoke,
     wanted_scope,
 )
 from bot.mcp.oauth.http import AuthServerClient
 from bot.mcp.oauth.tokens import TokenProvider, TokenProviders
 from bot.mcp.redaction import Redaction, Secret
+from bot.mcp.toolbox import McpToolbox
 from bot.ports import AuthorizationResponse, SignedIn, SignInInfo
 
 _VERIFIER_BYTES = 64
+"""Random bytes of a PKCE verifier, which has 86 characters then (RFC 7636 4.1)."""
 _LONGEST_LINK = 3000
 _OURS = frozenset(
     (
@@ -58,11 +60,6 @@ _OURS = frozenset(
     )
 )  # fmt: skip
 """Query parameters that an authorization endpoint must not contain."""
-
-
-def new_verifier() -> str:
-    """Return a random PKCE verifier of 86 characters (RFC 7636 4.1)."""
-    return secrets.token_urlsafe(_VERIFIER_BYTES)
 
 
 def authorization_url(sign_in: SignIn, state: str, verifier: str, redirect_uri: str) -> str:
@@ -126,20 +123,12 @@ _DENIED = "access_denied"
 _PING = {"jsonrpc": "2.0", "id": "sign-in", "method": "ping"}
 
 
-class Servers(Protocol):
-    """Methods of the toolbox that a sign-in needs."""
-
-    def definition(self, server: str) -> ServerConfig:
-        """Return a managed server by id. Raises NotFound."""
-
-    async def connect(self, server: str) -> ServerSnapshot:
-        """Connect now."""
-
-
 class OAuthSignIns:
     """Sign-in with OAuth authorization codes. `identity_of` returns the bot's identity for a server id."""
 
-    def __init__(self, servers: Servers, bearers: TokenProviders, identity_of: Callable[[str], ClientIdentity]) -> None:
+    def __init__(
+        self, servers: McpToolbox, bearers: TokenProviders, identity_of: Callable[[str], ClientIdentity]
+    ) -> None:
         self._servers = servers
         self._token_providers = bearers
         self._dependencies = bearers.dependencies
@@ -151,7 +140,7 @@ class OAuthSignIns:
         token_provider = self._token_providers.provider_for(config)
         if token_provider is None or token_provider.terms.kind is not AuthenticationKind.OAUTH:
             return False
-        if token_provider.defined or token_provider.known is not None:
+        if token_provider.defined or token_provider.cache.sign_in is not None:
             return True
         if token_provider.challenge is None:
             return False
@@ -177,7 +166,7 @@ class OAuthSignIns:
         async with self._dependencies.client_for(config) as auth_server:
             sign_in = await self._prepare(config, token_provider, before, auth_server)
         await self._save_pending(key, before, sign_in)
-        verifier = new_verifier()
+        verifier = secrets.token_urlsafe(_VERIFIER_BYTES)
         pending = PendingSignIn(key, by, conversation, sign_in, verifier, self.redirect_uri(server))
         try:
             state = await self._dependencies.store.begin(pending)
@@ -218,7 +207,13 @@ class OAuthSignIns:
         if response.error or not response.code:
             raise _denial(config, response.error)
         async with self._dependencies.client_for(config) as auth_server:
-            signed_in = await self._exchange(pending, response.code, auth_server)
+            try:
+                signed_in = await exchange_code(pending, response.code, auth_server, self._dependencies.clock())
+            except ServerTrouble as trouble:
+                # The text of a rejection may repeat secrets of the request.
+                known = (response.code, pending.verifier, sign_in.registration.client_secret)
+                redact = Redaction(map(Secret, known))
+                raise ServerTrouble(redact(trouble.cause), trouble.fix) from trouble
         stored = await self._dependencies.store.signed_in(pending.key, signed_in, pending.by)
         token_provider = self._token_provider(config)
         token_provider.record_sign_in(stored.version)
@@ -228,9 +223,11 @@ class OAuthSignIns:
     async def get(self, server: str) -> SignInInfo | None:
         """Return the stored sign-in, or None."""
         stored = await self._find_sign_in(SignInKey(server))
-        if stored is None or not stored.access_token or stored.place != self._fingerprint(server):
-            return None
-        return SignInInfo(stored.signed_in_by, stored.signed_in_at, stored.registration.issuer)
+        with suppress(NotFound):
+            place = endpoint_fingerprint(self._servers.definition(server))
+            if stored is not None and stored.access_token and stored.place == place:
+                return SignInInfo(stored.signed_in_by, stored.signed_in_at, stored.registration.issuer)
+        return None
 
     async def sign_out(self, server: str, by: Author) -> bool:
         """Sign out."""
@@ -243,7 +240,7 @@ class OAuthSignIns:
             if stored is not None:
                 await self._revoke(config, stored)
             if (token_provider := self._token_providers.provider_for(config)) is not None:
-                token_provider.mark_outdated()
+                token_provider.cache.mark_outdated()
         return stored is not None and bool(stored.access_token)
 
     async def _save_pending(self, key: SignInKey, before: SignIn | None, sign_in: SignIn) -> None:
@@ -267,31 +264,21 @@ class OAuthSignIns:
         check_party(discovered.metadata, registered_by_hand=bool(token_provider.terms.client_id))
         granted = before.scope if before is not None and before.access_token else ""
         scope = wanted_scope(discovered, challenge, token_provider.terms, granted, GRANTS)
-        registrar = ClientRegistrar(
-            discovered.metadata, self._identity_of(config.id), auth_server, self._dependencies.clock()
-        )
         # A client id of an admin stays valid at a new address; a dynamic registration does not.
         same = before is not None and (
             bool(token_provider.terms.client_id) or before.place == endpoint_fingerprint(config)
         )
         known = before.registration if before is not None and same else None
-        registration = await registrar.register(token_provider.terms, known, scope)
+        registration = await register(
+            discovered.metadata,
+            auth_server,
+            identity=self._identity_of(config.id),
+            terms=token_provider.terms,
+            known=known,
+            scope=scope,
+            now=self._dependencies.clock(),
+        )
         return SignIn(endpoint_fingerprint(config), discovered.resource, registration, discovered.endpoints, scope)
-
-    async def _exchange(self, pending: PendingSignIn, code: str, auth_server: AuthServerClient) -> SignIn:
-        """Return the sign-in with its tokens. The text of a rejection may repeat secrets of the request."""
-        redact = Redaction((Secret(code), Secret(pending.verifier), Secret(pending.sign_in.registration.client_secret)))
-        try:
-            return await exchange_code(pending, code, auth_server, self._dependencies.clock())
-        except ServerTrouble as trouble:
-            raise ServerTrouble(redact(trouble.cause), trouble.fix) from trouble
-
-    def _fingerprint(self, server: str) -> str:
-        """Return the fingerprint of a server's endpoint; empty if the server is missing."""
-        try:
-            return endpoint_fingerprint(self._servers.definition(server))
-        except NotFound:
-            return ""
 
     def _token_provider(self, config: ServerConfig) -> TokenProvider:
         token_provider = self._token_providers.provider_for(config)

@@ -43,7 +43,11 @@ _LONGEST_SCOPE = 200
 
 
 class SignInCache:
-    """Cache of one server's stored sign-in. `KnownSecrets` gets its secrets."""
+    """Cache of one server's stored sign-in. `KnownSecrets` gets its secrets.
+
+    `sign_in` is the cached sign-in, None if there is none. `stored` is the one that the next write replaces, also one
+    for another endpoint or client.
+    """
 
     def __init__(self, config: ServerConfig, dependencies: OAuthDependencies) -> None:
         self.key = SignInKey(config.id)
@@ -51,8 +55,8 @@ class SignInCache:
         self._name = config.name
         self._place = endpoint_fingerprint(config)
         self._dependencies = dependencies
-        self._sign_in: SignIn | None = None
-        self._stored: SignIn | None = None
+        self.sign_in: SignIn | None = None
+        self.stored: SignIn | None = None
         # Set before the write, so that a concurrent read does not replace it with the older row.
         self._unsaved: SignIn | None = None
         self._version = _UNREAD
@@ -63,19 +67,9 @@ class SignInCache:
         self._lock = asyncio.Lock()
 
     @property
-    def sign_in(self) -> SignIn | None:
-        """Cached sign-in; None if there is none."""
-        return self._sign_in
-
-    @property
-    def stored(self) -> SignIn | None:
-        """Stored sign-in that the next write replaces, also one for another endpoint or client."""
-        return self._stored
-
-    @property
     def access_token(self) -> str:
         """Cached access token, valid or not; empty if there is none."""
-        return "" if self._sign_in is None else self._sign_in.access_token
+        return "" if self.sign_in is None else self.sign_in.access_token
 
     def record_version(self, version: int) -> bool:
         """Record the stored version, 0 for none. Return True if it differs from the last one."""
@@ -88,32 +82,30 @@ class SignInCache:
         """Mark the cache as outdated."""
         self._doubts += 1
 
-    @property
-    def _stale(self) -> bool:
-        return self._doubts != self._settled
-
     async def read_if_outdated(self) -> SignIn | None:
         """Return the sign-in, read again if it is outdated. The cached one is used while the database is down.
         Raises CountersignError.
         """
-        if self._stale:
-            failed_before = self._failed_reads
-            async with self._lock:
-                # Requests that waited for a read which failed do not try one after the other.
-                if self._stale and (self._failed_reads == failed_before or self._sign_in is None):
-                    try:
-                        await self._read()
-                    except DatabaseError:
-                        self._failed_reads += 1
-                        if self._sign_in is None:
-                            raise
-        return self._sign_in
+        if self._doubts == self._settled:
+            return self.sign_in
+        failed_before = self._failed_reads
+        async with self._lock:
+            # Requests that waited for a read which failed do not try one after the other.
+            has_failed = self._failed_reads != failed_before and self.sign_in is not None
+            if self._doubts != self._settled and not has_failed:
+                try:
+                    await self._read()
+                except DatabaseError:
+                    self._failed_reads += 1
+                    if self.sign_in is None:
+                        raise
+        return self.sign_in
 
     async def read_sign_in(self) -> SignIn | None:
         """Read the stored sign-in. Raises CountersignError."""
         async with self._lock:
             await self._read()
-        return self._sign_in
+        return self.sign_in
 
     async def _read(self) -> None:
         doubts = self._doubts
@@ -122,10 +114,18 @@ class SignInCache:
             self._unsaved = None
         stored = await self._dependencies.store.find(self.key)
         self._settled = doubts
-        self._stored, self._version = stored, stored.version if stored else 0
+        self.stored, self._version = stored, stored.version if stored else 0
         if self._announced == _UNREAD:
             self._announced = self._version
-        self._hold(None if stored is None or not self._is_usable(stored) else self._with_terms(stored))
+        if stored is not None:
+            is_users = bool(stored.signed_in_by) and self.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
+            is_client = self.terms.client_id in ("", stored.registration.client_id)
+            if stored.place != self._place or is_users or not is_client:
+                stored = None
+            elif self.terms.client_id:
+                registration = replace(stored.registration, client_secret=self.terms.client_secret)
+                stored = replace(stored, registration=registration)
+        self._hold(stored)
 
     async def save(self, renewed: SignIn) -> None:
         """Use and store refreshed tokens. They are used even if the write fails, and written again later, because
@@ -147,30 +147,20 @@ class SignInCache:
 
     def drop_token(self) -> None:
         """Drop the token in this process only."""
-        if self._sign_in is not None:
-            self._hold(replace(self._sign_in, access_token="", expires_at=None))
+        if self.sign_in is not None:
+            self._hold(replace(self.sign_in, access_token="", expires_at=None))
 
     async def _adopt(self, sign_in: SignIn | None) -> None:
         if sign_in is None:
             # Another process has signed in or out.
             await self._read()
         else:
-            self._stored, self._version = sign_in, sign_in.version
+            self.stored, self._version = sign_in, sign_in.version
             self._announced = sign_in.version
             self._hold(sign_in)
 
-    def _is_usable(self, sign_in: SignIn) -> bool:
-        theirs = bool(sign_in.signed_in_by) and self.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
-        client = self.terms.client_id in ("", sign_in.registration.client_id)
-        return sign_in.place == self._place and client and not theirs
-
-    def _with_terms(self, sign_in: SignIn) -> SignIn:
-        if not self.terms.client_id:
-            return sign_in
-        return replace(sign_in, registration=replace(sign_in.registration, client_secret=self.terms.client_secret))
-
     def _hold(self, sign_in: SignIn | None) -> None:
-        self._sign_in = sign_in
+        self.sign_in = sign_in
         tokens = self._dependencies.secrets.tokens(self.key.server_id)
         if sign_in is None:
             tokens.clear()
@@ -274,100 +264,67 @@ class TokenRefresh:
             if self._is_client_credentials:
                 self._cache.drop_token()
             elif sign_in is not None:
-                await self._cache.delete(_without_registration(sign_in) if self._is_unregistered(refusal) else sign_in)
+                if refusal.is_unknown_client and not self._cache.terms.client_id:
+                    # The next sign-in registers again.
+                    registration = replace(sign_in.registration, client_secret="", redirect_uri="")
+                    sign_in = replace(sign_in, registration=registration)
+                await self._cache.delete(sign_in)
         else:
             self.refusal = None
             await self._cache.save(renewed)
 
     async def _request_tokens(self, sign_in: SignIn | None, auth_server: AuthServerClient) -> SignIn:
-        """Return the sign-in with other tokens. Raises ServerTrouble."""
-        from bot.mcp.oauth.client import client_credentials_grant, exchange_refresh_token  # noqa: PLC0415 - it loads the MCP library
-
-        now = self._dependencies.clock()
-        if sign_in is not None and not self._is_client_credentials:
-            return await exchange_refresh_token(sign_in, auth_server, now)
-        known = (
-            sign_in
-            if sign_in is not None and self.challenge is None
-            else await self._request_credentials(sign_in, auth_server)
-        )
-        return await client_credentials_grant(known, auth_server, now)
-
-    async def _request_credentials(self, sign_in: SignIn | None, auth_server: AuthServerClient) -> SignIn:
-        """Request client credentials at the discovered authorization server."""
+        """Return the sign-in with other tokens. Client credentials are requested at the discovered authorization
+        server. Raises ServerTrouble.
+        """
         from bot.mcp.oauth.client import (  # noqa: PLC0415 - it loads the MCP library
             Challenge,
+            client_credentials_grant,
             discover,
+            exchange_refresh_token,
             manual_registration,
             wanted_scope,
         )
 
-        challenge, terms = self.challenge or Challenge(), self._cache.terms
-        where = await discover(self._url, challenge, auth_server, terms.issuer)
-        scope = wanted_scope(where, challenge, terms, sign_in.scope if sign_in else "", ())
-        before = self._cache.stored
-        registration = manual_registration(where.metadata, terms, before.registration if before else None)
-        version = before.version if before else 0
-        return SignIn(
-            endpoint_fingerprint(self._config), where.resource, registration, where.endpoints, scope, version=version
-        )
-
-    def _is_unregistered(self, refusal: TokenRequestRejected) -> bool:
-        return refusal.is_unknown_client and not self._cache.terms.client_id
-
-
-def _without_registration(sign_in: SignIn) -> SignIn:
-    """Return the sign-in without registration, so that the next one registers again."""
-    return replace(sign_in, registration=replace(sign_in.registration, client_secret="", redirect_uri=""))
+        now = self._dependencies.clock()
+        if sign_in is not None and not self._is_client_credentials:
+            return await exchange_refresh_token(sign_in, auth_server, now)
+        if sign_in is None or self.challenge is not None:
+            challenge, terms, before = self.challenge or Challenge(), self._cache.terms, self._cache.stored
+            where = await discover(self._url, challenge, auth_server, terms.issuer)
+            scope = wanted_scope(where, challenge, terms, sign_in.scope if sign_in else "", ())
+            registration = manual_registration(where.metadata, terms, before.registration if before else None)
+            place, version = endpoint_fingerprint(self._config), before.version if before else 0
+            sign_in = SignIn(place, where.resource, registration, where.endpoints, scope, version=version)
+        return await client_credentials_grant(sign_in, auth_server, now)
 
 
 class TokenProvider:
     """Token of one server.
 
-    `challenge` is the server's last one, `problem` the reason for a missing token. `rejected_bot`: the server has
-    rejected the bot since the last connection. `is_signed_out`: the server rejected the token although a sign-in
-    exists.
+    `cache` has its stored sign-in. `challenge` is the server's last one, `problem` the reason for a missing token.
+    `rejected_bot`: the server has rejected the bot since the last connection. `is_signed_out`: the server rejected the
+    token although a sign-in exists.
     """
 
     def __init__(self, config: ServerConfig, endpoint: HttpTransport, dependencies: OAuthDependencies) -> None:
-        self._cache = SignInCache(config, dependencies)
-        self._refresh = TokenRefresh(config, endpoint, self._cache, dependencies)
-        self.terms = self._cache.terms
+        self.cache = SignInCache(config, dependencies)
+        self._refresh = TokenRefresh(config, endpoint, self.cache, dependencies)
+        self.terms = self.cache.terms
         self.defined = config.sign_in is not None
         self.challenge: Challenge | None = None
         self.problem = ""
         self.rejected_bot = False
         self.is_signed_out = False
-        self._config = config
+        self.config = config
         self._dependencies = dependencies
-
-    def is_for(self, config: ServerConfig) -> bool:
-        """Return True if this provider is for the server as it is defined."""
-        return self._config == config
-
-    def record_version(self, version: int) -> bool:
-        """Record the stored version of the sign-in, 0 for none. Return True if it has changed."""
-        return self._cache.record_version(version)
-
-    def mark_outdated(self) -> None:
-        """Mark the cached sign-in as outdated. The next `learn` returns True."""
-        self._cache.mark_outdated()
-
-    @property
-    def known(self) -> SignIn | None:
-        """Cached sign-in."""
-        return self._cache.sign_in
-
-    @property
-    def has_token(self) -> bool:
-        """True if requests carry a token, valid or not."""
-        return bool(self._cache.access_token)
+        self._is_client_credentials = self.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
 
     async def token(self) -> str:
         """Return a token that is valid as far as this process knows; empty if there is none. Raises
         CountersignError if there may be one later.
         """
-        sign_in, now = await self._cache.read_if_outdated(), self._dependencies.clock()
+        sign_in, now = await self.cache.read_if_outdated(), self._dependencies.clock()
         if sign_in is None:
             return ""
         over = not sign_in.access_token or (sign_in.expires_at is not None and now >= sign_in.expires_at)
@@ -377,22 +334,23 @@ class TokenProvider:
             await self._refresh.replace_token(sign_in.access_token)
         elif sign_in.renew_at is not None and now >= sign_in.renew_at and self._refresh.is_possible(sign_in):
             self._refresh.start_refresh(sign_in.access_token)
-        return self._cache.access_token
+        return self.cache.access_token
 
     async def replace_token(self, refused: str, challenge: Challenge) -> str:
         """Return a token in place of a rejected or missing one; empty if there is none. Raises as `token`."""
         self.challenge = self._refresh.challenge = challenge
-        self._cache.mark_outdated()
-        sign_in = await self._cache.read_if_outdated()
-        if self._cache.access_token in ("", refused) and self._refresh.is_possible(sign_in):
+        self.cache.mark_outdated()
+        sign_in = await self.cache.read_if_outdated()
+        if self.cache.access_token in ("", refused) and self._refresh.is_possible(sign_in):
             await self._refresh.replace_token(refused)
-        return "" if self._cache.access_token == refused else self._cache.access_token
+        return "" if self.cache.access_token == refused else self.cache.access_token
 
     async def widen_token(self, refused: str, challenge: Challenge) -> str:
         """Return a token with more scope in place of `refused`. Only client credentials can request it without a
         user.
         """
-        known = set((self.known.scope if self.known else "").split())
+        sign_in = self.cache.sign_in
+        known = set((sign_in.scope if sign_in else "").split())
         if not self._is_client_credentials or set((challenge.scope or "").split()) <= known:
             self.challenge = challenge
             return ""
@@ -412,25 +370,34 @@ class TokenProvider:
         none.
         """
         self.challenge = challenge
-        had = self.known is not None and bool(self.known.access_token or self.known.signed_in_by)
+        sign_in, name, refusal = self.cache.sign_in, self.config.name, self._refresh.refusal
+        had = sign_in is not None and bool(sign_in.access_token or sign_in.signed_in_by)
         self.rejected_bot = True
         self.is_signed_out = self.defined or had
-        if self._is_client_credentials:
-            self.problem = self._not_enough
+        if self._is_client_credentials and refusal is None:
+            self.problem = self._not_taken
+        elif self._is_client_credentials and refusal is not None:
+            cause = gettext_lazy("Server {server}: {problem}", server=name, problem=refusal.cause)
+            fix = gettext_lazy("check its client_id and scope, and set its secret again")
+            self.problem = cause_and_fix(cause, fix)
         elif had:
-            self.problem = self._over
+            cause = gettext_lazy("The sign-in to {server} has ended.", server=name)
+            fix = gettext_lazy("an admin signs in again with `/mcp connect {server}`", server=name)
+            self.problem = cause_and_fix(cause, fix)
         elif self.defined or challenge.bearer:
-            self.problem = self._sign_in_problem
+            cause = gettext_lazy("Server {server} needs a sign-in.", server=name)
+            fix = gettext_lazy("an admin signs in with `/mcp connect {server}`", server=name)
+            self.problem = cause_and_fix(cause, fix)
         return self.problem
 
     def record_sign_in(self, version: int) -> None:
         """Record a new sign-in, and drop the server's earlier challenge."""
-        self._cache.record_version(version)
+        self.cache.record_version(version)
         self.challenge = self._refresh.challenge = None
 
     def needs_wider_scope(self, challenge: Challenge) -> str:
         """Return the error text for a token that lacks scope."""
-        name = self._config.name
+        name = self.config.name
         scope = visible(challenge.scope)[:_LONGEST_SCOPE] if challenge.scope else ""
         if self._is_client_credentials:
             cause = (
@@ -452,29 +419,9 @@ class TokenProvider:
 
     def unusable_text(self, error: CountersignError) -> str:
         """Return the error text for a token that cannot be had now."""
-        lead = gettext_lazy("Server {server} needs a sign-in, which does not work now.", server=self._config.name)
+        lead = gettext_lazy("Server {server} needs a sign-in, which does not work now.", server=self.config.name)
         cause = join_lazy(lead, error.cause)
         return cause_and_fix(cause, error.fix).as_clause() if error.fix else cause
-
-    @property
-    def _is_client_credentials(self) -> bool:
-        return self.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
-
-    @property
-    def _sign_in_problem(self) -> str:
-        name = self._config.name
-        return cause_and_fix(
-            gettext_lazy("Server {server} needs a sign-in.", server=name),
-            gettext_lazy("an admin signs in with `/mcp connect {server}`", server=name),
-        )
-
-    @property
-    def _over(self) -> str:
-        name = self._config.name
-        return cause_and_fix(
-            gettext_lazy("The sign-in to {server} has ended.", server=name),
-            gettext_lazy("an admin signs in again with `/mcp connect {server}`", server=name),
-        )
 
     @property
     def own_problem(self) -> str:
@@ -482,18 +429,10 @@ class TokenProvider:
         return self._not_taken if self._is_client_credentials and self.problem else self.problem
 
     @property
-    def _not_enough(self) -> str:
-        name, refusal = self._config.name, self._refresh.refusal
-        if refusal is not None:
-            cause = gettext_lazy("Server {server}: {problem}", server=name, problem=refusal.cause)
-            return cause_and_fix(cause, gettext_lazy("check its client_id and scope, and set its secret again"))
-        return self._not_taken
-
-    @property
     def _not_taken(self) -> str:
         cause = gettext_lazy(
             "Server {server} does not take the token that its authorization server gave the bot.",
-            server=self._config.name,
+            server=self.config.name,
         )
         return cause_and_fix(cause, gettext_lazy("check its scope, and what its client may do"))
 
@@ -515,7 +454,7 @@ class TokenProviders:
                 if any(name.lower() == "authorization" for name in headers):
                     return None
                 known = self._known.get(config.id)
-                if known is None or not known.is_for(config):
+                if known is None or known.config != config:
                     known = TokenProvider(config, endpoint, self.dependencies)
                     self._known[config.id] = known
                 return known

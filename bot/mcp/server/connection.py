@@ -160,7 +160,7 @@ class Connection:
 
     def learn_sign_in(self, version: int) -> None:
         """Record the stored version of the sign-in, 0 for none. A connection that waits for a sign-in retries."""
-        if self._token_provider is None or not self._token_provider.record_version(version):
+        if self._token_provider is None or not self._token_provider.cache.record_version(version):
             return
         if self.tracker.state is State.SIGN_IN_REQUIRED and version:
             self._backoff.reset()

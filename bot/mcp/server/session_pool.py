@@ -117,10 +117,15 @@ class SessionPool:
     @property
     def snapshot(self) -> ServerSnapshot:
         """Current snapshot of the server."""
-        snapshot = self.own.tracker.snapshot
-        used_at = time.time() - (self._clock() - self.own.activity.unused_since)
+        snapshot, now, wall_clock = self.own.tracker.snapshot, self._clock(), time.time()
+        sessions = []
+        for session in self._sessions.values():
+            if (connected_at := session.connection.tracker.snapshot.connected_at) is not None:
+                idle = wall_clock - (now - session.connection.activity.unused_since)
+                sessions.append(SessionSnapshot(connected_at, None if session.users else idle))
+        used_at = wall_clock - (now - self.own.activity.unused_since)
         is_used = snapshot.connected_at is not None and used_at > snapshot.connected_at
-        return replace(snapshot, sessions=tuple(self._session_snapshots()), last_used_at=used_at if is_used else None)
+        return replace(snapshot, sessions=tuple(sessions), last_used_at=used_at if is_used else None)
 
     def take_synced(self, synced: CachedCapabilities, pinned: Pinned | None) -> None:
         """Take over capabilities and pins that another process has synced."""
@@ -281,14 +286,6 @@ class SessionPool:
         if isinstance(result, ServerCapabilities) and _definitions(result.tools) != _definitions(known):
             log.warning("MCP server %s shows other tools in a session, they are listed again", self._config.name)
             self.own.relist()
-
-    def _session_snapshots(self) -> Iterable[SessionSnapshot]:
-        now, wall_clock = self._clock(), time.time()
-        for session in self._sessions.values():
-            connected_at = session.connection.tracker.snapshot.connected_at
-            if connected_at is not None:
-                idle = wall_clock - (now - session.connection.activity.unused_since)
-                yield SessionSnapshot(connected_at, None if session.users else idle)
 
 
 def _definitions(tools: Iterable[Tool]) -> dict[str, str]:

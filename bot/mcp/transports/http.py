@@ -150,40 +150,29 @@ class ReadTimeout:
 
     async def receive_chunk(self, chunks: AsyncIterator[bytes]) -> bytes | None:
         """Return the next chunk, None at the end. Raises ReadTimeout."""
-        if self._seconds is None:
+        if (seconds := self._seconds) is None:
             return await anext(chunks, None)
+        loop, began = asyncio.get_running_loop(), time.monotonic()
+        limit = asyncio.timeout(None)
+        alarm: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal alarm
+            left = self._attempt.quiet_since(began) + seconds - time.monotonic()
+            if left > 0:
+                alarm = loop.call_later(left, look)
+            else:
+                limit.reschedule(loop.time())
+
+        alarm = loop.call_later(seconds, look)
         try:
-            async with asyncio.timeout(None) as limit:
-                watch = _Watch(limit, self._seconds, self._attempt)
+            async with limit:
                 try:
                     return await anext(chunks, None)
                 finally:
-                    watch.end()
+                    alarm.cancel()
         except TimeoutError as error:
             raise httpx2.ReadTimeout("nothing more") from error
-
-
-class _Watch:
-    """Timer that is postponed while users are asked."""
-
-    def __init__(self, limit: asyncio.Timeout, seconds: float, attempt: RequestContext) -> None:
-        self._limit = limit
-        self._seconds = seconds
-        self._attempt = attempt
-        self._heard = time.monotonic()
-        self._alarm = asyncio.get_running_loop().call_later(seconds, self._look)
-
-    def end(self) -> None:
-        """End the timer."""
-        self._alarm.cancel()
-
-    def _look(self) -> None:
-        left = self._attempt.quiet_since(self._heard) + self._seconds - time.monotonic()
-        loop = asyncio.get_running_loop()
-        if left > 0:
-            self._alarm = loop.call_later(left, self._look)
-        else:
-            self._limit.reschedule(loop.time())
 
 
 def http_client(
@@ -247,8 +236,16 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             return await self._inner.send(request, proxy)
         failure: httpx2.TransportError = httpx2.ConnectError(gettext_lazy("the name has no address"), request=request)
         for address in addresses:
+            # The Host header and the expected certificate stay those of the host.
+            checked = httpx2.Request(
+                request.method,
+                request.url.copy_with(host=address),
+                headers=request.headers,
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": host},
+            )
             try:
-                return await self._inner.send(_with_address(request, host, address), proxy)
+                return await self._inner.send(checked, proxy)
             except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
                 failure = error
         raise failure
@@ -256,17 +253,6 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Close all connections."""
         await self._inner.aclose()
-
-
-def _with_address(request: httpx2.Request, host: str, address: str) -> httpx2.Request:
-    """Return the request for an address. The Host header and the expected certificate stay those of the host."""
-    return httpx2.Request(
-        request.method,
-        request.url.copy_with(host=address),
-        headers=request.headers,
-        stream=request.stream,
-        extensions={**request.extensions, "sni_hostname": host},
-    )
 
 
 class _ErrorIsolatingTransport(httpx2.AsyncBaseTransport):
@@ -361,14 +347,11 @@ def _stand_in(request: httpx2.Request, attempt: RequestContext, error: httpx2.Tr
 
 
 def _note(attempt: RequestContext, error: httpx2.TransportError) -> None:
-    attempt.failure, attempt.fix, attempt.quotes = _phrase(error), known_fix(error), isinstance(error, _QUOTING)
-
-
-def _phrase(error: httpx2.TransportError) -> str:
     match error:
         case httpx2.ConnectTimeout():
-            return gettext_lazy("no connection within {seconds} s", seconds=f"{_CONNECT_SECONDS:g}")
+            attempt.failure = gettext_lazy("no connection within {seconds} s", seconds=f"{_CONNECT_SECONDS:g}")
         case httpx2.ReadTimeout():
-            return gettext_lazy("nothing came for too long")
+            attempt.failure = gettext_lazy("nothing came for too long")
         case _:
-            return lazy_reason(error) or without_stop(str(error) or type(error).__name__)
+            attempt.failure = lazy_reason(error) or without_stop(str(error) or type(error).__name__)
+    attempt.fix, attempt.quotes = known_fix(error), isinstance(error, _QUOTING)

@@ -123,17 +123,16 @@ class _Outgoing(OutgoingStream):
     async def _serve(self, request: JSONRPCRequest, scope: anyio.CancelScope) -> None:
         with scope:
             try:
-                response_or_error = await self._answer(request.method, request.params or {})
+                answer = await self._answer(request.method, request.params or {})
             finally:
                 del self._running[str(request.id)]
+            message: JSONRPCError | JSONRPCResponse
+            if isinstance(answer, ErrorData):
+                message = JSONRPCError(jsonrpc="2.0", id=request.id, error=answer)
+            else:
+                message = JSONRPCResponse(jsonrpc="2.0", id=request.id, result=answer)
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                match response_or_error:
-                    case ErrorData():
-                        message = JSONRPCError(jsonrpc="2.0", id=request.id, error=response_or_error)
-                        await self._incoming_writer.send(SessionMessage(message))
-                    case _:
-                        response = JSONRPCResponse(jsonrpc="2.0", id=request.id, result=response_or_error)
-                        await self._incoming_writer.send(SessionMessage(response))
+                await self._incoming_writer.send(SessionMessage(message))
 
     async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any] | ErrorData:
         match method:
@@ -160,8 +159,10 @@ class _Outgoing(OutgoingStream):
             return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure or CONNECTION_BROKE)
         if attempt.failure:
             return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure)
-        response_or_error = _parse_answer(response, request_id)
-        match response_or_error:
+        answer: _Answer | None = None
+        with suppress(ValidationError):
+            answer = _Answer.model_validate_json(response.content)
+        match answer if answer is not None and answer.fits(request_id) else None:
             case _Answer(error=ErrorData(code=code, message=message, data=data)):
                 attempt.code = code
                 log.info("MCP server %s: error %d", self._config.name, code)
@@ -172,14 +173,6 @@ class _Outgoing(OutgoingStream):
                 return ErrorData(code=INTERNAL_ERROR, message=NOT_RPC)
             case _:
                 return HTTP_ERROR
-
-
-def _parse_answer(response: httpx2.Response, request_id: str) -> _Answer | None:
-    try:
-        response_or_error = _Answer.model_validate_json(response.content)
-    except ValidationError:
-        return None
-    return response_or_error if response_or_error.fits(request_id) else None
 
 
 def _tool_result(text: str, *, failed: bool = False) -> dict[str, Any]:

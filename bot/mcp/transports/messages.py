@@ -91,7 +91,13 @@ _MOST_BLOCKS = 10_000
 _LONGEST_NAME = 128
 _ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 _TEXTS = ("title", "description", "mimeType")
-LISTINGS = frozenset(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
+_PLAIN_LISTS = {
+    "resources/list": ("resources", "uri", "size"),
+    "resources/templates/list": ("resourceTemplates", "uriTemplate", ""),
+    "prompts/list": ("prompts", "name", "arguments"),
+}
+"""Key of the items in a listing, that of their identity, and another one of them that is used."""
+LISTINGS = frozenset(("tools/list", *_PLAIN_LISTS))
 """Methods whose results are repaired item by item."""
 
 
@@ -106,11 +112,6 @@ def answered_id(head: bytes, tail: bytes) -> RequestId | None:
         return None
     known: RequestId = json.loads(match[1])
     return known
-
-
-def is_same_id(answered: RequestId | None, request_id: RequestId) -> bool:
-    """Compare ids as the library does: a number may come back as a text."""
-    return canonical_id(answered) == canonical_id(request_id)
 
 
 def canonical_id(request_id: RequestId | None) -> RequestId | None:
@@ -162,8 +163,9 @@ def _well_formed(text: str | bytes) -> SessionMessage | None:
 
 
 def _repaired(text: str, request_id: RequestId | None) -> list[Incoming]:
-    shallow = _without_depths(text)
-    is_cut = shallow is not text
+    may_be_deep = text.count("[") + text.count("{") > DEEPEST
+    shallow = "".join(_shallow_pieces(text)) if may_be_deep else text
+    is_cut = shallow != text
     messages: list[Incoming] = []
     start = position = _after_blanks(shallow, 0)
     # Two messages without a line end between them are two messages.
@@ -177,7 +179,7 @@ def _repaired(text: str, request_id: RequestId | None) -> list[Incoming]:
             messages += _repaired(value, request_id)
             continue
         values = islice(_items(value), _MOST_MESSAGES)
-        messages += [_message(_without_surrogates(item), request_id, is_cut=is_cut) for item in values]
+        messages += [_message(item, request_id, is_cut=is_cut) for item in values]
     if position == start:
         head, tail = text[:_END].encode("utf-8", "replace"), text[-_END:].encode("utf-8", "replace")
         answered = answered_id(head, tail) if request_id is None else request_id
@@ -206,12 +208,6 @@ def _stray(value: Any) -> StrayLine:
     return StrayLine(text[:_END].encode("utf-8", "replace"))
 
 
-def _without_depths(text: str) -> str:
-    if text.count("[") + text.count("{") <= DEEPEST:
-        return text
-    return "".join(_shallow_pieces(text))
-
-
 def _shallow_pieces(text: str) -> Iterator[str]:
     depth = start = 0
     for token in _TOKEN.finditer(text):
@@ -228,12 +224,10 @@ def _shallow_pieces(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-def _without_surrogates(value: Any) -> Any:
-    text = json.dumps(value, ensure_ascii=False)
-    return json.loads(_SURROGATE.sub("\ufffd", text)) if _SURROGATE.search(text) else value
-
-
 def _message(value: Any, request_id: RequestId | None, *, is_cut: bool) -> Incoming:
+    text = json.dumps(value, ensure_ascii=False)
+    if _SURROGATE.search(text):
+        value = json.loads(_SURROGATE.sub("\ufffd", text))
     if not isinstance(value, dict):
         return _stray(value)
     if "result" in value or "error" in value or ("id" in value and "method" not in value):
@@ -281,19 +275,14 @@ def _error(given: Any) -> ErrorData:
     if not isinstance(given, dict):
         return ErrorData(code=INTERNAL_ERROR, message=_words(given))
     code, message = given.get("code"), _words(given.get("message"))
-    number = _code(code)
+    number = _id(code)
+    if isinstance(number, str):
+        number = int(number) if re.fullmatch(r"-?\d{1,9}", number, re.ASCII) else None
     if number is None and code is not None:
         message = f"{message} ({_words(code)})" if message else _words(code)
     return ErrorData(
         code=INTERNAL_ERROR if number is None else number, message=message or "no reason given", data=given.get("data")
     )
-
-
-def _code(given: Any) -> int | None:
-    number = _id(given)
-    if isinstance(number, str):
-        return int(number) if re.fullmatch(r"-?\d{1,9}", number, re.ASCII) else None
-    return number
 
 
 def _words(given: Any) -> str:
@@ -309,12 +298,8 @@ def repair_response(method: str, result: dict[str, Any]) -> dict[str, Any]:
             return _listing(result)
         case "tools/call":
             return _outcome(result)
-        case "resources/list":
-            return _plain_list(result, "resources", "uri", "size")
-        case "resources/templates/list":
-            return _plain_list(result, "resourceTemplates", "uriTemplate")
-        case "prompts/list":
-            return _plain_list(result, "prompts", "name", "arguments")
+        case _ if method in _PLAIN_LISTS:
+            return _plain_list(result, *_PLAIN_LISTS[method])
         case _:
             return result
 
@@ -322,7 +307,7 @@ def repair_response(method: str, result: dict[str, Any]) -> dict[str, Any]:
 def _listing(result: dict[str, Any]) -> dict[str, Any]:
     listed = result.get("tools")
     listed = [entry for entry in listed if not _is_ui_only(entry)] if isinstance(listed, list) else []
-    named = [entry for entry in listed if _has_name(entry)]
+    named = [entry for entry in listed if isinstance(entry, dict) and _has_text(entry, "name")]
     tools = [entry for entry in named if not _is_deep(entry.get("inputSchema"))]
     deep = [entry["name"] for entry in named if _is_deep(entry.get("inputSchema"))]
     left_out = [f"{name[:_LONGEST_NAME]}: {TOO_DEEP_SCHEMA}" for name in deep]
@@ -332,8 +317,8 @@ def _listing(result: dict[str, Any]) -> dict[str, Any]:
     return {**fixed, "_meta": {LEFT_OUT: left_out}} if left_out else fixed
 
 
-def _has_name(entry: Any) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("name"), str) and bool(entry["name"])
+def _has_text(entry: dict[str, Any], key: str) -> bool:
+    return isinstance(entry.get(key), str) and bool(entry[key])
 
 
 def _is_deep(schema: Any) -> bool:
@@ -368,20 +353,20 @@ def _complete(result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _plain_list(result: dict[str, Any], key: str, identity: str, *others: str) -> dict[str, Any]:
+def _plain_list(result: dict[str, Any], key: str, identity: str, other: str) -> dict[str, Any]:
     """Return the resources, templates or prompts that have their required fields, without unused fields."""
     listed = result.get(key)
     items: list[dict[str, Any]] = []
     for raw in listed if isinstance(listed, list) else []:
-        if not isinstance(raw, dict) or not isinstance(raw.get(identity), str) or not raw[identity]:
+        if not isinstance(raw, dict) or not _has_text(raw, identity):
             log.warning("item of %s without %s left out", key, identity)
             continue
         name = raw.get("name")
         item: dict[str, Any] = {identity: raw[identity], "name": name if isinstance(name, str) else raw[identity]}
         item |= {field: raw[field] for field in _TEXTS if field != identity and isinstance(raw.get(field), str)}
-        if "size" in others and isinstance(raw.get("size"), int) and not isinstance(raw["size"], bool):
+        if other == "size" and isinstance(raw.get("size"), int) and not isinstance(raw["size"], bool):
             item["size"] = raw["size"]
-        if "arguments" in others:
+        if other == "arguments":
             item["arguments"] = _prompt_arguments(raw.get("arguments"))
         items.append(item)
     return _complete({**result, key: items})
@@ -395,7 +380,7 @@ def _prompt_arguments(given: Any) -> list[dict[str, Any]]:
             "description": raw["description"] if isinstance(raw.get("description"), str) else "",
         }
         for raw in (given if isinstance(given, list) else [])
-        if isinstance(raw, dict) and isinstance(raw.get("name"), str) and raw["name"]
+        if isinstance(raw, dict) and _has_text(raw, "name")
     ]
 
 
@@ -483,7 +468,9 @@ def _block(block: Any) -> dict[str, Any]:
         return {"type": "text", "text": block}
     if isinstance(block, dict):
         block = {key: value for key, value in block.items() if key not in _UNUSED}
-        audience = _audience(block.pop("annotations", None))
+        notes = block.pop("annotations", None)
+        named = notes.get("audience") if isinstance(notes, dict) else None
+        audience = [raw for raw in named if raw in _ROLES] if isinstance(named, list) else []
         if block.get("type") == "text" and isinstance(block.get("text"), str):
             return _for({"type": "text", "text": block["text"]}, audience)  # most pieces are, and may be large
     try:
@@ -496,8 +483,3 @@ def _block(block: Any) -> dict[str, Any]:
 
 def _for(block: dict[str, Any], audience: list[str]) -> dict[str, Any]:
     return block | ({"annotations": {"audience": audience}} if audience else {})
-
-
-def _audience(annotations: Any) -> list[str]:
-    named = annotations.get("audience") if isinstance(annotations, dict) else None
-    return [raw for raw in named if raw in _ROLES] if isinstance(named, list) else []

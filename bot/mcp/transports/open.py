@@ -16,8 +16,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any
 
 import anyio
 import httpx2
@@ -52,7 +51,7 @@ from bot.mcp.config.checks import AllowedTargets, Resolve, check_start, endpoint
 from bot.mcp.errors import TOO_DEEP, WITHOUT_ID, RequestContext, current_request, record_request
 from bot.mcp.failures import NOT_THIS_TRANSPORT, is_plain_json_rpc, named_version, root_cause
 from bot.mcp.oauth.tokens import AuthTransport, TokenProvider
-from bot.mcp.sdk import ReadStream, TransportStreams, WriteStream
+from bot.mcp.sdk import IncomingStream, OutgoingStream, ReadStream, TransportStreams, WriteStream
 from bot.mcp.server.output import StderrTail, StrayLine
 from bot.mcp.server.status import PLAIN
 from bot.mcp.transports.http import GuardedTransport, ProxyTransport, http_client
@@ -69,7 +68,6 @@ _KNOWN_SECONDS = 7 * 86_400.0
 _MODERN = frozenset((HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION))
 _MANY = 100
 """Pieces of content that are repaired in a thread."""
-_Stream = TypeVar("_Stream", bound=ReadStream[SessionMessage | Exception] | WriteStream[SessionMessage])
 _LISTEN = "subscriptions/listen"
 """Method of a request that is answered at the end of the connection."""
 
@@ -91,8 +89,10 @@ class _Requests:
 
     def end(self, request_id: RequestId | None) -> str:
         """Record the end of a request. Return its method; empty if it is none that waits for an answer."""
-        method = self._waiting.pop(canonical_id(request_id), "")
-        if not method and not self._was_sent(request_id):
+        number = canonical_id(request_id)
+        method = self._waiting.pop(number, "")
+        was_sent = isinstance(number, int) and 0 < number <= self._last_id
+        if not method and not was_sent:
             level = logging.DEBUG if self._has_foreign else logging.WARNING
             log.log(level, "MCP server %s answered a request that was never sent, answer dropped", self._server)
             self._has_foreign = True
@@ -104,50 +104,8 @@ class _Requests:
         waiting = [request_id for request_id, method in self._waiting.items() if method != _LISTEN]
         return waiting[0] if len(waiting) == 1 else None
 
-    def _was_sent(self, request_id: RequestId | None) -> bool:
-        number = canonical_id(request_id)
-        return isinstance(number, int) and 0 < number <= self._last_id
 
-
-@asynccontextmanager
-async def instrument(
-    transport: AbstractAsyncContextManager[TransportStreams],
-    config: ServerConfig,
-    on_end: Callable[[], None],
-    on_server_request: Callable[[str], None],
-) -> AsyncIterator[TransportStreams]:
-    """Yield the transport's streams, instrumented. `on_end` is called when the other side closes the connection,
-    `on_server_request` with the method of each of its requests.
-    """
-    async with transport as (incoming, outgoing):
-        requests = _Requests(config.name)
-        yield (
-            _Incoming(incoming, requests, on_end, on_server_request),
-            _Outgoing(outgoing, requests, config.protocol),
-        )
-
-
-class _Wrapper(Generic[_Stream]):
-    """Stream around another one, which it closes."""
-
-    def __init__(self, inner: _Stream, requests: _Requests) -> None:
-        self._inner = inner
-        self._requests = requests
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._inner.__aexit__(kind, error, trace)
-
-
-class _Incoming(_Wrapper[ReadStream[SessionMessage | Exception]]):
+class _Incoming(IncomingStream):
     """Read stream that repairs responses and reports the end."""
 
     def __init__(
@@ -157,7 +115,8 @@ class _Incoming(_Wrapper[ReadStream[SessionMessage | Exception]]):
         on_end: Callable[[], None],
         on_server_request: Callable[[str], None],
     ) -> None:
-        super().__init__(inner, requests)
+        self._inner = inner
+        self._requests = requests
         self._on_end = on_end
         self._on_server_request = on_server_request
 
@@ -168,21 +127,10 @@ class _Incoming(_Wrapper[ReadStream[SessionMessage | Exception]]):
 
     async def receive(self) -> SessionMessage | Exception:
         try:
-            return await self._repair(await self._inner.receive())
+            item = await self._inner.receive()
         except anyio.EndOfStream:
             self._on_end()
             raise
-
-    def __aiter__(self) -> _Incoming:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def _repair(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         match item:
             case SessionMessage(message=JSONRPCError(id=None, error=error)):
                 return self._without_id(error)
@@ -212,23 +160,35 @@ class _Incoming(_Wrapper[ReadStream[SessionMessage | Exception]]):
         failure = ErrorData(code=INVALID_REQUEST, message=WITHOUT_ID, data=quote)
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=only, error=failure))
 
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
-class _Outgoing(_Wrapper[WriteStream[SessionMessage]]):
+
+class _Outgoing(OutgoingStream):
     """Write stream that records the method of requests and marks their context as sent. A set protocol is offered in
     the handshake, where the library offers the newest of the older era.
     """
 
     def __init__(self, inner: WriteStream[SessionMessage], requests: _Requests, protocol: Protocol) -> None:
-        super().__init__(inner, requests)
+        super().__init__()
+        self._inner = inner
+        self._requests = requests
         self._protocol = protocol
 
-    async def send(self, item: SessionMessage) -> None:
+    async def _take(self, item: SessionMessage) -> None:
         match item.message:
             case JSONRPCRequest(id=request_id, method=method):
                 self._requests.start(request_id, method)
                 if method == "initialize" and self._protocol.begins_with_handshake:
                     item.message.params = {**(item.message.params or {}), "protocolVersion": self._protocol.value}
-                await self._send_request(item)
+                attempt = current_request()
+                # Marked before the write, because a cancelled write may have reached the server.
+                attempt.sent = True
+                try:
+                    await self._inner.send(item)
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    attempt.sent = False
+                    raise
             case JSONRPCNotification(method="notifications/cancelled", params=params):
                 self._requests.end((params or {}).get("requestId"))
                 await self._inner.send(item)
@@ -240,18 +200,13 @@ class _Outgoing(_Wrapper[WriteStream[SessionMessage]]):
             case _:
                 await self._inner.send(item)
 
-    async def _send_request(self, item: SessionMessage) -> None:
-        attempt = current_request()
-        # Marked before the write, because a cancelled write may have reached the server.
-        attempt.sent = True
-        try:
-            await self._inner.send(item)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            attempt.sent = False
-            raise
+    async def aclose(self) -> None:
+        await super().aclose()
+        await self._inner.aclose()
 
 
-def open_transport(
+@asynccontextmanager
+async def open_transport(
     config: ServerConfig,
     stderr: StderrTail,
     *,
@@ -262,7 +217,7 @@ def open_transport(
     resolve: Resolve,
     token_provider: TokenProvider | None,
     leave_seconds: float,
-) -> AbstractAsyncContextManager[TransportStreams]:
+) -> AsyncIterator[TransportStreams]:
     """Open the transport to a server for the block.
 
     `stderr` receives the process's standard error. `on_end` is called when the other side closes, `on_request_failed`
@@ -272,15 +227,16 @@ def open_transport(
     """
     match config.transport:
         case StdioTransport() as process:
-            streams = _stdio(config, process, stderr, allowances, leave_seconds)
-            return instrument(streams, config, on_end, on_server_request)
+            transport = _stdio(config, process, stderr, allowances, leave_seconds)
         case HttpTransport() as endpoint:
-            below = build_network(config, allowances, resolve, token_provider)
-            reads = endpoint.kind in (HttpKind.STREAMABLE, HttpKind.AUTO)
-            read_answers = partial(AnswerReader, config.name) if reads else None
-            client = http_client(endpoint.headers, config.max_read_timeout, below, read_answers)
-            streams = _http(endpoint, config, client, on_request_failed)
-            return instrument(streams, config, on_end, on_server_request)
+            network = build_network(config, allowances, resolve, token_provider)
+            transport = _http(endpoint, config, network, on_request_failed)
+    async with transport as (incoming, outgoing):
+        requests = _Requests(config.name)
+        yield (
+            _Incoming(incoming, requests, on_end, on_server_request),
+            _Outgoing(outgoing, requests, config.protocol),
+        )
 
 
 def build_network(
@@ -317,22 +273,24 @@ def child_environment(process: StdioTransport) -> dict[str, str]:
 
 @asynccontextmanager
 async def _http(
-    endpoint: HttpTransport, config: ServerConfig, client: httpx2.AsyncClient, on_request_failed: Callable[[], None]
+    endpoint: HttpTransport,
+    config: ServerConfig,
+    network: httpx2.AsyncBaseTransport,
+    on_request_failed: Callable[[], None],
 ) -> AsyncIterator[TransportStreams]:
-    async with client, _open_kind(endpoint, config, client, on_request_failed) as streams:
-        yield streams
-
-
-def _open_kind(
-    endpoint: HttpTransport, config: ServerConfig, client: httpx2.AsyncClient, on_request_failed: Callable[[], None]
-) -> AbstractAsyncContextManager[TransportStreams]:
+    reads = endpoint.kind in (HttpKind.STREAMABLE, HttpKind.AUTO)
+    read_answers = partial(AnswerReader, config.name) if reads else None
+    client = http_client(endpoint.headers, config.max_read_timeout, network, read_answers)
+    transport: AbstractAsyncContextManager[TransportStreams]
     match endpoint.kind:
         case HttpKind.SSE:
-            return sse_client(client, endpoint.url, on_request_failed)
+            transport = sse_client(client, endpoint.url, on_request_failed)
         case HttpKind.JSONRPC:
-            return json_rpc_client(client, endpoint.url, config)
+            transport = json_rpc_client(client, endpoint.url, config)
         case HttpKind.STREAMABLE | HttpKind.AUTO:
-            return streamable_client(client, endpoint.url)
+            transport = streamable_client(client, endpoint.url)
+    async with client, transport as streams:
+        yield streams
 
 
 class ProtocolNegotiation:
@@ -351,7 +309,9 @@ class ProtocolNegotiation:
         self._config = config
         self._version = version
         self._clock = clock
-        self._known = known if known is not None and self._fits(known) else None
+        fits = known is not None and known.place == endpoint_fingerprint(config)
+        is_kind = known is not None and kind_of(config.transport) in (known.transport, HttpKind.AUTO)
+        self._known = known if fits and is_kind else None
         self._ignores_known = False
         self._without_discovery = False
         self._other_kind: HttpKind | None = None
@@ -423,10 +383,6 @@ class ProtocolNegotiation:
         if self._known is None or self._ignores_known or self._config.protocol is not Protocol.AUTO:
             return None
         return self._known if 0 <= self._clock() - self._known.found_at < _KNOWN_SECONDS else None
-
-    def _fits(self, known: Handshake) -> bool:
-        word = kind_of(self._config.transport)
-        return known.place == endpoint_fingerprint(self._config) and word in (known.transport, HttpKind.AUTO)
 
 
 def _other_kind(error: BaseException | None, attempt: RequestContext) -> HttpKind | None:

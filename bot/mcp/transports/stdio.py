@@ -16,10 +16,9 @@ import subprocess
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace, TracebackType
-from typing import Self, TextIO, cast
+from types import SimpleNamespace
+from typing import NamedTuple, TextIO, cast
 
 import anyio
 import anyio.lowlevel
@@ -27,7 +26,13 @@ from anyio.abc import Process
 from mcp.shared.message import SessionMessage
 
 from bot.mcp.errors import LARGEST_ANSWER, TOO_LARGE
-from bot.mcp.sdk import OutgoingStream, TransportStreams, get_default_environment, terminate_posix_process_tree
+from bot.mcp.sdk import (
+    IncomingStream,
+    OutgoingStream,
+    TransportStreams,
+    get_default_environment,
+    terminate_posix_process_tree,
+)
 from bot.mcp.transports.messages import Incoming, answered_id, read_messages, unreadable
 
 log = logging.getLogger(__name__)
@@ -133,8 +138,7 @@ class SubprocessPipes(asyncio.SubprocessProtocol):
         self._news.set()
 
 
-@dataclass(frozen=True, slots=True)
-class LineTooLong:
+class LineTooLong(NamedTuple):
     """Both ends of a line above the limit."""
 
     head: bytes
@@ -215,7 +219,7 @@ async def child_process(
             await anyio.lowlevel.checkpoint()
 
 
-class _Incoming:
+class _Incoming(IncomingStream):
     """Read stream of the process's messages."""
 
     def __init__(self, pipes: SubprocessPipes) -> None:
@@ -226,54 +230,31 @@ class _Incoming:
         self._in_a_row = 0
 
     async def receive(self) -> Incoming:
-        """Return the next message. Raises anyio.EndOfStream at the end."""
         self._in_a_row += 1
         if self._in_a_row > _READ_BATCH:
             self._in_a_row = 0
             await asyncio.sleep(0)
         while not self._messages:
-            self._messages.extend(await self._read(await self._next_line()))
-        return self._messages.popleft()
-
-    async def _next_line(self) -> bytes | LineTooLong:
-        while (line := next(self._ready, None)) is None:
-            chunk = await self._pipes.read()
-            if chunk is None:
+            line = next(self._ready, None)
+            if line is None:
+                chunk = await self._pipes.read()
+                if chunk is None:
+                    raise anyio.EndOfStream
+                self._ready = self._lines.feed(chunk)
+            elif not isinstance(line, LineTooLong):
+                self._messages.extend(await read_messages(line))
+            elif (request := line.answers) is not None:
+                self._messages.append(unreadable(request, TOO_LARGE))
+            else:
+                # The request of this line is unknown, so all requests have to fail.
+                log.warning("MCP server process wrote a line above the size limit, connection closed")
+                await self.aclose()
                 raise anyio.EndOfStream
-            self._ready = self._lines.feed(chunk)
-        return line
-
-    async def _read(self, line: bytes | LineTooLong) -> list[Incoming]:
-        if not isinstance(line, LineTooLong):
-            return await read_messages(line)
-        request = line.answers
-        if request is None:
-            # The request of this line is unknown, so all requests have to fail.
-            log.warning("MCP server process wrote a line above the size limit, connection closed")
-            await self.aclose()
-            raise anyio.EndOfStream
-        return [unreadable(request, TOO_LARGE)]
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Incoming:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
+        return self._messages.popleft()
 
     async def aclose(self) -> None:
         self._ready = iter(())
         self._pipes.hang_up()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 class _Outgoing(OutgoingStream):

@@ -25,7 +25,7 @@ from mcp.types.jsonrpc import RequestId
 
 from bot.mcp.errors import FOREIGN_ID, LARGEST_ANSWER, NOT_RPC, UNREADABLE
 from bot.mcp.sdk import TransportStreams
-from bot.mcp.transports.messages import canonical_id, is_same_id, read_messages, unreadable, well_formed
+from bot.mcp.transports.messages import canonical_id, read_messages, unreadable, well_formed
 
 log = logging.getLogger(__name__)
 
@@ -56,27 +56,23 @@ class AnswerReader(httpx2.AsyncBaseTransport):
         request_id = _request_id(request)
         if request.method == "GET" and "last-event-id" not in request.headers:
             async with self._opening:
-                return await self._open(request)
+                response = await self._read(request, _Answers(self._server, None, self._waiting))
+                if isinstance(response.stream, _Events):
+                    self._streams.add(response.stream)
+                    response.stream.on_end = partial(self._end, response.stream)
+                return response
         if request_id is None:
             return await self._read(request, _Answers(self._server, None))
         # The answer may come in the other stream before the response does.
         queue = self._waiting[canonical_id(request_id)] = asyncio.Queue()
         response = await self._read(request, _Answers(self._server, request_id))
-        if response.status_code == 202 and await self._has_stream():
-            headers = {"content-type": _EVENTS}
-            return httpx2.Response(200, headers=headers, stream=_Awaited(queue, self._waiting, request_id))
+        if response.status_code == 202:
+            async with self._opening:
+                has_stream = bool(self._streams)
+            if has_stream:
+                awaited = _Awaited(queue, self._waiting, request_id)
+                return httpx2.Response(200, headers={"content-type": _EVENTS}, stream=awaited)
         self._waiting.pop(canonical_id(request_id), None)
-        return response
-
-    async def _has_stream(self) -> bool:
-        async with self._opening:
-            return bool(self._streams)
-
-    async def _open(self, request: httpx2.Request) -> httpx2.Response:
-        response = await self._read(request, _Answers(self._server, None, self._waiting))
-        if isinstance(response.stream, _Events):
-            self._streams.add(response.stream)
-            response.stream.on_end = partial(self._end, response.stream)
         return response
 
     def _end(self, stream: _Events) -> None:
@@ -155,7 +151,7 @@ class _Answers:
             return False
         if message.id is None:
             message.id = self.request_id
-        if is_same_id(message.id, self.request_id):
+        if canonical_id(message.id) == canonical_id(self.request_id):
             return True
         level = logging.DEBUG if self.has_foreign else logging.WARNING
         log.log(level, "MCP server %s answered another request than the one that was sent, dropped", self._server)
