@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from bot.domain.messages import ToolCall
 from bot.domain.tools import CallReturned, Tool
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
@@ -29,7 +28,6 @@ from tests.mcp.toolboxes import (
     text,
     tools_of,
     unknown,
-    unsent,
     until,
 )
 
@@ -78,33 +76,9 @@ def heard(record: Path, method: str) -> list[dict[str, Any]]:
     return [message for message in map(json.loads, lines) if message["method"] == method]
 
 
-async def test_a_tool_answers_with_text_and_structure(either: tuple[McpToolbox, Path]) -> None:
-    box, _ = either
-    assert text(await call(named(box, "echo"), box, text="käse")) == "käse"
-    outcome = await call(named(box, "add"), box, a=1, b=2)
-    assert json.loads(text(outcome)) == {"total": 3}
-
-
-async def test_a_failing_tool_is_an_answer_and_not_an_exception(box: McpToolbox) -> None:
-    assert "the disk is full" in error_text(await call(named(box, "fail"), box))
-    crashed = error_text(await call(named(box, "crash"), box))
-    assert "crash" in crashed
-    assert "stays in the server" not in crashed
-
-
 async def test_a_tool_that_does_not_exist_is_an_answer_that_says_so(box: McpToolbox) -> None:
     gone = Tool("s__gone", "s", "gone", server_id="file:s")
     assert "gone" in error_text(await call(gone, box))
-
-
-async def test_wrong_arguments_are_told_to_the_model_and_never_sent(
-    box: McpToolbox, over_http: tuple[str, Path]
-) -> None:
-    over_http[1].unlink(missing_ok=True)
-    said = error_text(await call(named(box, "count"), box, label=5))
-    assert 'label: 5 is not of type "string"' in said
-    text(await call(named(box, "count"), box, label="five"))
-    assert over_http[1].read_text() == "five\n"
 
 
 async def test_progress_is_passed_on_as_text(box: McpToolbox) -> None:
@@ -128,16 +102,6 @@ async def test_the_idempotency_key_travels_with_the_call(box: McpToolbox) -> Non
     assert json.loads(text(outcome))["key"] == "turn-7:3"
 
 
-async def test_a_call_that_takes_too_long_has_an_unknown_outcome_and_is_cancelled(
-    either: tuple[McpToolbox, Path],
-) -> None:
-    box, counted = either
-    reason = unknown(await call_with(named(box, "slow"), box, CallContext(ANA, "k", deadline=0.2), seconds=30))
-    assert reason == "Server s did not answer within 0.2 s."
-    await until(counted.exists)
-    assert text(await call(named(box, "echo"), box, text="still here")) == "still here"
-
-
 async def test_cancelling_the_caller_reaches_the_server_and_leaves_the_connection_usable(
     either: tuple[McpToolbox, Path],
 ) -> None:
@@ -155,37 +119,11 @@ async def test_cancelling_the_caller_reaches_the_server_and_leaves_the_connectio
     assert box.servers()[0].connected_at == before
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_a_server_that_dies_in_the_middle_leaves_the_outcome_unknown(transport: str) -> None:
-    with http_server() as (url, _):
-        async with started(real() if transport == "stdio" else remote("s", url)) as box:
-            await box.offer()
-            begun = asyncio.Event()
-            context = CallContext(ANA, "k", on_progress=lambda _text: begun.set())
-            sibling = asyncio.create_task(call_with(named(box, "slow"), box, context, seconds=30))
-            await asyncio.wait_for(begun.wait(), 10)
-            assert "before it answered" in unknown(await call(named(box, "die"), box))
-            assert "before it answered" in unknown(await sibling)
-
-
-async def test_fifty_calls_at_once_run_on_one_connection(box: McpToolbox) -> None:
-    tool = named(box, "whoami")
-    answers = await asyncio.gather(*(call(tool, box) for _ in range(50)))
-    assert len({json.loads(text(answer))["pid"] for answer in answers}) == 1
-
-
 async def test_a_servers_own_error_with_the_librarys_code_is_still_an_answer(tmp_path: Path) -> None:
     config, _ = scripted(tmp_path, forecast={"error": {"code": -32000, "message": "quota used up"}})
     async with started(config) as box:
         await box.offer()
         assert error_text(await call(named(box, "forecast"), box)).endswith("quota used up")
-
-
-async def test_a_server_that_only_wants_the_call_again_is_not_given_it_for_ever(tmp_path: Path) -> None:
-    config, _ = scripted(tmp_path, t={"result": {"resultType": "input_required", "requestState": "x"}})
-    async with started(config) as box:
-        await box.offer()
-        assert "the same call again and again" in error_text(await call(named(box, "t"), box))
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -207,13 +145,6 @@ async def test_the_servers_time_limit_counts_where_the_call_has_none(tmp_path: P
     async with started(quick) as box:
         await box.offer()
         assert "within 0.1 s" in unknown(await call(named(box, "t"), box))
-
-
-async def test_a_call_to_a_server_that_is_not_configured_is_not_sent() -> None:
-    async with started() as box:
-        assert "MCP server nowhere not found" in unsent(
-            await box.call(Tool("n__t", "nowhere", "t"), ToolCall("c", "n__t"), CallContext(ANA, "k"))
-        )
 
 
 async def test_the_code_of_an_error_is_in_the_log_and_in_the_result(caplog: pytest.LogCaptureFixture) -> None:

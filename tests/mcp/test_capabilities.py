@@ -27,7 +27,7 @@ from bot.domain.servers import (
 from bot.errors import ServerTrouble
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, error, result, tool
-from tests.mcp.toolboxes import call, named, raw, real, remote, started, text, tools_of, until
+from tests.mcp.toolboxes import call, named, raw, remote, started, text, tools_of, until
 
 ALL: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
 NOTE = {"uri": "note://1", "name": "one", "mimeType": "text/plain", "size": 3}
@@ -368,23 +368,6 @@ async def test_an_unreadable_resource_has_its_reason(endpoint: FakeEndpoint, tro
             assert said in refused.value.cause
             assert refused.value.fix
         assert state(box).status is ServerStatus.CONNECTED
-
-
-async def test_the_real_server_lists_and_reads() -> None:
-    async with started(real()) as box:
-        known = await synced(box)
-        assert [resource.uri for resource in known.resources] == ["note://plan"]
-        assert [template.pattern for template in known.templates] == ["note://by/{author}"]
-        assert [(prompt.name, [arg.name for arg in prompt.arguments]) for prompt in known.prompts] == [
-            ("greet", ["name"])
-        ]
-        assert [
-            each.text for each in await box.read_resource("file:s", "note://plan") if isinstance(each, TextContents)
-        ] == ["the plan"]
-        [said] = await box.get_prompt("file:s", "greet", {"name": "Ana"})
-        assert said == TextContents("user", "Say hello to Ana")
-        with pytest.raises(ServerTrouble):
-            await box.read_resource("file:s", "note://nowhere/at/all")
 
 
 async def test_left_out_tools_are_known_after_a_restart_without_a_connection() -> None:

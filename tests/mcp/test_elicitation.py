@@ -253,25 +253,6 @@ async def test_a_page_may_be_asked_for_and_a_question_without_a_mode_is_a_form()
     assert link == ElicitationRequest("q1", "Sign", UrlMode("https://sign.example.com/1"))
 
 
-@pytest.mark.parametrize(
-    ("request_", "what"),
-    [
-        (
-            {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 9}},
-            "by the language model (sampling)",
-        ),
-        ({"method": "roots/list"}, "a list of folders (roots)"),
-    ],
-)
-async def test_an_undeclared_request_is_refused_as_switched_off(request_: dict[str, Any], what: str) -> None:
-    outcome, sent = await outcomes(wanted(ASKED, request_))
-    said = error_text(outcome)
-    assert said.startswith("Server s asks for a ")
-    assert said.endswith("which is switched off here.")
-    assert what in said
-    assert len(sent) == 1
-
-
 def form(field: Any, message: str = "?") -> dict[str, Any]:
     schema = {"type": "object", "properties": {"f": field}}
     return {"method": "elicitation/create", "params": {"message": message, "requestedSchema": schema}}
@@ -364,14 +345,6 @@ async def test_the_asker_of_a_call_is_asked_while_it_runs(older: Older) -> None:
     assert question.message == "How many?"
     assert isinstance(question.ask, FormMode)
     assert question.ask.schema["properties"]["where"]["enum"] == ["front", "back"]
-
-
-@pytest.mark.parametrize("reply", [DECLINED, CANCELLED])
-async def test_there_too_a_person_may_decline_or_choose_nothing(address: str, reply: ElicitationResult) -> None:
-    async with started(legacy(remote("s", address))) as box:
-        await ready(box)
-        answer = json.loads(text(await call_with(named(box, "ask"), box, Person(reply).context, message="?")))
-    assert answer["action"] == reply.action
 
 
 async def test_a_page_may_be_asked_for_in_the_middle_of_a_call(older: Older) -> None:
@@ -468,17 +441,6 @@ async def test_over_a_pipe_ambiguous_questions_are_refused_and_calls_run_one_at_
                 unsent(await call_with(tool, box, late, message="?")) == "Server s is busy: a call to it is under way."
             )
             await slow
-
-
-async def test_two_calls_of_one_turn_may_both_ask(older: Older) -> None:
-    person = Person(THREE)
-    async with started(older()) as box:
-        await ready(box)
-        tool = named(box, "ask")
-        calls = (call_with(tool, box, person.context, message=message, pause=0.1) for message in ("a", "b"))
-        answers = [json.loads(text(each))["action"] for each in await asyncio.gather(*calls)]
-    assert answers == ["accept", "accept"]
-    assert sorted(question.message for question in person.asked) == ["a", "b"]
 
 
 async def test_one_call_may_ask_twice_at_once(older: Older) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerStatus
 from bot.mcp.toolbox import McpToolbox
-from tests.fakes.mcp.endpoint import Answer, HangUp, Message, Reaction, Silence, error, result
+from tests.fakes.mcp.endpoint import Answer, Message, Reaction, Silence, error, result
 from tests.fakes.mcp.event_stream import FakeEventStream, FakeSideStream
 from tests.mcp.toolboxes import call, error_text, http_server, named, started, text, tools_of, unknown, until
 
@@ -33,17 +33,6 @@ def speaking(server: FakeEventStream) -> FakeEventStream:
 
 def status(box: McpToolbox, name: str = "s") -> ServerStatus:
     return next(state.status for state in box.servers() if state.config.name == name)
-
-
-async def test_a_server_of_the_first_transport_is_listed_and_called() -> None:
-    async with FakeEventStream() as server:
-        async with started(older(speaking(server).url)) as box:
-            await box.offer()
-            assert text(await call(named(box, "t"), box)) == "ok"
-            assert box.servers()[0].protocol == "2025-11-25"
-        assert all(headers["authorization"] == "Bearer t0p-secret" for headers, _ in server.seen)
-        assert "server/discover" not in server.methods()
-        assert server.methods().index("notifications/initialized") < server.methods().index("tools/list")
 
 
 @pytest.mark.parametrize("kind", [HttpKind.SSE, HttpKind.AUTO])
@@ -113,20 +102,6 @@ async def test_a_request_that_is_refused_says_so_at_once_and_ends_no_other(
             assert text(await same) == "ok"
             assert text(await beside) == "ok"
         assert server.opened == 1
-
-
-@pytest.mark.parametrize(
-    ("reaction", "said"),
-    [(HangUp(), "broke before it answered"), (Answer(500), "500 Internal Server Error. The call may have arrived.")],
-)
-async def test_a_request_that_breaks_off_fails_at_once_with_an_unknown_outcome(reaction: Reaction, said: str) -> None:
-    async with FakeEventStream() as server:
-        speaking(server).on["tools/call"] = reaction
-        async with started(older(server.url, tool_timeout=600.0)) as box:
-            await box.offer()
-            assert said in unknown(await call(named(box, "t"), box))
-            await until(lambda: server.methods().count("tools/list") >= 2)
-            assert server.opened == 1
 
 
 async def test_a_server_that_takes_no_requests_any_more_loses_its_session_at_once() -> None:

@@ -192,21 +192,6 @@ async def test_no_spelling_of_this_machine_is_reached(url: str) -> None:
         assert endpoint.seen == []
 
 
-async def test_a_name_that_means_another_address_at_the_next_request_is_not_followed_there() -> None:
-    answers = iter([["127.0.0.1"], ["169.254.169.254"], ["10.0.0.1", "127.0.0.1"]])
-
-    async def rebinding(_host: str, _port: int) -> list[str]:
-        return next(answers)
-
-    async with FakeEndpoint() as endpoint:
-        endpoint.on["GET"] = Answer(200, {})
-        allowed = AllowedTargets(frozenset({f"127.0.0.1:{endpoint.port}"}))
-        async with http_client({}, 5.0, GuardedTransport(allowed, rebinding)) as client:
-            statuses = [(await client.get(f"http://evil.example:{endpoint.port}/")).status_code for _ in range(3)]
-        assert statuses == [200, 503, 503]
-        assert len(endpoint.seen) == 1
-
-
 async def test_of_the_addresses_of_a_name_the_first_that_answers_is_taken() -> None:
     async def two(_host: str, _port: int) -> list[str]:
         return ["127.0.0.2", "127.0.0.1"]

@@ -9,7 +9,7 @@ import pytest
 
 from bot.domain.servers import ServerStatus
 from bot.mcp.toolbox import McpToolbox
-from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence, error, result
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, error, result
 from tests.mcp.toolboxes import (
     LIMIT,
     call,
@@ -143,15 +143,6 @@ async def test_a_call_that_finds_the_port_closed_for_a_moment_is_sent_once_more(
             await endpoint.listen()
             assert text(await calling) == "ok"
             assert endpoint.methods().count("tools/call") == 1
-
-
-async def test_a_silent_server_does_not_hold_up_closing() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_legacy("t")
-        endpoint.on["DELETE"] = Silence()
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            await asyncio.wait_for(box.close(limit=0.1), 5)
 
 
 async def test_a_killed_server_is_noticed_without_a_call() -> None:

@@ -26,16 +26,6 @@ async def test_seven_megabytes_come_from_a_process() -> None:
         assert text(await call(named(box, "big"), box)).startswith("xxx")
 
 
-@pytest.mark.parametrize("place", ["first", "last"])
-async def test_a_processs_answer_beyond_the_limit_costs_that_call_alone(place: str) -> None:
-    script = scripted(big={"characters": 5 * LARGEST_ANSWER, "id": place})
-    async with started(raw(script=script)) as box:
-        await box.offer()
-        before = text(await call(named(box, "pid"), box))
-        assert "more than 8 MB" in unknown(await call(named(box, "big"), box))
-        assert text(await call(named(box, "pid"), box)) == before
-
-
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_seven_megabytes_come_over_http_and_more_than_the_limit_does_not(*, streamed: bool) -> None:
     async with FakeEndpoint() as endpoint:

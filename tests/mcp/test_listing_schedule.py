@@ -117,15 +117,3 @@ async def test_a_server_that_never_stops_changing_is_listed_all_the_same(
     clock.now += 0.2
     schedule.mark_changed()
     assert schedule.is_due
-
-
-async def test_a_thousand_notifications_are_reported_once(clock: Clock, due: asyncio.Event) -> None:
-    schedule = ListingSchedule(settle=0.01, apart=5.0, on_due=due.set, clock=clock)
-    list_tools(schedule)
-    for _ in range(1_000):
-        schedule.mark_changed()
-    await is_not_reported(due)
-    clock.now += 5
-    await is_reported(due)
-    list_tools(schedule)
-    await is_not_reported(due)

@@ -98,16 +98,6 @@ async def test_the_content_of_an_answer_is_bounded_in_pieces() -> None:
     assert words == [*"a" * 10_000, "(5 more pieces of content were left out.)"]
 
 
-async def test_a_large_structure_is_converted_beside_the_other_calls() -> None:
-    items = [{"n": n} for n in range(30_000)]
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = lambda message: result(message, {"content": [], "structuredContent": {"a": items}})
-        async with started(remote("s", endpoint.url)) as box:
-            await until(lambda: tools_of(box, "s"))
-            assert text(await call(named(box, "t"), box)).startswith('{"a": [{"n": 0}, {"n": 1}')
-
-
 def read(line: str | bytes, request_id: int | None = None) -> list[Any]:
     return asyncio.run(read_messages(line, request_id))
 

@@ -11,7 +11,7 @@ import pytest
 from bot.domain.flows import Sends, Words
 from bot.domain.messages import FilePart, ImagePart, ToolCall
 from bot.domain.servers import EVERYWHERE, Resource, ServerCapabilities, ServerConfig, StdioTransport
-from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolKind, ToolOutcome
+from bot.domain.tools import CallNotSent, CallReturned, Tool, ToolKind, ToolOutcome
 from bot.mcp.redaction import Redaction
 from bot.mcp.resource_tools import PAGE, list_resources, request_tools
 from bot.mcp.toolbox import McpToolbox
@@ -122,22 +122,6 @@ async def test_the_roles_of_a_prompts_messages_are_kept() -> None:
     assert outcome.result.text == "Hello\nYes?\nGo"
 
 
-async def test_a_lost_session_is_made_anew_for_a_resource_as_for_a_call() -> None:
-    lost: list[Message] = []
-
-    def answer(message: Message) -> Answer:
-        lost.append(message)
-        if len(lost) == 1:
-            return Answer(404)
-        return result(message, {"contents": [{"uri": "note://1", "text": "here"}]})
-
-    async with scripted() as endpoint:
-        endpoint.on["resources/read"] = answer
-        async with started(remote("s", endpoint.url)) as box:
-            assert text(await read(box, "note://1")) == "here"
-    assert len(lost) == 2
-
-
 async def test_a_server_that_is_away_is_named_and_nothing_is_offered_of_it() -> None:
     async with scripted() as endpoint:
         endpoint.on["resources/read"] = lambda m: error(m, -32002, "Resource not found")
@@ -206,21 +190,3 @@ async def test_ten_thousand_resources_of_a_server_with_small_pages_are_listed() 
         async with started(remote("s", endpoint.url, list_timeout=60.0)) as box:
             listed = text(await run(box, ToolKind.LIST_RESOURCES, query="n9999"))
     assert json.loads(listed.splitlines()[1])["uri"] == "note://9999"
-
-
-async def test_a_resource_of_fifty_megabytes_is_refused_in_a_sentence_and_the_connection_stays() -> None:
-    huge = json.dumps({"contents": [{"uri": "note://1", "text": "x" * 50_000_000}]})
-
-    def answer(message: Message) -> Answer:
-        if message["params"]["uri"] == "note://2":
-            return result(message, {"contents": [{"uri": "note://2", "text": "small"}]})
-        body = f'{{"jsonrpc": "2.0", "id": {json.dumps(message["id"])}, "result": {huge}}}'
-        return Answer(200, body.encode(), {"content-type": "application/json"})
-
-    async with scripted() as endpoint:
-        endpoint.on["resources/read"] = answer
-        async with started(remote("s", endpoint.url)) as box:
-            outcome = await read(box, "note://1")
-            assert text(await read(box, "note://2")) == "small"
-    assert isinstance(outcome, CallOutcomeUnknown)
-    assert outcome.reason.endswith("its answer has more than 8 MB.")

@@ -353,18 +353,6 @@ async def test_every_request_of_a_connection_goes_to_a_checked_address(
             assert endpoint.methods().count("tools/call") == 1
 
 
-async def test_a_redirect_to_elsewhere_is_not_followed() -> None:
-    async with FakeEndpoint() as endpoint, FakeEndpoint() as inner:
-        inner.speak_modern("t")
-        for method in ("server/discover", "initialize"):
-            endpoint.on[method] = Answer(307, headers={"location": inner.url})
-        async with started(theirs(endpoint), allowances=LOOPBACK) as box:
-            offer = await box.offer()
-            assert offer.tools == ()
-            assert len(offer.absent) == 1
-        assert inner.seen == []
-
-
 # workspaces
 
 

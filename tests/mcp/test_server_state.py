@@ -25,21 +25,6 @@ from bot.mcp.server.status import (
     status_of,
 )
 
-EVENTS = (
-    Event.ATTEMPT_STARTED,
-    Event.ATTEMPT_REPEATED,
-    Event.CONNECTED,
-    Event.TOOLS_LISTED,
-    Event.REQUEST_FAILED,
-    Event.CONNECTION_LOST,
-    Event.UNUSED_TOO_LONG,
-    Event.SESSION_ENDED,
-    Event.IDLE_CLOSED,
-    Event.RETRY_PLANNED,
-    Event.RETRIES_EXHAUSTED,
-    Event.SIGN_IN_REJECTED,
-    Event.CLOSED,
-)
 SHORT = {
     "conn": State.CONNECTING,
     "drop": State.DROPPED,
@@ -78,7 +63,7 @@ def expected() -> dict[tuple[State, Event], State | None]:
     """Return the state after each pair, None for an impossible one."""
     rows = [line.split() for line in EXPECTED.strip().splitlines()[1:]]
     return {
-        (State[name], event): SHORT[cell] for name, *cells in rows for event, cell in zip(EVENTS, cells, strict=True)
+        (State[name], event): SHORT[cell] for name, *cells in rows for event, cell in zip(Event, cells, strict=True)
     }
 
 
@@ -104,29 +89,6 @@ def test_users_see_no_event_of_a_session(known: bool) -> None:
     for (state, event), target in TRANSITIONS.items():
         if event in SESSION_EVENTS:
             assert status_of(state, known=known) is status_of(target, known=known), (state, event)
-
-
-STATUS = {
-    State.UNUSED: ServerStatus.PENDING,
-    State.DISCONNECTED: ServerStatus.DISCONNECTED,
-    State.CONNECTING: ServerStatus.CONNECTING,
-    State.DROPPED: ServerStatus.CONNECTING,
-    State.READY: ServerStatus.CONNECTED,
-    State.SUSPECT: ServerStatus.CONNECTED,
-    State.IDLE_CLOSING: ServerStatus.CONNECTED,
-    State.LOST: ServerStatus.CONNECTED,
-    State.ENDING: ServerStatus.CONNECTED,
-    State.IDLE: ServerStatus.IDLE,
-    State.BACKOFF: ServerStatus.FAILED,
-    State.EXHAUSTED: ServerStatus.FAILED,
-    State.SIGN_IN_REQUIRED: ServerStatus.AUTH_REQUIRED,
-    State.CLOSED: ServerStatus.DISCONNECTED,
-}
-
-
-def test_every_state_has_a_status() -> None:
-    assert {state: status_of(state, known=False) for state in State} == STATUS
-    assert {state: status_of(state, known=True) for state in State} == STATUS | {State.UNUSED: ServerStatus.IDLE}
 
 
 def tracker(events: list[SessionChanged]) -> ServerStatusTracker:

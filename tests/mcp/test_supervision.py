@@ -153,17 +153,6 @@ def tries(endpoint: FakeEndpoint) -> int:
 # connecting
 
 
-async def test_fifty_first_calls_at_once_make_one_connection(tmp_path: Path) -> None:
-    config = raw(script=script(tmp_path))
-    async with started(config) as box:
-        await box.offer()
-        tool = named(box, "pid")
-    async with started(config, policy=LAZY) as box:
-        answers = await asyncio.gather(*(call(tool, box) for _ in range(50)))
-        [_, second] = pids(tmp_path)
-        assert {int(text(answer)) for answer in answers} == {second}
-
-
 async def test_four_servers_start_at_the_same_moment_and_the_others_after_them() -> None:
     held = asyncio.Event()
     async with FakeEndpoint() as endpoint:

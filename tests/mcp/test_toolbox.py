@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from bot.domain.messages import ToolCall
-from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, ServerStatus, StdioTransport
-from bot.domain.tools import ServerGuidance, Tool
-from bot.errors import NotFound
+from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, StdioTransport
+from bot.domain.tools import ServerGuidance
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext, ServerAdmin, Toolbox
-from tests.mcp.toolboxes import ANA, bad, call, raw, real, started, text, unsent
+from tests.mcp.toolboxes import ANA, raw, real, started
 
 
 def offering(*names: str, **hints: Any) -> dict[str, Any]:
@@ -30,24 +28,6 @@ def test_the_toolbox_is_both_of_its_ports() -> None:
     assert toolbox is box
 
 
-async def test_without_servers_nothing_is_offered() -> None:
-    async with started() as box:
-        offer = await box.offer()
-        assert (offer.tools, offer.guidance, offer.absent) == ((), (), ())
-        assert box.servers() == []
-
-
-async def test_switched_off_nothing_is_started_and_nothing_is_offered() -> None:
-    async with started(raw(script=offering("t")), bad("bad", "Bad."), enabled=False) as box:
-        assert not box.enabled
-        offer = await box.offer()
-        assert (offer.tools, offer.absent) == ((), ())
-        assert box.servers() == []
-        assert "MCP server s not found" in unsent(
-            await box.call(Tool("s__t", "s", "t"), ToolCall("c", "s__t"), context())
-        )
-
-
 async def test_tools_come_by_name_and_always_in_the_same_order() -> None:
     configs = raw("b", script=offering("y", "x")), raw("a", script=offering("z", "same")), raw("c", script=offering())
     async with started(*configs) as box:
@@ -57,14 +37,6 @@ async def test_tools_come_by_name_and_always_in_the_same_order() -> None:
     assert [tool.name for tool in one.tools] == ["a__same", "a__z", "b__x", "b__y"]
     assert one == other
     assert one.absent == ()
-
-
-async def test_one_name_on_two_servers_is_two_tools() -> None:
-    async with started(raw("a", script=offering("b__c")), raw("a__b", script=offering("c"))) as box:
-        offer = await box.offer()
-        assert len({tool.name for tool in offer.tools}) == 2
-        for tool in offer.tools:
-            assert text(await call(tool, box)) == "yes"
 
 
 async def test_hints_count_only_for_a_trusted_server() -> None:
@@ -94,17 +66,6 @@ async def test_guidance_names_the_context_tool_as_it_is_offered(caplog: pytest.L
     assert "no such tool" in caplog.text
 
 
-async def test_a_server_that_is_not_configured_well_is_named_and_the_others_work() -> None:
-    async with started(raw("good", script=offering("t")), bad("bad", "Bad has no command.")) as box:
-        offer = await box.offer()
-        assert [tool.name for tool in offer.tools] == ["good__t"]
-        assert offer.absent == ("Bad has no command.",)
-        one, good = box.servers()
-        assert (one.config.name, one.status, one.problem) == ("bad", ServerStatus.FAILED, "Bad has no command.")
-        assert (good.config.name, good.status, good.tool_count) == ("good", ServerStatus.CONNECTED, 1)
-        assert box.capabilities("file:bad").tools == ()
-
-
 async def test_the_state_of_a_server_tells_versions_and_since_when() -> None:
     async with started(real()) as box:
         await box.offer()
@@ -125,17 +86,6 @@ async def test_the_state_of_a_server_shows_no_secret() -> None:
     assert other.config.transport == HttpTransport("http://127.0.0.1:9/mcp")
     for secret in ("tok-en-123", "passw0rd", "abcdefg", "top-secret"):
         assert secret not in repr((one, other))
-
-
-async def test_asking_for_the_tools_of_an_unknown_server_is_an_error() -> None:
-    async with started() as box:
-        with pytest.raises(NotFound, match="no such MCP server"):
-            box.capabilities("nowhere")
-
-
-async def test_more_servers_than_may_start_at_once_all_come() -> None:
-    async with started(*(raw(f"s{n}", script=offering("t")) for n in range(7))) as box:
-        assert len((await box.offer()).tools) == 7
 
 
 async def test_log_lines_of_the_library_are_for_debugging_only(caplog: pytest.LogCaptureFixture) -> None:

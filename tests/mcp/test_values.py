@@ -18,7 +18,6 @@ from bot.mcp.argument_validation import group_by_argument, validate
 from bot.mcp.calls import progress_text
 from bot.mcp.redaction import PassingTokens, Redaction, Secret, public_address, secrets_of
 from bot.mcp.results import clean_schema
-from bot.mcp.server.retry import RetryTiming
 from bot.mcp.transports.messages import repair_response
 
 SCHEMA: dict[str, Any] = {
@@ -162,12 +161,6 @@ def test_each_line_of_a_long_secret_is_one() -> None:
     assert redact("-----BEGIN KEY-----") == "-----BEGIN KEY-----"
 
 
-@pytest.mark.parametrize(("line", "shown"), [("0123456789abcdeX", "***"), ("0123456789abcdX", "0123456789abcdX")])
-def test_a_line_of_a_long_secret_counts_from_sixteen_characters_on(line: str, shown: str) -> None:
-    redact = Redaction([Secret(f"-----BEGIN KEY-----\n{line}\n-----END KEY-----")])
-    assert redact(f"it said {line}") == f"it said {shown}"
-
-
 @given(st.text(min_size=6).filter(lambda each: len(each.strip()) >= 6 and "*" not in each), st.text())
 def test_no_text_shows_a_secret_after_redaction(secret: str, around: str) -> None:
     assert secret.strip() not in Redaction([Secret(secret)])(f"{around}{secret}{around}")
@@ -233,16 +226,6 @@ def test_the_secrets_of_a_definition_are_its_headers_and_the_hidden_parts_of_its
 
 
 # pacing
-
-
-def test_pauses_double_up_to_a_minute() -> None:
-    assert [RetryTiming().pause(failures, 0.5) for failures in range(1, 8)] == [5, 10, 20, 40, 60, 60, 60]
-
-
-@given(st.integers(1, 10**9), st.floats(0, 1, exclude_max=True))
-def test_pauses_vary_by_a_quarter(failures: int, chance: float) -> None:
-    middle = RetryTiming().pause(failures, 0.5)
-    assert middle * 0.75 <= RetryTiming().pause(failures, chance) <= middle * 1.25
 
 
 # progress
