@@ -11,8 +11,8 @@ import json
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from time import monotonic
 from typing import Any, assert_never
@@ -51,42 +51,38 @@ class Approve:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfirmApproval:
+class _OfCard:
+    card: ApprovalRef
+
+
+class ConfirmApproval(_OfCard):
     """Ask whether to approve this call, which may destroy data, on a platform whose buttons have no such dialog."""
 
-    card: ApprovalRef
+
+class Edit(_OfCard):
+    """Open the form for editing a call's arguments before its approval."""
 
 
 @dataclass(frozen=True, slots=True)
-class ApproveWithGrant:
+class ApproveWithGrant(_OfCard):
     """Approve this call and grant later ones; `offer` is the `word` of a `GrantOption` (`rendering.approval_card`)."""
 
-    card: ApprovalRef
     offer: str
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
-    """Open the form for editing a call's arguments before its approval."""
-
-    card: ApprovalRef
-
-
-@dataclass(frozen=True, slots=True)
-class OpenDenyForm:
+class OpenDenyForm(_OfCard):
     """Open the window that asks for a reason before a call is denied. `inbox_page` is the page of the list of pending
     calls with the button, 0 on a card.
     """
 
-    card: ApprovalRef
     inbox_page: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class ViewCall:
+class ViewCall(_OfCard):
     """Show a call with all of its arguments, from this page on (the first is 1)."""
 
-    card: ApprovalRef
     page: int = 1
 
 
@@ -128,24 +124,22 @@ class AskAgain:
 
 
 @dataclass(frozen=True, slots=True)
-class RunCommand:
+class _OfCommand:
+    words: tuple[str, ...]
+
+
+class RunCommand(_OfCommand):
     """Run a command: its words, the name first."""
 
-    words: tuple[str, ...]
 
-
-@dataclass(frozen=True, slots=True)
-class RunCommandInNewReply:
+class RunCommandInNewReply(_OfCommand):
     """Run a command from a card, which stays in place. The reply is shown beside it, to that user alone."""
 
-    words: tuple[str, ...]
-
 
 @dataclass(frozen=True, slots=True)
-class OpenConfirmation:
+class OpenConfirmation(_OfCommand):
     """Open the window in which `text` has to be typed before the command runs. `label` is the label of its button."""
 
-    words: tuple[str, ...]
     text: str
     label: str
 
@@ -202,7 +196,7 @@ def with_question(action: Action) -> Action:
             return action
 
 
-def encode(action: Action) -> str:  # noqa: C901, PLR0912 - one case for each kind of action
+def encode(action: Action) -> str:
     """Return the text that a button carries: the kind of the action, a colon, and its content.
 
     The text is short, because Discord's limit is 100 characters: ids of turns and approvals are letters and digits.
@@ -210,30 +204,17 @@ def encode(action: Action) -> str:  # noqa: C901, PLR0912 - one case for each ki
     match action:
         case Approve(cards):
             content = ",".join(map(_encode_ref, cards))
-        case ApproveWithGrant(card, offer):
-            content = f"{_encode_ref(card)}:{offer}"
-        case ConfirmApproval(card) | Edit(card):
-            content = _encode_ref(card)
-        case OpenDenyForm(card, page):
-            content = f"{_encode_ref(card)}:{page}" if page else _encode_ref(card)
-        case ShowInbox(page):
-            content = f"{page}"
         case InInbox(inner, page):
             content = f"{page}:{encode(inner)}"
-        case ViewCall(card, page):
-            content = f"{_encode_ref(card)}:{page}"
-        case CheckCallAction(turn_id, n) | RunAgainAction(turn_id, n):
-            content = f"{turn_id}:{n}"
-        case StopTurnAction(turn_id) | ContinueTurnAction(turn_id) | AskAgain(turn_id):
-            content = turn_id
-        case SendFeedback(turn_id, opinion):
-            content = f"{turn_id}:{opinion}"
         case RunCommand(words) | RunCommandInNewReply(words):
             content = _encode_words(words)
         case OpenConfirmation(words, text, label):
             content = _encode_words((text, label, *words))
-        case RunPending(token):
-            content = token
+        case OpenDenyForm(card, 0):
+            content = _encode_ref(card)
+        case _:
+            values = (getattr(action, field.name) for field in fields(action))
+            content = ":".join(_encode_ref(value) if isinstance(value, ApprovalRef) else str(value) for value in values)
     return f"{kind_of(action)}:{content}"
 
 
@@ -241,7 +222,8 @@ def decode(text: str) -> Action | None:
     """Return the action of a button, or None if the text is not from `encode`."""
     kind, _, content = text.partition(":")
     try:
-        return _DECODERS[kind](content)
+        _type, split, build = _CODECS[kind]
+        return build(*split(content))
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
 
@@ -261,116 +243,65 @@ def _encode_words(words: tuple[str, ...]) -> str:
     return " ".join(words) if simple else json.dumps(words, ensure_ascii=False, separators=(",", ":"))
 
 
-def _decode_words(content: str) -> tuple[str, ...]:
+def _decode_words(content: str) -> Sequence[str]:
     words: Any = json.loads(content) if content.startswith("[") else content.split()
     if not words or not all(isinstance(word, str) for word in words):
         raise ValueError(content)
     return tuple(words)
 
 
-def _decode_ref(approval_id: str, revision: str) -> ApprovalRef:
-    return ApprovalRef(approval_id, _decode_number(revision))
+def _fields(content: str) -> Sequence[str]:
+    """Split a content. Raises ValueError if a field is empty."""
+    fields = content.split(":")
+    if not all(fields):
+        raise ValueError(content)
+    return fields
 
 
-def _decode_number(text: str) -> int:
+def _number(text: str) -> int:
     """Parse a number. Raises ValueError for other digits, signs and numbers too large for the database."""
     if re.fullmatch(r"[0-9]{1,9}", text) is None:
         raise ValueError(text)
     return int(text)
 
 
-def _decode_approve(content: str) -> Action:
-    return Approve(tuple(_decode_ref(*_fields(card, 2)) for card in content.split(",")))
+def _ref(approval_id: str, revision: str) -> ApprovalRef:
+    return ApprovalRef(approval_id, _number(revision))
 
 
-def _decode_grant(content: str) -> Action:
-    approval_id, revision, offer = _fields(content, 3)
-    return ApproveWithGrant(_decode_ref(approval_id, revision), offer)
+def _listed(page: str, text: str) -> Action:
+    action = decode(text)
+    if not isinstance(action, Approve | ApproveWithGrant | ConfirmApproval):
+        raise TypeError(action)
+    return InInbox(action, _number(page))
 
 
-def _decode_view(content: str) -> Action:
-    approval_id, revision, page = _fields(content, 3)
-    return ViewCall(_decode_ref(approval_id, revision), _decode_number(page))
+def _confirmation(text: str, label: str, first: str, *words: str) -> Action:
+    return OpenConfirmation((first, *words), text, label)
 
 
-def _decode_denial(content: str) -> Action:
-    approval_id, revision, *page = content.split(":")
-    card = _decode_ref(*_fields(f"{approval_id}:{revision}", 2))
-    return OpenDenyForm(card, _decode_number(*page)) if page else OpenDenyForm(card)
-
-
-def _decode_in_inbox(content: str) -> Action:
-    page, _, text = content.partition(":")
-    match decode(text):
-        case (Approve() | ApproveWithGrant() | ConfirmApproval()) as action:
-            return InInbox(action, _decode_number(page))
-        case _:
-            raise ValueError(content)
-
-
-def _decode_feedback(content: str) -> Action:
-    turn_id, opinion = _fields(content, 2)
-    return SendFeedback(turn_id, FeedbackValue(opinion))
-
-
-def _decode_confirmation(content: str) -> Action:
-    text, label, first, *more = _decode_words(content)
-    return OpenConfirmation((first, *more), text, label)
-
-
-def _decode_call(content: str) -> tuple[str, int]:
-    turn_id, n = _fields(content, 2)
-    return turn_id, _decode_number(n)
-
-
-def _fields(content: str, count: int) -> list[str]:
-    """Split a content. Raises ValueError if a field is missing or empty."""
-    fields = content.split(":")
-    if len(fields) != count or not all(fields):
-        raise ValueError(content)
-    return fields
-
-
-_KINDS: Mapping[type[Action], str] = {
-    Approve: "approve",
-    ConfirmApproval: "ask",
-    ApproveWithGrant: "allow",
-    Edit: "edit",
-    OpenDenyForm: "deny",
-    ViewCall: "view",
-    ShowInbox: "inbox",
-    InInbox: "listed",
-    CheckCallAction: "check",
-    RunAgainAction: "again",
-    StopTurnAction: "stop",
-    ContinueTurnAction: "continue",
-    SendFeedback: "rate",
-    AskAgain: "edited",
-    RunCommand: "run",
-    RunCommandInNewReply: "beside",
-    OpenConfirmation: "confirm",
-    RunPending: "pending",
+_CODECS: Mapping[str, tuple[type[Action], Callable[[str], Sequence[str]], Callable[..., Action]]] = {
+    "approve": (Approve, lambda text: text.split(","), lambda *cards: Approve(tuple(_ref(*_fields(c)) for c in cards))),
+    "ask": (ConfirmApproval, _fields, lambda *ref: ConfirmApproval(_ref(*ref))),
+    "allow": (ApproveWithGrant, _fields, lambda i, revision, offer: ApproveWithGrant(_ref(i, revision), offer)),
+    "edit": (Edit, _fields, lambda *ref: Edit(_ref(*ref))),
+    "deny": (OpenDenyForm, _fields, lambda i, revision, page="0": OpenDenyForm(_ref(i, revision), _number(page))),
+    "view": (ViewCall, _fields, lambda i, revision, page: ViewCall(_ref(i, revision), _number(page))),
+    "inbox": (ShowInbox, _fields, lambda page: ShowInbox(_number(page))),
+    "listed": (InInbox, lambda text: text.split(":", 1), _listed),
+    "check": (CheckCallAction, _fields, lambda turn_id, n: CheckCallAction(turn_id, _number(n))),
+    "again": (RunAgainAction, _fields, lambda turn_id, n: RunAgainAction(turn_id, _number(n))),
+    "stop": (StopTurnAction, _fields, StopTurnAction),
+    "continue": (ContinueTurnAction, _fields, ContinueTurnAction),
+    "rate": (SendFeedback, _fields, lambda turn_id, value: SendFeedback(turn_id, FeedbackValue(value))),
+    "edited": (AskAgain, _fields, AskAgain),
+    "run": (RunCommand, _decode_words, lambda *words: RunCommand(words)),
+    "beside": (RunCommandInNewReply, _decode_words, lambda *words: RunCommandInNewReply(words)),
+    "confirm": (OpenConfirmation, _decode_words, _confirmation),
+    "pending": (RunPending, _fields, RunPending),
 }
-_DECODERS: Mapping[str, Callable[[str], Action]] = {
-    "approve": _decode_approve,
-    "ask": lambda content: ConfirmApproval(_decode_ref(*_fields(content, 2))),
-    "allow": _decode_grant,
-    "edit": lambda content: Edit(_decode_ref(*_fields(content, 2))),
-    "deny": _decode_denial,
-    "view": _decode_view,
-    "inbox": lambda content: ShowInbox(_decode_number(content)),
-    "listed": _decode_in_inbox,
-    "check": lambda content: CheckCallAction(*_decode_call(content)),
-    "again": lambda content: RunAgainAction(*_decode_call(content)),
-    "stop": lambda content: StopTurnAction(*_fields(content, 1)),
-    "continue": lambda content: ContinueTurnAction(*_fields(content, 1)),
-    "rate": _decode_feedback,
-    "edited": lambda content: AskAgain(*_fields(content, 1)),
-    "run": lambda content: RunCommand(_decode_words(content)),
-    "beside": lambda content: RunCommandInNewReply(_decode_words(content)),
-    "confirm": _decode_confirmation,
-    "pending": lambda content: RunPending(*_fields(content, 1)),
-}
+"""Type, parser of the content and constructor of each kind. A TypeError says that the number of values is wrong."""
+_KINDS = {action_type: kind for kind, (action_type, _split, _build) in _CODECS.items()}
 
 
 # -------------------- pending actions
@@ -382,14 +313,6 @@ MOST_PENDING = 2_000
 """Number of tokens; the oldest expire first."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    action: PendingAction
-    conversation: ConversationKey
-    user: str
-    until: float
-
-
 class PendingActions:
     """Actions by token, of users and their conversations. A token can be used repeatedly by its user until it expires.
     `limit` is the maximum length of a button's text on the platform.
@@ -398,26 +321,24 @@ class PendingActions:
     def __init__(self, limit: int, clock: Callable[[], float] = monotonic) -> None:
         self.limit = limit
         self._clock = clock
-        self._pending: OrderedDict[str, _Pending] = OrderedDict()
+        self._pending: OrderedDict[str, tuple[PendingAction, ConversationKey, str, float]] = OrderedDict()
 
     def store(self, action: PendingAction, conversation: ConversationKey, user: str) -> RunPending:
         """Store an action. Its token has 22 letters, digits, dashes and underscores."""
-        while self._pending and (len(self._pending) >= MOST_PENDING or self._oldest.until <= self._clock()):
-            self._pending.popitem(last=False)
+        pending, now = self._pending, self._clock()
+        while pending and (len(pending) >= MOST_PENDING or next(iter(pending.values()))[3] <= now):
+            pending.popitem(last=False)
         token = secrets.token_urlsafe(16)
-        self._pending[token] = _Pending(action, conversation, user, self._clock() + PENDING_SECONDS)
+        pending[token] = (action, conversation, user, now + PENDING_SECONDS)
         return RunPending(token)
 
     def find(self, token: str, user: str) -> tuple[PendingAction, ConversationKey] | None:
         """Return the action of a token and its conversation; None if it expired or belongs to another user."""
-        pending = self._pending.get(token)
-        if pending is None or pending.user != user or pending.until <= self._clock():
-            return None
-        return pending.action, pending.conversation
-
-    @property
-    def _oldest(self) -> _Pending:
-        return next(iter(self._pending.values()))
+        match self._pending.get(token):
+            case action, conversation, owner, until if owner == user and until > self._clock():
+                return action, conversation
+            case _:
+                return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,9 +413,7 @@ def rejection_message(result: DecisionResult) -> str:
     match result:
         case Decided() | MoreApprovalsNeeded():
             return ""
-        case AlreadyDecided(how):
-            return single_line(how, 300)
-        case NotAllowed(reason):
+        case AlreadyDecided(reason) | NotAllowed(reason):
             return single_line(reason, 300)
         case StaleRevision():
             return str(OUT_OF_DATE)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import time
@@ -15,7 +15,6 @@ from typing import TypeVar
 from uuid import uuid4
 
 from bot.chat.actions import (
-    Action,
     Approve,
     ApproveWithGrant,
     ConfirmApproval,
@@ -153,7 +152,9 @@ def pending_call_blocks(call: PendingCall, now: float) -> Iterator[Block]:
     if card is None:
         return
     yield from pending_line(call.step, card, now, call.turn.question.agent_name)
-    yield Footer(_place(call))
+    place = Text(str(DIRECT_CONVERSATION)) if call.is_direct else ChannelLink(call.turn.conversation.channel)
+    link: tuple[Span, ...] = (Text(" · "), Link(call.card_url, str(OPEN_CARD))) if call.card_url else ()
+    yield Footer((*fill_spans(_("In {place}"), place=place), *link))
     yield open_call_buttons(call.step, card)
 
 
@@ -192,7 +193,10 @@ def _blocks(pending: PendingCalls, page: int, now: float) -> Iterator[Block]:
         yield Rule()
         for block in pending_call_blocks(call, now):
             yield _in_inbox(block, page) if isinstance(block, Buttons) else block
-    for steps in _by_tool(pending.calls):
+    alike: dict[ToolRef | None, list[ToolStep]] = {}
+    for call in pending.calls:
+        alike.setdefault(call.step.tool, []).append(call.step)
+    for steps in alike.values():
         if button := alike_button(steps):
             yield Rule()
             yield _in_inbox(Buttons((button,)), page)
@@ -205,39 +209,18 @@ def _blocks(pending: PendingCalls, page: int, now: float) -> Iterator[Block]:
     yield Buttons(tuple(buttons))
 
 
-def _by_tool(calls: Sequence[PendingCall]) -> Iterable[list[ToolStep]]:
-    alike: dict[ToolRef | None, list[ToolStep]] = {}
-    for call in calls:
-        alike.setdefault(call.step.tool, []).append(call.step)
-    return alike.values()
-
-
-def _place(call: PendingCall) -> tuple[Span, ...]:
-    place = Text(str(DIRECT_CONVERSATION)) if call.is_direct else ChannelLink(call.turn.conversation.channel)
-    link: tuple[Span, ...] = (Text(" · "), Link(call.card_url, str(OPEN_CARD))) if call.card_url else ()
-    return (*fill_spans(_("In {place}"), place=place), *link)
-
-
 def _in_inbox(buttons: Buttons, page: int) -> Buttons:
     """Return the buttons of a card with actions that update the list, without the rarer ones."""
-    return Buttons(tuple(replace(button, action=_from_page(button.action, page)) for button in buttons.buttons))
-
-
-def _from_page(action: Action, page: int) -> Action:
-    match action:
-        case Approve() | ApproveWithGrant() | ConfirmApproval():
-            return InInbox(action, page)
-        case OpenDenyForm(card):
-            return OpenDenyForm(card, inbox_page=page)
-        case _:
-            return action
-
-
-@dataclass(frozen=True, slots=True)
-class _FoundCall:
-    step: ToolStep
-    approval: Approval
-    revision: int
+    listed = []
+    for button in buttons.buttons:
+        match button.action:
+            case Approve() | ApproveWithGrant() | ConfirmApproval() as action:
+                listed.append(replace(button, action=InInbox(action, page)))
+            case OpenDenyForm(card):
+                listed.append(replace(button, action=OpenDenyForm(card, inbox_page=page)))
+            case _:
+                listed.append(button)
+    return Buttons(tuple(listed))
 
 
 class ApprovalsCommand:
@@ -287,30 +270,37 @@ class ApprovalsCommand:
         yield _list_reply(pending, time())
 
     async def _approve(self, request: CommandContext) -> AsyncIterator[Reply]:
-        call = await self._find(request)
-        if call.step.may_destroy:
-            confirmed = request.arguments.get("confirm")
+        step, approval, revision = await self._find(request)
+        if step.may_destroy:
+            listed, confirmed = _list_id(approval), request.arguments.get("confirm")
             if not confirmed:
-                yield _confirmation(call)
+                card = approval_card(step)
+                call = () if card is None else ((_("call"), headline(step, card).removesuffix("?")),)
+                arguments = () if card is None else card.arguments
+                yield Reply(
+                    _("Approve this call? It may destroy data. Type its id to confirm."),
+                    details=(*call, *((each.label, each.preview) for each in arguments), (_("id"), listed)),
+                    actions=(
+                        ReplyAction(_("Approve"), (COMMAND, "approve", listed), ActionStyle.DANGER, confirm=listed),
+                    ),
+                )
                 return
-            if confirmed != _list_id(call.approval):
+            if confirmed != listed:
                 raise CommandRejected(_("That was not its id. Nothing was approved."))
-        yield await self._decide(request, call, DecisionType.APPROVE, _("Approved."))
+        yield await self._decide(request, Decision(approval.id, revision, DecisionType.APPROVE, request.author))
 
     async def _deny(self, request: CommandContext) -> AsyncIterator[Reply]:
-        call = await self._find(request)
-        yield await self._decide(
-            request, call, DecisionType.DENY, _("Denied."), " ".join(request.arguments.get_all("reason"))
-        )
+        _step, approval, revision = await self._find(request)
+        reason = " ".join(request.arguments.get_all("reason"))
+        yield await self._decide(request, Decision(approval.id, revision, DecisionType.DENY, request.author, reason))
 
-    async def _decide(
-        self, request: CommandContext, call: _FoundCall, decision_type: DecisionType, done: str, reason: str = ""
-    ) -> Reply:
-        decision = Decision(call.approval.id, call.revision, decision_type, request.author, reason)
+    async def _decide(self, request: CommandContext, decision: Decision) -> Reply:
         rejection = rejection_message(await self._engine.approvals.decide(decision, request.member))
-        return Reply(rejection, failed=True) if rejection else Reply(done)
+        if rejection:
+            return Reply(rejection, failed=True)
+        return Reply(_("Approved.") if decision.type is DecisionType.APPROVE else _("Denied."))
 
-    async def _find(self, request: CommandContext) -> _FoundCall:
+    async def _find(self, request: CommandContext) -> tuple[ToolStep, Approval, int]:
         """Return the call of the id in the command, in the revision that the id names. Without one it is the first, so
         that arguments that were edited after the list was read are not approved unseen. Raises CommandRejected if none
         or several of the user's calls have the id.
@@ -321,22 +311,7 @@ class ApprovalsCommand:
         matching = [call for call in approvals if len(written) >= 4 and call[1].id.startswith(written)]
         if len(matching) != 1 or not re.fullmatch(r"[1-9][0-9]{0,8}|", revision):
             raise CommandRejected(_("No call that waits for you has this id. `/approvals` lists them."))
-        return _FoundCall(*matching[0], int(revision or "1"))
-
-
-def _confirmation(call: _FoundCall) -> Reply:
-    """Return the question before a call is approved that may destroy data."""
-    card, listed = approval_card(call.step), _list_id(call.approval)
-    shown = () if card is None else ((_("call"), headline(call.step, card).removesuffix("?")), *_arguments(card))
-    return Reply(
-        _("Approve this call? It may destroy data. Type its id to confirm."),
-        details=(*shown, (_("id"), listed)),
-        actions=(ReplyAction(_("Approve"), (COMMAND, "approve", listed), ActionStyle.DANGER, confirm=listed),),
-    )
-
-
-def _arguments(card: ApprovalCard) -> Iterator[tuple[str, str]]:
-    return ((argument.label, argument.preview) for argument in card.arguments)
+        return (*matching[0], int(revision or "1"))
 
 
 def _list_id(approval: Approval) -> str:
@@ -367,11 +342,7 @@ def _row(call: PendingCall, now: float) -> tuple[str, ...]:
     return (_list_id(approval), headline(call.step, card).removesuffix("?"), card.asked_by, place, expires)
 
 
-def _nobody(_member: Member) -> bool:
-    return False
-
-
-_NO_RIGHTS = Rights(_nobody, _nobody, _nobody)
+_NO_RIGHTS = Rights(administers=lambda _: False, operates=lambda _: False, vouches=lambda _: False)
 
 
 # -------------------- reading
@@ -411,14 +382,11 @@ class PendingCallReader:
         if call is None or call[1].status is not StepStatus.AWAITING:
             return None
         turn, step = call
-        url = await self._card_url(turn, approval_id)
+        url = ""
+        if self.directory is not None:
+            view, refs = await self.log.get_view(turn.id), await self.log.get_message_refs(turn.id)
+            url = await self.directory.card_url(view, approval_id, refs)
         return PendingCall(turn, step, url, self.is_direct(turn.conversation))
-
-    async def _card_url(self, turn: Turn, approval_id: str) -> str:
-        if self.directory is None:
-            return ""
-        view, refs = await self.log.get_view(turn.id), await self.log.get_message_refs(turn.id)
-        return await self.directory.card_url(view, approval_id, refs)
 
 
 async def read_if_readable(reading: Awaitable[T | None]) -> T | None:

@@ -87,7 +87,9 @@ class Backfill(Generic[M]):
     async def run(self, began_at: float) -> None:
         """Handle the messages before a session that began at `began_at`, in epoch seconds. Raises CountersignError."""
         began = datetime.fromtimestamp(began_at, UTC)
-        conversations = await self._conversations()
+        conversations: Sequence[ConversationKey] = ()
+        if self._active_conversations is not None:
+            conversations = await self._active_conversations(f"{self._prefix}:", HOURS * 3600, MOST_CONVERSATIONS)
         for conversation in conversations:
             try:
                 since = await self._last_turn(conversation, began)
@@ -102,11 +104,6 @@ class Backfill(Generic[M]):
         async with aclosing(self._missed.mentions(period)) as mentions:
             async for message in mentions:
                 await self._handler.handle_late(message)
-
-    async def _conversations(self) -> Sequence[ConversationKey]:
-        if self._active_conversations is None:
-            return ()
-        return await self._active_conversations(f"{self._prefix}:", HOURS * 3600, MOST_CONVERSATIONS)
 
     async def _unseen(self, conversation: ConversationKey, began: datetime, messages: Sequence[M]) -> Sequence[M]:
         """Return the messages after the last one that was a question before the session. If it is not among them,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bot.errors import CountersignError, DeliveryFailed
@@ -58,27 +57,6 @@ class PerUserLimit:
             del self._under_way[user]
 
 
-@dataclass(slots=True)
-class _Notice:
-    """Messages of one user that were not taken and are in no notice yet: how many, and the reason of the last one."""
-
-    count: int
-    reason: str
-    send: Send
-
-    @property
-    def text(self) -> str:
-        others = self.count - 1
-        if not others:
-            return str(self.reason)
-        missed = ngettext(
-            "{n} other message of yours was not taken either.",
-            "{n} other messages of yours were not taken either.",
-            others,
-        )
-        return f"{self.reason} {missed}"
-
-
 class BackgroundTasks:
     """Background tasks, at most `most` at once and `most_per_user` of one user."""
 
@@ -87,7 +65,7 @@ class BackgroundTasks:
     ) -> None:
         self._most = most
         self._notice_seconds = notice_seconds
-        self._notices: dict[str, _Notice] = {}
+        self._notices: dict[str, tuple[int, str, Send]] = {}
         self._users = PerUserLimit(most_per_user)
         self._limit_notices = PerUserLimit(1)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -130,20 +108,28 @@ class BackgroundTasks:
         rejected meanwhile are counted in the next one.
         """
         waiting = self._notices.get(user)
-        if waiting is not None:
-            self._notices[user] = _Notice(waiting.count + 1, reason, send)
-            return
-        self._notices[user] = _Notice(1, reason, send)
-        self._notify(user)
+        self._notices[user] = (1 if waiting is None else waiting[0] + 1, reason, send)
+        if waiting is None:
+            self._notify(user)
 
     def _notify(self, user: str) -> None:
-        notice = self._notices.get(user)
-        if notice is None or not notice.count:
+        count, reason, send = self._notices.get(user, (0, "", None))
+        if not count or send is None:
             self._notices.pop(user, None)
             return
-        if self.start(notice.send(notice.text), "notice of a message that was not taken"):
-            notice.count = 0
+        if self._send(count, reason, send):
+            self._notices[user] = (0, reason, send)
         asyncio.get_running_loop().call_later(self._notice_seconds, self._notify, user)
+
+    def _send(self, count: int, reason: str, send: Send) -> bool:
+        """Send the reason for the last of the messages of one user that were not taken, with the number of others."""
+        missed = ngettext(
+            "{n} other message of yours was not taken either.",
+            "{n} other messages of yours were not taken either.",
+            count - 1,
+        )
+        text = f"{reason} {missed}" if count > 1 else str(reason)
+        return self.start(send(text), "notice of a message that was not taken")
 
     def _run(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(_run_logged(work, name), name=name)
@@ -157,8 +143,8 @@ class BackgroundTasks:
         """Wait for running tasks and cancel those that do not end. Pending notices are sent now."""
         waiting, self._notices = self._notices, {}
         for notice in waiting.values():
-            if notice.count:
-                self.start(notice.send(notice.text), "notice of a message that was not taken")
+            if notice[0]:
+                self._send(*notice)
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=GOODBYE_SECONDS)
         for task in set(self._tasks):

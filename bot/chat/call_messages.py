@@ -64,12 +64,17 @@ def whole_call(step: ToolStep, limits: PartLimits, *, whole: bool) -> WholeCall 
     if card is None:
         return None
     parts = tuple(part for argument in card.arguments for part in _argument_parts(argument, limits))
+    # Values are indented, so that no line imitates another argument's name or a warning.
+    arguments = (
+        "\n".join((f"{argument.name}:", indent(argument.full, INDENT, lambda _line: True), *warning_lines(argument)))
+        for argument in card.arguments
+    )
     return WholeCall(
         (Heading(headline(step, card), TITLE), call_facts(card)),
         parts or ((Paragraph((Text(str(NO_ARGUMENTS)),)),),),
         _ending(card),
         (decision_buttons(step, card),) if step.status is StepStatus.AWAITING else (),
-        _text(card),
+        "\n\n".join(arguments) + "\n",
     )
 
 
@@ -120,12 +125,3 @@ def _ending(card: ApprovalCard) -> Part:
     if card.outcome:
         return (Paragraph((Text(card.outcome),)),)
     return (Caption((withheld_text(card),)),) if card.withheld else ()
-
-
-def _text(card: ApprovalCard) -> str:
-    """Return all arguments. Values are indented, so that no line imitates another argument's name or a warning."""
-    arguments = (
-        "\n".join((f"{argument.name}:", indent(argument.full, INDENT, lambda _line: True), *warning_lines(argument)))
-        for argument in card.arguments
-    )
-    return "\n\n".join(arguments) + "\n"

@@ -7,7 +7,7 @@ card. A remote card stands in its channel; a line in the conversation links to i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
@@ -51,7 +51,7 @@ from bot.domain.approvals import (
     approval_targets,
 )
 from bot.domain.conversations import Author
-from bot.domain.elicitations import Elicitation, ElicitationAction
+from bot.domain.elicitations import ElicitationAction
 from bot.domain.secrets import redact
 from bot.domain.tools import Risk
 from bot.domain.turns import StepStatus, ToolStep, TurnView
@@ -132,10 +132,15 @@ def approval_messages(
     notified: set[str] = set()
     for group in _group_by_target(asking):
         cards = _cards(group, view, now, calls_a_card, notified)
-        if _targets_of(group) and any(step.status is StepStatus.AWAITING for step in group.calls):
-            yield _remote_line(cards[0].name, group, view, address)
-        else:
+        if not (_targets_of(group) and any(step.status is StepStatus.AWAITING for step in group.calls)):
             yield from cards
+            continue
+        places = _places(cards[0].name, group, view.turn.conversation.platform, address)
+        lines: list[Block] = []
+        for step in group.calls:
+            line = Text(tool_text(replace(tool_status(step, view), summary="", more="")))
+            lines.append(Paragraph((line, *places) if step.status is StepStatus.AWAITING else (line,)))
+        yield Message(cards[0].name, tuple(lines))
 
 
 def remote_cards(view: TurnView, now: float, origin: Span, *, calls_a_card: int) -> Iterator[RemoteCard]:
@@ -182,7 +187,13 @@ def elicitation_messages(entry: ElicitationEntry, view: TurnView, now: float) ->
                 asks=True,
             )
         else:
-            yield _closed_elicitation(name, card, elicitation)
+            accepted = elicitation.reply is not None and elicitation.reply.action is ElicitationAction.ACCEPT
+            title = Text(card.title, bold=accepted, strike=not accepted, limit=TITLE)
+            first = (Text("✅ "), title) if accepted else (title,)
+            outcome = (Text(card.outcome, limit=OUTCOME), _SEPARATOR, Text(card.tool, limit=NAME))
+            yield Message(
+                name, (Paragraph((*first, Text("\n"), *outcome)),), Tone.SUCCESS if accepted else Tone.NEUTRAL
+            )
 
 
 def _group_by_target(asking: ApprovalEntry) -> Sequence[ApprovalEntry]:
@@ -322,25 +333,22 @@ def _cards(
     """
     cards: list[Message] = []
     for name, calls in _pages(asking, calls_a_card):
-        notifies = _mentioned_approvers(calls) - notified
-        notified |= notifies
-        cards.append(replace(_card(name, calls, asking.reason, view, now), notifies=notifies))
+        card = _card(name, calls, asking.reason, view, now)
+        # Whether the calls are decided by now or not.
+        mentioned = {
+            approver.principal
+            for step in calls
+            if step.approval is not None
+            for approver in step.approval.possible_approvers.with_notice(ApprovalNotice.MENTION)
+        }
+        cards.append(replace(card, notifies=frozenset(mentioned - notified)))
+        notified |= mentioned
     return tuple(cards)
 
 
 def _pages(asking: ApprovalEntry, calls_a_card: int) -> Iterator[tuple[str, Sequence[ToolStep]]]:
     for number, start in enumerate(range(0, len(asking.calls), calls_a_card)):
         yield f"card-{asking.number}" + (f"-{number}" if number else ""), asking.calls[start : start + calls_a_card]
-
-
-def _mentioned_approvers(calls: Sequence[ToolStep]) -> frozenset[str]:
-    """Return the approvers to be mentioned for these calls, whether the calls are decided by now or not."""
-    return frozenset(
-        approver.principal
-        for step in calls
-        if step.approval is not None
-        for approver in step.approval.possible_approvers.with_notice(ApprovalNotice.MENTION)
-    )
 
 
 def _card(name: str, calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -> Message:
@@ -362,17 +370,15 @@ def _card(name: str, calls: Sequence[ToolStep], reason: str, view: TurnView, now
             blocks += _decided_call(step, step.approval, card, view)
     if about and several:
         blocks += [Rule(), *about, *_approve_all(waiting)]
-    alert = f"{_alert(waiting)}: " if waiting else ""
-    return Message(name, tuple(blocks), _tone(calls, waiting), alert=alert, asks=bool(waiting))
-
-
-def _tone(calls: Sequence[ToolStep], waiting: Sequence[ToolStep]) -> Tone:
     if waiting:
         cards = filter(None, map(approval_card, waiting))
-        return Tone.DANGER if any(card.risk is Risk.DESTRUCTIVE for card in cards) else Tone.PENDING
-    if any(step.status in _WENT_WRONG for step in calls):
-        return Tone.DANGER
-    return Tone.NEUTRAL if all(step.status in _NOT_RUN for step in calls) else Tone.SUCCESS
+        tone = Tone.DANGER if any(card.risk is Risk.DESTRUCTIVE for card in cards) else Tone.PENDING
+    elif any(step.status in _WENT_WRONG for step in calls):
+        tone = Tone.DANGER
+    else:
+        tone = Tone.NEUTRAL if all(step.status in _NOT_RUN for step in calls) else Tone.SUCCESS
+    alert = f"{_alert(waiting)}: " if waiting else ""
+    return Message(name, tuple(blocks), tone, alert=alert, asks=bool(waiting))
 
 
 def pending_call(step: ToolStep, card: ApprovalCard, now: float, agent: str = "") -> tuple[Block, ...]:
@@ -400,16 +406,13 @@ def alike_button(steps: Sequence[ToolStep]) -> Button | None:
     """
     cards = [card for step in steps if (card := approval_card(step))]
     is_one_tool = len({(card.server, card.tool) for card in cards}) == 1
-    if len(cards) < 2 or not is_one_tool or any(step.may_destroy for step in steps) or any(map(_is_cut, cards)):
+    is_harmless = not any(step.may_destroy for step in steps)
+    if len(cards) < 2 or not (is_one_tool and is_harmless) or any(card.shortened or card.withheld for card in cards):
         return None
     refs = tuple(ApprovalRef(card.approval_id, card.revision) for card in cards)
     call = single_line(call_title(steps[0]), 40)
     label = _("Approve these {n} alike: {call}", n=len(cards), call=call)
     return Button(label, Approve(refs), ButtonStyle.POSITIVE)
-
-
-def _is_cut(card: ApprovalCard) -> bool:
-    return card.shortened or card.withheld > 0
 
 
 def _open_call(step: ToolStep, card: ApprovalCard) -> Iterator[Block]:
@@ -443,31 +446,28 @@ def _decided_call(step: ToolStep, approval: Approval, card: ApprovalCard, view: 
     )
     at = approval.decided_at
     decided = (_SEPARATOR, clock_time(at)) if at else ()
-    rest = [span for part in outcome_parts(_under_way(step), view) for span in (_SEPARATOR, Text(part, limit=RESULT))]
+    # A card is not edited again when its call is sent.
+    sent = replace(step, status=StepStatus.STARTED) if step.status is StepStatus.READY else step
+    rest = [span for part in outcome_parts(sent, view) for span in (_SEPARATOR, Text(part, limit=RESULT))]
     outcome = Text(card.outcome, limit=OUTCOME)
     yield Paragraph((*first, Text("\n"), outcome, *decided, *rest, _SEPARATOR, Text(card.short_id, code=True)))
     if step.status is StepStatus.EXPIRED and view.turn.status.ended:
         yield Buttons((Button(_("Ask again"), RunAgainAction(view.turn.id, step.n)),))
 
 
-def _under_way(step: ToolStep) -> ToolStep:
-    """Return an approved call as sent, because a card is not edited again when it is."""
-    return replace(step, status=StepStatus.STARTED) if step.status is StepStatus.READY else step
-
-
 def _requirements(waiting: Sequence[ToolStep], reason: str, now: float, agent: str) -> tuple[Block, ...]:
     """Return the model's reason, the requester, the agent, the required approvers, the expiry and the approval ids."""
     approvals = [step.approval for step in waiting if step.approval]
     why = Text(_("Reason given by the model: “{reason}”", reason=redact(reason)), italic=True, limit=REASON)
-    needs = _approver_lines(waiting)
-    ids = [span for approval in approvals for span in (Text(", "), Text(single_line(approval.id, 200)[:8], code=True))][
-        1:
-    ]
+    ids = [Text(single_line(approval.id, 200)[:8], code=True) for approval in approvals]
+    listed = [span for number, text in enumerate(ids) for span in ((Text(", "), text) if number else (text,))]
     asked = fill_spans(_("Asked by {user}"), user=Mention(approvals[0].requested_for))
     if agent:
         asked = (*asked, _SEPARATOR, Text(_("Agent: {name}", name=single_line(agent, NAME))))
-    lines = [span for line in needs for span in (_SEPARATOR, *line)]
-    footer = Footer((*asked, *lines, _SEPARATOR, *_expiry(approvals, now), _SEPARATOR, *ids))
+    lines = [span for line in _approver_lines(waiting) for span in (_SEPARATOR, *line)]
+    end = earliest_expiry(approvals, now)
+    expiry = (Text(_("does not expire")),) if end is None else _expires(*end)
+    footer = Footer((*asked, *lines, _SEPARATOR, *expiry, _SEPARATOR, *listed))
     notes = dict.fromkeys(approval.possible_approvers.note for approval in approvals)
     stays = (
         Footer((Text(_("The approvers get no card of their own: {reason}.", reason=note), limit=OUTCOME),))
@@ -498,7 +498,7 @@ def _required_approvers(step: ToolStep, approval: Approval, sets: Sequence[Seque
     requirements = approval.requirements
     if requirements.asker_may_approve:
         return fill_spans(asker_may_approve_text("{name}"), name=Mention(approval.requested_for))
-    approvers = reduce(_both_sets, [_any_of(approvers, approval.requested_for.platform) for approvers in sets])
+    approvers = _joined(both_sets, [_any_of(approvers, approval.requested_for.platform) for approvers in sets])
     named = fill_spans(
         required_approvers_phrase(approval),
         quorum=Text(str(requirements.quorum)),
@@ -513,28 +513,24 @@ def _any_of(approvers: Sequence[Approver], platform: str) -> Spans:
     """Return approvers, the notified ones first; without those at most APPROVERS_LIMIT."""
     ordered = sorted(approvers, key=lambda approver: approver.notice is ApprovalNotice.NONE)
     count = max(APPROVERS_LIMIT, sum(approver.notice is not ApprovalNotice.NONE for approver in ordered))
-    named: list[Spans] = [(_approver_span(approver, platform),) for approver in ordered[:count]]
-    spans = reduce(_either, named) if named else ()
+    named: list[Spans] = []
+    for approver in ordered[:count]:
+        kind, colon, user = approver.principal.partition(":")
+        if not colon:
+            named.append((Text(approver_name(approver)),))
+        elif kind == platform:
+            named.append((Mention(Author(platform, user, approver.name)),))
+        else:
+            named.append((GroupMention(approver.principal, approver.name),))
+    spans = _joined(either, named) if named else ()
     if (more := len(ordered) - count) > 0:
         return fill_spans(more_approvers("{names}", more), names=spans)
     return spans
 
 
-def _either(first: Spans, second: Spans) -> Spans:
-    return fill_spans(either("{first}", "{second}"), first=first, second=second)
-
-
-def _both_sets(first: Spans, second: Spans) -> Spans:
-    return fill_spans(both_sets("{first}", "{second}"), first=first, second=second)
-
-
-def _approver_span(approver: Approver, platform: str) -> Span:
-    kind, colon, user = approver.principal.partition(":")
-    if not colon:
-        return Text(approver_name(approver))
-    if kind == platform:
-        return Mention(Author(platform, user, approver.name))
-    return GroupMention(approver.principal, approver.name)
+def _joined(phrase: Callable[[str, str], str], spans: Sequence[Spans]) -> Spans:
+    template = phrase("{first}", "{second}")
+    return reduce(lambda first, second: fill_spans(template, first=first, second=second), spans)
 
 
 def _alert(waiting: Sequence[ToolStep]) -> str:
@@ -553,11 +549,6 @@ def _alert(waiting: Sequence[ToolStep]) -> str:
     return _("Approval needed from {names}", names=more_approvers(listed, more) if more > 0 else listed)
 
 
-def _expiry(approvals: Sequence[Approval], now: float) -> Spans:
-    end = earliest_expiry(approvals, now)
-    return (Text(_("does not expire")),) if end is None else _expires(*end)
-
-
 def _expires(at: float, seconds: float) -> Spans:
     values = {"time": format_time(at) if seconds < _DAY else format_datetime(at), "zone": format_time_zone()}
     fallback = _("at {time} {zone}", **values)
@@ -574,40 +565,13 @@ def _approve_all(waiting: Sequence[ToolStep]) -> Iterator[Block]:
     yield Buttons((Button(label, Approve(refs), ButtonStyle.POSITIVE),))
 
 
-def _closed_elicitation(name: str, card: ElicitationCard, elicitation: Elicitation) -> Message:
-    """Return one line for the question and one for its outcome."""
-    accepted = elicitation.reply is not None and elicitation.reply.action is ElicitationAction.ACCEPT
-    title = Text(card.title, bold=accepted, strike=not accepted, limit=TITLE)
-    first = (Text("✅ "), title) if accepted else (title,)
-    outcome = (Text(card.outcome, limit=OUTCOME), _SEPARATOR, Text(card.tool, limit=NAME))
-    return Message(name, (Paragraph((*first, Text("\n"), *outcome)),), Tone.SUCCESS if accepted else Tone.NEUTRAL)
-
-
-def _remote_line(name: str, asking: ApprovalEntry, view: TurnView, address: CardAddress) -> Message:
-    """Return one line for each call: its remote card, or its outcome."""
-    approvers = [
-        approver
-        for step in asking.calls
-        if step.approval is not None
-        for approver in step.approval.possible_approvers.all
-    ]
+def _places(card: str, asking: ApprovalEntry, platform: str, address: CardAddress) -> Spans:
+    """Return where a card is."""
+    approvals = [step.approval for step in asking.calls if step.approval is not None]
+    approvers = [approver for approval in approvals for approver in approval.possible_approvers.all]
     names = {approver.principal.partition(":")[2]: approver.name for approver in approvers}
-    places = _places(name, _targets_of(asking), view.turn.conversation.platform, address, names)
-    lines = (Paragraph(_call_line(step, view, places)) for step in asking.calls)
-    return Message(name, tuple(lines))
-
-
-def _call_line(step: ToolStep, view: TurnView, places: Spans) -> Spans:
-    line = Text(tool_text(replace(tool_status(step, view), summary="", more="")))
-    return (line, *places) if step.status is StepStatus.AWAITING else (line,)
-
-
-def _places(
-    card: str, places: Sequence[Destination], platform: str, address: CardAddress, names: Mapping[str, str]
-) -> Spans:
-    """Return where a card is. `names` are those of users by id."""
     spans: list[Span] = []
-    for number, place in enumerate(places):
+    for number, place in enumerate(_targets_of(asking)):
         spans.append(Text(", " if number else " "))
         match place:
             case ChannelTarget(channel):

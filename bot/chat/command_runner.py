@@ -27,7 +27,7 @@ from bot.chat.message_model import (
     Text,
     fill_spans,
 )
-from bot.domain.commands import ActionStyle, Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
+from bot.domain.commands import Form, FormSubmission, Invocation, Reply, ReplyFile
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.locales import UNKNOWN, Locale
 from bot.engine.locales import LocaleResolver
@@ -44,11 +44,6 @@ DONE = gettext_lazy("Done.")
 NEEDS_FORM = gettext_lazy("This needs a form.")
 NOT_YET_RIGHT = gettext_lazy("⚠ Not yet right:")
 NO_VALUE = "\N{EN DASH}"
-_STYLES = {
-    ActionStyle.PLAIN: ButtonStyle.PLAIN,
-    ActionStyle.PRIMARY: ButtonStyle.PRIMARY,
-    ActionStyle.DANGER: ButtonStyle.DANGER,
-}
 log = logging.getLogger(__name__)
 REPLY_SECONDS = 300.0
 WHOLE_REPLY = "answer.txt"
@@ -102,35 +97,30 @@ def _blocks(reply: Reply) -> Iterator[Block]:
     if text:
         yield Markdown(f"⚠ {text}" if reply.failed else text)
     if reply.table is not None and rows:
-        yield Table(_cells(reply.table.headings), tuple(map(_cells, rows)))
+        headings, *cells = (
+            tuple(single_line(cell, CELL_LIMIT) for cell in row) for row in (reply.table.headings, *rows)
+        )
+        yield Table(headings, tuple(cells))
     if reply.details:
         facts = ((single_line(name, NAME_LIMIT), strip_control(value).strip()) for name, value in reply.details)
         # Beside a link that needs care there is no other one.
         yield Facts(tuple((name, value or NO_VALUE) for name, value in facts), unlinked=bool(reply.link))
-    if reply.page is not None:
-        yield Caption((_("Page {number} of {count}", number=reply.page.number, count=reply.page.of),))
-    buttons = (*map(_button, reply.actions), *(_page_buttons(reply.page) if reply.page is not None else ()))
+    buttons = []
+    for offer in reply.actions:
+        label = str(offer.label)
+        action = OpenConfirmation(offer.words, offer.confirm, label) if offer.confirm else RunCommand(offer.words)
+        buttons.append(Button(label, action, ButtonStyle(offer.tone)))
+    if (page := reply.page) is not None:
+        yield Caption((_("Page {number} of {count}", number=page.number, count=page.of),))
+        pages = ((_("◀ Back"), page.number - 1), (_("More ▶"), page.number + 1))
+        buttons += [
+            Button(label, RunCommand((*page.words, "--page", str(number))))
+            for label, number in pages
+            if 1 <= number <= page.of
+        ]
     links = (LinkButton(open_label(reply.link), reply.link),) if safe_url(reply.link) else ()
     if buttons or links:
-        yield Buttons(buttons, links=links)
-
-
-def _cells(row: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(single_line(cell, CELL_LIMIT) for cell in row)
-
-
-def _button(action: ReplyAction) -> Button:
-    style = _STYLES[action.tone]
-    if action.confirm:
-        return Button(str(action.label), OpenConfirmation(action.words, action.confirm, str(action.label)), style)
-    return Button(str(action.label), RunCommand(action.words), style)
-
-
-def _page_buttons(page: PageInfo) -> Iterator[Button]:
-    if page.number > 1:
-        yield Button(_("◀ Back"), RunCommand((*page.words, "--page", str(page.number - 1))))
-    if page.number < page.of:
-        yield Button(_("More ▶"), RunCommand((*page.words, "--page", str(page.number + 1))))
+        yield Buttons(tuple(buttons), links=links)
 
 
 class Responder(Protocol):
@@ -192,14 +182,24 @@ class CommandRunner:
         """Run a command and show its replies. `direct` and `place` are those of an Actor. Raises CountersignError, and
         TimeoutError after the time limit.
         """
-
-        async def localize(message: InboundMessage) -> InboundMessage:
-            return await self._locales.with_locales(message, request.member, place, direct=direct)
-
+        last = Reply("")
         async with asyncio.timeout(REPLY_SECONDS), aclosing(_closable(self._commands.handle(request))) as replies:
-            last = await self._show_replies(replies, request, responder, localize)
-        if last is None:
-            return
+            async for reply in replies:
+                if isinstance(reply, Form):
+                    if not await responder.open_form(reply):
+                        words = (request.command, *request.words) if isinstance(request, Invocation) else ()
+                        await responder.offer_form(reply, words)
+                    return
+                if reply.message is not None:
+                    message = await self._locales.with_locales(reply.message, request.member, place, direct=direct)
+                    conversation = message.conversation
+                    if not conversation.thread:  # one is started, if possible
+                        conversation = replace(conversation, thread=await responder.start_thread(message))
+                    await self._engine.receive(replace(message, conversation=conversation))
+                    if not (reply.private or responder.is_awaited):
+                        return  # the turn shows enough
+                last = await self._resolve_mentions(request.conversation, reply)
+                await responder.progress(reply_message(last))
         if not await responder.finish(reply_message(last)):
             await share_file(responder, ReplyFile(WHOLE_REPLY, reply_text(last), "text/plain"), private=last.private)
         if last.document is not None:
@@ -214,35 +214,6 @@ class CommandRunner:
         except (CountersignError, TimeoutError) as error:
             log.warning("command failed: %s", error)
             await responder.finish(reply_message(Reply(error_message(error), failed=True)))
-
-    async def _show_replies(
-        self,
-        replies: AsyncIterator[Reply | Form],
-        request: Invocation | FormSubmission,
-        responder: Responder,
-        localize: Callable[[InboundMessage], Awaitable[InboundMessage]],
-    ) -> Reply | None:
-        """Return the last reply, which is not complete yet; None if there is nothing more to show."""
-        last = Reply("")
-        async for reply in replies:
-            if isinstance(reply, Form):
-                if not await responder.open_form(reply):
-                    await responder.offer_form(reply, _words_of(request))
-                return None
-            if reply.message is not None:
-                await self._start_turn(await localize(reply.message), responder)
-                if not (reply.private or responder.is_awaited):
-                    return None  # the turn shows enough
-            last = await self._resolve_mentions(request.conversation, reply)
-            await responder.progress(reply_message(last))
-        return last
-
-    async def _start_turn(self, message: InboundMessage, responder: Responder) -> None:
-        """Pass a message to the engine. Outside of a thread it starts one, if possible."""
-        conversation = message.conversation
-        if not conversation.thread:
-            conversation = replace(conversation, thread=await responder.start_thread(message))
-        await self._engine.receive(replace(message, conversation=conversation))
 
 
 async def share_file(responder: Responder, file: ReplyFile, *, private: bool = True) -> None:
@@ -261,10 +232,6 @@ def thread_title(message: InboundMessage) -> str:
     if not uris:
         return question
     return _("{question} (about {resources})", question=question, resources=single_line(", ".join(uris), 200 - 6))
-
-
-def _words_of(request: Invocation | FormSubmission) -> tuple[str, ...]:
-    return (request.command, *request.words) if isinstance(request, Invocation) else ()
 
 
 async def _closable(replies: AsyncIterator[Reply | Form]) -> AsyncGenerator[Reply | Form, None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bot.chat.approval_inbox import ApprovalsCommand, ReadPendingCalls
 from bot.chat.background_tasks import BackgroundTasks
-from bot.chat.forms import ArgumentEditForms, ElicitationForms
+from bot.chat.forms import CardForms
 from bot.chat.home_message import Home
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -62,4 +62,4 @@ def with_card_forms(engine: EngineApi, commands: Commands, records: Lookups) -> 
     """Return the commands, `/approvals`, and those behind cards: changed arguments of a call, answers to a server."""
     if records.pending_calls is not None:
         commands = ApprovalsCommand(engine, commands, records.pending_calls)
-    return ElicitationForms(engine, ArgumentEditForms(engine, commands))
+    return CardForms(engine, commands)

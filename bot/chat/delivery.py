@@ -45,27 +45,6 @@ TOKEN_REJECTED_SECONDS = 60.0
 MOST_REMEMBERED_TURNS = 2000
 
 
-class MessageOwner(Protocol):
-    """Owner of messages: a turn, or a notice of the bot. Its `id` and the name of a message identify the
-    message in all processes. `created_at` is in epoch seconds.
-    """
-
-    @property
-    def id(self) -> str:
-        """Unique id."""
-        ...
-
-    @property
-    def conversation(self) -> ConversationKey:
-        """Conversation that the messages are posted in."""
-        ...
-
-    @property
-    def created_at(self) -> float:
-        """Time before which no message was posted."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class NoticeOwner:
     """Owner of messages that the bot posts by itself, outside of turns."""
@@ -75,6 +54,10 @@ class NoticeOwner:
     created_at: float
 
 
+MessageOwner = Turn | NoticeOwner
+"""Owner of messages. Its `id` and the name of a message identify the message in all processes. No message was posted
+before `created_at`, in epoch seconds.
+"""
 R = TypeVar("R")
 
 
@@ -85,16 +68,19 @@ def require_ref(ref: R | None) -> R:
     return ref
 
 
-class NamedMessage(Protocol):
+class NativeMessage(Protocol):
     """A message in the form of a platform."""
 
     @property
     def name(self) -> str:
-        """Slot of the message among those of its owner."""
-        ...
+        """Slot of the message among those of its owner, the same in every delivery of its turn."""
+
+    @property
+    def asks(self) -> bool:
+        """True if a user needs its buttons."""
 
 
-M = TypeVar("M", bound=NamedMessage)
+M = TypeVar("M", bound=NativeMessage)
 
 
 class MessageApi(Protocol[M]):
@@ -104,37 +90,29 @@ class MessageApi(Protocol[M]):
         """Post a message, once however often it is called, and return its ref. `replaced` is the ref of the message
         that it replaces, because that one cannot be edited; empty for the first post.
         """
-        ...
 
     async def update(self, owner: MessageOwner, message: M, ref: str) -> None:
         """Edit a message."""
-        ...
 
     async def remove(self, ref: str) -> None:
         """Delete a message, unless it is gone."""
-        ...
 
     async def find(self, owner: MessageOwner, message: M, taken: Collection[str]) -> str:
         """Return the ref of a message that was posted by any process; empty if it is not found. Refs in `taken` are of
         other messages.
         """
-        ...
 
     def digest(self, message: M) -> str:
         """Return a text that differs if the content does."""
-        ...
 
     def fallback(self, message: M, error: DeliveryFailed) -> M | None:
         """Return a simpler message that may be accepted after this error; None if there is none."""
-        ...
 
     def is_gone(self, error: DeliveryFailed, ref: str) -> bool:
         """Return True if the message cannot be edited any more."""
-        ...
 
     def is_unclear(self, error: DeliveryFailed) -> bool:
         """Return True if the message may have been posted all the same."""
-        ...
 
 
 class MessageSender(Generic[M]):
@@ -242,11 +220,9 @@ class ChannelMessages(Protocol):
         """Post a message in the channel of its owner, or edit the one with this ref. Return its ref. If `search` is
         True, an earlier process may have posted it. Raises DeliveryFailed.
         """
-        ...
 
     async def delete(self, owner: MessageOwner, name: str, ref: str) -> None:
         """Delete a message. Raises DeliveryFailed."""
-        ...
 
 
 class ChannelSender(Generic[M]):
@@ -264,15 +240,6 @@ class ChannelSender(Generic[M]):
     async def delete(self, owner: MessageOwner, name: str, ref: str) -> None:
         """Delete a message. Raises DeliveryFailed."""
         await self._sender.delete(owner, name, ref)
-
-
-class NativeMessage(NamedMessage, Protocol):
-    """A message in the form of a platform. Its name is the same in every delivery of its turn."""
-
-    @property
-    def asks(self) -> bool:
-        """True if a user needs its buttons."""
-        ...
 
 
 N = TypeVar("N", bound=NativeMessage)
@@ -298,31 +265,25 @@ class TurnMessages(Protocol[N]):
         """Return the messages of a turn in its conversation, in order. Unposted cards expire counted from `now`. `refs`
         are as they are stored, with their marks.
         """
-        ...
 
     async def render_remote(self, view: TurnView, now: float) -> Sequence[RemoteMessage[N]]:
         """Return the cards of a turn in other places, the places of each card together."""
-        ...
 
     async def locate_remote(self, turn: Turn, remote: RemoteMessage[N], ref: str) -> N:
         """Return a card with the channel that it is posted in, or was posted in if there is a ref. DeliveryFailed is
         permanent if a user there may not see it.
         """
-        ...
 
     async def share(self, turn: Turn, file: ToolFile, *, search: bool, taken: Collection[str]) -> str:
         """Post a file of a tool, and return its ref. Raises NotFound if the file is gone. If `search` is True, an
         earlier process may have posted it. Refs in `taken` are of other messages.
         """
-        ...
 
     async def finish(self, view: TurnView) -> None:
         """Act after a complete delivery, such as to end a stream."""
-        ...
 
     def is_token_rejected(self, error: DeliveryFailed) -> bool:
         """Return True if the platform rejected the bot's token."""
-        ...
 
 
 class GrowingMessages(Protocol[N_contra]):
@@ -334,11 +295,9 @@ class GrowingMessages(Protocol[N_contra]):
         """Stream a message, or let it wait. Return its ref, empty if it is to be posted or edited now. `refs` are those
         of the turn, as they are stored.
         """
-        ...
 
     async def stop_growing(self, turn: Turn, name: str) -> None:
         """Stop the stream of a message that is about to be deleted, if any."""
-        ...
 
 
 class ActivityIndicator(Protocol):
@@ -348,7 +307,6 @@ class ActivityIndicator(Protocol):
         """Show the activity of a running turn, for example as a status. `is_shown` is True if a message shows it.
         Return False if users see nothing of it. Never raises.
         """
-        ...
 
 
 class Acknowledgement(Protocol):
@@ -356,11 +314,9 @@ class Acknowledgement(Protocol):
 
     async def acknowledge(self, turn: Turn) -> None:
         """Add the mark, unless it is there. Never raises."""
-        ...
 
     async def withdraw(self, turn: Turn) -> None:
         """Remove the mark, if it is there. Never raises."""
-        ...
 
 
 class TurnDelivery(Generic[N]):
@@ -410,7 +366,14 @@ class TurnDelivery(Generic[N]):
         known = self._known.get(view.turn.id)
         since = known[1] if known is not None and known[0] == view.revision else self._clock()
         posted = dict(refs)
-        remotes = await self._render_remotes(view, since)
+        turn = view.turn
+        with use_locale(turn.question.locale):
+            remotes = list(await self._messages.render_remote(view, since))
+        for number, remote in enumerate(remotes):
+            if isinstance(remote.place, DirectTarget):
+                reader = Author(turn.conversation.platform, remote.place.id, "")
+                with use_locale(await self.locales.for_reader(self._users, reader, turn.conversation)):
+                    remotes[number] = (await self._messages.render_remote(view, since))[number]
         async for message in self._post_pending_remotes(view, remotes, posted, search=search):
             yield message
         failure: DeliveryFailed | None = None
@@ -431,18 +394,6 @@ class TurnDelivery(Generic[N]):
         async for message in self._show_activity(view, posted):
             yield message
         await self._messages.finish(view)
-
-    async def _render_remotes(self, view: TurnView, since: float) -> Sequence[RemoteMessage[N]]:
-        """Return the cards in other places; one that a user gets alone, in the user's language."""
-        turn = view.turn
-        with use_locale(turn.question.locale):
-            remotes = list(await self._messages.render_remote(view, since))
-        for number, remote in enumerate(remotes):
-            if isinstance(remote.place, DirectTarget):
-                reader = Author(turn.conversation.platform, remote.place.id, "")
-                with use_locale(await self.locales.for_reader(self._users, reader, turn.conversation)):
-                    remotes[number] = (await self._messages.render_remote(view, since))[number]
-        return remotes
 
     async def _show_activity(self, view: TurnView, posted: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         """Show the activity of a running turn. If nothing shows it, mark the question until there is a message."""
@@ -484,7 +435,15 @@ class TurnDelivery(Generic[N]):
             taken.add(ref)
             yield PostedMessage(message.name, f"{mark}{ref}")
         for file in returned_files(view, self._messages.largest_file):
-            ref = posted.get(file.slot) or await self._share(turn, file, search=search, taken=taken)
+            try:
+                ref = posted.get(file.slot) or await self._messages.share(turn, file, search=search, taken=taken)
+            except NotFound:
+                ref = LEFT_OUT
+            except DeliveryFailed as error:
+                if not error.permanent:
+                    raise
+                log.warning("turn %s: file not shared: %s", turn.id, error)
+                ref = LEFT_OUT
             taken.add(ref)
             yield PostedMessage(file.slot, ref)
         for name in posted.keys() - {message.name for message in messages}:
@@ -509,17 +468,6 @@ class TurnDelivery(Generic[N]):
     ) -> str:
         message = await self._messages.locate_remote(turn, remote, ref)
         return await self._sender.show(turn, message, ref, search=search, taken=taken)
-
-    async def _share(self, turn: Turn, file: ToolFile, *, search: bool, taken: Collection[str]) -> str:
-        try:
-            return await self._messages.share(turn, file, search=search, taken=taken)
-        except NotFound:
-            return LEFT_OUT
-        except DeliveryFailed as error:
-            if not error.permanent:
-                raise
-            log.warning("turn %s: file not shared: %s", turn.id, error)
-            return LEFT_OUT
 
     async def _post_pending_remotes(
         self, view: TurnView, remotes: Sequence[RemoteMessage[N]], posted: dict[str, str], *, search: bool

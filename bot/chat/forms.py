@@ -8,7 +8,6 @@ engine checks the user's rights when a form is opened and when it is submitted.
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,7 +25,7 @@ from bot.domain.commands import (
     ReplyAction,
     Verb,
 )
-from bot.domain.conversations import ConversationKey, Member
+from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import DECLINED, ElicitationResult, FormMode, UrlMode
 from bot.domain.elicitations import ElicitationAction as Answer
 from bot.domain.secrets import lookalikes
@@ -40,7 +39,6 @@ from bot.ports.platform import (
     ElicitationAnswered,
     InvalidAnswer,
     InvalidArguments,
-    NotEditable,
     OpenElicitation,
     RevisionAccepted,
 )
@@ -117,42 +115,6 @@ def read_submission(opened: OpenDenyForm | OpenConfirmation | OpenForm, values: 
             return FormSubmitted(form.id, {**form.carried, **unseen, **values})
 
 
-class CommandMiddleware(ABC):
-    """The commands, with further ones in front of them. Those come from buttons only, so help does not list them."""
-
-    def __init__(self, engine: EngineApi, commands: Commands) -> None:
-        self._engine = engine
-        self._commands = commands
-
-    @property
-    def verbs(self) -> Mapping[str, Sequence[Verb]]:
-        """Verbs of the wrapped commands."""
-        return self._commands.verbs
-
-    def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
-        """Return the completions of the wrapped commands."""
-        return self._commands.complete(text, conversation)
-
-    async def handle(self, request: Invocation | FormSubmission) -> AsyncIterator[Reply | Form]:
-        """Answer a request, or pass it on to the wrapped commands."""
-        reply = await self._answer(request)
-        if reply is not None:
-            yield reply
-            return
-        async for answer in self._commands.handle(request):
-            yield answer
-
-    @abstractmethod
-    async def _answer(self, request: Invocation | FormSubmission) -> Reply | Form | None:
-        """Return the reply or form; None for a request of the wrapped commands."""
-
-
-def parse_step(form: str) -> tuple[list[str], int]:
-    """Return the parts of a step's form id before its number, and the number. There is no part if the id is invalid."""
-    *parts, step = form.split(":")
-    return (parts, int(step)) if _STEP.fullmatch(step) else ([], 0)
-
-
 @dataclass(frozen=True, slots=True)
 class FormSteps:
     """A form in steps of `size` fields, numbered from 0. `id` is that of each step without its number, `intro` gives
@@ -175,14 +137,22 @@ class FormSteps:
     def step(self, number: int, errors: Mapping[str, str] | None = None) -> Form:
         """Return a step with the answers so far; the last one if the number is too high."""
         start = max(0, min(number, self._count - 1)) * self.size
-        fields = self.fields[start : start + self.size]
-        others = [field.name for field in self.fields if field not in fields]
+        shown, others = [], []
+        for position, field in enumerate(self.fields):
+            if not start <= position < start + self.size:
+                others.append(field.name)
+                continue
+            answer, error = self.answers.get(field.name, field.value), (errors or {}).get(field.name, "")
+            if field.name in self.concealed and answer:
+                shown.append(replace(field, error=error or self.again))
+            else:
+                shown.append(replace(field, value=answer, error=error))
         return Form(
             id=f"{self.id}:{number}",
             title=self.title,
-            fields=tuple(self._fill_field(field, (errors or {}).get(field.name, "")) for field in fields),
+            fields=tuple(shown),
             submit=self.submit if number + 1 >= self._count else _("Continue"),
-            intro=self.intro(number, len(fields)),
+            intro=self.intro(number, len(shown)),
             carried={name: self.answers[name] for name in others if name in self.answers},
         )
 
@@ -202,11 +172,11 @@ class FormSteps:
     def _count(self) -> int:
         return -(-len(self.fields) // self.size)
 
-    def _fill_field(self, field: Field, error: str) -> Field:
-        answer = self.answers.get(field.name, field.value)
-        if field.name in self.concealed and answer:
-            return replace(field, error=error or self.again)
-        return replace(field, value=answer, error=error)
+
+def _parse_step(form: str) -> tuple[list[str], int]:
+    """Return the parts of a step's form id before its number, and the number. There is no part if the id is invalid."""
+    *parts, step = form.split(":")
+    return (parts, int(step)) if _STEP.fullmatch(step) else ([], 0)
 
 
 def edit_command(card: ApprovalRef) -> tuple[str, ...]:
@@ -219,32 +189,60 @@ def is_edit_form(form: str) -> bool:
     return form.startswith(f"{COMMAND}:")
 
 
-class ArgumentEditForms(CommandMiddleware):
-    """Commands, and the forms of calls beside them: a call is changed from its card."""
+def is_elicitation_form(form: str) -> bool:
+    """Return True if a form id is one of an elicitation. Such a form was opened from a card."""
+    return form.startswith(f"{cards.ANSWER}:")
 
-    async def _answer(self, request: Invocation | FormSubmission) -> Reply | Form | None:
+
+class CardForms:
+    """The commands, with the forms of cards in front of them: a call is changed, and a server is answered, from its
+    card. They come from buttons only, so help does not list them.
+    """
+
+    def __init__(self, engine: EngineApi, commands: Commands) -> None:
+        self._engine = engine
+        self._commands = commands
+
+    @property
+    def verbs(self) -> Mapping[str, Sequence[Verb]]:
+        """Verbs of the wrapped commands."""
+        return self._commands.verbs
+
+    def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
+        """Return the completions of the wrapped commands."""
+        return self._commands.complete(text, conversation)
+
+    async def handle(self, request: Invocation | FormSubmission) -> AsyncIterator[Reply | Form]:
+        """Answer a request, or pass it on to the wrapped commands."""
         match request:
             case Invocation(command, (approval_id, revision)) if command == COMMAND and _NUMBER.fullmatch(revision):
-                return await self._open(ApprovalRef(approval_id, int(revision)), request)
+                yield await self._edit(ApprovalRef(approval_id, int(revision)), request)
             case FormSubmission(form) if is_edit_form(form):
-                return await self._submit(request)
+                yield await self._revise(request)
+            case Invocation(command, (elicitation_id,)) if command in COMMANDS:
+                yield await self._respond(command, elicitation_id, request)
+            case FormSubmission(form) if is_elicitation_form(form):
+                yield await self._send_answers(request)
             case _:
-                return None
+                async for answer in self._commands.handle(request):
+                    yield answer
 
-    async def _open(self, card: ApprovalRef, request: Invocation) -> Reply | Form:
-        call = await self._editable_call(card, request.member, request.conversation)
-        if not isinstance(call, EditableCall):
-            return Reply(_rejection(call), failed=True)
+    async def _edit(self, card: ApprovalRef, request: Invocation) -> Reply | Form:
+        call = await self._editable_call(card, request)
+        if isinstance(call, Reply):
+            return call
         form = _argument_form(call)
-        return (
-            _argument_steps(card, call, form, {}).step(0) if form.fields else Reply(str(NOTHING_TO_EDIT), failed=True)
-        )
+        return _argument_steps(card, call, form, {}).step(0) if form.fields else _failed_reply(NOTHING_TO_EDIT)
 
-    async def _submit(self, submission: FormSubmission) -> Reply | Form:
-        card, step = _parse_id(submission.form)
-        call = await self._editable_call(card, submission.member, submission.conversation)
-        if not isinstance(call, EditableCall):
-            return Reply(_rejection(call), failed=True)
+    async def _revise(self, submission: FormSubmission) -> Reply | Form:
+        match _parse_step(submission.form):
+            case [_, approval_id, revision], step if _NUMBER.fullmatch(revision):
+                card = ApprovalRef(approval_id, int(revision))
+            case _:
+                card, step = ApprovalRef("", 0), 0
+        call = await self._editable_call(card, submission)
+        if isinstance(call, Reply):
+            return call
         form = _argument_form(call)
         steps = _argument_steps(card, call, form, submission.fields)
         arguments, errors = read_arguments(form, call.step.call.arguments, submission.fields)
@@ -258,16 +256,76 @@ class ArgumentEditForms(CommandMiddleware):
             case InvalidArguments(problems):
                 return steps.with_errors(_field_error(form, problem) for problem in problems)
             case rejection:
-                return Reply(rejection_message(rejection), failed=True)
+                return _failed_reply(rejection_message(rejection))
 
-    async def _editable_call(
-        self, card: ApprovalRef, member: Member, conversation: ConversationKey
-    ) -> EditableCall | NotEditable | None:
-        """Return the call, if it belongs to the workspace in which its form is used."""
-        call = await self._engine.approvals.get_editable_call(card.approval_id, card.revision, member)
-        if isinstance(call, EditableCall) and call.turn.conversation.workspace_key != conversation.workspace_key:
-            return None
+    async def _editable_call(self, card: ApprovalRef, request: Invocation | FormSubmission) -> EditableCall | Reply:
+        """Return the call, if it belongs to the workspace in which its form is used; otherwise the rejection."""
+        call = await self._engine.approvals.get_editable_call(card.approval_id, card.revision, request.member)
+        if not isinstance(call, EditableCall):
+            return _failed_reply(rejection_message(call))
+        if call.turn.conversation.workspace_key != request.conversation.workspace_key:
+            return _failed_reply(GONE)
         return call
+
+    async def _respond(self, command: str, elicitation_id: str, request: Invocation) -> Reply | Form:
+        inquiry = await self._open_elicitation(elicitation_id, request)
+        if isinstance(inquiry, Reply):
+            return inquiry
+        match command, inquiry.elicitation.question.ask:
+            case cards.ANSWER, FormMode(schema):
+                form = elicitation_form(schema)
+                return _answer_steps(inquiry, form, {}).step(0) if form.fields else _without_fields(inquiry)
+            case cards.VISIT, UrlMode(url):
+                return _link_reply(inquiry, url)
+            case cards.DECLINE, _:
+                result, user_message = DECLINED, REFUSED
+            case cards.VISITED, UrlMode():
+                result, user_message = ElicitationResult(Answer.ACCEPT), FINISHED
+            case cards.CONFIRM, FormMode():
+                result, user_message = ElicitationResult(Answer.ACCEPT, {}), SENT
+            case _:
+                return _failed_reply(SOMETHING_ELSE)
+        return _answer_reply(
+            await self._engine.elicitations.answer(elicitation_id, result, request.member), user_message
+        )
+
+    async def _send_answers(self, submission: FormSubmission) -> Reply | Form:
+        match _parse_step(submission.form):
+            case [_, elicitation_id], step:
+                pass
+            case _:
+                elicitation_id, step = "", 0
+        inquiry = await self._open_elicitation(elicitation_id, submission)
+        if isinstance(inquiry, Reply):
+            return inquiry
+        mode = inquiry.elicitation.question.ask
+        if not isinstance(mode, FormMode):
+            return _failed_reply(SOMETHING_ELSE)
+        form = elicitation_form(mode.schema)
+        steps = _answer_steps(inquiry, form, submission.fields)
+        content, errors = form.parse_answers(submission.fields)
+        if errors:
+            return steps.with_errors(errors.items())
+        if further := steps.next_step(step):
+            return further
+        result = await self._engine.elicitations.answer(
+            elicitation_id, ElicitationResult(Answer.ACCEPT, content), submission.member
+        )
+        if isinstance(result, InvalidAnswer) and form.fields:
+            problems = [(form.field_of(error.argument), error.problem) for error in result.problems]
+            return steps.with_errors(problems or [(form.fields[0].name, WANTS_SOMETHING_ELSE)])
+        return _answer_reply(result, SENT)
+
+    async def _open_elicitation(
+        self, elicitation_id: str, request: Invocation | FormSubmission
+    ) -> OpenElicitation | Reply:
+        """Return the elicitation, if it belongs to the workspace in which it is answered; otherwise the rejection."""
+        inquiry = await self._engine.elicitations.get(elicitation_id, request.member)
+        if not isinstance(inquiry, OpenElicitation):
+            return _answer_rejection(inquiry)
+        if inquiry.turn.conversation.workspace_key != request.conversation.workspace_key:
+            return _answer_rejection(ApprovalNotFound())
+        return inquiry
 
 
 def _argument_steps(card: ApprovalRef, call: EditableCall, form: ArgumentForm, answers: Mapping[str, str]) -> FormSteps:
@@ -315,84 +373,6 @@ def _argument_form(call: EditableCall) -> ArgumentForm:
     return argument_form(call.schema, arguments, withheld=withheld)
 
 
-def _parse_id(form: str) -> tuple[ApprovalRef, int]:
-    """Return the approval and the step of a form id; an empty approval for a foreign id."""
-    match parse_step(form):
-        case [_, approval_id, revision], step if _NUMBER.fullmatch(revision):
-            return ApprovalRef(approval_id, int(revision)), step
-        case _:
-            return ApprovalRef("", 0), 0
-
-
-def _rejection(rejection: NotEditable | None) -> str:
-    return str(GONE) if rejection is None else rejection_message(rejection)
-
-
-def is_elicitation_form(form: str) -> bool:
-    """Return True if a form id is one of this module. Such a form was opened from a card."""
-    return form.startswith(f"{cards.ANSWER}:")
-
-
-class ElicitationForms(CommandMiddleware):
-    """Command handler with elicitations: a server is answered from its card."""
-
-    async def _answer(self, request: Invocation | FormSubmission) -> Reply | Form | None:
-        match request:
-            case Invocation(command, (elicitation_id,)) if command in COMMANDS:
-                return await self._run(command, elicitation_id, request)
-            case FormSubmission(form) if is_elicitation_form(form):
-                return await self._submit(request)
-            case _:
-                return None
-
-    async def _run(self, command: str, elicitation_id: str, request: Invocation) -> Reply | Form:
-        inquiry = await self._inquiry(elicitation_id, request.member, request.conversation)
-        if not isinstance(inquiry, OpenElicitation):
-            return _failed_reply(_answer_rejection(inquiry))
-        match _result_of(command, inquiry):
-            case (result, user_message):
-                return _answer_reply(
-                    await self._engine.elicitations.answer(elicitation_id, result, request.member), user_message
-                )
-            case reply:
-                return reply
-
-    async def _submit(self, submission: FormSubmission) -> Reply | Form:
-        elicitation_id, step = _parse_elicitation_id(submission.form)
-        inquiry = await self._inquiry(elicitation_id, submission.member, submission.conversation)
-        if not isinstance(inquiry, OpenElicitation):
-            return _failed_reply(_answer_rejection(inquiry))
-        mode = inquiry.elicitation.question.ask
-        if not isinstance(mode, FormMode):
-            return _failed_reply(SOMETHING_ELSE)
-        form = elicitation_form(mode.schema)
-        steps = _answer_steps(inquiry, form, submission.fields)
-        content, errors = form.parse_answers(submission.fields)
-        if errors:
-            return steps.with_errors(errors.items())
-        if further := steps.next_step(step):
-            return further
-        result = await self._engine.elicitations.answer(
-            elicitation_id, ElicitationResult(Answer.ACCEPT, content), submission.member
-        )
-        if isinstance(result, InvalidAnswer) and form.fields:
-            problems = [(form.field_of(error.argument), error.problem) for error in result.problems]
-            return steps.with_errors(problems or [(form.fields[0].name, WANTS_SOMETHING_ELSE)])
-        return _answer_reply(result, SENT)
-
-    async def _inquiry(
-        self, elicitation_id: str, member: Member, conversation: ConversationKey
-    ) -> OpenElicitation | AnswerRejected:
-        """Return the elicitation, if it belongs to the workspace in which it is answered."""
-        inquiry = await self._engine.elicitations.get(elicitation_id, member)
-        if (
-            isinstance(inquiry, OpenElicitation)
-            and inquiry.turn.conversation.workspace_key != conversation.workspace_key
-        ):
-            return ApprovalNotFound()
-        return inquiry
-
-
 def _answer_steps(inquiry: OpenElicitation, form: ElicitationForm, answers: Mapping[str, str]) -> FormSteps:
     def intro(step: int, _fields: int) -> str:
         """The server, its message and the receiver of the answers. The message is marked line by line, so that it
@@ -417,24 +397,6 @@ def _answer_steps(inquiry: OpenElicitation, form: ElicitationForm, answers: Mapp
         intro=intro,
         answers=answers,
     )
-
-
-def _result_of(command: str, inquiry: OpenElicitation) -> Reply | Form | tuple[ElicitationResult, str]:
-    """Return the reply or form to show, or the elicitation's result with the text that confirms it to the user."""
-    match command, inquiry.elicitation.question.ask:
-        case cards.ANSWER, FormMode(schema):
-            form = elicitation_form(schema)
-            return _answer_steps(inquiry, form, {}).step(0) if form.fields else _without_fields(inquiry)
-        case cards.VISIT, UrlMode(url):
-            return _link_reply(inquiry, url)
-        case cards.DECLINE, _:
-            return DECLINED, REFUSED
-        case cards.VISITED, UrlMode():
-            return ElicitationResult(Answer.ACCEPT), FINISHED
-        case cards.CONFIRM, FormMode():
-            return ElicitationResult(Answer.ACCEPT, {}), SENT
-        case _:
-            return _failed_reply(SOMETHING_ELSE)
 
 
 def _without_fields(inquiry: OpenElicitation) -> Reply:
@@ -483,15 +445,6 @@ def _message(inquiry: OpenElicitation) -> str:
     return text if len(text) <= MESSAGE_LIMIT else f"{text[:MESSAGE_LIMIT].rstrip()}…"
 
 
-def _parse_elicitation_id(form: str) -> tuple[str, int]:
-    """Return the elicitation's id and the step of a form id; an empty id for a foreign one."""
-    match parse_step(form):
-        case [_, elicitation_id], step:
-            return elicitation_id, step
-        case _:
-            return "", 0
-
-
 def _answer_reply(result: AnswerResult, user_message: str) -> Reply:
     match result:
         case ElicitationAnswered():
@@ -501,11 +454,11 @@ def _answer_reply(result: AnswerResult, user_message: str) -> Reply:
                 single_line("; ".join(error.problem for error in problems) or _("It does not fit."), 300)
             )
         case rejection:
-            return _failed_reply(_answer_rejection(rejection))
+            return _answer_rejection(rejection)
 
 
-def _answer_rejection(rejection: AnswerRejected) -> str:
-    return str(QUESTION_GONE) if isinstance(rejection, ApprovalNotFound) else rejection_message(rejection)
+def _answer_rejection(rejection: AnswerRejected) -> Reply:
+    return _failed_reply(QUESTION_GONE if isinstance(rejection, ApprovalNotFound) else rejection_message(rejection))
 
 
 def _failed_reply(text: str) -> Reply:

@@ -105,7 +105,16 @@ def _blocks(home: Home) -> Iterator[Block]:
         yield Paragraph((Text(str(WELCOME)),))
         yield Rule()
     yield from _waiting(home)
-    yield from _asked_turns(home)
+    if home.asked:
+        unanswered = frozenset(inquiry.turn.id for inquiry in home.inquiries)
+        lines = [
+            f"{WAITS_FOR_YOU if turn.id in unanswered else _STANDS[turn.status]}   "
+            f"{single_line(turn.question.text, QUESTION_LIMIT)}"
+            for turn in home.asked[:SHOWN]
+        ]
+        yield Title(_("What you asked for"))
+        yield Paragraph((Text("\n".join(lines)),))
+        yield from _more(len(home.asked))
     if home.servers is not None:
         yield from _servers(home.servers)
     yield Paragraph(fill_spans(_("Updated {time}"), time=Time(home.now, TimeFormat.EXPIRY, _("now"))))
@@ -127,35 +136,20 @@ def _waiting(home: Home) -> Iterator[Block]:
     yield from _more(calls)
 
 
-def _asked_turns(home: Home) -> Iterator[Block]:
-    if not home.asked:
-        return
-    unanswered = frozenset(inquiry.turn.id for inquiry in home.inquiries)
-    lines = [
-        f"{WAITS_FOR_YOU if turn.id in unanswered else _STANDS[turn.status]}   "
-        f"{single_line(turn.question.text, QUESTION_LIMIT)}"
-        for turn in home.asked[:SHOWN]
-    ]
-    yield Title(_("What you asked for"))
-    yield Paragraph((Text("\n".join(lines)),))
-    yield from _more(len(home.asked))
-
-
 def _servers(servers: Sequence[ServerSnapshot]) -> Iterator[Block]:
     troubled = [server for server in servers if server.status in (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)]
     ordered = (*troubled, *(server for server in servers if server not in troubled))
     count = _("Servers ({count})", count=len(servers))
     trouble = ngettext("{n} in trouble", "{n} in trouble", len(troubled)) if troubled else ""
     yield Title(" · ".join(filter(None, (count, trouble))))
-    yield Paragraph((Text("\n".join(map(_server, ordered[:SHOWN])) or _("No servers yet. Try /mcp add.")),))
+    lines = []
+    for server in ordered[:SHOWN]:
+        tools = ngettext("{n} tool", "{n} tools", server.tool_count)
+        name = single_line(server.config.title or server.config.name, 60)
+        lines.append(f"{_LIGHTS[server.status]} {name}   {server.status.label} · {tools}")
+    yield Paragraph((Text("\n".join(lines) or _("No servers yet. Try /mcp add.")),))
     yield from _more(len(servers))
     yield Buttons((Button(_("Open the list"), RunCommand(("mcp", "list"))),))
-
-
-def _server(server: ServerSnapshot) -> str:
-    tools = ngettext("{n} tool", "{n} tools", server.tool_count)
-    name = single_line(server.config.title or server.config.name, 60)
-    return f"{_LIGHTS[server.status]} {name}   {server.status.label} · {tools}"
 
 
 def _more(count: int) -> Iterator[Block]:
@@ -180,6 +174,7 @@ class HomeTabBuilder:
         pending = await self.pending_calls(member, here, 0, SHOWN)
         elicitations = await self.overview.open_elicitations(member.author.principal, f"{here}:", SHOWN)
         inquiries = await asyncio.gather(*map(self._open_elicitation, elicitations))
+        servers = [state for state in self.servers.servers() if state.config.workspace in (EVERYWHERE, here)]
         return Home(
             time(),
             waiting=pending.calls,
@@ -187,16 +182,13 @@ class HomeTabBuilder:
             all_counted=pending.all_counted,
             inquiries=tuple(inquiry for inquiry in inquiries if inquiry is not None),
             asked=await self.overview.recent_turns(member.author.principal, f"{here}:", SHOWN),
-            servers=self._servers(here) if self.rights.administers(member) else None,
+            servers=servers if self.rights.administers(member) else None,
         )
 
     async def _open_elicitation(self, elicitation_id: str) -> OpenElicitation | None:
         """Return the elicitation, None if it is no longer open."""
         elicitation = await read_if_readable(self.get_elicitation(elicitation_id))
         return elicitation if elicitation is not None and elicitation.elicitation.open else None
-
-    def _servers(self, here: str) -> Sequence[ServerSnapshot]:
-        return [state for state in self.servers.servers() if state.config.workspace in (EVERYWHERE, here)]
 
 
 def first_message(name: str, *, commands: bool) -> Message:

@@ -74,7 +74,7 @@ from bot.domain.approvals import WHOLE, Decision, DecisionResult, DecisionType, 
 from bot.domain.commands import FormSubmission, Invocation
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.locales import UNKNOWN, Locale, use_locale
-from bot.domain.turns import Receipt, StepStatus, ToolStep
+from bot.domain.turns import StepStatus, ToolStep
 from bot.engine.prompt.messages import UNREAD
 from bot.errors import CountersignError, NotFound, QueueFull
 from bot.i18n import _, gettext_lazy
@@ -92,7 +92,6 @@ ELSEWHERE = gettext_lazy("That belongs to another server or workspace.")
 
 ModalAction = OpenDenyForm | OpenConfirmation | OpenForm
 """An action that opens a form, and that its submission is about."""
-CommandAction = RunCommand | RunCommandInNewReply | Edit
 TurnAction = SendFeedback | AskAgain | CheckCallAction | RunAgainAction | StopTurnAction | ContinueTurnAction
 
 
@@ -221,7 +220,19 @@ class InteractionHandler:
 
     def on_modal(self, opened: Action | None, values: dict[str, str], interaction: Interaction) -> bool:
         """Handle a submitted form by the action that opened it. Return False as above."""
-        return self.start(self._submit_modal(opened, values, interaction), interaction, "form")
+
+        async def submit() -> None:
+            about: ConversationKey | None = None
+            action: PendingAction | None = opened
+            if isinstance(opened, RunPending):
+                action, about = self._pending.find(opened.token, interaction.user) or (None, None)
+            match action:
+                case OpenDenyForm() | OpenConfirmation() | OpenForm():
+                    await self._submit(read_submission(action, values), interaction, about)
+                case _:
+                    await interaction.tell(FORM_EXPIRED)
+
+        return self.start(submit(), interaction, "form")
 
     def on_question(self, question: MessageQuestion, interaction: Interaction) -> bool:
         """Handle a question about a message, with the message as its context. Return False as above."""
@@ -235,9 +246,20 @@ class InteractionHandler:
                 with use_locale(await self.locale_of(interaction)):
                     await interaction.tell(TOO_MANY_REQUESTS)
 
+        async def handle() -> None:
+            async with interaction.responding():
+                with use_locale(await self.locale_of(interaction)):
+                    try:
+                        await work
+                    except (CountersignError, TimeoutError) as error:
+                        log.warning("%s failed: %s", name, error)
+                        await interaction.tell(error_message(error))
+                    except Exception:
+                        log.exception("%s failed", name)
+                        await interaction.tell(UNEXPECTED_ERROR)
+
         name = f"{self._platform}: {name}"
-        handling = self._handle(work, interaction, name)
-        if self._background_tasks.start_for(interaction.user, handling, name, reject):
+        if self._background_tasks.start_for(interaction.user, handle(), name, reject):
             return True
         work.close()
         return False
@@ -255,7 +277,7 @@ class InteractionHandler:
             raise InteractionRejected(rejection)
         return actor
 
-    async def _act(
+    async def _act(  # noqa: C901, PLR0912 - one case for each kind of action
         self, action: PendingAction | None, interaction: Interaction, about: ConversationKey | None = None
     ) -> None:
         match action:
@@ -269,8 +291,12 @@ class InteractionHandler:
                 else:
                     action, about = pending
                     await self._act(action, interaction, about)
-            case RunCommand() | RunCommandInNewReply() | Edit():
-                await self._run_command_of(action, interaction, about)
+            case RunCommand(words) | RunCommandInNewReply(words):
+                in_new_message = isinstance(action, RunCommandInNewReply)
+                await self._run_command(words, interaction, about, in_new_message=in_new_message)
+            case Edit(card):
+                about = await self._conversation_of(card.approval_id)
+                await self._run_command(edit_command(card), interaction, about, in_new_message=True)
             case OpenDenyForm(card) if await self._tells_rejection(card, interaction):
                 return
             case OpenDenyForm() | OpenConfirmation() | OpenForm():
@@ -282,45 +308,33 @@ class InteractionHandler:
             case InInbox(decision, page):
                 await interaction.acknowledge()
                 await self._decide_in_inbox(decision, page, interaction)
+            case Approve() | ConfirmApproval() | ApproveWithGrant() | ViewCall():
+                await interaction.acknowledge()
+                await self._act_on_call(action, interaction)
             case _:
                 await interaction.acknowledge()
-                await self._act_on_item(action, interaction)
+                await self._act_on_turn(action, interaction)
 
-    async def _act_on_item(
-        self,
-        action: Approve | ConfirmApproval | ApproveWithGrant | ViewCall | TurnAction,
-        interaction: Interaction,
+    async def _act_on_call(
+        self, action: Approve | ConfirmApproval | ApproveWithGrant | ViewCall, interaction: Interaction
     ) -> None:
         match action:
             case Approve(cards):
                 await self._decide([Approve((card,)) for card in cards], interaction)
-            case ConfirmApproval(card):
-                await self._confirm(card, interaction)
             case ApproveWithGrant():
                 await self._decide((action,), interaction)
-            case ViewCall():
-                await self._show_call(action, interaction)
-            case (
-                SendFeedback()
-                | AskAgain()
-                | CheckCallAction()
-                | RunAgainAction()
-                | StopTurnAction()
-                | ContinueTurnAction()
-            ):
-                await self._act_on_turn(action, interaction)
-
-    async def _run_command_of(
-        self, action: CommandAction, interaction: Interaction, about: ConversationKey | None
-    ) -> None:
-        match action:
-            case RunCommand(words):
-                await self._run_command(words, interaction, about)
-            case RunCommandInNewReply(words):
-                await self._run_command(words, interaction, about, in_new_message=True)
-            case Edit(card):
-                about = await self._conversation_of(card.approval_id)
-                await self._run_command(edit_command(card), interaction, about, in_new_message=True)
+            case ConfirmApproval(card):
+                await self._confirm(card, interaction)
+            case ViewCall(card, page):
+                actor = await self._approver(card.approval_id, interaction)
+                if actor.member.guest or actor.member.external:
+                    await interaction.tell(NO_OUTSIDERS)
+                elif (step := await find_approval_step(self._engine, self._records, actor.conversation, card)) is None:
+                    await interaction.tell(OUT_OF_DATE)
+                else:
+                    portion = interaction.portion_of(step, page)
+                    whole = await open_whole(self._engine, step, actor.member, portion)
+                    await interaction.show_call(step, page, whole=whole)
 
     async def _run_command(
         self,
@@ -337,17 +351,6 @@ class InteractionHandler:
         responder = interaction.responder(actor, in_new_message=in_new_message)
         invocation = Invocation(words[0], words[1:], actor.member, actor.conversation)
         await self._commands.run(invocation, responder, direct=actor.direct, place=actor.place)
-
-    async def _submit_modal(self, opened: Action | None, values: dict[str, str], interaction: Interaction) -> None:
-        about: ConversationKey | None = None
-        action: PendingAction | None = opened
-        if isinstance(opened, RunPending):
-            action, about = self._pending.find(opened.token, interaction.user) or (None, None)
-        match action:
-            case OpenDenyForm() | OpenConfirmation() | OpenForm():
-                await self._submit(read_submission(action, values), interaction, about)
-            case _:
-                await interaction.tell(FORM_EXPIRED)
 
     async def _submit(self, submission: Submission, interaction: Interaction, about: ConversationKey | None) -> None:
         match submission:
@@ -480,40 +483,18 @@ class InteractionHandler:
         else:
             await interaction.show(confirmation_message(step, approval))
 
-    async def _show_call(self, action: ViewCall, interaction: Interaction) -> None:
-        card, page = action.card, action.page
-        actor = await self._approver(card.approval_id, interaction)
-        if actor.member.guest or actor.member.external:
-            await interaction.tell(NO_OUTSIDERS)
-            return
-        step = await find_approval_step(self._engine, self._records, actor.conversation, card)
-        if step is None:
-            await interaction.tell(OUT_OF_DATE)
-            return
-        whole = await open_whole(self._engine, step, actor.member, interaction.portion_of(step, page))
-        await interaction.show_call(step, page, whole=whole)
-
     async def _act_on_turn(self, action: TurnAction, interaction: Interaction) -> None:
-        actor = await self.find_member(interaction, await self._conversation_of_turn(action.turn_id))
+        try:
+            about: ConversationKey | None = (await self._engine.view(action.turn_id)).turn.conversation
+        except NotFound:
+            about = None
+        actor = await self.find_member(interaction, about)
         if isinstance(action, SendFeedback):
             text = await save_feedback(self._records, action, actor.member.author)
         else:
             text = await run_turn_action(self._engine, action, actor.member.author)
         if text:
             await interaction.tell(text)
-
-    async def _handle(self, work: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> None:
-        """Do the work of an interaction, in the language of its user."""
-        async with interaction.responding():
-            with use_locale(await self.locale_of(interaction)):
-                try:
-                    await work
-                except (CountersignError, TimeoutError) as error:
-                    log.warning("%s failed: %s", name, error)
-                    await interaction.tell(error_message(error))
-                except Exception:
-                    log.exception("%s failed", name)
-                    await interaction.tell(UNEXPECTED_ERROR)
 
     async def _approver(self, approval_id: str, interaction: Interaction) -> Actor:
         return await interaction.find_actor(await self._conversation_of(approval_id))
@@ -522,12 +503,6 @@ class InteractionHandler:
         """Return the conversation of the call, wherever its card is, or None if it is unknown."""
         approval = await self._records.approval(approval_id) if self._records.approval is not None else None
         return None if approval is None else approval[0].conversation
-
-    async def _conversation_of_turn(self, turn_id: str) -> ConversationKey | None:
-        try:
-            return (await self._engine.view(turn_id)).turn.conversation
-        except NotFound:
-            return None
 
 
 ENDED = gettext_lazy("That has ended already.")
@@ -538,27 +513,22 @@ IN_HAND = gettext_lazy("That is in hand already.")
 async def run_turn_action(engine: EngineApi, offer: Offer | AskAgain, by: Author) -> str:
     """Run the offered action. Return the text for the user, empty if the action counted."""
     try:
-        if isinstance(offer, StopTurnAction):
-            return "" if await engine.stop(offer.turn_id, by) else ENDED
-        return IN_HAND if (await _start_again(engine, offer, by)).redelivery else ""
+        match offer:
+            case StopTurnAction(turn_id):
+                return "" if await engine.stop(turn_id, by) else ENDED
+            case CheckCallAction(turn_id, n):
+                receipt = await engine.check_outcome(turn_id, n, by)
+            case RunAgainAction(turn_id, n):
+                receipt = await engine.run_again(turn_id, n, by)
+            case ContinueTurnAction(turn_id):
+                receipt = await engine.continue_turn(turn_id, by)
+            case AskAgain(turn_id):
+                receipt = await engine.ask_again(turn_id, by)
     except NotFound as error:
         return str(error)
     except QueueFull as error:
         return error.user_message
-
-
-async def _start_again(
-    engine: EngineApi, offer: CheckCallAction | RunAgainAction | ContinueTurnAction | AskAgain, by: Author
-) -> Receipt:
-    match offer:
-        case CheckCallAction(turn_id, n):
-            return await engine.check_outcome(turn_id, n, by)
-        case RunAgainAction(turn_id, n):
-            return await engine.run_again(turn_id, n, by)
-        case ContinueTurnAction(turn_id):
-            return await engine.continue_turn(turn_id, by)
-        case AskAgain(turn_id):
-            return await engine.ask_again(turn_id, by)
+    return IN_HAND if receipt.redelivery else ""
 
 
 async def save_feedback(records: Lookups, rated: SendFeedback, by: Author) -> str:

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, islice
 
 from bot.errors import CountersignError
@@ -213,26 +214,32 @@ class ShardLeases:
         try:
             while True:
                 try:
-                    await self._adjust(await self._find_share(), work)
+                    held = await self._leases.find_holders(self._name)
+                    await self._announce(held)
+                    shards = await self._agree_on_count(held)
+                    present = {holder for name, holder in held.items() if name.startswith(self._presence_name(""))}
+                    others = {holder for holder in present - {self._holder} if not self._has_ended(holder)}
+                    self._is_alone = not others
+                    numbers = {
+                        number: held[name] for number in range(shards) if (name := self._lease_name(number)) in held
+                    }
+                    share = share_of(self._holder, shards, others | {self._holder}, numbers)
+                    await self._adjust(frozenset(Shard(number, shards) for number in share), work)
                 except CountersignError as error:
                     log.warning("shares of %s not determined, retrying: %s", self._platform, error)
-                if await self._wait(self._seconds / 3):
+                if not self._tasks:
+                    await asyncio.sleep(self._seconds / 3)
+                    continue
+                ended, _ = await asyncio.wait(
+                    self._tasks.values(), timeout=self._seconds / 3, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in ended:
+                    task.result()
+                if ended:
                     return
         finally:
             await self._stop(self._tasks)
             await self._leave()
-
-    async def _find_share(self) -> frozenset[Shard]:
-        """Return the shards that this process should receive. Raises DatabaseError."""
-        held = await self._leases.find_holders(self._name)
-        await self._announce(held)
-        shards = await self._agree_on_count(held)
-        present = {holder for name, holder in held.items() if name.startswith(self._presence_name(""))}
-        others = {holder for holder in present - {self._holder} if not self._has_ended(holder)}
-        self._is_alone = not others
-        numbers = {number: held[name] for number in range(shards) if (name := self._lease_name(number)) in held}
-        share = share_of(self._holder, shards, others | {self._holder}, numbers)
-        return frozenset(Shard(number, shards) for number in share)
 
     async def _announce(self, held: Mapping[str, str]) -> None:
         """Hold a lease that says that this process is there: the first free one, so that their number is limited."""
@@ -254,31 +261,17 @@ class ShardLeases:
     async def _acquire(self, name: str, holder: str) -> bool:
         return await self._leases.acquire_or_renew(name, holder, self._seconds)
 
-    async def _wait(self, seconds: float) -> bool:
-        """Wait for the next check. Return True if the work of a shard has ended by then; its errors are raised."""
-        if not self._tasks:
-            await asyncio.sleep(seconds)
-            return False
-        done, _ = await asyncio.wait(self._tasks.values(), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-        return bool(done)
-
     async def _adjust(self, share: frozenset[Shard], work: Callable[[Shard], Awaitable[None]]) -> None:
         """Stop the work of shards outside the share before that of new ones begins."""
         await self._stop(self._tasks.keys() - share)
         for shard in sorted(share - self._tasks.keys(), key=lambda shard: shard.number):
             task = f"receiving from {self._platform}" + ("" if shard == ONLY_SHARD else f" ({shard})")
-            lease = ListenerLease(
-                self._leases,
-                self._lease_name(shard.number),
-                self._holder,
-                task,
-                seconds=self._seconds,
-                has_ended=self._has_ended,
-            )
+            name, seconds = self._lease_name(shard.number), self._seconds
+            lease = ListenerLease(self._leases, name, self._holder, task, seconds=seconds, has_ended=self._has_ended)
             self._shard_leases[shard] = lease
-            self._tasks[shard] = asyncio.create_task(_run(lease, shard, work), name=f"{self._platform}: {shard}")
+            self._tasks[shard] = asyncio.create_task(
+                lease.run_while_held(partial(work, shard)), name=f"{self._platform}: {shard}"
+            )
 
     async def _stop(self, shards: Collection[Shard]) -> None:
         running = {shard: task for shard in shards if not (task := self._tasks[shard]).done()}
@@ -313,7 +306,3 @@ class ShardLeases:
 
     def _presence_name(self, number: str) -> str:
         return f"{self._name}:process:{number}"
-
-
-async def _run(lease: ListenerLease, shard: Shard, work: Callable[[Shard], Awaitable[None]]) -> None:
-    await lease.run_while_held(lambda: work(shard))

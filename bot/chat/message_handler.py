@@ -93,13 +93,28 @@ class ThreadMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class RepliedTo:
+    """Original message of a reply. `user` is empty if unknown; `is_bot` is True for a message of the bot."""
+
+    channel: str
+    message: str
+    user: str = ""
+    is_bot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class MessageContent:
-    """All that a message displays: its author's text; forwarded messages and previews of links, whose texts are of
-    others.
+    """All that a message displays: its author's text, files, and the message that it replies to; forwarded messages and
+    previews of links, whose texts are of others. `title` is that of the post that it begins. `command_text` is the text
+    with the ids of mentioned users and groups, for commands, empty on a platform without markup.
     """
 
     text: str
-    forwarded: tuple[ThreadMessage, ...]
+    forwarded: tuple[ThreadMessage, ...] = ()
+    title: str = ""
+    command_text: str = ""
+    files: tuple[Attachment, ...] = ()
+    replied_to: RepliedTo | None = None
 
     @property
     def whole(self) -> str:
@@ -117,43 +132,34 @@ class EarlierMessages:
 
 def context_messages(earlier: EarlierMessages, last_turn: Turn | None) -> Sequence[ThreadMessage]:
     """Return the messages of the context: those that are replied to, and those of the thread since its last turn."""
-    thread = earlier.thread if last_turn is None else _messages_since(earlier.thread, last_turn)
+    thread = earlier.thread
+    if last_turn is not None:
+        # A platform may put the channel before the id.
+        message_id = last_turn.question.message_id.rpartition(":")[2]
+        question = None if last_turn.content_deleted else (last_turn.author.id, last_turn.question.text)
+        asked = [n for n, message in enumerate(thread, start=1) if (message.user, message.text) == question]
+        asked += [n for n, message in enumerate(thread, start=1) if message_id and message.id == message_id]
+        thread = thread[max(asked, default=0) :]
     known = {message.id for message in thread}
     replied_to = (message for message in earlier.replied_to if message.id not in known)
     return [message for message in (*replied_to, *thread) if not message.own]
-
-
-def _messages_since(messages: Sequence[ThreadMessage], turn: Turn) -> Sequence[ThreadMessage]:
-    """Return the messages after the last one that is the input of the turn; all if there is none."""
-    # A platform may put the channel before the id.
-    message_id = turn.question.message_id.rpartition(":")[2]
-    for position in reversed(range(len(messages))):
-        message = messages[position]
-        is_same = (message.user, message.text) == (turn.author.id, turn.question.text)
-        if (message_id and message.id == message_id) or (is_same and not turn.content_deleted):
-            return messages[position + 1 :]
-    return messages
 
 
 def format_lines(messages: Sequence[tuple[str, str]], longest: int = LONGEST_LINE) -> tuple[str, ...]:
     """Return names and texts as lines for the model, the newest as far as there is room."""
     lines: list[str] = []
     room = LONGEST_CONTEXT
-    for name, text in reversed(messages):
-        line = _line(name, text, longest)
+    for name, written in reversed(messages):
+        text = strip_control(written).strip()
+        text = text if len(text) <= longest else text[: longest - 1].rstrip() + ELLIPSIS
+        # A colon in a name would let its bearer speak in another's.
+        line = f"{clean_name(name) or _UNNAMED}: {text}".replace("\n", "\n    ")
         if len(lines) >= MOST_LINES or len(line) > room:
             lines.append(LEFT_OUT)
             break
         lines.append(line)
         room -= len(line)
     return tuple(reversed(lines))
-
-
-def _line(name: str, text: str, longest: int) -> str:
-    text = strip_control(text).strip()
-    text = text if len(text) <= longest else text[: longest - 1].rstrip() + ELLIPSIS
-    # A colon in a name would let its bearer speak in another's.
-    return f"{clean_name(name) or _UNNAMED}: {text}".replace("\n", "\n    ")
 
 
 def prepend_title(title: str, text: str) -> str:
@@ -191,46 +197,30 @@ class PlatformFacts:
     reading_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class RepliedTo:
-    """Original message of a reply. `user` is empty if unknown; `is_bot` is True for a message of the bot."""
-
-    channel: str
-    message: str
-    user: str = ""
-    is_bot: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformMessage:
     """A message as a platform has parsed it. A question for the bot becomes an `InboundMessage`.
 
     `keys` identify it in the database, `id` in this process. Messages with the same
     `thread_key` are handled in order.
-    `text` has no outer mention of the bot; `command_text` is the same with the ids of mentioned users and groups, for
-    commands, empty on a platform without markup. `title` is that of the post that it begins; `mentions` are the
-    mentioned users and groups. `may_be_in_thread` is False if the message is certainly in no thread. `sent_at` is in
+    The text of `content` has no outer mention of the bot; `mentions` are the mentioned users and groups.
+    `may_be_in_thread` is False if the message is certainly in no thread. `sent_at` is in
     epoch seconds.
     `may_notify` is True for exactly one of the events of a message: replies without a row in the database are sent for
     that event, because other processes may get the other events. `late` messages are read by the backfill: their
-    authors no longer wait. `forwarded` are forwarded messages and previews of links, whose texts are of others.
+    authors no longer wait.
     """
 
     id: str
     keys: tuple[str, ...]
     thread_key: str
     user: str
-    text: str
-    command_text: str = ""
-    title: str = ""
+    content: MessageContent
     sent_at: float = 0.0
     mentions_bot: bool = False
     direct: bool = False
     may_be_in_thread: bool = False
     mentions: frozenset[str] = frozenset()
-    replied_to: RepliedTo | None = None
-    files: tuple[Attachment, ...] = ()
-    forwarded: tuple[ThreadMessage, ...] = ()
     may_notify: bool = True
     late: bool = False
 
@@ -242,12 +232,12 @@ class PlatformMessage:
     @property
     def replies_to_bot(self) -> bool:
         """True for a reply to a message of the bot."""
-        return self.replied_to is not None and self.replied_to.is_bot
+        return self.content.replied_to is not None and self.content.replied_to.is_bot
 
     @property
     def addresses_other(self) -> bool:
         """True for a mention of another user, or a reply to one."""
-        original = self.replied_to
+        original = self.content.replied_to
         replies = original is not None and not (original.is_bot or original.user == self.user)
         return replies or bool(self.mentions - {self.user})
 
@@ -380,15 +370,6 @@ def split_args(text: str) -> tuple[str, ...]:
 # -------------------- handling
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """Text of a message, and the agent that it names; `unknown` if it names none that is here."""
-
-    text: str
-    agent: AgentRef | None = None
-    unknown: UnknownName | None = None
-
-
 class MessageHandler(Generic[M]):
     """Handles the messages of one platform. `on_unreadable` handles messages of followed threads in which the bot can
     read no content.
@@ -459,26 +440,22 @@ class MessageHandler(Generic[M]):
             if location is None or author is None or self._audience.rejection(author):
                 return
             with use_locale(await self._locale_of(author, location)):
-                await self._take_edit(message, location, author)
-
-    async def _take_edit(self, message: M, location: Location, author: Member) -> None:
-        (read,) = await self._platform.resolve_names([ThreadMessage(message.id, message.user, "", message.text)])
-        if not read.text:
-            return
-        question = self._read_question(message, location, read.text)
-        edited = await self._engine.edit_question(message.keys, question.text, author.author, question.agent)
-        if edited is None:
-            if message.addresses_bot and time() - message.sent_at < LATEST_QUESTION_SECONDS:
-                await self._ask_edited(message, location, author, read.text)
-        elif edited.effect is EditEffect.STORED:
-            shown = ask_again_message(edited.turn_id)
-            showing = self._platform.show_to_author(message, edited.conversation, shown)
-            self._background_tasks.start_for(message.user, showing, f"{self._facts.name}: edited question")
-
-    async def _ask_edited(self, message: M, location: Location, author: Member, text: str) -> None:
-        if not parse_command(text, self._commands, location.conversation):
-            await self._follow(message, location)
-            await self._ask(message, location, author, text)
+                (read,) = await self._platform.resolve_names(
+                    [ThreadMessage(message.id, message.user, "", message.content.text)]
+                )
+                if not read.text:
+                    return
+                text, agent, _unknown = self._read_address(message, location, read.text)
+                edited = await self._engine.edit_question(message.keys, text, author.author, agent)
+                if edited is None:
+                    is_recent = message.addresses_bot and time() - message.sent_at < LATEST_QUESTION_SECONDS
+                    if is_recent and not parse_command(read.text, self._commands, location.conversation):
+                        await self._follow(message, location)
+                        await self._ask(message, location, author, read.text)
+                elif edited.effect is EditEffect.STORED:
+                    shown = ask_again_message(edited.turn_id)
+                    showing = self._platform.show_to_author(message, edited.conversation, shown)
+                    self._background_tasks.start_for(message.user, showing, f"{self._facts.name}: edited question")
 
     async def handle_deletion(self, message_id: str, keys: Sequence[str]) -> None:
         """Handle a message that was deleted on its platform. If the platform redelivers, raise CountersignError if the
@@ -510,21 +487,17 @@ class MessageHandler(Generic[M]):
         pause = FIRST_PAUSE
         try:
             async with self._locks.acquire(message.thread_key), asyncio.timeout(PATIENCE_SECONDS):
-                while not await self._try_process(message):
+                while True:
+                    try:
+                        return await self._process(message)
+                    except CountersignError as error:
+                        if isinstance(error, DeliveryFailed) and error.permanent:
+                            raise
+                        log.warning("message from %s not stored, retrying: %s", self._facts.name, error)
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
         except TimeoutError:
             log.error("message %s from %s not stored, dropped until the next backfill", message.id, self._facts.name)
-
-    async def _try_process(self, message: M) -> bool:
-        try:
-            await self._process(message)
-        except CountersignError as error:
-            if isinstance(error, DeliveryFailed) and error.permanent:
-                raise
-            log.warning("message from %s not stored, retrying: %s", self._facts.name, error)
-            return False
-        return True
 
     async def _process(self, message: M) -> None:
         if message.id in self._done:
@@ -536,20 +509,27 @@ class MessageHandler(Generic[M]):
         if author is None:
             return
         with use_locale(await self._locale_of(author, location)):
-            await self._process_from(author, message, location)
+            if rejection := self._audience.rejection(author):
+                if message.addresses_bot and not message.late:
+                    self._reject(message, rejection)
+                return
+            await self._follow(message, location)
+            # The backfill reads many messages that are turns already: their context is not read again.
+            if message.late and await self._engine.is_stored(message.keys):
+                return
+            (read,) = await self._platform.resolve_names(
+                [ThreadMessage(message.id, message.user, "", message.content.text)]
+            )
+            text = message.content.command_text or read.text
+            words = parse_command(text, self._commands, location.conversation) if message.addresses_bot else ()
+            if not words:
+                await self._ask(message, location, author, read.text)
+            elif message.may_notify and not message.late:  # no row tells whether a late command was run
+                await self._platform.run_command(message, location.conversation, words)
+                self._done.add(message.id)
 
     async def _locale_of(self, author: Member, location: Location) -> Locale:
         return await self._locales.for_user(author.author, author.locale, location.conversation, location.locale)
-
-    async def _process_from(self, author: Member, message: M, location: Location) -> None:
-        if rejection := self._audience.rejection(author):
-            if message.addresses_bot and not message.late:
-                self._reject(message, rejection)
-            return
-        await self._follow(message, location)
-        # The backfill reads many messages that are turns already: their context is not read again.
-        if not (message.late and await self._engine.is_stored(message.keys)):
-            await self._accept(message, location, author)
 
     async def _is_for_bot(self, message: M, location: Location) -> bool:
         """Return True if the bot answers it. A message of a followed thread to another user ends the following, and one
@@ -571,68 +551,63 @@ class MessageHandler(Generic[M]):
 
     async def _follow(self, message: M, location: Location) -> None:
         """Follow a thread again in which a message turns to the bot."""
-        turns_to_bot = message.addresses_bot or message.replies_to_bot
-        if (
-            turns_to_bot
-            and location.in_thread
-            and not await self._engine.is_followed(location.conversation, message.sent_at)
-        ):
+        if not (location.in_thread and (message.addresses_bot or message.replies_to_bot)):
+            return
+        if not await self._engine.is_followed(location.conversation, message.sent_at):
             await self._engine.save_addressee(location.conversation, is_bot=True, at=message.sent_at)
 
-    async def _accept(self, message: M, location: Location, author: Member) -> None:
-        (read,) = await self._platform.resolve_names([ThreadMessage(message.id, message.user, "", message.text)])
-        text = message.command_text or read.text
-        words = parse_command(text, self._commands, location.conversation) if message.addresses_bot else ()
-        if words:
-            # Nothing in the database tells whether a late command was run.
-            if message.may_notify and not message.late:
-                await self._platform.run_command(message, location.conversation, words)
-                self._done.add(message.id)
-            return
-        await self._ask(message, location, author, read.text)
-
     async def _ask(self, message: M, location: Location, author: Member, text: str) -> None:
-        question = self._read_question(message, location, text)
-        text = prepend_title(message.title, question.text or _placeholder_text(message))
-        if question.unknown is not None:
-            self._offer_agents(message, location, question.unknown)
-        elif text:
-            await self._start_turn(message, location, author, replace(question, text=text))
-        else:
-            self._handle_empty(message)
+        text, agent, unknown = self._read_address(message, location, text)
+        text = prepend_title(message.content.title, text or _placeholder_text(message))
+        if text and unknown is None:
+            await self._start_turn(message, location, author, text, agent)
+        elif message.late or not message.may_notify:
+            return
+        elif unknown is not None:
+            if self._done.add(message.id):
+                shown = unknown_agent_message(self._engine.agents(location.conversation), unknown)
+                showing = self._platform.show_to_author(message, location.conversation, shown)
+                self._background_tasks.start_for(message.user, showing, f"{self._facts.name}: unknown agent")
+        elif message.addresses_bot:
+            if self._done.add(message.id):
+                self._background_tasks.send_notice(
+                    message.user, NOTHING_SAID, lambda text: self._platform.post_hint(message, text)
+                )
+        elif self._on_unreadable is not None:
+            name = f"{self._facts.name}: unreadable message"
+            self._background_tasks.start_for(message.user, self._on_unreadable(message), name)
 
-    def _read_question(self, message: M, location: Location, text: str) -> _Question:
-        """Return the question, with the agent that it names. Only a message for the bot names one."""
+    def _read_address(
+        self, message: M, location: Location, text: str
+    ) -> tuple[str, AgentRef | None, UnknownName | None]:
+        """Return the question, and the agent that it names, or the name of none here. Only a message for the bot names
+        one.
+        """
         if message.addresses_bot:
             match self._engine.agents(location.conversation).read_address(text):
                 case Addressed(agent, rest):
-                    return _Question(rest, agent)
-                case UnknownName() as unknown:
-                    return _Question(text, unknown=unknown)
-                case None:
-                    pass
-        return _Question(text)
+                    return rest, agent, None
+                case unknown:
+                    return text, None, unknown
+        return text, None, None
 
-    def _offer_agents(self, message: M, location: Location, unknown: UnknownName) -> None:
-        """Tell the author once that no agent has the name, and offer the one that was probably meant."""
-        if message.late or not (message.may_notify and self._done.add(message.id)):
-            return
-        agents = self._engine.agents(location.conversation)
-        showing = self._platform.show_to_author(message, location.conversation, unknown_agent_message(agents, unknown))
-        self._background_tasks.start_for(message.user, showing, f"{self._facts.name}: unknown agent")
-
-    async def _start_turn(self, message: M, location: Location, author: Member, question: _Question) -> None:
-        text = question.text
-        conversation = await self._conversation(message, location, text)
+    async def _start_turn(
+        self, message: M, location: Location, author: Member, text: str, agent: AgentRef | None
+    ) -> None:
+        conversation = location.conversation
+        if location.open_thread is not None and not message.replies_to_bot:
+            # Before the message is stored, so that a retry finds the same thread. A reply to an answer in the channel
+            # is answered there.
+            conversation = replace(conversation, thread=await location.open_thread(text))
         inbound = InboundMessage(
             keys=message.keys,
             conversation=conversation,
             author=author.author,
             text=text,
-            attachments=message.files,
+            attachments=message.content.files,
             context=await self._context(message, location),
             message_id=message.id,
-            agent=question.agent,
+            agent=agent,
         )
         try:
             await self._engine.receive(
@@ -647,20 +622,10 @@ class MessageHandler(Generic[M]):
             raise
         self._done.add(message.id)
 
-    async def _conversation(self, message: M, location: Location, text: str) -> ConversationKey:
-        """Return the conversation of the answer: that of the message, or a new thread for a mention in a channel. A
-        reply to an answer in the channel is answered there.
-
-        The thread is opened before the message is stored, so that a retry finds the same thread.
-        """
-        if location.open_thread is None or message.replies_to_bot:
-            return location.conversation
-        return replace(location.conversation, thread=await location.open_thread(text))
-
     async def _context(self, message: M, location: Location) -> tuple[str, ...]:
-        below = await self._platform.resolve_names(message.forwarded)
+        below = await self._platform.resolve_names(message.content.forwarded)
         forwarded = format_lines([line.entry for line in below], LONGEST_FORWARDED)
-        if not (location.in_thread or message.replied_to):
+        if not (location.in_thread or message.content.replied_to):
             return forwarded
         try:
             async with asyncio.timeout(self._facts.reading_seconds):
@@ -673,19 +638,6 @@ class MessageHandler(Generic[M]):
         turns = await self._engine.recent_turns(location.conversation, 1) if earlier.thread else ()
         lines = context_messages(earlier, turns[-1].turn if turns else None)
         return (*format_lines([line.entry for line in lines]), *forwarded)
-
-    def _handle_empty(self, message: M) -> None:
-        if message.late or not message.may_notify:
-            return
-        if message.addresses_bot:
-            if self._done.add(message.id):
-                self._background_tasks.send_notice(
-                    message.user, NOTHING_SAID, lambda text: self._platform.post_hint(message, text)
-                )
-        elif self._on_unreadable is not None:
-            self._background_tasks.start_for(
-                message.user, self._on_unreadable(message), f"{self._facts.name}: unreadable message"
-            )
 
     def _reject(self, message: M, why: str) -> None:
         if message.may_notify and self._done.add(message.id):
@@ -705,22 +657,22 @@ def unknown_agent_message(agents: Agents, unknown: UnknownName) -> Message:
     """Return the reply to a name that no agent here has, with the agent that was probably meant."""
     meant = unknown.meant
     here = _("Agents here: {names}", names=", ".join(agents.names)) if agents.here else ""
-    blocks: tuple[Block, ...] = (Paragraph((Text(" ".join(filter(None, (str(NO_SUCH_AGENT), here)))),)),)
+    blocks: list[Block] = [Paragraph((Text(" ".join(filter(None, (str(NO_SUCH_AGENT), here)))),))]
     if meant is not None:
-        blocks = (*blocks, Paragraph((Text(_("Did you mean {name}?", name=meant.agent.name)),)))
+        blocks.append(Paragraph((Text(_("Did you mean {name}?", name=meant.agent.name)),)))
         if 0 < len(meant.text) <= LONGEST_OFFERED:
             asking = RunCommand(("ask", meant.agent.name, meant.text))
             label = _("Ask {name}", name=single_line(meant.agent.name, LONGEST_LABEL))
-            blocks = (*blocks, Buttons((Button(label, asking, ButtonStyle.PRIMARY),)))
-    return Message("agents", blocks)
+            blocks.append(Buttons((Button(label, asking, ButtonStyle.PRIMARY),)))
+    return Message("agents", tuple(blocks))
 
 
 def _placeholder_text(message: PlatformMessage) -> str:
     """Return the input for a message without text; empty if there is nothing to answer."""
-    if message.files:
-        return describe_files(message.files)
-    if message.forwarded:
+    if message.content.files:
+        return describe_files(message.content.files)
+    if message.content.forwarded:
         return FORWARDED
-    if message.mentions_bot and message.replied_to is not None and not message.replies_to_bot:
+    if message.mentions_bot and message.content.replied_to is not None and not message.replies_to_bot:
         return WITHOUT_WORDS
     return ""

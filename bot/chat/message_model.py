@@ -103,32 +103,32 @@ def fill_spans(text: str, /, **values: Span | Spans) -> Spans:
 
 
 @dataclass(frozen=True, slots=True)
-class Title:
-    """Title of a part of a page."""
-
+class _TextBlock:
     text: str
+
+
+class Title(_TextBlock):
+    """Title of a part of a page."""
 
 
 @dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(_TextBlock):
     """Title of a card or of a call on it."""
 
-    text: str
     limit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Paragraph:
+class _SpansBlock:
+    spans: Spans
+
+
+class Paragraph(_SpansBlock):
     """Running text. A line end in a span starts a new line."""
 
-    spans: Spans
 
-
-@dataclass(frozen=True, slots=True)
-class Footer:
+class Footer(_SpansBlock):
     """Secondary facts below a card."""
-
-    spans: Spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +139,8 @@ class Details:
     limit: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Quote:
+class Quote(_TextBlock):
     """Text of another author, possibly with several lines. Its web addresses do not become links."""
-
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,18 +150,12 @@ class Arguments:
     arguments: tuple[CardArgument, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Markdown:
+class Markdown(_TextBlock):
     """Text in Markdown: of the model, formatted for the platform, or of a command."""
 
-    text: str
 
-
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(_TextBlock):
     """Text that is shown literally, in a font of equal widths."""
-
-    text: str
 
 
 @dataclass(frozen=True, slots=True)

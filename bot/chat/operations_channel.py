@@ -71,7 +71,10 @@ class OperationsChannel:
                     log.exception("operations channel")
                 await asyncio.sleep(CYCLE_SECONDS)
         finally:
-            await self._release()
+            try:
+                await self._leases.release(LEASE, self._holder)
+            except DatabaseError as error:
+                log.debug("operations channel: lease not released: %s", error)
 
     async def update(self) -> None:
         """Deliver changed faults, if this process holds the lease. Raises DatabaseError."""
@@ -85,7 +88,11 @@ class OperationsChannel:
             try:
                 await self._deliver(record)
             except DeliveryFailed as error:
-                self._wait(error)
+                seconds = REFUSED_SECONDS if error.permanent else error.retry_after or CYCLE_SECONDS
+                self._not_before = self._clock() + seconds
+                if error.permanent and str(error) != self._refusal:
+                    log.error("OPS_CHANNEL (%s) cannot be written to: %s", self._channel.channel, error)
+                    self._refusal = str(error)
                 return
             self._refusal = ""
 
@@ -102,45 +109,16 @@ class OperationsChannel:
         ref = await self._messages.show(owner, message, record.ref, search=search)
         await self._store.record_message(record, ref)
 
-    def _wait(self, error: DeliveryFailed) -> None:
-        seconds = REFUSED_SECONDS if error.permanent else error.retry_after or CYCLE_SECONDS
-        self._not_before = self._clock() + seconds
-        if error.permanent and str(error) != self._refusal:
-            log.error("OPS_CHANNEL (%s) cannot be written to: %s", self._channel.channel, error)
-            self._refusal = str(error)
-
-    async def _release(self) -> None:
-        try:
-            await self._leases.release(LEASE, self._holder)
-        except DatabaseError as error:
-            log.debug("operations channel: lease not released: %s", error)
-
 
 def fault_message(record: FaultRecord) -> Message:
     """Return the message about a fault. It looks the same whenever it is composed."""
     fault, is_over = record.fault, record.closed_at is not None
     blocks: list[Block] = [Heading(str(fault.over if is_over else fault.title))]
     if not is_over:
-        blocks += [Paragraph((Text(str(text)),)) for text in (fault.cause, _fix(fault.fix)) if text]
+        fix = _("Fix: {fix}.", fix=str(fault.fix).rstrip(".。")) if fault.fix else ""
+        blocks += [Paragraph((Text(str(text)),)) for text in (fault.cause, fix) if text]
         if more := _more(fault.command, fault.guide):
             blocks.append(Paragraph(more))
-    blocks.append(Footer(_times(record)))
-    tone = Tone.SUCCESS if is_over else Tone.PENDING if fault.kind in _WAITS else Tone.DANGER
-    return Message("fault", tuple(blocks), tone)
-
-
-def _fix(fix: str) -> str:
-    return _("Fix: {fix}.", fix=str(fix).rstrip(".。")) if fix else ""
-
-
-def _more(command: str, guide: str) -> Spans:
-    if not command:
-        return (Text(_("See {guide}.", guide=guide)),) if guide else ()
-    text = _("Run {command}. See {guide}.") if guide else _("Run {command}.")
-    return fill_spans(text, command=Text(command, code=True), guide=Text(guide))
-
-
-def _times(record: FaultRecord) -> Spans:
     since = clock_time(record.opened_at)
     if record.closed_at is not None:
         lasted = Text(format_duration(record.closed_at - record.opened_at))
@@ -150,4 +128,13 @@ def _times(record: FaultRecord) -> Spans:
     if record.occurrences > 1:
         times = ngettext("{n} time since {time}", "{n} times since {time}", record.occurrences, time="{time}")
         spans = (*spans, Text(" · "), *fill_spans(times, time=clock_time(record.first_at)))
-    return spans
+    blocks.append(Footer(spans))
+    tone = Tone.SUCCESS if is_over else Tone.PENDING if fault.kind in _WAITS else Tone.DANGER
+    return Message("fault", tuple(blocks), tone)
+
+
+def _more(command: str, guide: str) -> Spans:
+    if not command:
+        return (Text(_("See {guide}.", guide=guide)),) if guide else ()
+    text = _("Run {command}. See {guide}.") if guide else _("Run {command}.")
+    return fill_spans(text, command=Text(command, code=True), guide=Text(guide))

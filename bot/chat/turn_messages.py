@@ -244,7 +244,8 @@ def answer_segments(
     if begin is not None and _mark(refs, first) == WITHOUT_TEXT:
         parts.append((first, entries[:begin]))
         entries, name = entries[begin:], reply
-    cut = _begin_of_last_reply(entries) if ends and _is_answered(view) and _mark(refs, name) else len(entries)
+    is_answered = view.turn.status in (TurnStatus.DONE, TurnStatus.FAILED)
+    cut = _begin_of_last_reply(entries) if ends and is_answered and _mark(refs, name) else len(entries)
     parts += ((name, entries[:cut]), (final, entries[cut:]))
     filled = [(name, part) for name, part in parts if part] or [(first, ())]
     return tuple(AnswerSegment(name, part, n == len(filled)) for n, (name, part) in enumerate(filled, start=1))
@@ -263,10 +264,6 @@ def _begin_of_last_reply(entries: Sequence[Entry]) -> int:
             case _:
                 pass
     return len(entries)
-
-
-def _is_answered(view: TurnView) -> bool:
-    return view.turn.status in (TurnStatus.DONE, TurnStatus.FAILED)
 
 
 def _is_due(segment: AnswerSegment, view: TurnView, refs: MessageRefs, *, streams: bool) -> bool:
@@ -322,14 +319,10 @@ def find_answers(posted: Mapping[str, MessageRefs]) -> Mapping[str, str]:
 def answer_pages(segment: AnswerSegment, limits: AnswerLimits) -> tuple[AnswerPage, ...]:
     """Split a segment into one or more messages."""
     pages = [*_pages(segment, limits)]
+    names = (f"{segment.name}-{number}" if number else segment.name for number in range(len(pages)))
     return tuple(
-        AnswerPage(
-            f"{segment.name}-{number}" if number else segment.name,
-            number,
-            entries,
-            segment.is_last and number == len(pages) - 1,
-        )
-        for number, entries in enumerate(pages)
+        AnswerPage(name, number, entries, segment.is_last and number == len(pages) - 1)
+        for number, (name, entries) in enumerate(zip(names, pages, strict=True))
     )
 
 
@@ -403,7 +396,8 @@ def _answers(
     for page in pages[: limits.most_messages - 1]:
         body = _body(page, view, is_complete=is_complete, words_first=words_first)
         yield Answer(page.name, body, alert=alert, silent=page.number > 0)
-    text = _full_text(segment.entries)
+    texts = (entry.text for entry in segment.entries if isinstance(entry, ReplyText | ToolOutput))
+    text = "\n\n".join(strip_control(text).strip() for text in texts)
     if is_complete:
         in_file, missing = (Caption((notice,)) for notice in _file_notices(text))
         yield Answer(f"{pages[0].name}-file", (in_file,), ending, AnswerFile(FILE_NAME, text, (missing,)), silent=True)
@@ -433,11 +427,6 @@ def _file_notices(text: str) -> tuple[str, str]:
         len(text),
     )
     return in_file, missing
-
-
-def _full_text(entries: Sequence[Entry]) -> str:
-    texts = (entry.text for entry in entries if isinstance(entry, ReplyText | ToolOutput))
-    return "\n\n".join(strip_control(text).strip() for text in texts)
 
 
 def _body(page: AnswerPage, view: TurnView, *, is_complete: bool, words_first: bool) -> tuple[Block, ...]:

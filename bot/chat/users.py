@@ -68,8 +68,7 @@ class TtlCache(Generic[K, V]):
         """Return the cached value of at most `max_age` seconds, or the result of `request`. Raises the errors of
         `request`, which are not cached.
         """
-        entry = self._fresh(key, max_age)
-        if entry is not None:
+        if (entry := self._fresh(key, max_age)) is not None:
             return entry[1]
         lock = self._locks.setdefault(key, asyncio.Lock())
         try:
@@ -85,7 +84,7 @@ class TtlCache(Generic[K, V]):
         cleared, asked_at = self._cleared, self._clock()
         value = await request()
         if cleared == self._cleared:
-            self._put(key, value, asked_at)
+            self.put(key, value, asked_at)
         return value
 
     def peek(self, key: K) -> V | None:
@@ -93,20 +92,17 @@ class TtlCache(Generic[K, V]):
         entry = self._entries.get(key)
         return entry[1] if entry is not None else None
 
-    def put(self, key: K, value: V) -> None:
-        """Cache a value."""
-        self._put(key, value, self._clock())
+    def put(self, key: K, value: V, at: float | None = None) -> None:
+        """Cache a value, of a time by the clock; now without one."""
+        self._entries[key] = (self._clock() if at is None else at, value)
+        self._entries.move_to_end(key)
+        while len(self._entries) > MOST_ENTRIES:
+            self._entries.popitem(last=False)
 
     def clear(self) -> None:
         """Forget all values, also those of the requests under way."""
         self._cleared += 1
         self._entries.clear()
-
-    def _put(self, key: K, value: V, at: float) -> None:
-        self._entries[key] = (at, value)
-        self._entries.move_to_end(key)
-        while len(self._entries) > MOST_ENTRIES:
-            self._entries.popitem(last=False)
 
     def _fresh(self, key: K, max_age: float) -> tuple[float, V] | None:
         entry = self._entries.get(key)
@@ -125,7 +121,7 @@ class PrincipalNames:
 
 async def resolve_mentions(names: PrincipalNames, sentence: str) -> str:
     """Return a sentence with names."""
-    return await _replace(names, sentence, lambda name: name)
+    return await _replace(names, sentence, str)
 
 
 async def resolve_reply_mentions(names: PrincipalNames, reply: Reply) -> Reply:
@@ -139,7 +135,12 @@ async def resolve_reply_mentions(names: PrincipalNames, reply: Reply) -> Reply:
         table = replace(table, rows=tuple([await resolve(row) for row in table.rows]))
     values = await resolve(value for _label, value in reply.details)
     details = tuple((label, value) for (label, _old), value in zip(reply.details, values, strict=True))
-    return replace(reply, text=await _replace(names, reply.text, _escape_markdown), table=table, details=details)
+    return replace(
+        reply,
+        text=await _replace(names, reply.text, lambda name: _PUNCTUATION.sub(r"\\\1", name)),
+        table=table,
+        details=details,
+    )
 
 
 async def _replace(names: PrincipalNames, text: str, write: Callable[[str], str]) -> str:
@@ -158,10 +159,6 @@ async def _name(names: PrincipalNames, principal: str) -> str:
     # A URL in a name would become a link.
     name = single_line(name.replace("://", " "), LONGEST_NAME)
     return f"@{name}" if name and name not in principal else principal
-
-
-def _escape_markdown(name: str) -> str:
-    return _PUNCTUATION.sub(r"\\\1", name)
 
 
 @dataclass(frozen=True, slots=True)

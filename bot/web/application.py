@@ -19,7 +19,7 @@ import pkgutil
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Protocol
@@ -51,7 +51,7 @@ from bot.web.limits import (
     read_body,
 )
 from bot.web.pages import HtmlDocument, page
-from bot.web.problems import Problem, answer_status, internal_error, to_response
+from bot.web.problems import Problem, answer_error, internal_error, to_response
 from bot.web.routes import RouteNames, WebDependencies, api_routes
 
 log = logging.getLogger("bot.web.access")
@@ -103,7 +103,7 @@ def application(
     """Return the whole application: `/healthz`, hooks of platforms, `pages` without a token, and the API at all other
     addresses. `limits` are those of the server; `language` is for requests that accept no installed one.
     """
-    routes: list[BaseRoute] = [alive_route(), *map(hook_route, hooks), *pages]
+    routes: list[BaseRoute] = [Route(ALIVE, alive), *map(hook_route, hooks), *pages]
     if api is not None:
         routes.append(Mount("", api))
     served_always = {ALIVE, *READY, *(hook.path for hook in hooks)}
@@ -151,7 +151,7 @@ class _PlainRoutes:
         try:
             await self._router(scope, receive, send)
         except HTTPException as error:
-            await (await answer_status(request, error))(scope, receive, send)
+            await (await answer_error(request, error))(scope, receive, send)
 
 
 # -------------------- hooks of platforms
@@ -223,10 +223,12 @@ def documentation_routes(app: FastAPI) -> list[Page]:
 def reference_page(document: Mapping[str, Any]) -> HtmlDocument:
     """Return an OpenAPI document as a page, grouped by tag."""
     groups: dict[str, list[str]] = {}
-    for method, path, operation in _operations(document):
-        summary = escape(str(operation.get("summary", "")))
-        line = f"<li><code>{method.upper()} {escape(path)}</code> {summary}</li>"
-        groups.setdefault((operation.get("tags") or ["others"])[0], []).append(line)
+    for path, operations in document["paths"].items():
+        for method in filter(operations.__contains__, _METHODS):
+            operation = operations[method]
+            summary = escape(str(operation.get("summary", "")))
+            line = f"<li><code>{method.upper()} {escape(path)}</code> {summary}</li>"
+            groups.setdefault((operation.get("tags") or ["others"])[0], []).append(line)
     lists = (
         f'<h2>{escape(name.capitalize())}</h2>\n<ul class="operations">\n{chr(10).join(lines)}\n</ul>'
         for name, lines in groups.items()
@@ -235,23 +237,12 @@ def reference_page(document: Mapping[str, Any]) -> HtmlDocument:
     return page(200, "HTTP API", _REFERENCE.format(title=title, groups="\n".join(lists)))
 
 
-def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    for path, operations in document["paths"].items():
-        for method in _METHODS:
-            if method in operations:
-                yield method, path, operations[method]
-
-
 # -------------------- health
 
 
-def alive_route() -> Route:
-    """Return the liveness route. Any response means that the process is alive."""
-
-    async def alive(_request: Request) -> Response:
-        return PlainTextResponse("ok\n")
-
-    return Route(ALIVE, alive)
+async def alive(_request: Request) -> Response:
+    """Any response means that the process is alive."""
+    return PlainTextResponse("ok\n")
 
 
 def ready_routes(read_health: Callable[[], Awaitable[Health]]) -> list[Route]:
@@ -260,27 +251,20 @@ def ready_routes(read_health: Callable[[], Awaitable[Health]]) -> list[Route]:
     async def ready(_request: Request) -> Response:
         health = await read_health()
         status = 503 if health.condition is HealthStatus.UNREADY else 200
-        return JSONResponse(_health_json(health), status)
+        unwritable = {"cause": f"The database cannot be written: {health.unwritable}.", "fix": health.fix}
+        content = {
+            "status": health.condition.value,
+            "version": __version__,
+            "database": "down" if not health.database else "unwritable" if health.unwritable else "up",
+            **(unwritable if health.unwritable else {}),
+            **({"auditCheckpoints": "failing"} if health.checkpoints_fail else {}),
+            **({"operatorFiles": "older than on disk"} if health.files_are_older else {}),
+            "platforms": {name: listening.value for name, listening in sorted(health.platforms.items())},
+            "servers": {name: getattr(health.servers, name) for name in ("total", "connected", "errors")},
+        }
+        return JSONResponse(content, status)
 
     return [Route(path, ready) for path in READY]
-
-
-def _health_json(health: Health) -> dict[str, object]:
-    unwritable = {"cause": f"The database cannot be written: {health.unwritable}.", "fix": health.fix}
-    return {
-        "status": health.condition.value,
-        "version": __version__,
-        "database": "down" if not health.database else "unwritable" if health.unwritable else "up",
-        **(unwritable if health.unwritable else {}),
-        **({"auditCheckpoints": "failing"} if health.checkpoints_fail else {}),
-        **({"operatorFiles": "older than on disk"} if health.files_are_older else {}),
-        "platforms": {name: listening.value for name, listening in sorted(health.platforms.items())},
-        "servers": {
-            "total": health.servers.total,
-            "connected": health.servers.connected,
-            "errors": health.servers.errors,
-        },
-    }
 
 
 # -------------------- request middleware
@@ -300,7 +284,17 @@ class _Response:
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self._start(message)
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+            headers["X-Request-Id"] = self.request_id
+            self.status = message["status"]
+            content_type = headers.get("content-type", "")
+            if content_type and not content_type.startswith(_WITHOUT_LANGUAGE):
+                headers.setdefault("Content-Language", current_language())
+                headers.add_vary_header("Accept-Language")
+            self.streams = content_type.startswith(_EVENT_STREAM)
+            self.started.set()
         elif message["type"] == "http.response.body":
             if self.ended:
                 return
@@ -313,19 +307,6 @@ class _Response:
         """End a started response."""
         if self.status and not self.ended:
             await self({"type": "http.response.body", "body": b"", "more_body": False})
-
-    def _start(self, message: MutableMapping[str, Any]) -> None:
-        headers = MutableHeaders(scope=message)
-        for name, value in _HEADERS.items():
-            headers.setdefault(name, value)
-        headers["X-Request-Id"] = self.request_id
-        self.status = message["status"]
-        content_type = headers.get("content-type", "")
-        if content_type and not content_type.startswith(_WITHOUT_LANGUAGE):
-            headers.setdefault("Content-Language", current_language())
-            headers.add_vary_header("Accept-Language")
-        self.streams = content_type.startswith(_EVENT_STREAM)
-        self.started.set()
 
 
 class RequestMiddleware:
@@ -348,15 +329,14 @@ class RequestMiddleware:
         if scope["type"] != "http":
             return
         started_at = time.monotonic()
-        inner: Scope = {**scope, "state": {**scope.get("state", {}), "request_id": _request_id(scope)}}
-        head = scope["method"] == "HEAD"
-        inner["state"]["head"] = head
-        if head:
-            inner["method"] = "GET"
-        response = _Response(send, inner["state"]["request_id"], head)
-        language = accepted_language(Headers(scope=scope).get("accept-language", ""))
-        inner["state"]["language"] = language
-        with in_context(request=response.request_id), use_language(language or self._language):
+        headers, head = Headers(scope=scope), scope["method"] == "HEAD"
+        given_id = headers.get("x-request-id", "")
+        request_id = given_id if _SAFE_ID.fullmatch(given_id) else secrets.token_hex(8)
+        language = accepted_language(headers.get("accept-language", ""))
+        state = {**scope.get("state", {}), "request_id": request_id, "head": head, "language": language}
+        inner: Scope = {**scope, "state": state, **({"method": "GET"} if head else {})}
+        response = _Response(send, request_id, head)
+        with in_context(request=request_id), use_language(language or self._language):
             try:
                 await self._run(inner, receive, response)
             finally:
@@ -435,20 +415,14 @@ def accepted_language(header: str) -> str | None:
     """Return the installed language that an Accept-Language header prefers (RFC 9110, section 12.5.4), None if there
     is none.
     """
-    ranges = (entry.partition(";") for entry in header[:_LONGEST_HEADER].split(","))
-    weighted = ((resolve_language(tag.strip()), _weight(parameters)) for tag, _semicolon, parameters in ranges)
-    languages = sorted(((tag, weight) for tag, weight in weighted if tag and weight), key=lambda entry: -entry[1])
-    return languages[0][0] if languages else None
-
-
-def _weight(parameters: str) -> float:
-    match = _WEIGHT.fullmatch(parameters)
-    return float(match[1]) if match else 1.0
-
-
-def _request_id(scope: Scope) -> str:
-    header = Headers(scope=scope).get("x-request-id", "")
-    return header if _SAFE_ID.fullmatch(header) else secrets.token_hex(8)
+    accepted: list[tuple[float, str]] = []
+    for entry in header[:_LONGEST_HEADER].split(","):
+        tag, _semicolon, parameters = entry.partition(";")
+        match = _WEIGHT.fullmatch(parameters)
+        language, weight = resolve_language(tag.strip()), float(match[1]) if match else 1.0
+        if language and weight:
+            accepted.append((weight, language))
+    return max(accepted, key=lambda entry: entry[0])[1] if accepted else None
 
 
 def _log(scope: Scope, response: _Response, seconds: float, method: str) -> None:

@@ -31,12 +31,6 @@ from bot.web.problems import Problem, problem_of_error, to_response
 _MOST_ADDRESSES = 10_000
 
 
-@dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    updated_at: float
-
-
 class LoginThrottle:
     """Token bucket per address, in memory: `at_once` failures after a quiet time, and one more every `seconds`. The
     addresses with the oldest failures are dropped first. `clock` is monotonic, in seconds.
@@ -53,21 +47,18 @@ class LoginThrottle:
         self._seconds = seconds
         self._clock = clock
         self._most = most
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def record_failure(self, address: str) -> float:
         """Count a failure. Return 0 if it is within the limit, else the seconds until the next attempt is accepted."""
         now = self._clock()
-        bucket = self._buckets.setdefault(address, _Bucket(self._at_once, now))
-        self._buckets.move_to_end(address)
+        tokens, updated_at = self._buckets.pop(address, (self._at_once, now))
+        tokens = min(self._at_once, tokens + (now - updated_at) / self._seconds)
+        is_within = tokens >= 1
+        self._buckets[address] = (tokens - 1 if is_within else tokens, now)
         if len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
-        bucket.tokens = min(self._at_once, bucket.tokens + (now - bucket.updated_at) / self._seconds)
-        bucket.updated_at = now
-        if bucket.tokens < 1:
-            return (1 - bucket.tokens) * self._seconds
-        bucket.tokens -= 1
-        return 0.0
+        return 0.0 if is_within else (1 - tokens) * self._seconds
 
 
 _TOKEN = re.compile(r"cs_[A-Za-z0-9_-]{43}")

@@ -117,13 +117,17 @@ class _InstallPages:
                 advice = _("To install it after all, open {address} again.", address=self._path)
                 return _failure_page(200, _("You did not allow it. Nothing was changed."), advice)
             case InstallExpired():
-                wait = count_failure(self._attempts, request)
-                return _too_many_page(wait) if wait else self._expired_page()
-
-    def _expired_page(self) -> HtmlDocument:
-        """Return the same page for all answers that do not count, so that they cannot be probed."""
-        cause = _("This installation was finished already, took too long, or began in another browser.")
-        return _failure_page(400, cause, _("Open {address} again.", address=self._path))
+                if wait := count_failure(self._attempts, request):
+                    return text_page(
+                        429,
+                        _("Too many attempts"),
+                        _("Too many installations that are not good were opened from where you are."),
+                        _("Wait a minute, then try again."),
+                        {"Retry-After": str(math.ceil(wait))},
+                    )
+                # The same page for all answers that do not count, so that they cannot be probed.
+                cause = _("This installation was finished already, took too long, or began in another browser.")
+                return _failure_page(400, cause, _("Open {address} again.", address=self._path))
 
     @property
     def _path(self) -> str:
@@ -147,13 +151,3 @@ def rejected_page(rejected: InstallRejected) -> HtmlDocument:
 
 def _failure_page(status: int, cause: str, advice: str) -> HtmlDocument:
     return text_page(status, _("The bot was not installed"), cause, advice)
-
-
-def _too_many_page(seconds: float) -> HtmlDocument:
-    return text_page(
-        429,
-        _("Too many attempts"),
-        _("Too many installations that are not good were opened from where you are."),
-        _("Wait a minute, then try again."),
-        {"Retry-After": str(math.ceil(seconds))},
-    )

@@ -13,6 +13,7 @@ import asyncio
 import ipaddress
 import json
 import logging
+import re
 import resource
 import time
 from collections import Counter, OrderedDict
@@ -43,6 +44,7 @@ READING_SECONDS = 15.0
 _MOST_STREAMS = 1_000
 _RETRY = {"Retry-After": "5"}
 _LOG_SECONDS = 60.0
+_JSON_TYPE = re.compile(r"application/(json|.*\+json)")
 _IPV6_SITE = 64
 """Bits of an IPv6 address that name a site: its owner has all addresses below them."""
 
@@ -113,10 +115,6 @@ class _Peer:
     total: int = 0
     waiting: OrderedDict[Evictable, None] = field(default_factory=OrderedDict)
 
-    def longest_wait(self) -> Evictable | None:
-        """Return the connection that has waited longest."""
-        return next(iter(self.waiting), None)
-
 
 class ConnectionTable:
     """The connections that one server holds. A proxy's address has no share of its own: it stands for many clients, and
@@ -149,7 +147,11 @@ class ConnectionTable:
                 return False
         if self._total >= self._limits.most:
             self._warn("all %d connections are taken, the last by %s", self._total, name)
-            if not self._evict(self._peer_with_most_waiting()):
+            # A proxy only if no other address has a waiting connection.
+            peers = self._peers.values()
+            if not self._evict(
+                max(peers, key=lambda peer: (not peer.is_proxy and bool(peer.waiting), len(peer.waiting)))
+            ):
                 return False
         # An eviction may have removed the address.
         peer = self._peers.setdefault(name, _Peer(connection.address in self._proxies))
@@ -174,12 +176,9 @@ class ConnectionTable:
         if not self._peers[name].total:
             del self._peers[name]
 
-    def _peer_with_most_waiting(self) -> _Peer | None:
-        """Return the peer with the most waiting connections, a proxy only if no other has one."""
-        return max(self._peers.values(), key=lambda peer: (not peer.is_proxy and bool(peer.waiting), len(peer.waiting)))
-
-    def _evict(self, peer: _Peer | None) -> bool:
-        if peer is None or (oldest := peer.longest_wait()) is None:
+    def _evict(self, peer: _Peer) -> bool:
+        oldest = next(iter(peer.waiting), None)
+        if oldest is None:
             return False
         self.remove(oldest)
         oldest.evict()
@@ -227,9 +226,13 @@ class BodyLimitMiddleware:
             if "\0" in scope["path"]:
                 # No id or name contains a NUL, and PostgreSQL fails on it.
                 raise problem_of_status(404)
-            body = await self._read(Request(scope, receive))
-        except Problem as problem:
-            await to_response(problem, scope["state"]["request_id"])(scope, receive, send)
+            request = Request(scope, receive)
+            body = await read_body(request, self._largest, self._seconds)
+            problem = _body_problem(request.headers.get("content-type", ""), body) if body else None
+            if problem is not None:
+                raise problem
+        except Problem as rejected:
+            await to_response(rejected, scope["state"]["request_id"])(scope, receive, send)
             return
         waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -237,14 +240,6 @@ class BodyLimitMiddleware:
             return waiting.pop() if waiting else await receive()
 
         await self._app(scope, next_message, send)
-
-    async def _read(self, request: Request) -> bytes:
-        body = await read_body(request, self._largest, self._seconds)
-        if body and not _is_json(request.headers.get("content-type", "")):
-            raise Problem(415, "not_json", _("The body must be JSON."), _("send Content-Type: application/json"))
-        if body and (problem := _json_problem(body)) is not None:
-            raise problem
-        return body
 
 
 async def read_body(request: Request, largest: int, seconds: float) -> bytes:
@@ -268,17 +263,17 @@ async def read_body(request: Request, largest: int, seconds: float) -> bytes:
     return bytes(body)
 
 
-def _json_problem(body: bytes) -> Problem | None:
-    """Return the error of a body that the framework's parser accepts: UTF-16, NaN, 1e999, half a surrogate pair,
-    duplicate members.
+def _body_problem(content_type: str, body: bytes) -> Problem | None:  # noqa: PLR0911 - one for each error
+    """Return the error of a body that is not JSON, also of one that the framework's parser accepts: UTF-16, NaN, 1e999,
+    half a surrogate pair, duplicate members.
     """
-    too_deep = Problem(
-        400, "too_deep", _("The body is nested deeper than {levels} levels.", levels=DEEPEST), _("send it flatter")
-    )
+    if not _JSON_TYPE.fullmatch(content_type.partition(";")[0].strip().lower()):
+        return Problem(415, "not_json", _("The body must be JSON."), _("send Content-Type: application/json"))
+    too_deep = _("The body is nested deeper than {levels} levels.", levels=DEEPEST), _("send it flatter")
     try:
         value = json.loads(body.decode("utf-8-sig"), object_pairs_hook=unique_names)
         if exceeds_json_depth(value):
-            return too_deep
+            return Problem(400, "too_deep", *too_deep)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except DuplicateName as error:
         message = _("The body cannot be used: the name {name} is there twice.", name=f"{error.name!r:.80}")
@@ -286,15 +281,10 @@ def _json_problem(body: bytes) -> Problem | None:
     except UnicodeEncodeError:
         return Problem(400, "not_text", _("A text in the body holds half a character."), _("send whole characters"))
     except RecursionError:
-        return too_deep
+        return Problem(400, "too_deep", *too_deep)
     except ValueError:
         return Problem(400, "not_json", _("The body is not JSON in UTF-8."), _("send one JSON object"))
     return None
-
-
-def _is_json(content_type: str) -> bool:
-    media_type = content_type.partition(";")[0].strip().lower()
-    return media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json"))
 
 
 class CapacityMiddleware:
@@ -314,7 +304,9 @@ class CapacityMiddleware:
             await self._app(scope, receive, send)
             return
         if len(self._in_flight) >= self._most:
-            await to_response(_busy(), scope["state"]["request_id"])(scope, receive, send)
+            busy, fix = _("Too many requests are being served."), _("try again in a moment")
+            problem = Problem(503, "too_busy", busy, fix, headers=_RETRY)
+            await to_response(problem, scope["state"]["request_id"])(scope, receive, send)
             return
         request = object()
 
@@ -331,16 +323,6 @@ class CapacityMiddleware:
             await self._app(scope, next_message, send)
         finally:
             self._in_flight.discard(request)
-
-
-def _busy() -> Problem:
-    return Problem(
-        503,
-        "too_busy",
-        _("Too many requests are being served."),
-        _("try again in a moment"),
-        headers=_RETRY,
-    )
 
 
 # -------------------- requests of one API client
@@ -372,7 +354,8 @@ class CallerLimits:
         self._app = app
         self._shares = shares
         self._requests: Counter[str] = Counter()
-        self._streams = _Streams(shares)
+        self._by_caller: Counter[str] = Counter()
+        self._by_subject: Counter[tuple[str, str]] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -390,7 +373,7 @@ class CallerLimits:
             await to_response(problem, scope["state"]["request_id"])(scope, receive, send)
             return
         self._requests[name] += 1
-        place = StreamPlace(self._streams, name)
+        place = StreamPlace(self._shares, self._by_caller, self._by_subject, name)
         scope["state"]["stream_place"] = place
         try:
             await self._app(scope, receive, send)
@@ -399,20 +382,17 @@ class CallerLimits:
             _count_down(self._requests, name)
 
 
-@dataclass(slots=True)
-class _Streams:
-    """Streams and waits of all clients, by client, and by client and subject."""
-
-    shares: CallerShares
-    by_caller: Counter[str] = field(default_factory=Counter)
-    by_subject: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-
 class StreamPlace:
-    """Right of one request to stay open. The middleware releases it."""
+    """Right of one request to stay open. The middleware releases it. `by_caller` counts the streams and waits of all
+    clients, `by_subject` those of a client on one response or server.
+    """
 
-    def __init__(self, streams: _Streams, caller: str) -> None:
-        self._streams = streams
+    def __init__(
+        self, shares: CallerShares, by_caller: Counter[str], by_subject: Counter[tuple[str, str]], caller: str
+    ) -> None:
+        self._shares = shares
+        self._by_caller = by_caller
+        self._by_subject = by_subject
         self._caller = caller
         self._subject: tuple[str, str] | None = None
         self._taken = False
@@ -434,18 +414,17 @@ class StreamPlace:
         """Take a place for a wait. Return False if all clients together have every place: answer without a wait. Raises
         Problem with 429.
         """
-        by_caller, shares = self._streams.by_caller, self._streams.shares
-        if by_caller[self._caller] >= shares.streams:
+        if self._by_caller[self._caller] >= self._shares.streams:
             raise _too_many_requests(
                 ngettext(
                     "This token keeps {n} request open, streams included, as many as it may.",
                     "This token keeps {n} requests open, streams included, as many as it may.",
-                    shares.streams,
+                    self._shares.streams,
                 )
             )
-        self._taken = by_caller.total() < shares.all_streams
+        self._taken = self._by_caller.total() < self._shares.all_streams
         if self._taken:
-            by_caller[self._caller] += 1
+            self._by_caller[self._caller] += 1
         return self._taken
 
     def follow(self, subject: str) -> None:
@@ -453,24 +432,24 @@ class StreamPlace:
         if not self._taken:
             return
         key = (self._caller, subject)
-        if self._streams.by_subject[key] >= self._streams.shares.streams_per_response:
+        if self._by_subject[key] >= self._shares.streams_per_response:
             raise _too_many_requests(
                 ngettext(
                     "This token follows this {n} time, as often as it may.",
                     "This token follows this {n} times, as often as it may.",
-                    self._streams.shares.streams_per_response,
+                    self._shares.streams_per_response,
                 )
             )
         self._subject = key
-        self._streams.by_subject[key] += 1
+        self._by_subject[key] += 1
 
     def release(self) -> None:
         """Release the places."""
         if self._taken:
             self._taken = False
-            _count_down(self._streams.by_caller, self._caller)
+            _count_down(self._by_caller, self._caller)
         if self._subject is not None:
-            _count_down(self._streams.by_subject, self._subject)
+            _count_down(self._by_subject, self._subject)
             self._subject = None
 
 

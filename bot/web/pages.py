@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from html import escape
+from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -40,6 +41,7 @@ from bot.commands.server_secrets import (
     ServerChanged,
 )
 from bot.commands.sign_in import OAuthCallback, SignInCompleted, SignInRejected, UnknownLink
+from bot.commands.sign_in import Outcome as SignInOutcome
 from bot.domain.conversations import Author
 from bot.domain.locales import Locale, use_locale
 from bot.domain.sign_ins import CALLBACK_ID, CALLBACK_PATH, CLIENT_NAME, CLIENT_PATH
@@ -55,44 +57,7 @@ _LONGEST = 300
 _PRODUCT = "Countersign"
 _PLATFORMS = {"slack": "Slack", "discord": "Discord"}
 
-_STYLE: Final = """
-:root { color-scheme: light dark; --ground: #f4f5f7; --paper: #fff; --ink: #1b1f24; --soft: #57606a; --line: #d0d7de;
-  --edge: #6e7781; --strong: #14532d; --on-strong: #fff; --wrong: #a40e26; --wrong-paper: #fff1f2; --ring: #0a58ca }
-@media (prefers-color-scheme: dark) { :root { --ground: #0d1117; --paper: #161b22; --ink: #e6edf3; --soft: #9ea7b3;
-  --line: #30363d; --edge: #8b949e; --strong: #a7e3bb; --on-strong: #0b2415; --wrong: #ff9aa5; --wrong-paper: #2d1519;
-  --ring: #79b8ff } }
-* { box-sizing: border-box }
-body { margin: 0; background: var(--ground); color: var(--ink);
-  font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans",
-    "DejaVu Sans", sans-serif }
-main { max-width: 34rem; margin: 0 auto; padding: clamp(1rem, 6vw, 4rem) 1rem 2rem }
-.brand { margin: 0 0 .75rem; color: var(--soft); font-weight: 600; letter-spacing: .01em }
-article { background: var(--paper); border: 1px solid var(--line); border-radius: .75rem;
-  padding: clamp(1.1rem, 5vw, 2rem) }
-h1 { margin: 0 0 .75rem; font-size: 1.5rem; line-height: 1.25; overflow-wrap: anywhere }
-p { margin: 0 0 1rem; overflow-wrap: anywhere } article > :last-child { margin-bottom: 0 }
-dl { margin: 0 0 1.5rem; display: grid; grid-template-columns: max-content 1fr; gap: .35rem 1rem }
-dt { color: var(--soft) } dd { margin: 0; overflow-wrap: anywhere }
-label { display: block; font-weight: 600; margin-bottom: .15rem; overflow-wrap: anywhere }
-.hint { color: var(--soft); font-size: .925rem; margin: 0 0 .5rem }
-input { display: block; width: 100%; min-height: 2.9rem; padding: .5rem .75rem; font: inherit; color: inherit;
-  background: var(--paper); border: 1px solid var(--edge); border-radius: .5rem }
-button { min-height: 2.9rem; margin-top: 1.1rem; padding: .5rem 1.4rem; font: inherit; font-weight: 600;
-  cursor: pointer; color: var(--on-strong); background: var(--strong); border: 1px solid var(--strong);
-  border-radius: .5rem }
-input:focus-visible, button:focus-visible { outline: 3px solid var(--ring); outline-offset: 2px }
-.error { color: var(--wrong); font-weight: 600; margin: 0 0 .5rem } .error + input { border: 2px solid var(--wrong) }
-.notice { background: var(--wrong-paper); color: var(--ink); border-left: 4px solid var(--wrong); border-radius: .25rem;
-  padding: .7rem .9rem }
-main:has(.operations) { max-width: 60rem } h2 { margin: 1.5rem 0 .5rem; font-size: 1.15rem }
-.operations { list-style: none; margin: 0; padding: 0 } .operations li { padding: .3rem 0; color: var(--soft);
-  border-top: 1px solid var(--line); overflow-wrap: anywhere } .operations code { color: var(--ink) }
-a { color: var(--ring) } a:focus-visible { outline: 3px solid var(--ring); outline-offset: 2px }
-code { font: .95em ui-monospace, "SFMono-Regular", Menlo, Consolas, "DejaVu Sans Mono", monospace }
-@media (max-width: 26rem) { dl { grid-template-columns: 1fr; gap: 0 } dd { margin-bottom: .6rem }
-  button { width: 100% } }
-@media (forced-colors: active) { article, button { border: 1px solid } }
-"""
+_STYLE: Final = files("bot.web").joinpath("pages.css").read_text(encoding="utf-8")
 
 HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",
@@ -183,57 +148,42 @@ def secret_routes(
     """Return the routes of one-time links: `GET` shows the form, `POST` takes the secret. `clock` is in epoch seconds;
     `attempts` throttles invalid links by address.
     """
-    page = _SecretPage(entry, clock, attempts or LoginThrottle())
-    return [Route(f"{PATH}{{token}}", page.respond, methods=["GET", "POST"])]
+    throttle = attempts or LoginThrottle()
 
+    async def answer(token: str, request: Request) -> HtmlDocument:
+        if request.method != "POST":
+            outcome: SecretPrompt | Outcome = await entry.show(token) or LinkExpired()
+        else:
+            fields = await _read_form(request)
+            outcome = await entry.save_secret(token, fields.get("version", ""), fields.get("secret", ""))
+        if isinstance(outcome, SecretSaved):
+            await entry.notify_user(outcome.entry)
+        wait = count_failure(throttle, request) if isinstance(outcome, LinkExpired) else 0.0
+        return secret_page(outcome, clock(), wait)
 
-class _SecretPage:
-    def __init__(self, entry: SecretEntry, clock: Callable[[], float], attempts: LoginThrottle) -> None:
-        self._entry = entry
-        self._clock = clock
-        self._attempts = attempts
-
-    async def respond(self, request: Request) -> Response:
+    async def respond(request: Request) -> Response:
         """Show the form, or save the secret."""
-        token = str(request.path_params["token"])
         try:
-            page = await (self._save(token, request) if request.method == "POST" else self._show(token, request))
+            shown = await answer(str(request.path_params["token"]), request)
         except DatabaseError as error:
             log.warning("one-time link lookup failed: %s", error)
-            page = link_unavailable_page()
+            shown = text_page(
+                503,
+                _("This does not work now"),
+                _("The bot cannot reach its own database. Nothing was saved."),
+                _("Open the link again in a moment."),
+                _RETRY,
+            )
         except Problem as problem:
-            page = unreadable_page(problem.status)
-        return to_response(page)
+            shown = text_page(
+                problem.status,
+                _("This was not saved"),
+                _("What was sent could not be read."),
+                _("Open the link again and enter the secret there."),
+            )
+        return to_response(shown)
 
-    async def _show(self, token: str, request: Request) -> HtmlDocument:
-        prompt = await self._entry.show(token)
-        return self._invalid(request) if prompt is None else secret_page(prompt, self._clock())
-
-    async def _save(self, token: str, request: Request) -> HtmlDocument:
-        fields = await _read_form(request)
-        outcome = await self._entry.save_secret(token, fields.get("version", ""), fields.get("secret", ""))
-        if isinstance(outcome, SecretSaved):
-            await self._entry.notify_user(outcome.entry)
-        return self._outcome_page(outcome, request)
-
-    def _outcome_page(self, outcome: Outcome, request: Request) -> HtmlDocument:
-        match outcome:
-            case SecretSaved(prompt, warning):
-                return saved_page(prompt, warning)
-            case SecretRejected(prompt, why):
-                return invalid_page(prompt, self._clock(), why)
-            case ServerChanged(prompt):
-                return server_changed_page(prompt, self._clock())
-            case Denied(why):
-                return denied_page(why)
-            case AccessCheckFailed(why):
-                return access_check_failed_page(why)
-            case LinkExpired():
-                return self._invalid(request)
-
-    def _invalid(self, request: Request) -> HtmlDocument:
-        wait = count_failure(self._attempts, request)
-        return too_many_links_page(wait) if wait else link_expired_page()
+    return [Route(f"{PATH}{{token}}", respond, methods=["GET", "POST"])]
 
 
 async def _read_form(request: Request) -> dict[str, str]:
@@ -258,26 +208,43 @@ def to_response(page: HtmlDocument) -> Response:
     return HTMLResponse(page.html, page.status, dict(page.headers))
 
 
-def secret_page(prompt: SecretPrompt, now: float) -> HtmlDocument:
-    """Return the form."""
-    return page(200, _("Enter a secret"), _secret_form(prompt, now, "", ""))
+def secret_page(outcome: SecretPrompt | Outcome, now: float, wait: float = 0) -> HtmlDocument:  # noqa: PLR0911
+    """Return the form of a link, or the page of an outcome. The entered value is never repeated. Unknown, used and
+    expired links get the same page, so that links cannot be probed; after `wait` seconds more of them are accepted.
+    """
+    match outcome:
+        case SecretPrompt():
+            return page(200, _("Enter a secret"), _secret_form(outcome, now, "", ""))
+        case SecretRejected(prompt, why):
+            return page(422, _("Error: enter a secret"), _secret_form(prompt, now, "", why))
+        case ServerChanged(prompt):
+            notice = _(
+                "The server was changed since you opened this page. Nothing was saved. Look at it again, then enter "
+                "the secret."
+            )
+            return page(409, _("Error: enter a secret"), _secret_form(prompt, now, notice, ""))
+        case SecretSaved(prompt, warning):
+            return _saved_page(prompt, warning)
+        case Denied(why):  # Markdown of this project
+            reason, advice = escape_text(why.replace("`", ""), 1000), _("The link is of no use to you any more.")
+            return text_page(403, _("This was not saved"), reason, advice)
+        case AccessCheckFailed(why):
+            text = _("It could not be found out whether you may still do this. {reason}", reason=escape_text(why, 1000))
+            return text_page(503, _("This was not saved"), text, _("Open the link again in a moment."), _RETRY)
+        case LinkExpired() if wait:
+            return text_page(
+                429,
+                _("Too many wrong links"),
+                _("Too many links that are not good were opened from where you are."),
+                _("Wait a minute, then open your link again."),
+                {"Retry-After": str(math.ceil(wait))},
+            )
+        case LinkExpired():
+            text = _("It was already used, has expired, or never existed.")
+            return text_page(404, _("This link is not good"), text, _ASK_FOR_LINK)
 
 
-def invalid_page(prompt: SecretPrompt, now: float, why: str) -> HtmlDocument:
-    """Return the form with an error below the field. The entered value is not repeated."""
-    return page(422, _("Error: enter a secret"), _secret_form(prompt, now, "", why))
-
-
-def server_changed_page(prompt: SecretPrompt, now: float) -> HtmlDocument:
-    """Return the form for a server that was changed meanwhile."""
-    notice = _(
-        "The server was changed since you opened this page. Nothing was saved. Look at it again, then enter the secret."
-    )
-    return page(409, _("Error: enter a secret"), _secret_form(prompt, now, notice, ""))
-
-
-def saved_page(prompt: SecretPrompt, warning: str = "") -> HtmlDocument:
-    """Return the page for a saved secret."""
+def _saved_page(prompt: SecretPrompt, warning: str) -> HtmlDocument:
     title = _("The secret is stored")
     effect = _(
         "The bot connects to <b>{server}</b> with it from now on. It is encrypted and never shown again.",
@@ -290,69 +257,6 @@ def saved_page(prompt: SecretPrompt, warning: str = "") -> HtmlDocument:
     )
     doubt = f"<p>{escape_text(warning)}</p>" if warning else ""
     return page(200, title, f"<h1>{title}</h1><p>{effect}</p>{doubt}<p>{next_step}</p>")
-
-
-def link_expired_page() -> HtmlDocument:
-    """Return the same page for unknown, used and expired links, so that links cannot be probed."""
-    return text_page(
-        404,
-        _("This link is not good"),
-        _("It was already used, has expired, or never existed."),
-        _ASK_FOR_LINK,
-    )
-
-
-def denied_page(why: str) -> HtmlDocument:
-    """Return the page for a user without the right to do this. `why` is Markdown of this project."""
-    return text_page(
-        403,
-        _("This was not saved"),
-        escape_text(why.replace("`", ""), 1000),
-        _("The link is of no use to you any more."),
-    )
-
-
-def access_check_failed_page(why: str) -> HtmlDocument:
-    """Return the page for a failed access check. `why` is plain text."""
-    return text_page(
-        503,
-        _("This was not saved"),
-        _("It could not be found out whether you may still do this. {reason}", reason=escape_text(why, 1000)),
-        _("Open the link again in a moment."),
-        _RETRY,
-    )
-
-
-def link_unavailable_page() -> HtmlDocument:
-    """Return the page for an unavailable database, without its address."""
-    return text_page(
-        503,
-        _("This does not work now"),
-        _("The bot cannot reach its own database. Nothing was saved."),
-        _("Open the link again in a moment."),
-        _RETRY,
-    )
-
-
-def too_many_links_page(seconds: float) -> HtmlDocument:
-    """Return the page for an address with too many invalid links."""
-    return text_page(
-        429,
-        _("Too many wrong links"),
-        _("Too many links that are not good were opened from where you are."),
-        _("Wait a minute, then open your link again."),
-        {"Retry-After": str(math.ceil(seconds))},
-    )
-
-
-def unreadable_page(status: int) -> HtmlDocument:
-    """Return the page for a submission that is malformed, too long or too slow."""
-    return text_page(
-        status,
-        _("This was not saved"),
-        _("What was sent could not be read."),
-        _("Open the link again and enter the secret there."),
-    )
 
 
 def _secret_form(prompt: SecretPrompt, now: float, notice: str, error: str) -> str:
@@ -397,10 +301,37 @@ def _secret_form(prompt: SecretPrompt, now: float, notice: str, error: str) -> s
 
 def sign_in_routes(callback: OAuthCallback, address: str, *, attempts: LoginThrottle | None = None) -> list[Route]:
     """Return the routes. `address` is the public address of the bot; `attempts` throttles unknown states by address."""
-    page = _CallbackPage(callback, attempts or LoginThrottle())
-    routes = [Route(f"{CALLBACK_PATH}{{callback}}", page.respond, methods=["GET"])]
+    throttle = attempts or LoginThrottle()
+
+    async def complete(request: Request) -> Response:
+        """Complete the sign-in. A HEAD request uses nothing up."""
+        if request.scope["state"].get("head"):
+            return Response(status_code=204, headers=dict(sign_in_page(UnknownLink()).headers))
+        state, code = _parameter(request, "state"), _parameter(request, "code", _LONGEST_CODE)
+        callback_id = str(request.path_params["callback"])
+        issuer = _parameter(request, "iss") if "iss" in request.query_params else None
+        response = AuthorizationResponse(callback_id, state, code, issuer, _parameter(request, "error"))
+        is_known = _STATE.fullmatch(state) and CALLBACK_ID.fullmatch(callback_id)
+        try:
+            outcome = await callback.handle(response) if is_known else UnknownLink()
+        except DatabaseError as error:
+            log.warning("sign-in callback failed: %s", error)
+            title, text = _("This does not work now"), _("The bot cannot reach its own database, so nothing was kept.")
+            return to_response(text_page(503, title, text, _ASK_FOR_SIGN_IN, _RETRY))
+        wait = count_failure(throttle, request) if isinstance(outcome, UnknownLink) else 0.0
+        return to_response(sign_in_page(outcome, wait))
+
+    async def document(request: Request) -> Response:
+        """Return the document. Every possible id has one, so that servers cannot be probed."""
+        callback_id = str(request.path_params["name"]).removesuffix(".json")
+        if not CALLBACK_ID.fullmatch(callback_id):
+            return Response(status_code=404)
+        headers = {"Cache-Control": f"public, max-age={_CACHE_SECONDS}", "X-Content-Type-Options": "nosniff"}
+        return JSONResponse(client_document(address, callback_id), headers=headers)
+
+    routes = [Route(f"{CALLBACK_PATH}{{callback}}", complete, methods=["GET"])]
     if address.startswith("https://"):
-        routes.append(Route(f"{CLIENT_PATH}{{name}}", _ClientPage(address).respond, methods=["GET"]))
+        routes.append(Route(f"{CLIENT_PATH}{{name}}", document, methods=["GET"]))
     return routes
 
 
@@ -420,65 +351,36 @@ def client_document(address: str, callback: str) -> Mapping[str, Any]:
     }
 
 
-class _ClientPage:
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    async def respond(self, request: Request) -> Response:
-        """Return the document. Every possible id has one, so that servers cannot be probed."""
-        callback = str(request.path_params["name"]).removesuffix(".json")
-        if not CALLBACK_ID.fullmatch(callback):
-            return Response(status_code=404)
-        headers = {"Cache-Control": f"public, max-age={_CACHE_SECONDS}", "X-Content-Type-Options": "nosniff"}
-        return JSONResponse(client_document(self._address, callback), headers=headers)
-
-
-class _CallbackPage:
-    def __init__(self, callback: OAuthCallback, attempts: LoginThrottle) -> None:
-        self._callback = callback
-        self._attempts = attempts
-
-    async def respond(self, request: Request) -> Response:
-        """Complete the sign-in. A HEAD request uses nothing up."""
-        if request.scope["state"].get("head"):
-            return Response(status_code=204, headers=dict(sign_in_unknown_page().headers))
-        try:
-            page = await self._complete(request)
-        except DatabaseError as error:
-            log.warning("sign-in callback failed: %s", error)
-            page = sign_in_unavailable_page()
-        return to_response(page)
-
-    async def _complete(self, request: Request) -> HtmlDocument:
-        state, code = _parameter(request, "state"), _parameter(request, "code", _LONGEST_CODE)
-        callback_id = str(request.path_params["callback"])
-        if not (_STATE.fullmatch(state) and CALLBACK_ID.fullmatch(callback_id)):
-            return self._invalid(request)
-        issuer = _parameter(request, "iss") if "iss" in request.query_params else None
-        outcome = await self._callback.handle(
-            AuthorizationResponse(callback_id, state, code, issuer, _parameter(request, "error"))
-        )
-        match outcome:
-            case SignInCompleted():
-                return signed_in_page(outcome)
-            case SignInRejected():
-                return sign_in_rejected_page(outcome)
-            case UnknownLink():
-                return self._invalid(request)
-
-    def _invalid(self, request: Request) -> HtmlDocument:
-        wait = count_failure(self._attempts, request)
-        return too_many_sign_ins_page(wait) if wait else sign_in_unknown_page()
-
-
 def _parameter(request: Request, name: str, longest: int = _LONGEST_PARAMETER) -> str:
     """Return a query parameter; empty if it is repeated (RFC 6749, 3.1) or too long."""
     values = request.query_params.getlist(name)
     return values[0] if len(values) == 1 and len(values[0]) <= longest else ""
 
 
-def signed_in_page(outcome: SignInCompleted) -> HtmlDocument:
-    """Return the page for a completed sign-in."""
+def sign_in_page(outcome: SignInOutcome, wait: float = 0) -> HtmlDocument:
+    """Return the page of a sign-in. Unknown, finished and expired ones get the same page, so that they cannot be
+    probed; after `wait` seconds more of them are accepted.
+    """
+    match outcome:
+        case SignInCompleted():
+            return _signed_in_page(outcome)
+        case SignInRejected(cause, fix):
+            advice = _("What to do: {fix}.", fix=escape_text(str(fix).rstrip(".。"), 1000)) if fix else _ASK_FOR_SIGN_IN
+            return text_page(403, _("The bot is not signed in"), escape_text(cause, 1000), advice)
+        case UnknownLink() if wait:
+            return text_page(
+                429,
+                _("Too many wrong addresses"),
+                _("Too many sign-ins that are not under way came from where you are."),
+                " ".join([_("Wait a minute."), str(_ASK_FOR_SIGN_IN)]),
+                {"Retry-After": str(math.ceil(wait))},
+            )
+        case UnknownLink():
+            text = _("It was already finished, has expired after ten minutes, or never existed.")
+            return text_page(404, _("This sign-in is not under way"), text, _ASK_FOR_SIGN_IN)
+
+
+def _signed_in_page(outcome: SignInCompleted) -> HtmlDocument:
     title, server = escape_text(outcome.title), escape_text(outcome.server)
     facts = [
         (_("Server"), title if title == server else f"{title} ({server})"),
@@ -504,46 +406,3 @@ def signed_in_page(outcome: SignInCompleted) -> HtmlDocument:
     )
     heading = _("The bot is signed in to {server}", server=title)
     return page(200, _("The bot is signed in"), f"<h1>{heading}</h1>{_facts_html(facts)}{next_step}<p>{effect}</p>")
-
-
-def sign_in_rejected_page(outcome: SignInRejected) -> HtmlDocument:
-    """Return the page for a rejected sign-in."""
-    fix = str(outcome.fix).rstrip(".。")
-    return text_page(
-        403,
-        _("The bot is not signed in"),
-        escape_text(outcome.cause, 1000),
-        _("What to do: {fix}.", fix=escape_text(fix, 1000)) if fix else _ASK_FOR_SIGN_IN,
-    )
-
-
-def sign_in_unknown_page() -> HtmlDocument:
-    """Return the same page for unknown, finished and expired sign-ins, so that they cannot be probed."""
-    return text_page(
-        404,
-        _("This sign-in is not under way"),
-        _("It was already finished, has expired after ten minutes, or never existed."),
-        _ASK_FOR_SIGN_IN,
-    )
-
-
-def sign_in_unavailable_page() -> HtmlDocument:
-    """Return the page for an unavailable database, without its address."""
-    return text_page(
-        503,
-        _("This does not work now"),
-        _("The bot cannot reach its own database, so nothing was kept."),
-        _ASK_FOR_SIGN_IN,
-        _RETRY,
-    )
-
-
-def too_many_sign_ins_page(seconds: float) -> HtmlDocument:
-    """Return the page for an address with too many unknown states."""
-    return text_page(
-        429,
-        _("Too many wrong addresses"),
-        _("Too many sign-ins that are not under way came from where you are."),
-        " ".join([_("Wait a minute."), str(_ASK_FOR_SIGN_IN)]),
-        {"Retry-After": str(math.ceil(seconds))},
-    )

@@ -138,11 +138,8 @@ def _message(errors: Sequence[Mapping[str, Any]], position: Position, body_type:
         return sentences(_("It is not known here."), hint)
     if error["type"] == _VALUE_ERROR:
         return _sentence(str(error["msg"]).removeprefix(_PREFIX))
-    return _value_message(error["type"], error.get("ctx", {}))
-
-
-def _value_message(kind: str, limits: Mapping[str, Any]) -> str:
-    """Return the message about a value of the right type, or a missing one. It names only limits of the schema."""
+    kind = error["type"]
+    limits = error.get("ctx", {})
     texts = {name: f"{limit:,.15g}" if isinstance(limit, int | float) else str(limit) for name, limit in limits.items()}
     if "expected" in texts:
         texts["expected"] = ", ".join(limit.strip("'") for limit in _SEPARATORS.split(texts["expected"]))
@@ -322,35 +319,26 @@ def problem_of_validation(error: RequestValidationError, body_type: object = Non
     return invalid_fields(validation_errors(errors, error.body, body_type))
 
 
-async def _answer_problem(request: Request, problem: Exception) -> Response:
-    assert isinstance(problem, Problem)
+async def answer_error(request: Request, error: Exception) -> Response:
+    """Handle an expected error of a route. Raises one that is internal."""
+    match error:
+        case Problem():
+            problem = error
+        case CommandRejected():
+            status, code = next(answer for rejected, answer in _REJECTIONS.items() if isinstance(error, rejected))
+            problem = Problem(status, code, str(error))
+        case CountersignError():
+            problem = problem_of_error(error)
+            if problem.status == 500:
+                raise error
+        case RequestValidationError():
+            body = getattr(request.scope.get("route"), "body_field", None)
+            problem = problem_of_validation(error, None if body is None else body.field_info.annotation)
+        case HTTPException():
+            problem = problem_of_status(error.status_code, error.headers)
+        case _:
+            raise error
     return to_response(problem, request_id(request))
-
-
-async def _answer_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, CountersignError)
-    problem = problem_of_error(error)
-    if problem.status == 500:
-        raise error
-    return to_response(problem, request_id(request))
-
-
-async def _answer_rejection(request: Request, rejection: Exception) -> Response:
-    status, code = next(answer for rejected, answer in _REJECTIONS.items() if isinstance(rejection, rejected))
-    return to_response(Problem(status, code, str(rejection)), request_id(request))
-
-
-async def _answer_validation(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    body = getattr(request.scope.get("route"), "body_field", None)
-    body_type = None if body is None else body.field_info.annotation
-    return to_response(problem_of_validation(error, body_type), request_id(request))
-
-
-async def answer_status(request: Request, error: Exception) -> Response:
-    """Handle Starlette's `HTTPException` (404, 405, 413)."""
-    assert isinstance(error, HTTPException)
-    return rejection_response(request, error.status_code, headers=error.headers)
 
 
 def rejection_response(
@@ -365,12 +353,6 @@ async def _answer_failure(request: Request, _error: Exception) -> Response:
     return to_response(internal_error(), request_id(request))
 
 
-HANDLERS: Mapping[type[Exception], Handler] = {
-    Problem: _answer_problem,
-    CommandRejected: _answer_rejection,
-    CountersignError: _answer_error,
-    RequestValidationError: _answer_validation,
-    HTTPException: answer_status,
-    Exception: _answer_failure,
-}
+_EXPECTED = (Problem, CommandRejected, CountersignError, RequestValidationError, HTTPException)
+HANDLERS: Mapping[type[Exception], Handler] = {**dict.fromkeys(_EXPECTED, answer_error), Exception: _answer_failure}
 """Exception handlers of the routes."""

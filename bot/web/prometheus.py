@@ -165,7 +165,7 @@ class Metrics:
         self._gauges.takes_writes = takes_writes
         self._gauges.uses_files = uses_files
 
-    def observe(self, measurement: MetricEvent) -> None:  # noqa: C901 - one case for each kind
+    def observe(self, measurement: MetricEvent) -> None:  # noqa: C901, PLR0912 - one case for each kind
         """Count an event."""
         match measurement:
             case TurnEnded(platform_name, status, seconds):
@@ -173,7 +173,14 @@ class Metrics:
                 self._turns.labels(platform_name, status).inc()
                 self._turn_seconds.labels(platform_name).observe(seconds)
             case ModelAnswered():
-                self._count_answer(measurement)
+                (model,) = self._models(measurement.model)
+                self._requests.labels(model, measurement.outcome).inc()
+                if measurement.outcome == "answered":
+                    self._model_seconds.labels(model).observe(measurement.seconds)
+                    self._tokens.labels(model, "input").inc(measurement.input_tokens)
+                    self._tokens.labels(model, "output").inc(measurement.output_tokens)
+                if measurement.first_seconds is not None:
+                    self._first_token.labels(model).observe(measurement.first_seconds)
             case CallEnded(server, tool, status, seconds):
                 self._calls.labels(*self._tools(server, tool), status).inc()
                 if seconds is not None:
@@ -225,16 +232,6 @@ class Metrics:
             return Response(content, headers={"Content-Type": media_type})
 
         return Route(PATH, respond)
-
-    def _count_answer(self, answer: ModelAnswered) -> None:
-        (model,) = self._models(answer.model)
-        self._requests.labels(model, answer.outcome).inc()
-        if answer.outcome == "answered":
-            self._model_seconds.labels(model).observe(answer.seconds)
-            self._tokens.labels(model, "input").inc(answer.input_tokens)
-            self._tokens.labels(model, "output").inc(answer.output_tokens)
-        if answer.first_seconds is not None:
-            self._first_token.labels(model).observe(answer.first_seconds)
 
 
 def _label(outcome: str) -> str:

@@ -38,7 +38,7 @@ from bot.engine.locales import LocaleResolver
 from bot.i18n import _, use_time_zone
 from bot.ports import CallAudit, Commands, EngineApi, PendingApproval, TokenStore, UserActivity
 from bot.rendering.turn_events import event_schemas
-from bot.web.problems import HANDLERS, ErrorAnswer, Handler, answer_status, invalid_fields, rejection_response
+from bot.web.problems import HANDLERS, ErrorAnswer, Handler, answer_error, invalid_fields, rejection_response
 from bot.web.surface import Subscriptions, Uploads
 
 _ERRORS: Mapping[int | str, str] = {
@@ -247,7 +247,7 @@ def _not_found_handler(templates: Sequence[RouteTemplate]) -> Handler:
             case 405:
                 return _wrong_method(request, templates)
             case _:
-                return await answer_status(request, error)
+                return await answer_error(request, error)
 
     return refuse
 

@@ -38,8 +38,7 @@ class LimitedProtocol(H11Protocol):
         self._limits = limits
         self._table = table
         self._admitted = False
-        self._head: asyncio.TimerHandle | None = None
-        self._stalled: asyncio.TimerHandle | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     @property
     def address(self) -> str:
@@ -68,8 +67,8 @@ class LimitedProtocol(H11Protocol):
         """Receive a part of a request, or several requests."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
-            self._end_head()
-        elif self._head is None:
+            self._end("head")
+        elif "head" not in self._timers:
             self._start_head()
         self._update()
 
@@ -93,20 +92,20 @@ class LimitedProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """Start the stall timer: the peer stopped reading."""
         super().pause_writing()
-        if self._stalled is None:
+        if "stall" not in self._timers:
             self._start_stall()
         self._update()
 
     def resume_writing(self) -> None:
         """Stop the stall timer: the peer reads again."""
         super().resume_writing()
-        self._end_stall()
+        self._end("stall")
         self._update()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the resources of the connection."""
-        self._end_head()
-        self._end_stall()
+        self._end("head")
+        self._end("stall")
         super().connection_lost(exc)
         if self._admitted:
             self._admitted = False
@@ -123,33 +122,23 @@ class LimitedProtocol(H11Protocol):
             self._table.wait(self)
 
     def _start_head(self) -> None:
-        self._head = self.loop.call_later(self._limits.head_seconds, self.transport.abort)
-
-    def _end_head(self) -> None:
-        if self._head is not None:
-            self._head.cancel()
-            self._head = None
+        self._timers["head"] = self.loop.call_later(self._limits.head_seconds, self.transport.abort)
 
     def _start_stall(self) -> None:
         unsent = self.transport.get_write_buffer_size()
-        self._stalled = self.loop.call_later(self._limits.stalled_seconds, self._check_stall, unsent)
 
-    def _check_stall(self, unsent_before: int) -> None:
-        """Cut off a peer that has read nothing since the last check."""
-        if self.transport.get_write_buffer_size() < unsent_before:
-            self._start_stall()
-        else:
-            self.transport.abort()
+        def check() -> None:
+            """Cut off a peer that has read nothing since the last check."""
+            if self.transport.get_write_buffer_size() < unsent:
+                self._start_stall()
+            else:
+                self.transport.abort()
 
-    def _end_stall(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+        self._timers["stall"] = self.loop.call_later(self._limits.stalled_seconds, check)
 
-
-def connection_factory(limits: ConnectionLimits, proxies: TrustedProxies) -> partial[LimitedProtocol]:
-    """Return the protocol factory of one server. Its connections share one table."""
-    return partial(LimitedProtocol, limits=limits, table=ConnectionTable(limits, proxies))
+    def _end(self, timer: str) -> None:
+        if (handle := self._timers.pop(timer, None)) is not None:
+            handle.cancel()
 
 
 _GOODBYE_SECONDS = 5
@@ -172,9 +161,11 @@ async def serve(
     `proxies` are trusted in X-Forwarded-For. Raises SettingsError if the address cannot be used.
     """
     listening = bind_socket(host, port)
+    limits = limits or ConnectionLimits()
+    table = ConnectionTable(limits, proxies)
     config = uvicorn.Config(
         app,
-        http=cast("type[asyncio.Protocol]", connection_factory(limits or ConnectionLimits(), proxies)),
+        http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, limits=limits, table=table)),
         backlog=_ACCEPTED_AT_ONCE,
         forwarded_allow_ips=proxies.names,
         log_config=None,

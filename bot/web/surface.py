@@ -126,21 +126,18 @@ class Subscriptions:
         if (published := mailbox.take()) is not None:
             return published
         try:
-            stored = await self._read_stored(topic, turn_id, read)
+            loop = asyncio.get_running_loop()
+            # Another subscriber may have just read it.
+            async with topic.reading:
+                if topic.stored is None or loop.time() - topic.read_at >= self._poll / 2:
+                    topic.stored = await read(turn_id)
+                    topic.read_at = loop.time()
+                stored = topic.stored
         except DatabaseUnavailable:
             return None  # the database logs its own outages
         # A live view received meanwhile is newer than rows of the same revision.
         published = mailbox.take()
         return published if published is not None and published.revision >= stored.revision else stored
-
-    async def _read_stored(self, topic: _Topic, turn_id: str, read: Read) -> TurnView:
-        loop = asyncio.get_running_loop()
-        # Another subscriber may have just read it.
-        async with topic.reading:
-            if topic.stored is None or loop.time() - topic.read_at >= self._poll / 2:
-                topic.stored = await read(turn_id)
-                topic.read_at = loop.time()
-            return topic.stored
 
 
 def _is_newer(last: TurnView, view: TurnView) -> bool:

@@ -15,6 +15,7 @@ from bot.chat.context import ChatContext, Lookups
 from bot.chat.message_handler import (
     EarlierMessages,
     Location,
+    MessageContent,
     MessageHandler,
     PlatformFacts,
     PlatformMessage,
@@ -85,7 +86,9 @@ class Platform:
 
 
 def written(number: int, text: str, user: str = "ana", **fields: Any) -> PlatformMessage:
-    return PlatformMessage(id=f"m{number}", keys=(f"chat:m{number}",), thread_key="1", user=user, text=text, **fields)
+    return PlatformMessage(
+        id=f"m{number}", keys=(f"chat:m{number}",), thread_key="1", user=user, content=MessageContent(text), **fields
+    )
 
 
 async def backfilled(platform: Platform, engine: FakeEngine) -> None:

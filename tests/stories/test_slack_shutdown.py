@@ -79,24 +79,6 @@ async def test_an_answer_in_the_middle_of_which_the_program_is_told_to_leave_is_
             assert not company.slack.calls.refused()
 
 
-async def test_an_acknowledged_message_is_answered_once_though_the_program_was_killed_right_after(
-    tmp_path: Path, model: FakeLanguageModel
-) -> None:
-    async with a_company(tmp_path, model, {}) as company:
-        slack = company.slack
-        async with company.bot() as bot:
-            asked = company.ask("are you there?")
-            await slack.until(lambda: any(each.acknowledged for each in slack.sent))
-            await bot.dies()
-        async with company.bot():
-            slack.clock.advance(61)  # what was not acknowledged comes again
-            await delivered(company)
-            await company.draws(asked.ts, "AI answer")
-        said = company.said(asked.ts)
-        assert len(said) == 1, said
-        assert said[0].count("You said: are you there?.") == 1
-
-
 async def test_when_the_app_is_removed_from_the_workspace_the_program_ends_with_cause_and_fix(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:

@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 
-from bot.domain.completions import Completion, ModelRequest
 from tests.fakes.parts import say
 from tests.stories.team import Team, think
 
 FINAL = "AI answer"
-
-
-async def test_a_slow_answer_is_a_new_message_and_nothing_of_the_work_stays(team: Team) -> None:
-    answers = asyncio.Event()
-
-    async def slowly(_request: ModelRequest) -> Completion:
-        await answers.wait()
-        return say("The payments pool is too small.")
-
-    team.early_seconds, team.model.script = 0.1, [slowly]
-    async with team.at_work():
-        talk = team.ask("why 502?")
-        working = await team.offers(talk, "Stop")
-        answers.set()
-        answer = await team.reads(talk, FINAL)
-        await team.until(lambda: len(team.messages(talk)) == 1)
-    assert answer is not working
-    assert "The payments pool is too small." in team.words(answer)
-    assert team.refused() == []
 
 
 async def test_a_slow_answer_of_another_process_is_a_new_message_and_nothing_is_there_twice(team: Team) -> None:

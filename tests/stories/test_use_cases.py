@@ -1,4 +1,4 @@
-"""Typical servers, from the first sentence to the server's own record: workflows, weather, a database, the rules of a
+"""Typical servers, from the first sentence to the server's own record: workflows, a database, the rules of a
 business, and the tools of developers.
 """
 
@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.fakes.jma import FakeJma
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.fakes.mcp.cases.api_explorer import api_explorer
 from tests.fakes.mcp.cases.database import database
@@ -73,16 +72,6 @@ async def test_a_workflow_sends_an_email_once_it_is_approved(tmp_path: Path) -> 
             assert KEY not in terminal.text
     assert n8n.sent == [mail]
     assert KEY not in place.log
-
-
-async def test_the_weather_is_looked_up_by_the_bundled_server(tmp_path: Path) -> None:
-    with FakeJma() as jma, wanting(weather=Call("weather__forecast", {"area": "Tokyo"})) as model:
-        place = Installation(tmp_path, model=model, WEATHER_BASE_URL=jma.base_url)
-        async with place.terminal() as terminal:
-            await terminal.asks("how will the weather be in Tokyo?")
-            await terminal.shows("✓ weather.forecast", "It said:", "東京都")
-            await leaves(terminal)
-    assert jma.count("forecast/130000") == 1
 
 
 async def test_a_database_is_read_freely_and_written_with_an_approval_and_only_with_its_password(

@@ -11,8 +11,18 @@ from typing import Any
 
 import pytest
 
-from bot.commands.server_secrets import SecretPrompt
-from bot.commands.sign_in import SignInCompleted, SignInRejected
+from bot.commands.server_secrets import (
+    AccessCheckFailed,
+    Denied,
+    LinkExpired,
+    SecretPrompt,
+    SecretRejected,
+    SecretSaved,
+    ServerChanged,
+)
+from bot.commands.server_secrets import Outcome as SecretOutcome
+from bot.commands.sign_in import Outcome as SignInOutcome
+from bot.commands.sign_in import SignInCompleted, SignInRejected, UnknownLink
 from bot.domain.api_clients import ApiRole
 from bot.domain.conversations import Author
 from bot.domain.secrets import SecretLink
@@ -35,28 +45,31 @@ def prompt(platform: str = "slack") -> SecretPrompt:
     return SecretPrompt(link, "123", "456", "789", "127.0.0.1", 1)
 
 
-def signed_in(platform: str, problem: str = "") -> HtmlDocument:
-    return pages.signed_in_page(SignInCompleted("123", "456", Author(platform, "7", "123"), 3, problem))
+def signed_in(platform: str, problem: str = "") -> SignInCompleted:
+    return SignInCompleted("123", "456", Author(platform, "7", "123"), 3, problem)
 
 
+SECRET_OUTCOMES: dict[str, SecretPrompt | SecretOutcome] = {
+    **{f"form for {platform}": prompt(platform) for platform in PLATFORMS},
+    "invalid secret": SecretRejected(prompt(), "12"),
+    "another server": ServerChanged(prompt()),
+    "saved secret": SecretSaved(prompt()),
+    "no right": Denied("12"),
+    "no check": AccessCheckFailed("12"),
+    "no link": LinkExpired(),
+}
+SIGN_INS: dict[str, SignInOutcome] = {
+    **{f"signed in, for {platform}": signed_in(platform) for platform in PLATFORMS},
+    "signed in and not connected": signed_in("slack", "12"),
+    "rejected sign-in": SignInRejected("12", "34"),
+    "rejected sign-in without a fix": SignInRejected("12"),
+    "no sign-in": UnknownLink(),
+}
 PAGES: dict[str, Callable[[], HtmlDocument]] = {
-    **{f"form for {platform}": partial(pages.secret_page, prompt(platform), NOW) for platform in PLATFORMS},
-    "invalid secret": partial(pages.invalid_page, prompt(), NOW, "12"),
-    "another server": partial(pages.server_changed_page, prompt(), NOW),
-    "saved secret": partial(pages.saved_page, prompt()),
-    "no right": partial(pages.denied_page, "12"),
-    "no check": partial(pages.access_check_failed_page, "12"),
-    "no database": pages.link_unavailable_page,
-    "no link": pages.link_expired_page,
-    "too many links": partial(pages.too_many_links_page, 60),
-    "unreadable form": partial(pages.unreadable_page, 400),
-    **{f"signed in, for {platform}": partial(signed_in, platform) for platform in PLATFORMS},
-    "signed in and not connected": partial(signed_in, "slack", "12"),
-    "rejected sign-in": partial(pages.sign_in_rejected_page, SignInRejected("12", "34")),
-    "rejected sign-in without a fix": partial(pages.sign_in_rejected_page, SignInRejected("12")),
-    "no sign-in": pages.sign_in_unknown_page,
-    "no database at a sign-in": pages.sign_in_unavailable_page,
-    "too many sign-ins": partial(pages.too_many_sign_ins_page, 60),
+    **{name: partial(pages.secret_page, outcome, NOW) for name, outcome in SECRET_OUTCOMES.items()},
+    "too many links": partial(pages.secret_page, LinkExpired(), NOW, 60),
+    **{name: partial(pages.sign_in_page, outcome) for name, outcome in SIGN_INS.items()},
+    "too many sign-ins": partial(pages.sign_in_page, UnknownLink(), 60),
 }
 
 

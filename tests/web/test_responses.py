@@ -473,22 +473,6 @@ async def test_streams_end_when_the_program_leaves_and_the_answer_is_there_when_
     assert (seen[-1].name, seen[-1].data["text"]) == ("done", "Here I am again.")
 
 
-async def test_between_question_and_approval_there_may_be_a_restart(folder: Path) -> None:
-    asking = scripted(ScriptedModel([ask_for(call(WRITE, text="hello"))]))
-    async with opened_api(folder, model=asking) as api, asked(api.client, "write it") as stream:
-        wanted = await stream.until("approval_required")
-        await stream.waiting()
-    async with opened_api(folder, model=scripted(ScriptedModel([say("Written.")]))) as back:
-        tools_answer(back.endpoint)
-        path = f"/api/responses/{wanted['responseId']}/stream"
-        async with streamed(back.client, "GET", path, headers={"Last-Event-ID": stream.last_id}) as again:
-            answer = await back.post(f"/api/responses/approval/{wanted['approvalRequestId']}", json={"approved": True})
-            assert answer.json()["outcome"] == "approved"
-            seen = await again.ended()
-    assert "approval_required" not in [each.name for each in seen]
-    assert seen[-1].data["text"] == "Written."
-
-
 async def test_a_question_beyond_those_that_may_wait_is_refused(folder: Path, model: ScriptedModel) -> None:
     async def for_ever(_request: ModelRequest) -> Completion:
         await asyncio.Event().wait()

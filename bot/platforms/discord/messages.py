@@ -103,18 +103,19 @@ def parse_message(
         keys=(message_key(str(message.id)),),
         thread_key=str(message.channel.id),
         user=str(author.id),
-        text=content.text,
-        command_text=strip_bot_mention(message.content, _bot_mentions(me, guild)),
-        title=channel.post_title(str(message.id)) if channel is not None else "",
+        content=replace(
+            content,
+            command_text=strip_bot_mention(message.content, _bot_mentions(me, guild)),
+            title=channel.post_title(str(message.id)) if channel is not None else "",
+            replied_to=_replied_to(message, me),
+            files=_attachments(message),
+        ),
         sent_at=message.created_at.timestamp(),
         mentions_bot=me in mentions or any(mention in unquoted for mention in _bot_mentions(me, guild)),
         direct=channel is not None and channel.direct,
         may_be_in_thread=channel is None or bool(channel.thread),
         mentions=mentions
         | frozenset(str(role) for role in message.raw_role_mentions if role != own and f"<@&{role}>" in unquoted),
-        replied_to=_replied_to(message, me),
-        files=_attachments(message),
-        forwarded=content.forwarded,
         source=author,
         guild=guild,
         channel=channel,
@@ -378,7 +379,7 @@ class DiscordMessagePlatform:
         client = await self._rest.client()
         known = {line.id: line for line in thread}
         chain: list[ThreadMessage] = []
-        reference = message.replied_to
+        reference = message.content.replied_to
         while reference is not None and not reference.is_bot and len(chain) < LONGEST_CHAIN:
             try:
                 with map_errors(gettext_lazy("read what a message replies to")):

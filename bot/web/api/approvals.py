@@ -6,22 +6,22 @@ revision of a call: a decision on an older revision has no effect.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, assert_never
 
 from fastapi import APIRouter, Path, Query
 from pydantic import ConfigDict, Field
 
 from bot.chat.actions import VIEW_FIRST
+from bot.chat.approval_inbox import read_if_readable
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.approvals import (
     AlreadyDecided,
     ApprovalNotFound,
     Decided,
     Decision,
-    DecisionResult,
     DecisionType,
     MoreApprovalsNeeded,
     NotAllowed,
@@ -30,9 +30,9 @@ from bot.domain.approvals import (
 )
 from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, ToolStep, Turn
-from bot.errors import ContentDeleted, CountersignError
+from bot.errors import ContentDeleted
 from bot.i18n import _
-from bot.ports import PendingApproval, PendingApprovalPosition
+from bot.ports import EngineApi, PendingApproval, PendingApprovalPosition
 from bot.ports.platform import InvalidArguments, NotEditable, RevisionAccepted
 from bot.ports.reporting import read_pending_approvals
 from bot.rendering.approval_card import OFFERS, parse_grant_option, remaining_approvals_text
@@ -43,8 +43,6 @@ from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, key_prefixes
 from bot.web.problems import Problem, invalid_fields
 from bot.web.routes import RequestModel, WebDependencies, api_router
-
-log = logging.getLogger(__name__)
 
 FIRST = 1
 """Revision of a new call, and of a decision that names none."""
@@ -129,7 +127,8 @@ class ApprovalList(ResponseModel):
 def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes to list, read and decide approvals."""
     router = api_router(tags=["approvals"])
-    handler = _ApprovalHandler(dependencies)
+    calls = _Calls(dependencies)
+    engine = dependencies.engine
 
     @router.get("/api/responses/approvals", response_model=ApprovalList)
     async def list_approvals(
@@ -143,15 +142,32 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         """List pending calls, newest first. A page may hold fewer calls than `size`, or no calls, and still have a next
         one.
         """
-        return await handler.list_pending(caller, whose, size, _position(cursor))
+        try:
+            behind = PendingApprovalPosition.parse(cursor) if cursor else None
+        except ValueError:
+            raise invalid_fields({"cursor": _("It must be the nextCursor of another page.")}) from None
+        page = await read_pending_approvals(
+            dependencies.user_activity,
+            key_prefixes(caller),
+            calls.listed(caller, whose),
+            limit=size,
+            most_read=MOST_READ,
+            behind=behind,
+        )
+        found = [await read_if_readable(dependencies.find_approval(call.approval_id)) for call in page.calls]
+        return ApprovalList(
+            approvals=[calls.shape(caller, *call) for call in found if call and call[1].status is StepStatus.AWAITING],
+            more=page.behind is not None,
+            next_cursor=None if page.behind is None else str(page.behind),
+        )
 
     @router.get("/api/responses/approval/{approvalRequestId}", response_model=ApprovalShape)
     async def read_approval(approval_id: ApprovalId, caller: MemberCaller) -> ApprovalShape:
         """Return one pending call."""
-        turn, step = await handler.find(caller, approval_id)
+        turn, step = await calls.find(caller, approval_id)
         if step.status is not StepStatus.AWAITING:
             raise _not_found()
-        return handler.shape(caller, turn, step)
+        return calls.shape(caller, turn, step)
 
     @router.post("/api/responses/approval/{approvalRequestId}/open", response_model=ApprovalShape)
     async def open_approval(approval_id: ApprovalId, body: CallOpening, caller: MemberCaller) -> ApprovalShape:
@@ -159,54 +175,29 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         token that may approve the call, and records it in the audit. Such a call can be approved only by a token that
         has opened it.
         """
-        return await handler.open_call(caller, approval_id, body.revision)
+        turn, _step = await calls.find(caller, approval_id)
+        match await engine.approvals.open_call(approval_id, body.revision, caller.member):
+            case ToolStep() as step if step.approval is not None:
+                return whole_approval_shape(turn, step, format_id(caller, turn.conversation), calls.signed_by)
+            case ToolStep():
+                raise _not_found()
+            case rejection:
+                raise _rejection_problem(rejection)
 
     @router.post("/api/responses/approval/{approvalRequestId}", response_model=DecisionAnswer)
     async def decide_approval(approval_id: ApprovalId, body: ApprovalDecision, caller: MemberCaller) -> DecisionAnswer:
         """Approve or deny a call, change its arguments before approval, or allow later calls like it."""
-        return await handler.decide(caller, approval_id, body)
+        return await _decide(engine, calls, caller, approval_id, body)
 
     return router
 
 
-class _ApprovalHandler:
-    """Handler of the routes. Every rejection is a Problem."""
+class _Calls:
+    """Calls for the responses. Every rejection is a Problem."""
 
     def __init__(self, dependencies: WebDependencies) -> None:
         self._dependencies = dependencies
-        self._engine = dependencies.engine
-
-    async def list_pending(
-        self, caller: ApiClient, whose: Whose, size: int, behind: PendingApprovalPosition | None
-    ) -> ApprovalList:
-        """Return a page of calls that the caller has asked for or may approve."""
-        page = await read_pending_approvals(
-            self._dependencies.user_activity,
-            key_prefixes(caller),
-            self._listed(caller, whose),
-            limit=size,
-            most_read=MOST_READ,
-            behind=behind,
-        )
-        shapes = [await self._pending_shape(caller, call.approval_id) for call in page.calls]
-        return ApprovalList(
-            approvals=[shape for shape in shapes if shape is not None],
-            more=page.behind is not None,
-            next_cursor=None if page.behind is None else str(page.behind),
-        )
-
-    async def _pending_shape(self, caller: ApiClient, approval_id: str) -> ApprovalShape | None:
-        """Return a pending call for the response, None if it is no longer pending."""
-        try:
-            call = await self._dependencies.find_approval(approval_id)
-        except CountersignError:
-            raise
-        except Exception:  # one unreadable call must not hide the others
-            log.exception("pending call is unreadable, left out of the list")
-            return None
-        if call is None or call[1].status is not StepStatus.AWAITING:
-            return None
-        return self.shape(caller, *call)
+        self.signed_by = dependencies.command_dependencies.administration.signed_by
 
     async def find(self, caller: ApiClient, approval_id: str) -> tuple[Turn, ToolStep]:
         """Return a call in the caller's workspace that the caller may approve or has asked for. Raises Problem."""
@@ -224,14 +215,15 @@ class _ApprovalHandler:
             waited=approval.waited,
         )
         if not caller.covers_workspace(turn.conversation.workspace_key) or not (
-            caller.may(ApiRole.APPROVER) or await self._listed(caller, Whose.ALL)(pending)
+            caller.may(ApiRole.APPROVER) or await self.listed(caller, Whose.ALL)(pending)
         ):
             raise _not_found()
         if turn.content_deleted:
             raise ContentDeleted
         return call
 
-    def _listed(self, caller: ApiClient, whose: Whose) -> Callable[[PendingApproval], Awaitable[bool]]:
+    def listed(self, caller: ApiClient, whose: Whose) -> Callable[[PendingApproval], Awaitable[bool]]:
+        """Return a test of the calls that the caller has asked for or may approve."""
         may_approve = self._dependencies.may_approve(caller.member)
 
         async def is_listed(call: PendingApproval) -> bool:
@@ -242,72 +234,55 @@ class _ApprovalHandler:
 
     def shape(self, caller: ApiClient, turn: Turn, step: ToolStep) -> ApprovalShape:
         """Return a pending call for the response."""
-        signed_by = self._dependencies.command_dependencies.administration.signed_by
-        return approval_shape(turn, step, format_id(caller, turn.conversation), signed_by)
-
-    async def open_call(self, caller: ApiClient, approval_id: str, revision: int) -> ApprovalShape:
-        """Return the whole call to an approver, and record it in the audit."""
-        turn, _step = await self.find(caller, approval_id)
-        match await self._engine.approvals.open_call(approval_id, revision, caller.member):
-            case ToolStep() as step if step.approval is not None:
-                signed_by = self._dependencies.command_dependencies.administration.signed_by
-                return whole_approval_shape(turn, step, format_id(caller, turn.conversation), signed_by)
-            case ToolStep():
-                raise _not_found()
-            case rejection:
-                raise _rejection_problem(rejection)
-
-    async def decide(self, caller: ApiClient, approval_id: str, body: ApprovalDecision) -> DecisionAnswer:
-        """Apply a decision."""
-        grant = _requested_grant(body)
-        _turn, step = await self.find(caller, approval_id)
-        revision = body.revision
-        if body.arguments is not None:
-            revision = await self._revise(caller, approval_id, body, step)
-        if body.approved is None:
-            return DecisionAnswer(approval_request_id=approval_id, revision=revision, outcome=Outcome.REVISED)
-        decision_type = DecisionType.APPROVE if body.approved else DecisionType.DENY
-        decision = Decision(approval_id, revision, decision_type, caller.author, body.reason)
-        result = (
-            await self._engine.approvals.grant(decision, grant, caller.member)
-            if grant is not None
-            else await self._engine.approvals.decide(decision, caller.member)
-        )
-        if isinstance(result, NotAllowed | ViewRequired) and body.arguments is not None:
-            # The change is saved in any case: another approver is needed now, or the call has to be
-            # opened first.
-            message = result.reason if isinstance(result, NotAllowed) else str(VIEW_FIRST)
-            return DecisionAnswer(
-                approval_request_id=approval_id, revision=revision, outcome=Outcome.REVISED, message=message
-            )
-        return _decision_answer(approval_id, revision, result)
-
-    async def _revise(self, caller: ApiClient, approval_id: str, body: ApprovalDecision, step: ToolStep) -> int:
-        """Request approval of changed arguments. Return the new revision."""
-        arguments = _restore_redacted(step, body.arguments or {})
-        match await self._engine.approvals.revise(approval_id, body.revision, arguments, caller.member):
-            case RevisionAccepted(revision):
-                return revision
-            case InvalidArguments(problems):
-                fields = {
-                    f"arguments.{problem.argument}" if problem.argument else "arguments": problem.problem
-                    for problem in problems
-                }
-                raise Problem(
-                    422, "invalid", _("Some arguments do not fit the tool."), _("correct those named"), fields
-                )
-            case rejection:
-                raise _rejection_problem(rejection)
+        return approval_shape(turn, step, format_id(caller, turn.conversation), self.signed_by)
 
 
-def _position(cursor: str) -> PendingApprovalPosition | None:
-    """Parse a cursor; None for the first page. Raises Problem."""
-    if not cursor:
-        return None
-    try:
-        return PendingApprovalPosition.parse(cursor)
-    except ValueError:
-        raise invalid_fields({"cursor": _("It must be the nextCursor of another page.")}) from None
+async def _decide(
+    engine: EngineApi, calls: _Calls, caller: ApiClient, approval_id: str, body: ApprovalDecision
+) -> DecisionAnswer:
+    grant = _requested_grant(body)
+    _turn, step = await calls.find(caller, approval_id)
+    revision = body.revision
+    if body.arguments is not None:
+        revision = await _revise(engine, caller, approval_id, body, step)
+    answer = partial(DecisionAnswer, approval_request_id=approval_id, revision=revision)
+    if body.approved is None:
+        return answer(outcome=Outcome.REVISED)
+    decision_type = DecisionType.APPROVE if body.approved else DecisionType.DENY
+    decision = Decision(approval_id, revision, decision_type, caller.author, body.reason)
+    result = (
+        await engine.approvals.grant(decision, grant, caller.member)
+        if grant is not None
+        else await engine.approvals.decide(decision, caller.member)
+    )
+    match result:
+        case Decided(verdict):
+            return answer(outcome=Outcome.APPROVED if verdict is DecisionType.APPROVE else Outcome.DENIED)
+        case MoreApprovalsNeeded(needed):
+            message = remaining_approvals_text(needed)
+            return answer(outcome=Outcome.COUNTED, needed=needed, message=message)
+        # The change is saved in any case: another approver is needed now, or the call has to be opened first.
+        case NotAllowed(reason) if body.arguments is not None:
+            return answer(outcome=Outcome.REVISED, message=reason)
+        case ViewRequired() if body.arguments is not None:
+            return answer(outcome=Outcome.REVISED, message=str(VIEW_FIRST))
+        case rejection:
+            raise _rejection_problem(rejection)
+
+
+async def _revise(
+    engine: EngineApi, caller: ApiClient, approval_id: str, body: ApprovalDecision, step: ToolStep
+) -> int:
+    """Request approval of changed arguments. Return the new revision."""
+    arguments = _restore_redacted(step, body.arguments or {})
+    match await engine.approvals.revise(approval_id, body.revision, arguments, caller.member):
+        case RevisionAccepted(revision):
+            return revision
+        case InvalidArguments(problems):
+            fields = {".".join(filter(None, ("arguments", each.argument))): each.problem for each in problems}
+            raise Problem(422, "invalid", _("Some arguments do not fit the tool."), _("correct those named"), fields)
+        case rejection:
+            raise _rejection_problem(rejection)
 
 
 def _requested_grant(body: ApprovalDecision) -> GrantRequest | None:
@@ -349,23 +324,6 @@ def _restore_redacted(step: ToolStep, sent: Mapping[str, Any]) -> dict[str, Any]
         else:
             restored[name] = value
     return restored
-
-
-def _decision_answer(approval_id: str, revision: int, result: DecisionResult) -> DecisionAnswer:
-    match result:
-        case Decided(verdict):
-            outcome = Outcome.APPROVED if verdict is DecisionType.APPROVE else Outcome.DENIED
-            return DecisionAnswer(approval_request_id=approval_id, revision=revision, outcome=outcome)
-        case MoreApprovalsNeeded(needed):
-            return DecisionAnswer(
-                approval_request_id=approval_id,
-                revision=revision,
-                outcome=Outcome.COUNTED,
-                needed=needed,
-                message=remaining_approvals_text(needed),
-            )
-        case _:
-            raise _rejection_problem(result)
 
 
 def _rejection_problem(rejection: NotEditable | ViewRequired) -> Problem:

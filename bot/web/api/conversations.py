@@ -91,9 +91,7 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         own: Annotated[bool, Query(description="Only the caller's own, for admins too.")] = False,
     ) -> ConversationList:
         """List the caller's conversations in a workspace; for admins, all of their workspace. Latest first."""
-        summaries, total = await _page(
-            dependencies.command_dependencies.archive, _key_prefixes(caller, workspace, own=own), page, size
-        )
+        summaries, total = await _page(archive, _key_prefixes(caller, workspace, own=own), page, size)
         entries = [_shape(caller, summary) for summary in summaries]
         return ConversationList(conversations=entries, total=total, page=page, size=size)
 

@@ -47,72 +47,45 @@ class ElicitationOutcome(ResponseModel):
 def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes to read and answer elicitations."""
     router = api_router(tags=["elicitations"])
-    handler = _ElicitationHandler(dependencies)
+    engine = dependencies.engine
 
-    @router.get("/api/responses/elicitation/{elicitationId}", response_model=ElicitationShape)
-    async def read_elicitation(elicitation_id: ElicitationId, caller: MemberCaller) -> ElicitationShape:
-        """Return an elicitation that waits for the caller."""
-        return handler.shape(caller, await handler.find(caller, elicitation_id))
-
-    @router.post("/api/responses/elicitation/{elicitationId}", response_model=ElicitationOutcome)
-    async def answer_elicitation(
-        elicitation_id: ElicitationId, body: ElicitationAnswer, caller: MemberCaller
-    ) -> ElicitationOutcome:
-        """Answer a server. Only the token that asked may answer; the first answer counts."""
-        return await handler.answer(caller, elicitation_id, body)
-
-    return router
-
-
-class _ElicitationHandler:
-    """Handler of the routes. Every rejection is a Problem."""
-
-    def __init__(self, dependencies: WebDependencies) -> None:
-        self._engine = dependencies.engine
-
-    async def find(self, caller: ApiClient, elicitation_id: str) -> OpenElicitation:
+    async def find(caller: ApiClient, elicitation_id: str) -> OpenElicitation:
         """Return an elicitation that the caller may answer now. Raises Problem."""
-        elicitation = await self._engine.elicitations.get(elicitation_id, caller.member)
+        elicitation = await engine.elicitations.get(elicitation_id, caller.member)
         if not isinstance(elicitation, OpenElicitation):
             raise _rejection_problem(elicitation)
         if not caller.covers_workspace(elicitation.turn.conversation.workspace_key):
             raise _not_found()
         return elicitation
 
-    def shape(self, caller: ApiClient, elicitation: OpenElicitation) -> ElicitationShape:
-        """Return an elicitation for the response."""
-        turn = elicitation.turn
-        return elicitation_shape(
-            turn,
-            elicitation.step,
-            elicitation.elicitation,
-            format_id(caller, turn.conversation),
-            caller.author.principal,
-        )
+    @router.get("/api/responses/elicitation/{elicitationId}", response_model=ElicitationShape)
+    async def read_elicitation(elicitation_id: ElicitationId, caller: MemberCaller) -> ElicitationShape:
+        """Return an elicitation that waits for the caller."""
+        found = await find(caller, elicitation_id)
+        conversation = format_id(caller, found.turn.conversation)
+        return elicitation_shape(found.turn, found.step, found.elicitation, conversation, caller.author.principal)
 
-    async def answer(self, caller: ApiClient, elicitation_id: str, body: ElicitationAnswer) -> ElicitationOutcome:
-        """Apply an answer."""
-        elicitation = await self.find(caller, elicitation_id)
-        match await self._engine.elicitations.answer(elicitation_id, _parse_answer(body, elicitation), caller.member):
+    @router.post("/api/responses/elicitation/{elicitationId}", response_model=ElicitationOutcome)
+    async def answer_elicitation(
+        elicitation_id: ElicitationId, body: ElicitationAnswer, caller: MemberCaller
+    ) -> ElicitationOutcome:
+        """Answer a server. Only the token that asked may answer; the first answer counts."""
+        elicitation = await find(caller, elicitation_id)
+        is_form = isinstance(elicitation.elicitation.question.ask, FormMode)
+        takes_content = is_form and body.action is ElicitationAction.ACCEPT
+        if body.content is not None and not takes_content:
+            raise invalid_fields({"content": _("Only a form that is accepted has values.")})
+        result = ElicitationResult(body.action, (body.content or {}) if takes_content else None)
+        match await engine.elicitations.answer(elicitation_id, result, caller.member):
             case ElicitationAnswered(action):
                 return ElicitationOutcome(elicitation_id=elicitation_id, action=action)
             case InvalidAnswer(problems):
-                fields = {
-                    ".".join(filter(None, ("content", problem.argument))): problem.problem for problem in problems
-                }
-                raise invalid_fields(fields)
+                named = {".".join(filter(None, ("content", each.argument))): each.problem for each in problems}
+                raise invalid_fields(named)
             case rejection:
                 raise _rejection_problem(rejection)
 
-
-def _parse_answer(body: ElicitationAnswer, elicitation: OpenElicitation) -> ElicitationResult:
-    """Return the parsed answer. Raises Problem for values that were not requested."""
-    is_form = isinstance(elicitation.elicitation.question.ask, FormMode)
-    if body.content is not None and not (is_form and body.action is ElicitationAction.ACCEPT):
-        raise invalid_fields({"content": _("Only a form that is accepted has values.")})
-    return ElicitationResult(
-        body.action, (body.content or {}) if is_form and body.action is ElicitationAction.ACCEPT else None
-    )
+    return router
 
 
 def _rejection_problem(rejection: AnswerRejected) -> Problem:

@@ -101,90 +101,70 @@ class ParsedInput:
     attachments: tuple[Attachment, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Image:
-    data: bytes
-    mime_type: str
-
-
 def parse_input(payload: Payload, uploads: Uploads, owner: str) -> ParsedInput:
     """Parse the input of a request; images are stored in `uploads` for `owner`. Raises Problem with 422 if the input is
     missing or invalid.
     """
-    messages = _messages(payload)
-    last = next((index for index in reversed(range(len(messages))) if messages[index].role == _USER), None)
-    if last is None:
-        raise invalid_fields({"payload.messages": _("There is no message of the role user.")})
-    if last != len(messages) - 1:
-        raise invalid_fields({"payload.messages": _("The last message must be of the role user: it is the question.")})
-    text, images = _text_and_images(messages[last])
-    if len(images) > MOST_IMAGES:
-        raise invalid_fields(
-            {
-                "payload.messages": ngettext(
-                    "A question takes {n} image at most.", "A question takes {n} images at most.", MOST_IMAGES
-                )
-            }
-        )
-    if not text.strip() and not images:
-        raise invalid_fields({"payload.messages": _("The question is empty.")})
-    attachments = tuple(_store_image(uploads, owner, number, image) for number, image in enumerate(images, start=1))
-    return ParsedInput(text.strip() or describe_files(attachments), _context(messages[:last]), attachments)
-
-
-def _messages(payload: Payload) -> Sequence[InputMessage]:
     if (payload.messages is None) == (payload.input is None):
         raise invalid_fields({"payload": _("It takes either messages or input.")})
     if payload.messages is not None:
-        return payload.messages
-    return [InputMessage(content=payload.input)] if isinstance(payload.input, str) else payload.input or []
+        messages = payload.messages
+    else:
+        messages = [InputMessage(content=payload.input)] if isinstance(payload.input, str) else payload.input or []
+    last = next((index for index in reversed(range(len(messages))) if messages[index].role == _USER), None)
+    if last is None:
+        raise _invalid_messages(_("There is no message of the role user."))
+    if last != len(messages) - 1:
+        raise _invalid_messages(_("The last message must be of the role user: it is the question."))
+    text, images = _text_and_images(messages[last])
+    if len(images) > MOST_IMAGES:
+        most = ngettext("A question takes {n} image at most.", "A question takes {n} images at most.", MOST_IMAGES)
+        raise _invalid_messages(most)
+    if not text.strip() and not images:
+        raise _invalid_messages(_("The question is empty."))
+    earlier = []
+    for message in messages[:last]:
+        said, shown = _text_and_images(message)
+        names = [f"image {number}" for number in range(1, len(shown) + 1)]
+        earlier.append((message.role, append_file_names(said, names)))
+    lines = format_lines([line for line in earlier if line[1].strip()])
+    attachments = tuple(
+        uploads.store(data, f"image-{number}.{mime_type.removeprefix('image/')}", mime_type, owner)
+        for number, (data, mime_type) in enumerate(images, start=1)
+    )
+    return ParsedInput(text.strip() or describe_files(attachments), lines, attachments)
 
 
-def _context(messages: Sequence[InputMessage]) -> tuple[str, ...]:
-    """Return the earlier messages as lines, each with its role."""
-    lines = []
-    for message in messages:
-        text, images = _text_and_images(message)
-        names = [f"image {number}" for number in range(1, len(images) + 1)]
-        lines.append((message.role, append_file_names(text, names)))
-    return format_lines([line for line in lines if line[1].strip()])
+def _invalid_messages(error: str) -> Problem:
+    return invalid_fields({"payload.messages": error})
 
 
-def _text_and_images(message: InputMessage) -> tuple[str, Sequence[_Image]]:
+def _text_and_images(message: InputMessage) -> tuple[str, Sequence[tuple[bytes, str]]]:
+    """Return the text of a message, and its images with their media types."""
     if isinstance(message.content, str):
         return message.content, ()
     texts: list[str] = []
-    images: list[_Image] = []
+    images: list[tuple[bytes, str]] = []
     for piece in message.content:
         if piece.type in _TEXTS and piece.text is not None:
             texts.append(piece.text)
         elif piece.type in _IMAGES and piece.image_url is not None:
             images.append(_image(piece.image_url))
         else:
-            raise invalid_fields({"payload.messages": _("A piece of a message must be a text or an image.")})
+            raise _invalid_messages(_("A piece of a message must be a text or an image."))
     return "\n".join(texts), images
 
 
-def _image(address: str | dict[str, Any]) -> _Image:
+def _image(address: str | dict[str, Any]) -> tuple[bytes, str]:
     url = address.get("url") if isinstance(address, dict) else address
     match = _DATA.fullmatch(url) if isinstance(url, str) else None
     if match is None:
-        raise invalid_fields(
-            {
-                "payload.messages": _(
-                    "An image must be in the request itself: data:image/png;base64,… (PNG, JPEG, GIF or WebP)."
-                )
-            }
-        )
+        text = _("An image must be in the request itself: data:image/png;base64,… (PNG, JPEG, GIF or WebP).")
+        raise _invalid_messages(text)
     try:
-        return _Image(base64.b64decode("".join(match[2].split()), validate=True), match[1])
+        return base64.b64decode("".join(match[2].split()), validate=True), match[1]
     except binascii.Error:
-        raise invalid_fields({"payload.messages": _("An image is no base64.")}) from None
-
-
-def _store_image(uploads: Uploads, owner: str, number: int, image: _Image) -> Attachment:
-    name = f"image-{number}.{image.mime_type.removeprefix('image/')}"
-    return uploads.store(image.data, name, image.mime_type, owner)
+        raise _invalid_messages(_("An image is no base64.")) from None
 
 
 WAIT_SECONDS = 50.0
@@ -262,7 +242,13 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         name = "" if request.conversation_id is None else str(request.conversation_id)
         key = own_conversation(caller, request.workspace, name or _thread(idempotency_key))
         if last_event_id and idempotency_key is None:
-            raise _not_resumable()
+            # A client that reconnects by itself would create a second turn.
+            raise Problem(
+                400,
+                "no_such_event",
+                _("Only a question with an Idempotency-Key can be taken up again."),
+                _("follow it with GET /api/responses/{responseId}/stream"),
+            )
         may_wait = responses.take_place(place, request.payload)
         receipt = await responses.receive(caller, key, request, idempotency_key)
         place.follow(receipt.turn_id)
@@ -397,15 +383,10 @@ class _Responses:
             return None
         agents = self._engine.agents(conversation)
         by_id = (agent for agent in agents.here if agent.id == name)
-        agent = agents.find(name) or next(by_id, None)
-        if agent is None:
-            raise Problem(
-                404,
-                "no_such_agent",
-                _("There is no agent of that name here."),
-                _("name one of these: {names}", names=", ".join((*agents.names, PLACE_NAME))),
-                {"agent": _("There is no agent of that name here.")},
-            )
+        if (agent := agents.find(name) or next(by_id, None)) is None:
+            message = _("There is no agent of that name here.")
+            fix = _("name one of these: {names}", names=", ".join((*agents.names, PLACE_NAME)))
+            raise Problem(404, "no_such_agent", message, fix, {"agent": message})
         return agent
 
     def _drop_images(self, parsed: ParsedInput) -> None:
@@ -451,16 +432,6 @@ class _Responses:
 
 def _thread(idempotency_key: str | None) -> str:
     return sha256(idempotency_key.encode()).hexdigest()[:16] if idempotency_key is not None else ""
-
-
-def _not_resumable() -> Problem:
-    """Return the response to a client that reconnects automatically and would create a second turn."""
-    return Problem(
-        400,
-        "no_such_event",
-        _("Only a question with an Idempotency-Key can be taken up again."),
-        _("follow it with GET /api/responses/{responseId}/stream"),
-    )
 
 
 def _cursor(turn_id: str, last_event_id: str | None) -> Cursor:

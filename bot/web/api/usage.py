@@ -10,7 +10,7 @@ from pydantic import Field
 
 from bot.commands.text_format import MOMENT
 from bot.commands.usage import usage_report
-from bot.domain.api_clients import ApiClient, ApiRole
+from bot.domain.api_clients import ApiRole
 from bot.domain.servers import EVERYWHERE
 from bot.domain.usage import LimitPeriod, LimitUnit, UsageGrouping, UsageOwner, UsageQuery
 from bot.i18n import _
@@ -91,7 +91,21 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         """Return tokens and cost of turns, by default since the start of the month."""
         now = dependencies.clock()
         begin = parse_moment("since", since, now) if since else LimitPeriod.MONTH.start_of_period(now)
-        query = _query(caller, of, workspace, begin)
+        match of:
+            case Of.ME:
+                workspace_key = own_key(caller, workspace, "-").workspace_key if workspace else ""
+                query = UsageQuery(begin, person=caller.author.principal, workspace=workspace_key)
+            case Of.WORKSPACE if caller.may(ApiRole.ADMIN):
+                query = UsageQuery(begin, workspace=own_key(caller, workspace, "-").workspace_key)
+            case Of.ALL if caller.may(ApiRole.ADMIN) and caller.workspace == EVERYWHERE:
+                query = UsageQuery(begin)
+            case _:
+                raise Problem(
+                    403,
+                    "forbidden",
+                    _("This token may see only what it used itself."),
+                    _("leave `of` out, or use another token"),
+                )
         sums = await usage.totals_by(query, by)
         owner = UsageOwner.of(caller.author, own_key(caller, workspace, "-"))
         limits = await dependencies.command_dependencies.usage_limits(owner) if of is Of.ME else ()
@@ -99,21 +113,3 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         return UsageShape.model_validate(usage_report(query.since, by, sums, limits, questions))
 
     return router
-
-
-def _query(caller: ApiClient, of: Of, workspace: str, since: float) -> UsageQuery:
-    match of:
-        case Of.ME:
-            workspace_key = own_key(caller, workspace, "-").workspace_key if workspace else ""
-            return UsageQuery(since, person=caller.author.principal, workspace=workspace_key)
-        case Of.WORKSPACE if caller.may(ApiRole.ADMIN):
-            return UsageQuery(since, workspace=own_key(caller, workspace, "-").workspace_key)
-        case Of.ALL if caller.may(ApiRole.ADMIN) and caller.workspace == EVERYWHERE:
-            return UsageQuery(since)
-        case _:
-            raise Problem(
-                403,
-                "forbidden",
-                _("This token may see only what it used itself."),
-                _("leave `of` out, or use another token"),
-            )

@@ -38,6 +38,7 @@ from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAct
 from bot.chat.message_handler import (
     EarlierMessages,
     Location,
+    MessageContent,
     MessageHandler,
     PlatformFacts,
     PlatformMessage,
@@ -426,13 +427,15 @@ def parse_message(event: dict[str, Any]) -> PlatformMessage:
         keys=(f"{PLATFORM}:{event['id']}",),
         thread_key=f"{event['channel']}:" + ("" if event["direct"] else event["thread"] or event["id"]),
         user=event["author"],
-        text=_without_mention(text),
+        content=MessageContent(
+            _without_mention(text),
+            files=tuple(Attachment(file["id"], file["name"], "text/plain", file["size"]) for file in event["files"]),
+        ),
         sent_at=event["sent_at"],
         mentions_bot=MENTION in text,
         direct=event["direct"],
         may_be_in_thread=bool(event["thread"]),
         mentions=frozenset(re.findall(r"@<(\w+)>", text)) - {BOT},
-        files=tuple(Attachment(file["id"], file["name"], "text/plain", file["size"]) for file in event["files"]),
     )
 
 
