@@ -24,6 +24,7 @@ from bot.engine.engine import Engine
 from bot.engine.policy.rules import Policies, RuleBook
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.messages import SystemPrompt
+from bot.engine.turn_runner import TurnSettings
 from bot.llm import anthropic, openai_responses
 from bot.llm.anthropic import request_body
 from bot.llm.hosted_model import HostedModel
@@ -89,8 +90,9 @@ async def measured(api: Api, replay: ToolReplay, questions: int = QUESTIONS) -> 
             toolbox,
             [surface],
             rules=RuleBook(Policies(default=ApprovalPolicy.ALWAYS_ALLOW)),
-            instructions=SystemPrompt("Be useful. " * 100),
-            memory=HistoryBudget(tokens=100_000, replay=replay),
+            settings=TurnSettings(
+                instructions=SystemPrompt("Be useful. " * 100), memory=HistoryBudget(tokens=100_000, replay=replay)
+            ),
         )
         async with running(engine):
             for n in range(questions):

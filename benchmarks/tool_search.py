@@ -20,11 +20,11 @@ from pathlib import Path
 from statistics import mean
 
 from bot.domain.completions import Capabilities
-from bot.domain.tools import ServerGuidance, Tool, ToolSearch, ToolSet
+from bot.domain.tools import ServerGuidance, Tool, ToolSet
 from bot.domain.vocabulary import terms
 from bot.engine.builtin_tools.search_tools import format_search_result
 from bot.engine.builtin_tools.tool_index import ToolIndex
-from bot.engine.prompt.builder import RefusedTools, select_builtin_tools, select_tools, within_limit
+from bot.engine.prompt.builder import ToolSelection, select_builtin_tools, within_limit
 from bot.engine.usage import estimate_text, estimate_tools
 from bot.llm.static_embeddings import load_embedder
 from bot.ports.models import TextEmbedder
@@ -122,9 +122,7 @@ def shared_words(offered: ToolSet) -> float:
 
 def listed_names(offered: ToolSet, window: int = 128_000) -> frozenset[str]:
     """Return the full names of the tools in the list that a model of this window sees."""
-    search, *_ = select_tools(
-        offered, ToolSearch.AUTO, RefusedTools(), "model", Capabilities(context_tokens=window)
-    ).tools
+    search, *_ = ToolSelection().select(offered, "model", Capabilities(context_tokens=window)).tools
     _, _, lines = search.input_schema["properties"]["names"]["description"].partition("\n")
     servers = (line.split(": ", 1) for line in lines.splitlines())
     return frozenset(f"{server}__{name}" for server, names in servers for name in names.split(", "))

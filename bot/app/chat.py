@@ -225,7 +225,7 @@ class _Session:
         refused = 0
         while True:
             await asyncio.sleep(WRITES_SECONDS)
-            refused = 0 if runtime.services.takes_writes() else refused + 1
+            refused = 0 if runtime.services.stores.takes_writes() else refused + 1
             if refused == 1 or (refused >= REFUSALS and self.person.is_script):
                 health = await runtime.services.health.check()
                 cause = _("The database cannot be written: {reason}.", reason=health.unwritable)

@@ -15,7 +15,8 @@ import random
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,15 @@ from bot.app.operator_files import (
     MISSING,
     FileChange,
     FilesOnDisk,
-    FileWatch,
     OperatorFiles,
     changed_paths,
     difference,
     holds_variables,
+    read_operator_files,
     unusable_file,
+    watch_files,
 )
+from bot.app.stores import Stores
 from bot.commands.dependencies import ConfigDiff
 from bot.domain.agents import AgentRef, Agents
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
@@ -57,7 +60,7 @@ from bot.i18n import DEFAULT_LANGUAGE, _, gettext_lazy, ngettext, use_language
 from bot.mcp.config.checks import AllowedPrograms, AllowedTargets, check_paths, check_target, resolve_launch
 from bot.mcp.config.credentials import inject_secrets
 from bot.mcp.errors import InvalidDefinition
-from bot.ports import PinStore, PolicyStore, ProfileStore, ServerAdmin, ServerStore, SignInStore
+from bot.ports import PolicyStore, ProfileStore, ServerAdmin
 from bot.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -96,50 +99,58 @@ class _FileNews:
     """True if the files before could not be used."""
 
 
-@dataclass(slots=True)
 class ConfigReloader:
     """Keeps the toolbox and the rules of this process in line with the database and with the operator's files.
 
-    `files` are those in use; `read_files` reads them again, and `watch` detects changes. `record` writes an
-    applied change into the audit, `on_files` passes the new contents on. `notify` takes a line for each change, and for
-    each reason why files cannot be used. `pause` waits so many seconds.
+    `files` are those in use. `on_files` gets the new contents of changed ones. `notify` takes a line for each change,
+    and for each reason why files cannot be used.
     """
 
-    servers: ServerStore
-    pins: PinStore
-    policies: PolicyStore
-    profiles: ProfileStore
-    toolbox: ServerAdmin
-    rules: RuleBook
-    files: OperatorFiles
-    read_files: Callable[[], OperatorFiles]
-    allowances: AllowedTargets
-    programs: AllowedPrograms
-    settings: Settings
-    watch: FileWatch
-    record: Callable[[Mapping[str, object]], Awaitable[None]]
-    on_files: Callable[[OperatorFiles], None] = lambda _files: None
-    notify: Callable[[str], None] = lambda _line: None
-    sign_ins: SignInStore | None = None
-    pause: Callable[[float], Awaitable[object]] = asyncio.sleep
-    rejected: SettingsError | None = None
-    """Reason why the files on disk are not in use; None if they are."""
-    _handled_files: FilesOnDisk | None = None
-    """The files that were applied or rejected last."""
-    _rejected_files: FilesOnDisk | None = None
-    """The rejected files that were reported last."""
-    _applying: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _reading: asyncio.Future[FilesOnDisk] | None = None
-    """The last read of the files' states, which may be running."""
-    _has_disk: bool = True
-    _unreported: asyncio.Queue[_FileNews] = field(default_factory=asyncio.Queue)
-    _applied_revision: int = -1
-    _warned_rules: list[Rule] = field(default_factory=list)
-    _wakeup: asyncio.Event = field(default_factory=asyncio.Event)
-    _refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    def __post_init__(self) -> None:
-        self._handled_files = self.files.on_disk
+    def __init__(
+        self,
+        stores: Stores,
+        toolbox: ServerAdmin,
+        rules: RuleBook,
+        *,
+        allowances: AllowedTargets,
+        programs: AllowedPrograms,
+        settings: Settings,
+        files: OperatorFiles,
+        on_files: Callable[[OperatorFiles], None],
+        notify: Callable[[str], None],
+    ) -> None:
+        self._servers = stores.servers
+        self._pins = stores.pins
+        self._sign_ins = stores.sign_ins
+        self.policies: PolicyStore = stores.policies
+        self.profiles: ProfileStore = stores.profiles
+        self._toolbox = toolbox
+        self._rules = rules
+        self._allowances = allowances
+        self._programs = programs
+        self._settings = settings
+        self.files = files
+        self._on_files = on_files
+        self.notify = notify
+        self.record: Callable[[Mapping[str, object]], Awaitable[None]] = stores.policies.record_files
+        self.read_files: Callable[[], OperatorFiles] = partial(read_operator_files, settings)
+        self.watch = watch_files(settings)
+        self.pause: Callable[[float], Awaitable[object]] = asyncio.sleep
+        self.rejected: SettingsError | None = None
+        """Reason why the files on disk are not in use; None if they are."""
+        self._handled_files: FilesOnDisk | None = files.on_disk
+        """The files that were applied or rejected last."""
+        self._rejected_files: FilesOnDisk | None = None
+        """The rejected files that were reported last."""
+        self._applying = asyncio.Lock()
+        self._reading: asyncio.Future[FilesOnDisk] | None = None
+        """The last read of the files' states, which may be running."""
+        self._has_disk = True
+        self._unreported: asyncio.Queue[_FileNews] = asyncio.Queue()
+        self._applied_revision = -1
+        self._warned_rules: list[Rule] = []
+        self._wakeup = asyncio.Event()
+        self._refreshing = asyncio.Lock()
 
     def wake(self) -> None:
         """Poll now: the configuration may have changed."""
@@ -155,7 +166,7 @@ class ConfigReloader:
         while True:
             self._wakeup.clear()
             try:
-                if await self.servers.revision() != self._applied_revision:
+                if await self._servers.revision() != self._applied_revision:
                     await self.refresh()
             except DatabaseError:
                 pass  # the database logs its own outages
@@ -172,16 +183,16 @@ class ConfigReloader:
         async with self._refreshing:
             stored = await self._read()
             await self._read_programs()
-            self.rules.replace_file(self.files.policies)
-            self.rules.amend(stored.rules, stored.profiles, stored.bindings)
-            await self.toolbox.reconcile(await self._entries(stored))
+            self._rules.replace_file(self.files.policies)
+            self._rules.amend(stored.rules, stored.profiles, stored.bindings)
+            await self._toolbox.reconcile(await self._entries(stored))
             self._warn_of_idle_rules()
             self._applied_revision = stored.revision
 
     async def _read_programs(self) -> None:
         """Read the allowed programs again: the operator allows one just before adding its server."""
         try:
-            await asyncio.to_thread(self.programs.refresh)
+            await asyncio.to_thread(self._programs.refresh)
         except SettingsError as error:
             log.error("the allowed programs are those of before: %s", error)
 
@@ -195,8 +206,8 @@ class ConfigReloader:
     def _known_tools(self) -> list[Tool]:
         return [
             tool
-            for state in self.toolbox.servers()
-            for tool in (*self.toolbox.capabilities(state.config.id).tools, *self.toolbox.requests(state.config.id))
+            for state in self._toolbox.servers()
+            for tool in (*self._toolbox.capabilities(state.config.id).tools, *self._toolbox.requests(state.config.id))
         ]
 
     async def _read(self) -> _Stored:
@@ -206,16 +217,16 @@ class ConfigReloader:
         for _reading in range(_READINGS):
             # The revision is read before the rows, and bindings before the profiles that they name.
             stored = _Stored(
-                await self.servers.revision(),
-                await self.pins.pinned_definitions(),
+                await self._servers.revision(),
+                await self._pins.pinned_definitions(),
                 await self.policies.rules(),
                 await self.profiles.bindings(),
                 await self.profiles.profiles(),
-                await self.servers.cached_capabilities(),
-                await self.servers.records(),
-                {} if self.sign_ins is None else await self.sign_ins.versions(),
+                await self._servers.cached_capabilities(),
+                await self._servers.records(),
+                await self._sign_ins.versions(),
             )
-            if await self.servers.revision() == stored.revision:
+            if await self._servers.revision() == stored.revision:
                 break
         return stored
 
@@ -292,7 +303,7 @@ class ConfigReloader:
             return reason
         try:
             files = self.read_files()
-            self.programs.check()
+            self._programs.check()
         except SettingsError as error:
             return error
         known = self.files.problems
@@ -329,24 +340,24 @@ class ConfigReloader:
 
     async def _apply(self, files: OperatorFiles) -> None:
         """Apply the files. Raises DatabaseError; without its row in the audit nothing is applied."""
-        before, programs = self.files, self.programs.allowed
+        before, programs = self.files, self._programs.allowed
         if paths := changed_paths(before.on_disk, files.on_disk):
-            await self.record(_audit_facts(paths, before, files, self.settings))
+            await self.record(_audit_facts(paths, before, files, self._settings))
         was_rejected, self.rejected, self._rejected_files = self.rejected is not None, None, None
         self.files = files
-        self.on_files(files)
+        self._on_files(files)
         # If the refresh fails, the next poll applies the files.
         self._applied_revision = -1
         try:
             await self.refresh()
         finally:
             change = FileChange(
-                self.settings,
+                self._settings,
                 before,
                 files,
-                self.rules.rules(_NOWHERE),
+                self._rules.rules(_NOWHERE),
                 self._known_tools(),
-                self.programs.allowed - programs,
+                self._programs.allowed - programs,
             )
             self._unreported.put_nowait(_FileNews(change, is_correction=was_rejected))
 
@@ -356,7 +367,7 @@ class ConfigReloader:
             news = await self._unreported.get()
             try:
                 if isinstance(news.result, FileChange) and news.result.added_servers:
-                    await self.toolbox.wait_ready()
+                    await self._toolbox.wait_ready()
                 with use_language(DEFAULT_LANGUAGE):
                     for line in self._lines(news):
                         log.log(logging.ERROR if isinstance(news.result, SettingsError) else logging.INFO, "%s", line)
@@ -371,15 +382,15 @@ class ConfigReloader:
                 problem = f"{str(error).rstrip('.')}."
                 return [_("{problem} Nothing has changed: the previous files stay in use.", problem=problem)]
             case change:
-                known = change.before.warnings(self.settings)
-                warnings = [warning for warning in change.after.warnings(self.settings) if warning not in known]
+                known = change.before.warnings(self._settings)
+                warnings = [warning for warning in change.after.warnings(self._settings) if warning not in known]
                 corrected = [_("The operator's files can be used again.")] if news.is_correction else []
                 states = [state for name in change.added_servers if (state := self._state(name)) is not None]
                 problems = [str(state.own_problem) for state in states if state.own_problem]
                 return [*corrected, *change.sentences(self._describe_server), *problems, *warnings]
 
     def _state(self, name: str) -> ServerSnapshot | None:
-        states = (state for state in self.toolbox.servers() if state.config.from_file and state.config.name == name)
+        states = (state for state in self._toolbox.servers() if state.config.from_file and state.config.name == name)
         return next(states, None)
 
     def _describe_server(self, name: str) -> str:
@@ -389,7 +400,7 @@ class ConfigReloader:
                 return _("not connected")
             case ServerStatus.DISABLED:
                 return _("disabled")
-            case _ if state is not None and (tools := self.toolbox.capabilities(state.config.id).tools):
+            case _ if state is not None and (tools := self._toolbox.capabilities(state.config.id).tools):
                 return ngettext("{n} tool", "{n} tools", len(tools))
             case _:
                 return ""
@@ -397,19 +408,19 @@ class ConfigReloader:
     def rejection_reason(self, config: ServerConfig) -> str:
         """Return the reason why a definition made in chat is not allowed; empty if it is."""
         try:
-            check_target(config, self.allowances)
-            check_paths(config, self.allowances.templates())
+            check_target(config, self._allowances)
+            check_paths(config, self._allowances.templates())
         except InvalidDefinition as unusable:
             return unusable.sentence
         return ""
 
     def allows_program(self, program: str) -> bool:
         """Return True if the operator's servers may run this program here."""
-        return program in self.programs
+        return program in self._programs
 
     async def allow_program(self, program: str) -> None:
         """Allow a program on this machine, for good. Raises SettingsError."""
-        await asyncio.to_thread(self.programs.allow, program)
+        await asyncio.to_thread(self._programs.allow, program)
 
     def reference_rejection(self, reference: SecretReference, config: ServerConfig) -> str:
         """Return the reason why servers of admins may not use this reference; empty if the operator grants it."""
@@ -418,51 +429,51 @@ class ConfigReloader:
 
     def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
         """Return the approval policy of a tool in a conversation."""
-        return self.rules.rules(conversation).policy_of(tool)
+        return self._rules.rules(conversation).policy_of(tool)
 
     def enables(self, tool: Tool, conversation: ConversationKey) -> bool:
         """Return True if the profile of a conversation enables the tool."""
-        return self.rules.rules(conversation).profile.enables(tool)
+        return self._rules.rules(conversation).profile.enables(tool)
 
     def judge(
         self, tool: Tool, arguments: Mapping[str, Any], asker: Member, conversation: ConversationKey
     ) -> PolicyResult:
         """Return the effect of the rules on one call of this member, and the reason."""
-        return self.rules.rules(conversation).judge(tool, arguments, asker.author, asker)
+        return self._rules.rules(conversation).judge(tool, arguments, asker.author, asker)
 
     def asks_after(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Words]:
         """Return the authors of words after which a call needs an approval although a rule lets it run."""
-        if self.settings.taint_mode is not TaintMode.ASK:
+        if self._settings.taint_mode is not TaintMode.ASK:
             return ()
         return asks_after(tool, arguments, ToolSet(tuple(self._known_tools())))
 
     def profile_of(self, conversation: ConversationKey) -> Profile:
         """Return the profile of a conversation."""
-        return self.rules.rules(conversation).profile
+        return self._rules.rules(conversation).profile
 
     def agents(self, conversation: ConversationKey) -> Agents:
         """Return the agents that users of a conversation may ask by name."""
-        return self.rules.agents(conversation)
+        return self._rules.agents(conversation)
 
     def agent_profiles(self, conversation: ConversationKey) -> Sequence[Profile]:
         """Return the profiles of these agents, the one that holds there first."""
-        return self.rules.agent_profiles(conversation)
+        return self._rules.agent_profiles(conversation)
 
     def profiles_in_use(self, conversation: ConversationKey) -> Sequence[Profile]:
         """Return the profiles that hold or answer to their names anywhere in the conversation's workspace, and that of
         places without one.
         """
-        return self.rules.profiles_in_use(conversation)
+        return self._rules.profiles_in_use(conversation)
 
     def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
         """Return all rules that apply in a conversation."""
-        return self.rules.rules(conversation).all
+        return self._rules.rules(conversation).all
 
     def signed_by(
         self, terms: ApprovalRequirements, conversation: ConversationKey, agent: AgentRef | None = None
     ) -> str:
         """Return a short text that names the approvers of a call in a conversation, by the profile of an agent."""
-        rules = self.rules.rules(conversation, agent)
+        rules = self._rules.rules(conversation, agent)
         return rules.approvers.format_requirements(rules.restrict(terms))
 
     async def _entries(self, stored: _Stored) -> Sequence[DesiredServer]:
@@ -475,11 +486,11 @@ class ConfigReloader:
     async def _entry(self, record: ServerRecord, stored: _Stored, names_of_file: set[str]) -> DesiredServer:
         config, problem, secrets = record.config, "", frozenset[str]()
         try:
-            values = await self.servers.read_secrets(record)
+            values = await self._servers.read_secrets(record)
             # A user name may be a common word, which must not be redacted everywhere.
             secrets = frozenset(value for slot, value in values.items() if slot != USER_SLOT or not weakness(value))
             config = inject_secrets(
-                replace(record, config=resolve_launch(record.config, self.allowances.templates())), values
+                replace(record, config=resolve_launch(record.config, self._allowances.templates())), values
             )
         except SecretUnavailable as error:
             problem = str(error)

@@ -17,7 +17,7 @@ from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import Rule
 from bot.engine.policy.approvers import Approvers
 from bot.engine.possible_approvers import check_deliveries
-from bot.engine.view_delivery import MemberLookup
+from bot.engine.surfaces import Surfaces
 from bot.errors import CountersignError
 from bot.examination import Check, CheckStatus
 from bot.settings import Settings
@@ -89,7 +89,7 @@ def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) -> Dis
     from bot.platforms.discord.listener import DiscordListener  # noqa: PLC0415 - loaded with the app
 
     stores = runtime.services.stores
-    members = MemberLookup((app.surface,))
+    members = Surfaces((app.surface,))
     reader = PendingCallReader(stores.reporting, runtime.turn_log, runtime.services.rules, app.surface, members=members)
     return DiscordListener(
         app.rest,

@@ -23,13 +23,13 @@ from bot.app.config_reload import ConfigReloader
 from bot.app.database import open_checkpointed_database
 from bot.app.models import select_model
 from bot.app.operations import operations_tasks
-from bot.app.operator_files import OperatorFiles, read_operator_files, watch_files
+from bot.app.operator_files import OperatorFiles
 from bot.app.process import HealthCheck, SessionCounters, name_of_this_process
-from bot.app.secrets import UsableSecrets, secret_box
 from bot.app.slack import is_named_in as is_slack_name_in
 from bot.app.slack import (
     serves_installations,
 )
+from bot.app.stores import Stores, turn_limits
 from bot.app.web import build_link_service
 from bot.chat.delivery import ChannelMessages
 from bot.commands.dependencies import CommandDependencies, Rights
@@ -39,19 +39,28 @@ from bot.domain.completions import ModelLimits
 from bot.domain.conversations import HTTP, Member
 from bot.domain.locales import Locale
 from bot.domain.metrics import MetricSink, null_sink
-from bot.domain.secret_binding import FindGrants, no_grants
 from bot.domain.servers import ConnectPolicy
-from bot.domain.turns import TurnLimits
 from bot.domain.usage import PriceList
+from bot.engine.approvals import ApproverNotices
 from bot.engine.engine import Engine
 from bot.engine.faults import FaultReporter
 from bot.engine.locales import LocaleResolver
 from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.rules import RuleBook
-from bot.engine.prompt.builder import RefusedTools
+from bot.engine.prompt.builder import RefusedTools, ToolSelection
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.messages import PlatformHint, SystemPrompt, today_in
-from bot.engine.scheduler import WITHOUT_CONTENT_DAYS, Job, locale_retention, quota_cleanup, retention, usage_retention
+from bot.engine.scheduler import (
+    WITHOUT_CONTENT_DAYS,
+    Job,
+    Scheduler,
+    locale_retention,
+    quota_cleanup,
+    retention,
+    usage_retention,
+)
+from bot.engine.surfaces import Surfaces
+from bot.engine.turn_runner import TurnSettings
 from bot.engine.usage import UsageLimiter
 from bot.errors import CountersignError
 from bot.i18n import gettext_lazy
@@ -74,25 +83,11 @@ from bot.mcp.transports.http import GuardedTransport
 from bot.ports import Surface, TurnLog
 from bot.ports.models import TextEmbedder
 from bot.rendering.deceptive_text import disguises
-from bot.settings import Settings, read_environment
+from bot.settings import Settings
 from bot.storage.address import PostgresServer, SqliteFile, read_address
-from bot.storage.admin.api_tokens import SqlTokenStore
-from bot.storage.admin.capabilities import SqlPinStore
-from bot.storage.admin.grants import SqlGrantStore
-from bot.storage.admin.installations import SqlInstallationStore
-from bot.storage.admin.policies import SqlPolicyStore
-from bot.storage.admin.profiles import SqlProfileStore
-from bot.storage.admin.server_secrets import SqlLinkStore
-from bot.storage.admin.servers import SqlServerStore
-from bot.storage.admin.sign_ins import SqlSignInStore
-from bot.storage.audit import SqlCallAudit
-from bot.storage.coordination import SqlFaultStore, SqlLeases, SqlQuotas
 from bot.storage.database import Database
 from bot.storage.lock_file import FileUse
-from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log.log import SqlTurnLog
-from bot.storage.usage import SqlUsageStore
-from bot.storage.user_data import SqlFeedbackStore, SqlLocaleStore
 
 if TYPE_CHECKING:
     from bot.mcp.oauth.sign_ins import OAuthSignIns
@@ -133,29 +128,6 @@ PLATFORM_HINTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Stores:
-    """All stores of one database."""
-
-    servers: SqlServerStore
-    policies: SqlPolicyStore
-    profiles: SqlProfileStore
-    reporting: SqlReporting
-    grants: SqlGrantStore
-    feedback: SqlFeedbackStore
-    quotas: SqlQuotas
-    leases: SqlLeases
-    pins: SqlPinStore
-    links: SqlLinkStore
-    tokens: SqlTokenStore
-    sign_ins: SqlSignInStore
-    usage: SqlUsageStore
-    faults: SqlFaultStore
-    locales: SqlLocaleStore
-    installations: SqlInstallationStore
-    call_audit: SqlCallAudit
-
-
-@dataclass(frozen=True, slots=True)
 class AppServices:
     """Services of administration and the components derived from them."""
 
@@ -166,12 +138,10 @@ class AppServices:
     commands: CommandRegistry
     command_dependencies: CommandDependencies
     stores: Stores
-    rights: Rights
     health: HealthCheck
     refused: RefusedTools
     usage_limiter: UsageLimiter
     faults: FaultReporter
-    takes_writes: Callable[[], bool]
     locales: LocaleResolver
 
 
@@ -216,7 +186,7 @@ async def open_services(
     CountersignError.
     """
     # The functions that read `reloader` are called only after it is built.
-    stores = build_stores(settings, database, lambda: reloader.files.secret_grants)
+    stores = Stores(settings, database, lambda: reloader.files.secret_grants)
     turn_log = _build_turn_log(database, settings, files.prices, use)
     secrets = KnownSecrets(settings.secrets)
     redact_logs(secrets)
@@ -266,23 +236,17 @@ async def open_services(
         limiter.replace_limits(files.limits, files.prices.currency)
 
     reloader = ConfigReloader(
-        servers=stores.servers,
-        pins=stores.pins,
-        policies=stores.policies,
-        profiles=stores.profiles,
-        sign_ins=stores.sign_ins,
-        toolbox=toolbox,
-        rules=rules,
+        stores,
+        toolbox,
+        rules,
         allowances=targets,
         programs=programs,
         settings=settings,
         files=files,
-        read_files=lambda: read_operator_files(settings),
-        watch=watch_files(settings),
-        record=stores.policies.record_files,
         on_files=use_files,
         notify=notify,
     )
+    rules.follow = reloader.follow
     health.watch_files(lambda: reloader.rejected is not None)
     rights = _rights(approvers, operator, settings)
     links = build_link_service(settings, stores.links)
@@ -325,12 +289,10 @@ async def open_services(
             commands=CommandRegistry(dependencies),
             command_dependencies=dependencies,
             stores=stores,
-            rights=rights,
             health=health,
             refused=refused,
             usage_limiter=limiter,
             faults=faults,
-            takes_writes=lambda: database.takes_writes,
             locales=locales,
         )
 
@@ -407,58 +369,37 @@ async def open_runtime(
             services.toolbox,
             surfaces,
             rules=services.rules,
-            approval_seconds=settings.mcp_approval_timeout,
-            approval_notice=settings.approval_notice,
-            instructions=SystemPrompt(lambda: services.administration.files.system_prompt, PLATFORM_HINTS, today_in),
-            memory=HistoryBudget(settings.history_tokens, settings.history_tool_steps),
-            taint=settings.taint_mode,
-            refused=services.refused,
-            tool_search=settings.tool_search,
-            tool_names_tokens=settings.tool_names_tokens,
-            max_tool_rounds=settings.max_tool_rounds,
-            embedder=embedder,
-            jobs=jobs,
+            settings=TurnSettings(
+                approval_seconds=settings.mcp_approval_timeout,
+                approval_notice=settings.approval_notice,
+                instructions=SystemPrompt(
+                    lambda: services.administration.files.system_prompt, PLATFORM_HINTS, today_in
+                ),
+                memory=HistoryBudget(settings.history_tokens, settings.history_tool_steps),
+                taint=settings.taint_mode,
+                max_tool_rounds=settings.max_tool_rounds,
+                keeps_content=settings.keeps_content,
+            ),
+            tools=ToolSelection(
+                settings.tool_search, settings.tool_names_tokens, refused=services.refused, embedder=embedder
+            ),
             on_change=services.administration.wake,
             observe=observe,
             allow=services.usage_limiter.check,
-            prepare=services.administration.follow,
-            keeps_content=settings.keeps_content,
-            locales=services.locales,
         )
+        notices = ApproverNotices(turn_log, Surfaces(surfaces), services.rules, services.locales)
         await stack.enter_async_context(_run_in_background(checkpoints.run(), "audit checkpoints"))
         await stack.enter_async_context(_run_in_background(services.administration.run(), "administration"))
         if channels is not None:
             for name, work in operations_tasks(settings, services, database, channels, models.unparsed):
                 await stack.enter_async_context(_run_in_background(work, name))
         running = await stack.enter_async_context(_run_in_background(engine.run(), "engine"))
+        await stack.enter_async_context(_run_in_background(Scheduler(turn_log, jobs).run(), "schedule"))
+        await stack.enter_async_context(_run_in_background(notices.run(), "notices"))
         yield Runtime(engine, services.commands, turn_log, services, running)
 
 
 # -------------------- details of the services and the runtime
-
-
-def build_stores(settings: Settings, database: Database, grants: FindGrants = no_grants) -> Stores:
-    """Build the stores. `grants` returns the grants of operators' secrets to admins."""
-    box, usable = secret_box(settings), UsableSecrets(settings, read_environment())
-    return Stores(
-        servers=SqlServerStore(database, box, usable.environment, usable.open_file, grants),
-        policies=SqlPolicyStore(database),
-        profiles=SqlProfileStore(database),
-        reporting=SqlReporting(database, _turn_limits(settings)),
-        grants=SqlGrantStore(database),
-        feedback=SqlFeedbackStore(database),
-        quotas=SqlQuotas(database),
-        leases=SqlLeases(database),
-        pins=SqlPinStore(database),
-        links=SqlLinkStore(database),
-        tokens=SqlTokenStore(database),
-        sign_ins=SqlSignInStore(database, box),
-        usage=SqlUsageStore(database),
-        faults=SqlFaultStore(database),
-        locales=SqlLocaleStore(database),
-        installations=SqlInstallationStore(database, box),
-        call_audit=SqlCallAudit(database),
-    )
 
 
 def model_limits(settings: Settings) -> ModelLimits:
@@ -517,7 +458,7 @@ def _rights(approvers: Approvers, operator: str, settings: Settings) -> Rights:
 
 
 def _build_turn_log(database: Database, settings: Settings, prices: PriceList, use: FileUse | None) -> SqlTurnLog:
-    limits = _turn_limits(settings)
+    limits = turn_limits(settings)
     match read_address(settings.database_url):
         case SqliteFile():
             return SqlTurnLog(database, prices=prices, limits=limits, name=use.name if use is not None else "")
@@ -525,10 +466,6 @@ def _build_turn_log(database: Database, settings: Settings, prices: PriceList, u
             from bot.storage.postgresql import listen  # noqa: PLC0415 - loads psycopg, which SQLite does not need
 
             return SqlTurnLog(database, functools.partial(listen, server), prices=prices, limits=limits)
-
-
-def _turn_limits(settings: Settings) -> TurnLimits:
-    return TurnLimits(settings.max_running_turns_per_user, settings.max_queued_turns_per_user)
 
 
 @asynccontextmanager

@@ -259,7 +259,7 @@ async def probe_routes(metrics: Metrics, runtime: Runtime) -> AsyncIterator[list
     metrics.set_sources(
         services.stores.reporting.backlog,
         services.toolbox.servers,
-        services.takes_writes,
+        services.stores.takes_writes,
         lambda: services.administration.rejected is None,
     )
     watching = asyncio.create_task(prometheus.watch_loop(metrics.observe), name="loop lag")

@@ -21,7 +21,7 @@ from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import Rule
 from bot.engine.policy.approvers import Approvers
 from bot.engine.possible_approvers import check_deliveries
-from bot.engine.view_delivery import MemberLookup
+from bot.engine.surfaces import Surfaces
 from bot.errors import CountersignError, SettingsError
 from bot.examination import Check, CheckStatus
 from bot.i18n import _
@@ -328,9 +328,9 @@ def build_lookups(workspace: SlackApp, runtime: Runtime) -> Lookups:
         services.rules,
         workspace.surface,
         lambda conversation: conversation.channel.startswith("D"),
-        MemberLookup((workspace.surface,)),
+        Surfaces((workspace.surface,)),
     )
-    elicitation, rights = runtime.turn_log.get_elicitation, services.rights
+    elicitation, rights = runtime.turn_log.get_elicitation, services.command_dependencies.rights
     builder = HomeTabBuilder(services.stores.reporting, reader.read, elicitation, rights, services.toolbox)
     return Lookups(
         opinion=services.stores.feedback.save,

@@ -29,7 +29,7 @@ from bot.domain.turns import Notice, NoticeTarget
 from bot.engine.delegations import decidable
 from bot.engine.locales import LocaleResolver
 from bot.engine.policy.rules import can_approve
-from bot.engine.view_delivery import MemberLookup, surface_for
+from bot.engine.surfaces import Surfaces
 from bot.errors import DeliveryFailed, SettingsError
 from bot.ports import LinkStore, Surface
 from bot.settings import Settings
@@ -106,7 +106,7 @@ def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSur
         user_activity=services.stores.reporting,
         find_approval=runtime.turn_log.get_approval,
         may_approve=lambda member: decidable(
-            runtime.turn_log, MemberLookup((surface,)), member, partial(can_approve, services.rules)
+            runtime.turn_log, Surfaces((surface,)), member, partial(can_approve, services.rules)
         ),
         call_audit=services.stores.call_audit,
         admin_token=secret_value(settings.admin_api_token),
@@ -171,7 +171,7 @@ class PlatformUserMessenger:
     """
 
     def __init__(self, surfaces: Sequence[Surface], locales: LocaleResolver) -> None:
-        self._surfaces = surfaces
+        self._surfaces = Surfaces(surfaces)
         self._locales = locales
 
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
@@ -182,14 +182,14 @@ class PlatformUserMessenger:
 
     async def locale(self, author: Author, conversation: ConversationKey) -> Locale:
         """Return the locale of messages to one user. Never raises."""
-        return await self._locales.for_reader(surface_for(self._surfaces, conversation), author, conversation)
+        return await self._locales.for_reader(self._surfaces.find(conversation), author, conversation)
 
     async def tell(self, author: Author, conversation: ConversationKey, text: str) -> None:
         """Send a private message to one user. Raises DeliveryFailed."""
         await self._surface(conversation).post_notice(NoticeTarget(str(conversation), author.id), Notice(text))
 
     def _surface(self, conversation: ConversationKey) -> Surface:
-        surface = surface_for(self._surfaces, conversation)
+        surface = self._surfaces.find(conversation)
         if surface is None:
             raise DeliveryFailed(
                 f"The process that serves this page cannot ask {conversation.platform}.",

@@ -66,7 +66,7 @@ from bot.domain.conversations import ConversationKey, Member
 from bot.domain.turns import Notice, StepStatus, ToolRef, ToolStep, Turn
 from bot.engine.delegations import decidable
 from bot.engine.policy.rules import RuleBook, is_expected_approver
-from bot.engine.view_delivery import MemberLookup
+from bot.engine.surfaces import Surfaces
 from bot.errors import CountersignError
 from bot.i18n import _, gettext_lazy, ngettext, pgettext
 from bot.ports import ApprovalLog, Commands, EngineApi, UserActivity
@@ -359,7 +359,7 @@ class PendingCallReader:
     rules: RuleBook
     directory: ApproverDirectory | None = None
     is_direct: Callable[[ConversationKey], bool] = lambda _conversation: False
-    members: MemberLookup = MemberLookup(())
+    members: Surfaces = Surfaces(())
 
     async def read(self, member: Member, workspace_key: str, start: int, count: int) -> PendingCalls:
         """Return the calls of a workspace that wait for this user, oldest first, from `start` on. Raises

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -43,9 +43,7 @@ from bot.domain.approvals import (
     NotAllowed,
     PermanentScope,
     Portion,
-    PossibleApprovers,
     Revision,
-    Scope,
     SelfApproval,
     StaleRevision,
     ThreadScope,
@@ -56,7 +54,7 @@ from bot.domain.approvals import (
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.flows import Words
 from bot.domain.grants import IDLE_SECONDS, LONGEST_HOURS, Grant, GrantRequest, requirements_digest
-from bot.domain.locales import Locale, use_locale
+from bot.domain.locales import use_locale
 from bot.domain.policies import PolicyResult, is_person
 from bot.domain.secrets import lookalikes, stored_secrets
 from bot.domain.tools import ArgumentError, Tool, canonical_json
@@ -64,9 +62,10 @@ from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolStep, Turn
 from bot.engine.delegations import find_delegators
 from bot.engine.locales import LocaleResolver
 from bot.engine.policy.approvers import check_approver
-from bot.engine.policy.rules import RuleBook, Rules
-from bot.engine.possible_approvers import MAX_NOTIFIED_APPROVERS, named_people
-from bot.engine.view_delivery import MemberLookup, key_prefixes, surface_for
+from bot.engine.policy.rules import RuleBook
+from bot.engine.possible_approvers import MAX_NOTIFIED_APPROVERS, ApproverResolver, named_people
+from bot.engine.surfaces import Surfaces
+from bot.engine.view_delivery import call_name
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.i18n import DEFAULT_LANGUAGE, _, format_alternatives, gettext_lazy, use_language
 from bot.ports import ApprovalLog, Surface, Toolbox
@@ -119,7 +118,8 @@ def build_grant(
     tool, approval = step.tool, step.approval
     assert tool is not None
     assert approval is not None
-    seconds = _seconds(request.scope)
+    of_thread = isinstance(request.scope, ThreadScope | ArgumentsScope)
+    seconds = request.scope.hours * _HOUR if isinstance(request.scope, HoursScope) else None
     return Grant(
         id=secrets.token_hex(6),
         scope=scope_name(request.scope),
@@ -127,7 +127,7 @@ def build_grant(
         server_name=tool.server,
         tool=tool.name,
         definition=tool.definition,
-        place=str(conversation) if _of_thread(request.scope) else conversation.workspace_key,
+        place=str(conversation) if of_thread else conversation.workspace_key,
         person="" if request.everyone else approval.requested_for.principal,
         granted_by=by.principal,
         granted_name=by.name,
@@ -136,8 +136,8 @@ def build_grant(
         requirements_digest=requirements_digest(approval.requirements, self_approved=self_approved),
         fingerprint=approval.fingerprint if isinstance(request.scope, ArgumentsScope) else "",
         destructive=request.destructive,
-        lasts=seconds,
-        idle=_of_thread(request.scope),
+        lasts=IDLE_SECONDS if of_thread else seconds,
+        idle=of_thread,
     )
 
 
@@ -146,23 +146,9 @@ def asking_rule(step: ToolStep) -> str:
     return step.policy_result.asked_by if step.policy_result is not None else ""
 
 
-def _of_thread(scope: Scope) -> bool:
-    return isinstance(scope, ThreadScope | ArgumentsScope)
-
-
-def _seconds(scope: Scope) -> float | None:
-    match scope:
-        case ThreadScope() | ArgumentsScope():
-            return IDLE_SECONDS
-        case HoursScope(hours):
-            return hours * _HOUR
-        case PermanentScope():
-            return None
-
-
 class ApprovalService:
     """Approvals of all turns. `wake_turn` gets the id of a turn with a decided approval, `wake_delivery` is called
-    when approval cards may have changed. `prepare` runs before rights are checked.
+    when approval cards may have changed.
     """
 
     def __init__(
@@ -170,19 +156,17 @@ class ApprovalService:
         turn_log: ApprovalLog,
         toolbox: Toolbox,
         rules: RuleBook,
-        members: MemberLookup,
+        surfaces: Surfaces,
+        approvers: ApproverResolver,
         *,
-        resolve_approvers: Callable[[ToolStep, Rules], Awaitable[ToolStep]],
         wake_turn: Callable[[str], None],
         wake_delivery: Callable[[], None],
-        prepare: Callable[[], Awaitable[None]],
     ) -> None:
         self._log = turn_log
-        self._prepare = prepare
         self._toolbox = toolbox
         self._rules = rules
-        self._members = members
-        self._resolve_approvers = resolve_approvers
+        self._surfaces = surfaces
+        self._approvers = approvers
         self._wake_turn = wake_turn
         self._wake_delivery = wake_delivery
 
@@ -194,7 +178,11 @@ class ApprovalService:
         if not isinstance(checked, tuple):
             return checked
         turn, _step, evidence = checked
-        result = await self._log.decide(_in_name_of(evidence.delegator, decision), evidence)
+        if evidence.delegator is not None:
+            # The displayed name says whose right the decision uses.
+            name = _("{delegate} for {approver}", delegate=decision.by.name, approver=evidence.delegator.name)
+            decision = replace(decision, by=replace(decision.by, name=name))
+        result = await self._log.decide(decision, evidence)
         self._wake(turn)
         return result
 
@@ -235,7 +223,10 @@ class ApprovalService:
         evidence = await self._check_rights(turn, step, decision, member)
         if isinstance(evidence, NotAllowed):
             return await self._reject(decision, evidence)
-        return StaleRevision() if _is_stale(step, decision) else (turn, step, evidence)
+        # The call may have been edited since: the decision must name the arguments that were checked.
+        awaits = step.status is StepStatus.AWAITING and step.approval is not None
+        is_stale = awaits and step.approval is not None and step.approval.revision != decision.revision
+        return StaleRevision() if is_stale else (turn, step, evidence)
 
     async def open_call(
         self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE
@@ -265,9 +256,11 @@ class ApprovalService:
         if pending is None:
             return ApprovalNotFound()
         turn, step = pending
-        rejection = _edit_rejection(step, revision, member)
-        if rejection is not None or step.approval is None:
-            return rejection or ApprovalNotFound()
+        if member.guest or member.external:
+            return NotAllowed(OUTSIDER)
+        if step.status is not StepStatus.AWAITING or step.approval is None or step.approval.revision != revision:
+            awaits = step.status is StepStatus.AWAITING and step.approval is not None
+            return StaleRevision() if awaits else AlreadyDecided(SETTLED)
         # Edits need the same rights as a denial: those of the author or of a possible approver.
         evidence = await self._check_rights(
             turn, step, Decision(approval_id, revision, DecisionType.DENY, member.author), member
@@ -276,10 +269,12 @@ class ApprovalService:
             return evidence
         approving = Decision(approval_id, revision, DecisionType.APPROVE, member.author)
         whole = isinstance(await self._check_rights(turn, step, approving, member), ApproverEvidence)
-        editable = _editable_call(turn, step, step.approval, await self._tool(turn, step), whole=whole)
-        if isinstance(editable, EditableCall) and whole and lookalikes(step.call.arguments, step.approval.secrets):
+        tool = await self._tool(turn, step)
+        if tool is None or step.tool is None or fingerprint(tool, step.call.arguments) != step.approval.fingerprint:
+            return NotAllowed(TOOL_CHANGED)
+        if whole and lookalikes(step.call.arguments, step.approval.secrets):
             await self._log.record_view(approval_id, revision, IN_A_FORM, member.author)
-        return editable
+        return EditableCall(turn, step, tool.input_schema, whole)
 
     async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> EditResult:
         """Replace the arguments of a call that awaits approval, if this member may and nothing changed meanwhile. The
@@ -296,9 +291,12 @@ class ApprovalService:
             return NotAllowed(TOOL_CHANGED)  # changed since the form was opened
         argument_errors = tuple(self._toolbox.validate(tool.input_schema, arguments))
         judged = await self._evaluate(turn, tool, arguments, turn.author)
-        invalid = _invalid_arguments(step, arguments, argument_errors, judged)
-        if invalid is not None:
-            return invalid
+        if canonical_json(arguments) == canonical_json(step.call.arguments):
+            argument_errors = (ArgumentError("", UNCHANGED),)
+        elif not argument_errors and judged.stored.policy is ApprovalPolicy.ALWAYS_DENY:
+            argument_errors = (ArgumentError("", _("A policy forbids this call with these arguments.")),)
+        if argument_errors:
+            return InvalidArguments(argument_errors)
         digest = fingerprint(tool, arguments)
         secrets = stored_secrets(arguments, partial(self._toolbox.secret_spans, tool.server_id))
         change = Revision(approval_id, revision, arguments, digest, member.author, secrets)
@@ -318,12 +316,15 @@ class ApprovalService:
         if step.policy_result is not None and step.policy_result.taint is not Words.OWN:
             requirements = requirements.restrict_by_taint(is_allowed=step.policy_result.is_allowed)
         edited = replace(step, approval=replace(approval, requirements=requirements))
-        resolved = (await self._resolve_approvers(edited, self._rules.rules_of_turn(turn))).approval
+        resolved = (await self._approvers.resolve(edited, self._rules.rules_of_turn(turn))).approval
         if resolved is None:
             return change
         possible = resolved.possible_approvers
         if approval.requirements.asker_may_approve:
-            possible = _with_private_notices(possible)
+            # An edited message notifies no user of a mention.
+            possible = replace(
+                possible, sets=tuple(tuple(map(_notified_in_private, approvers)) for approvers in possible.sets)
+            )
         return replace(change, requirements=resolved.requirements, possible_approvers=possible)
 
     # ------------------------------------------------------------------ rights
@@ -332,7 +333,7 @@ class ApprovalService:
         self, turn: Turn, step: ToolStep, decision: Decision, member: Member
     ) -> ApproverEvidence | NotAllowed:
         """Return the evidence on which this member's decision counts, or the reason why it does not."""
-        await self._prepare()
+        await self._rules.follow()
         pending = step.approval
         if pending is None:
             return NotAllowed(_("This call does not await approval."))
@@ -340,19 +341,14 @@ class ApprovalService:
         approvers, asker = self._rules.rules_of_turn(turn).approvers, pending.requested_for
         if turn.created_at < member.since and not terms.four_eyes:
             asker = replace(asker, id="")  # asked by the earlier owner of the name
-        check = partial(
-            check_approver,
-            approvers,
-            terms,
-            verdict=decision.type,
-            asker=asker,
-            editors=pending.editors,
-        )
+        check = partial(check_approver, approvers, terms, verdict=decision.type, asker=asker, editors=pending.editors)
         evidence = check(member)
         if isinstance(evidence, NotAllowed):
             evidence = await self._delegated(turn, pending, member, check) or evidence
         if isinstance(evidence, NotAllowed):
-            rejection = _in_english_too(lambda: _reason(check(member)))
+            rejection = _in_english_too(
+                lambda: result.reason if isinstance(result := check(member), NotAllowed) else ""
+            )
             return replace(rejection, reason=pending.possible_approvers.named(rejection.reason))
         return replace(evidence, must_view=bool(lookalikes(step.call.arguments, pending.secrets)))
 
@@ -365,7 +361,7 @@ class ApprovalService:
     ) -> ApproverEvidence | None:
         """Return the evidence of a delegator of this member whose right as an approver counts now; None without one."""
         person = member.author.principal
-        for delegator in await find_delegators(self._log, self._members, member, turn.conversation):
+        for delegator in await find_delegators(self._log, self._surfaces, member, turn.conversation):
             evidence = check(delegator)
             if isinstance(evidence, NotAllowed) or evidence.self_approval:
                 continue
@@ -404,7 +400,7 @@ class ApprovalService:
 
     async def _evaluate(self, turn: Turn, tool: Tool, arguments: Mapping[str, Any], author: Author) -> PolicyResult:
         rules = self._rules.rules_of_turn(turn)
-        member = await self._members.find(author, turn.conversation) if rules.ask_who else None
+        member = await self._surfaces.find_member(author, turn.conversation) if rules.ask_who else None
         return rules.judge(tool, arguments, author, member)
 
     async def _tool(self, turn: Turn, step: ToolStep) -> Tool | None:
@@ -424,74 +420,15 @@ class ApprovalService:
         self._wake_delivery()
 
 
-def _in_name_of(delegator: Author | None, decision: Decision) -> Decision:
-    """Return a decision whose displayed name says whose right it uses."""
-    if delegator is None:
-        return decision
-    name = _("{delegate} for {approver}", delegate=decision.by.name, approver=delegator.name)
-    return replace(decision, by=replace(decision.by, name=name))
-
-
 def _in_english_too(reason: Callable[[], str]) -> NotAllowed:
     with use_language(DEFAULT_LANGUAGE):
         recorded = str(reason())
     return NotAllowed(str(reason()), recorded)
 
 
-def _reason(result: ApproverEvidence | NotAllowed) -> str:
-    return result.reason if isinstance(result, NotAllowed) else ""
-
-
-def _with_private_notices(possible: PossibleApprovers) -> PossibleApprovers:
-    """Return the approvers of an edited call, with private notices instead of mentions: an edited message notifies no
-    user.
-    """
-
-    def notify_in_private(approver: Approver) -> Approver:
-        is_mentioned = approver.notice is ApprovalNotice.MENTION and is_person(approver.principal)
-        return replace(approver, notice=ApprovalNotice.PRIVATE) if is_mentioned else approver
-
-    return replace(possible, sets=tuple(tuple(map(notify_in_private, approvers)) for approvers in possible.sets))
-
-
-def _is_stale(step: ToolStep, decision: Decision) -> bool:
-    """Return True if a decision names other arguments than the ones that were checked, because the call was edited
-    in between.
-    """
-    awaits = step.status is StepStatus.AWAITING
-    return awaits and step.approval is not None and step.approval.revision != decision.revision
-
-
-def _edit_rejection(step: ToolStep, revision: int, member: Member) -> NotEditable | None:
-    """Return the reason why this revision cannot be edited now, before rights are checked; None if it can."""
-    if member.guest or member.external:
-        return NotAllowed(OUTSIDER)
-    if step.status is not StepStatus.AWAITING or step.approval is None:
-        return AlreadyDecided(SETTLED)
-    return StaleRevision() if step.approval.revision != revision else None
-
-
-def _editable_call(
-    turn: Turn, step: ToolStep, approval: Approval, tool: Tool | None, *, whole: bool
-) -> EditableCall | NotAllowed:
-    if tool is None or step.tool is None:
-        return NotAllowed(TOOL_CHANGED)
-    if fingerprint(tool, step.call.arguments) != approval.fingerprint:
-        return NotAllowed(TOOL_CHANGED)
-    return EditableCall(turn, step, tool.input_schema, whole)
-
-
-def _invalid_arguments(
-    step: ToolStep, arguments: Mapping[str, Any], errors: tuple[ArgumentError, ...], result: PolicyResult
-) -> InvalidArguments | None:
-    """Return the errors of new arguments: unchanged, schema, or denied by a policy; None if they are valid."""
-    if canonical_json(arguments) == canonical_json(step.call.arguments):
-        return InvalidArguments((ArgumentError("", UNCHANGED),))
-    if errors:
-        return InvalidArguments(errors)
-    if result.stored.policy is ApprovalPolicy.ALWAYS_DENY:
-        return InvalidArguments((ArgumentError("", _("A policy forbids this call with these arguments.")),))
-    return None
+def _notified_in_private(approver: Approver) -> Approver:
+    is_mentioned = approver.notice is ApprovalNotice.MENTION and is_person(approver.principal)
+    return replace(approver, notice=ApprovalNotice.PRIVATE) if is_mentioned else approver
 
 
 class ApproverNotices:
@@ -500,11 +437,11 @@ class ApproverNotices:
     def __init__(
         self,
         turn_log: ApprovalLog,
-        surfaces: Sequence[Surface],
-        rules: Callable[[Turn], Rules],
+        surfaces: Surfaces,
+        rules: RuleBook,
         locales: LocaleResolver,
         *,
-        pause: Callable[[float], Awaitable[None]],
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._log = turn_log
         self._surfaces = surfaces
@@ -526,27 +463,30 @@ class ApproverNotices:
 
     async def notify(self) -> None:
         """Notify approvers of posted calls in private, as far as wanted."""
-        prefixes = key_prefixes(self._surfaces)
+        prefixes = self._surfaces.key_prefixes
         for turn, step in await self._log.take_private_notices(prefixes, BATCH) if prefixes else ():
-            await self._notify_approvers(turn, step)
+            surface, approval = self._surfaces.find(turn.conversation), step.approval
+            if surface is not None and approval is not None:
+                await self._notify_approvers(surface, turn, step, approval)
 
     async def remind(self) -> None:
         """Send the reminders that are due."""
-        prefixes = key_prefixes(self._surfaces)
+        prefixes = self._surfaces.key_prefixes
         for turn, step in await self._log.take_reminders(prefixes, BATCH) if prefixes else ():
-            await self._remind_approvers(turn, step)
+            surface, approval = self._surfaces.find(turn.conversation), step.approval
+            if surface is not None and approval is not None:
+                await self._remind_approvers(surface, turn, step, approval)
 
-    async def _notify_approvers(self, turn: Turn, step: ToolStep) -> None:
-        surface = surface_for(self._surfaces, turn.conversation)
-        if surface is None or step.approval is None:
-            return
-        url = await self._card_url(surface, turn, step.approval.id)
-        approval = step.approval
+    async def _notify_approvers(self, surface: Surface, turn: Turn, step: ToolStep, approval: Approval) -> None:
+        url = await self._card_url(surface, turn, approval.id)
+
+        def notice() -> Notice:
+            text = _("{asker} asks for approval of {call}.", asker=approval.requested_for.name, call=call_name(step))
+            return Notice(text, url, (turn, step))
+
         for approver in approval.possible_approvers.with_notice(ApprovalNotice.PRIVATE):
             target = NoticeTarget(str(turn.conversation), approver.principal.partition(":")[2], private=True)
-            await self._send(
-                surface, target, lambda: Notice(_request_text(step, approval), url, (turn, step)), approval
-            )
+            await self._send(surface, target, notice, approval)
 
     async def _card_url(self, surface: object, turn: Turn, approval_id: str) -> str:
         if not isinstance(surface, ApproverDirectory):
@@ -558,13 +498,12 @@ class ApproverNotices:
             log.warning("the card of approval %s has no link: %s", approval_id, error)
             return ""
 
-    async def _remind_approvers(self, turn: Turn, step: ToolStep) -> None:
-        surface = surface_for(self._surfaces, turn.conversation)
-        if surface is None or step.approval is None:
-            return
-        approval, asker = step.approval, step.approval.requested_for
+    async def _remind_approvers(self, surface: Surface, turn: Turn, step: ToolStep, approval: Approval) -> None:
+        asker = approval.requested_for
         terms = approval.requirements.after(approval.remind_in or 0.0)
-        by_default = frozenset({ASKER}) if terms.asker_may_approve else self._rules(turn).approvers.approvers
+        by_default = (
+            frozenset({ASKER}) if terms.asker_may_approve else self._rules.rules_of_turn(turn).approvers.approvers
+        )
         sets = terms.approvers or (by_default,)
         members = await self._members_of(surface, sets, turn.conversation)
         users = _approving_users((*sets, members), approval)
@@ -576,11 +515,17 @@ class ApproverNotices:
         names = format_alternatives([name for each in approval.possible_approvers.all if (name := each.name)])
 
         def notice() -> Notice:
-            return Notice(_reminder_text(step, asker, names), url, (turn, step))
+            waits = _("{call}, which {asker} asked for, still awaits approval.", call=call_name(step), asker=asker.name)
+            needs = names and _("It needs {approvers}.", approvers=names)
+            return Notice(" ".join(filter(None, (waits, needs))), url, (turn, step))
 
-        # Approvers without user ids are groups of unknown members: remind all users in the card's channels.
-        for target in targets or _card_channels(step.approval, turn.conversation):
-            await self._send(surface, target, notice, step.approval)
+        if not targets:
+            # Approvers without user ids are groups of unknown members: remind all users in the card's channels.
+            channels = [target.id for target in approval_targets(approval) if isinstance(target, ChannelTarget)]
+            places = [replace(turn.conversation, channel=channel, thread="") for channel in channels]
+            targets = [NoticeTarget(str(place)) for place in places or [turn.conversation]]
+        for target in targets:
+            await self._send(surface, target, notice, approval)
 
     async def _members_of(
         self, surface: object, sets: Iterable[frozenset[str]], conversation: ConversationKey
@@ -603,36 +548,18 @@ class ApproverNotices:
         """Send a notice in the language of its readers."""
         try:
             async with asyncio.timeout(NOTICE_SECONDS):
-                with use_locale(await self._locale_of(surface, target)):
+                conversation = ConversationKey.parse(target.conversation)
+                locale = self._locales.for_place(conversation)
+                if target.person:
+                    user = Author(conversation.platform, target.person, "")
+                    locale = await self._locales.for_reader(surface, user, conversation)
+                with use_locale(locale):
                     await surface.post_notice(target, compose())
         except (DeliveryFailed, TimeoutError) as error:
             log.warning("notice to an approver of approval %s was not sent: %s", approval.id, error)
-
-    async def _locale_of(self, surface: Surface, target: NoticeTarget) -> Locale:
-        conversation = ConversationKey.parse(target.conversation)
-        if not target.person:
-            return self._locales.for_place(conversation)
-        return await self._locales.for_reader(surface, Author(conversation.platform, target.person, ""), conversation)
 
 
 def _approving_users(approvers: Iterable[Set[str]], approval: Approval) -> list[str]:
     asker = approval.requested_for
     excluded = frozenset({asker.principal, *approval.editors}) if approval.requirements.four_eyes else frozenset()
     return named_people(approvers, asker, excluded)
-
-
-def _card_channels(approval: Approval, conversation: ConversationKey) -> list[NoticeTarget]:
-    channels = [target.id for target in approval_targets(approval) if isinstance(target, ChannelTarget)]
-    conversations = [replace(conversation, channel=channel, thread="") for channel in channels]
-    return [NoticeTarget(str(target)) for target in conversations or [conversation]]
-
-
-def _request_text(step: ToolStep, approval: Approval) -> str:
-    call_name = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
-    return _("{asker} asks for approval of {call}.", asker=approval.requested_for.name, call=call_name)
-
-
-def _reminder_text(step: ToolStep, asker: Author, needed: str) -> str:
-    call_name = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
-    waits = _("{call}, which {asker} asked for, still awaits approval.", call=call_name, asker=asker.name)
-    return " ".join(filter(None, (waits, needed and _("It needs {approvers}.", approvers=needed))))

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from bot.domain.approvals import SelfApproval
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.engine.view_delivery import MemberLookup
+from bot.engine.surfaces import Surfaces
 from bot.ports import ApprovalLog, PendingApproval
 
 
 async def find_delegators(
-    log: ApprovalLog, members: MemberLookup, member: Member, conversation: ConversationKey
+    log: ApprovalLog, surfaces: Surfaces, member: Member, conversation: ConversationKey
 ) -> list[Member]:
     """Return the users who have handed this member their right to decide. Guests and external users get none.
     A token that was made later is another user than an earlier one of its name, as delegate and as delegator.
@@ -27,13 +27,13 @@ async def find_delegators(
     for grant in await log.delegations(conversation.workspace_key):
         if grant.person == member.author.principal and grant.created_at >= member.since:
             platform, _colon, user = grant.granted_by.partition(":")
-            delegator = await members.find(Author(platform, user, grant.granted_name), conversation)
+            delegator = await surfaces.find_member(Author(platform, user, grant.granted_name), conversation)
             found += [delegator] if delegator is not None and grant.created_at >= delegator.since else []
     return found
 
 
 def decidable(
-    log: ApprovalLog, members: MemberLookup, member: Member, may_decide: Callable[[Member, PendingApproval], bool]
+    log: ApprovalLog, surfaces: Surfaces, member: Member, may_decide: Callable[[Member, PendingApproval], bool]
 ) -> Callable[[PendingApproval], Awaitable[bool]]:
     """Return a test for lists: True if this member may decide the call by their own right or by that of a delegator.
     The right of a user to approve their own call is not handed on.
@@ -45,7 +45,7 @@ def decidable(
             return may_decide(member, call)
         place = call.conversation.workspace_key
         if place not in delegators:
-            delegators[place] = await find_delegators(log, members, member, call.conversation)
+            delegators[place] = await find_delegators(log, surfaces, member, call.conversation)
         for_others = replace(call, requirements=call.requirements.restrict(SelfApproval.RULE))
         return any(may_decide(each, call) and may_decide(each, for_others) for each in delegators[place])
 

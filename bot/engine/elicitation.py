@@ -91,22 +91,12 @@ class PendingElicitations:
 
 
 class ElicitationService:
-    """Answers to the elicitations of all turns. `wake_turn` gets the id of a turn with an answered elicitation,
-    `wake_delivery` is called when its card may have changed.
-    """
+    """Answers to the elicitations of all turns. `wake` gets the id of a turn with an answered elicitation."""
 
-    def __init__(
-        self,
-        log: ElicitationLog,
-        toolbox: Toolbox,
-        *,
-        wake_turn: Callable[[str], None],
-        wake_delivery: Callable[[], None],
-    ) -> None:
+    def __init__(self, log: ElicitationLog, toolbox: Toolbox, wake: Callable[[str], None]) -> None:
         self._log = log
         self._toolbox = toolbox
-        self._wake_turn = wake_turn
-        self._wake_delivery = wake_delivery
+        self._wake = wake
 
     async def get(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
         """Return an open elicitation that this member may answer; or the reason why they cannot."""
@@ -124,8 +114,7 @@ class ElicitationService:
         if invalid is not None:
             return invalid
         answer = await self._log.answer_elicitation(elicitation_id, result, member.author)
-        self._wake_turn(elicitation.turn.id)
-        self._wake_delivery()
+        self._wake(elicitation.turn.id)
         return answer
 
     def _invalid_answer(self, elicitation: OpenElicitation, result: ElicitationResult) -> InvalidAnswer | None:

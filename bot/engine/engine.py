@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 
 from bot.domain.agents import PLACE_AGENT, AgentRef, Agents
-from bot.domain.approvals import ApprovalNotice
-from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage
+from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.metrics import MetricSink, null_sink
-from bot.domain.policies import TaintMode
-from bot.domain.tools import ToolSearch, check_question
+from bot.domain.tools import check_question
 from bot.domain.turns import (
     Claim,
     EditedQuestion,
     EditEffect,
-    MessageRefs,
     Receipt,
     StepStatus,
     ToolStep,
@@ -28,30 +25,21 @@ from bot.domain.turns import (
     TurnView,
     can_continue,
 )
-from bot.engine.approvals import ApprovalService, ApproverNotices
-from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS
-from bot.engine.builtin_tools.tool_index import ToolIndexes
+from bot.engine.approvals import ApprovalService
 from bot.engine.elicitation import ElicitationService
-from bot.engine.locales import LocaleResolver
 from bot.engine.policy.rules import RuleBook
 from bot.engine.possible_approvers import ApproverResolver
-from bot.engine.prompt.builder import PromptDependencies, RefusedTools
-from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget
-from bot.engine.prompt.messages import NO_INSTRUCTIONS, SystemPrompt
-from bot.engine.scheduler import ContentDeletion, Job, Scheduler
-from bot.engine.turn_runner import EARLY_SECONDS, MAX_ROUNDS, TurnDependencies, TurnRunner
-from bot.engine.usage import Estimates, UsageMeters, no_limits
-from bot.engine.view_delivery import MemberLookup, ViewDelivery, key_prefixes, surface_for
-from bot.engine.worker import MOST_TURNS, Worker
+from bot.engine.prompt.builder import PromptDependencies, ToolSelection
+from bot.engine.scheduler import ContentDeletion
+from bot.engine.surfaces import Surfaces
+from bot.engine.turn_runner import USUAL_SETTINGS, TurnDependencies, TurnRunner, TurnSettings
+from bot.engine.usage import UsageMeters, no_limits
+from bot.engine.view_delivery import ViewDelivery
+from bot.engine.worker import Worker
 from bot.errors import NotFound
 from bot.i18n import _
 from bot.ports import LanguageModels, Surface, Toolbox, TurnLog, TurnQueue, TurnViews
-from bot.ports.models import TextEmbedder
-from bot.ports.platform import PostedText, ThreadReader
 
-APPROVAL_SECONDS = 1800.0
-THREAD_SECONDS, WHOLE_THREAD_SECONDS = 15.0, 120.0
-"""Time limits of reading back a conversation: for its history, and all of it, with pauses for rate limits."""
 CONTINUE_QUESTION = "Go on where you were stopped. Do not repeat what you have written."
 UNCLEAR_ENDS = frozenset({StepStatus.UNKNOWN})
 REPEATABLE_ENDS = frozenset(status for status in StepStatus if status.ended and status is not StepStatus.DONE)
@@ -66,40 +54,14 @@ def monotonic() -> float:
     return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
 
 
-async def skip_preparation() -> None:
-    """Begin turns without a preparation."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineActivity:
-    """Work of this process at one moment: `turns` that it runs and `deliveries` that it remembers, by the ids of their
-    turns. `others_wait` is True if stored turns may wait, which start before new messages. `is_delivering` is True
-    while a view is posted, `is_suspended` while none may be, because the leases may have expired.
-    """
-
-    turns: Sequence[str]
-    free_slots: int
-    others_wait: bool
-    deliveries: Sequence[str]
-    is_delivering: bool
-    is_suspended: bool
-
-
 class Engine:
     """Entry point of the engine: receives messages, runs turns, delivers views. `approvals` takes the decisions of
     members, `elicitations` their answers.
 
     The database row is the state and a wakeup only a hint: every operation writes first and wakes afterwards.
-    `instructions` is the system prompt, `memory` the history budget. `approval_seconds` is None if approvals never
-    expire; `approval_notice` is how approvers learn of a call. `on_change` runs when another process may have changed
-    servers, policies or profiles. `taint` is the mode for calls that could send one server's data to another. `refused`
-    holds the tools that model services rejected. `tool_search` sets when models search for tools, `tool_names_tokens`
-    how many names they see; `embedder` improves the search. `max_tool_rounds` counts for
-    profiles without a number. `observe` takes metrics. `allow` runs before a turn's first
-    model request and raises LimitReached to reject it. `prepare` runs before a turn begins or goes on, and
-    before the rights to approve are checked. `keeps_content`
-    is False if the content of turns is deleted once their answers are out. `most_turns` run at the same time. `locales`
-    resolves the languages and time zones of notices. `clock` is monotonic, in seconds.
+    `on_change` runs when another process may have changed servers, policies or profiles. `tools` selects those of a
+    model request. `observe` takes metrics. `allow` runs before a turn's first model request and raises LimitReached to
+    reject it. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -110,102 +72,66 @@ class Engine:
         surfaces: Sequence[Surface],
         *,
         rules: RuleBook,
-        approval_seconds: float | None = APPROVAL_SECONDS,
-        instructions: SystemPrompt = NO_INSTRUCTIONS,
-        memory: HistoryBudget = USUAL_MEMORY,
-        taint: TaintMode = TaintMode.OFF,
-        approval_notice: ApprovalNotice = ApprovalNotice.MENTION,
-        refused: RefusedTools | None = None,
-        tool_search: ToolSearch = ToolSearch.AUTO,
-        tool_names_tokens: int = TOOL_NAMES_TOKENS,
-        max_tool_rounds: int = MAX_ROUNDS,
-        embedder: TextEmbedder | None = None,
+        settings: TurnSettings = USUAL_SETTINGS,
+        tools: ToolSelection | None = None,
         on_change: Callable[[], None] = lambda: None,
-        jobs: Sequence[Job] = (),
         observe: MetricSink = null_sink,
         allow: Callable[[Turn], Awaitable[None]] = no_limits,
-        prepare: Callable[[], Awaitable[None]] = skip_preparation,
-        keeps_content: bool = True,
-        most_turns: int = MOST_TURNS,
-        early_seconds: float = EARLY_SECONDS,
-        locales: LocaleResolver = LocaleResolver(),  # noqa: B008 - it never changes
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._rules = rules
         self._queue: TurnQueue = turn_log
         self._views: TurnViews = turn_log
-        self._scheduler = Scheduler(turn_log, jobs, pause=pause)
-        self._surfaces = surfaces
-        members = MemberLookup(surfaces)
-        self._content_deletion = None if keeps_content else ContentDeletion(turn_log, pause=pause)
-        resolve_approvers = ApproverResolver(surfaces, members, approval_notice).resolve
-        self._notices = ApproverNotices(turn_log, surfaces, rules.rules_of_turn, locales, pause=pause)
-        self._delivery = ViewDelivery(
+        self._content_deletion = None if settings.keeps_content else ContentDeletion(turn_log, pause=pause)
+        connected = Surfaces(surfaces)
+        approvers = ApproverResolver(connected, settings.approval_notice)
+        self.delivery = ViewDelivery(
             turn_log,
-            surfaces,
+            connected,
             clock=clock,
-            on_settled=self._wake_turn,
+            on_settled=self._wake,
             on_end=self._content_deletion.wake if self._content_deletion is not None else lambda: None,
             observe=observe,
             pause=pause,
         )
-        estimates = Estimates()
-        self._meters = UsageMeters(turn_log, estimates, pause)
+        self._meters = UsageMeters(turn_log, pause)
+        read_thread = None if settings.keeps_content else connected.read_thread
         self._turn_dependencies = TurnDependencies(
             turn_log,
             models,
             toolbox,
-            rules.rules_of_turn,
-            approval_seconds,
-            self._delivery.deliver,
-            self._fetch,
-            partial(self._read_thread, posted={}, seconds=WHOLE_THREAD_SECONDS),
+            rules,
+            connected,
+            approvers,
             PromptDependencies(
                 turn_log,
-                pause,
                 self._meters,
-                estimates,
-                instructions,
-                memory,
-                refused or RefusedTools(),
-                None if keeps_content else self._read_thread,
+                settings.instructions,
+                settings.memory,
+                tools or ToolSelection(),
+                read_thread,
+                pause,
             ),
-            members.find,
-            resolve_approvers,
-            taint=taint,
-            allow=allow,
-            prepare=prepare,
-            tool_search=tool_search,
-            tool_names_tokens=tool_names_tokens,
-            max_tool_rounds=max_tool_rounds,
-            tool_indexes=ToolIndexes(embedder),
-            early_seconds=early_seconds,
-            clock=clock,
+            settings,
+            self.delivery.deliver,
+            allow,
+            clock,
         )
-        self._worker = Worker(
+        self.worker = Worker(
             turn_log,
             self._begin,
-            self._delivery,
-            lambda: key_prefixes(surfaces),
+            self.delivery,
+            connected,
             on_change=on_change,
-            most_turns=most_turns,
+            most_turns=settings.most_turns,
             pause=pause,
             clock=clock,
         )
         self.approvals = ApprovalService(
-            turn_log,
-            toolbox,
-            rules,
-            members,
-            resolve_approvers=resolve_approvers,
-            wake_turn=self._wake_turn,
-            wake_delivery=self._delivery.wake,
-            prepare=prepare,
+            turn_log, toolbox, rules, connected, approvers, wake_turn=self.worker.wake, wake_delivery=self.delivery.wake
         )
-        self.elicitations = ElicitationService(
-            turn_log, toolbox, wake_turn=self._wake_turn, wake_delivery=self._delivery.wake
-        )
+        self.elicitations = ElicitationService(turn_log, toolbox, self._wake)
 
     async def receive(self, message: InboundMessage) -> Receipt:
         """Store a message. Its turn starts after all earlier turns of the conversation. Raises NotFound for an agent
@@ -215,9 +141,9 @@ class Engine:
             ids = {agent.id for agent in self.agents(message.conversation).here}
             if message.agent.id not in ids and not await self.is_stored(message.keys):
                 raise NotFound(_("There is no such agent here."), _("/agents lists those that are"))
-        receipt = await self._worker.receive(message)
+        receipt = await self.worker.receive(message)
         if receipt.queue_position:
-            self._delivery.wake()
+            self.delivery.wake()
         return receipt
 
     def agents(self, conversation: ConversationKey) -> Agents:
@@ -240,8 +166,8 @@ class Engine:
         """Stop a turn in any state. Return False if it had ended."""
         stopped = await self._queue.stop(turn_id, by)
         if stopped:
-            self._worker.cancel(turn_id)
-            self._delivery.wake()
+            self.worker.cancel(turn_id)
+            self.delivery.wake()
         return stopped
 
     async def run_again(self, turn_id: str, n: int, by: Author) -> Receipt:
@@ -275,15 +201,15 @@ class Engine:
         """
         edited = await self._queue.edit_question(keys, text, by, agent)
         if edited is not None and edited.effect is EditEffect.REPLACED:
-            self._delivery.wake()
+            self.delivery.wake()
         return edited
 
     async def delete_question(self, keys: Sequence[str]) -> bool:
         """Stop the turn of a deleted message, and remove the message from later prompts. See `EngineApi`."""
         turn_id = await self._queue.delete_question(keys)
         if turn_id is not None:
-            self._worker.cancel(turn_id)
-            self._delivery.wake()
+            self.worker.cancel(turn_id)
+            self.delivery.wake()
         return turn_id is not None
 
     async def ask_again(self, turn_id: str, by: Author) -> Receipt:
@@ -325,27 +251,14 @@ class Engine:
         """Return the stored views of the last `limit` turns of a conversation, oldest first."""
         return await self._views.recent_turns(conversation, limit)
 
-    @property
-    def activity(self) -> EngineActivity:
-        """Work of this process now."""
-        worker, delivery = self._worker, self._delivery
-        return EngineActivity(
-            worker.turns,
-            worker.free_slots,
-            worker.others_wait,
-            delivery.turns,
-            is_delivering=not delivery.is_idle,
-            is_suspended=delivery.is_suspended,
-        )
-
     def poll(self) -> None:
         """Look for turns and views at once, because the key prefixes of a surface have changed."""
-        self._worker.poll()
-        self._delivery.wake()
+        self.worker.poll()
+        self.delivery.wake()
 
     async def run(self) -> None:
         """Run turns and deliver their views until cancelled. Then release turns and finish deliveries."""
-        delivering = asyncio.create_task(self._delivery.run(), name="delivery")
+        delivering = asyncio.create_task(self.delivery.run(), name="delivery")
         working = asyncio.create_task(self._work(), name="work")
         try:
             await asyncio.wait({delivering, working}, return_when=asyncio.FIRST_COMPLETED)
@@ -362,9 +275,7 @@ class Engine:
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._worker.run(), name="worker")
-            group.create_task(self._scheduler.run(), name="schedule")
-            group.create_task(self._notices.run(), name="notices")
+            group.create_task(self.worker.run(), name="worker")
             group.create_task(self._meters.run(), name="meters")
             if self._content_deletion is not None:
                 group.create_task(self._content_deletion.run(), name="content deletion")
@@ -376,31 +287,14 @@ class Engine:
             raise NotFound(_("The call does not exist or needs no second try."))
         return view.turn, step
 
-    async def _fetch(self, conversation: ConversationKey, attachment: Attachment) -> bytes:
-        """Return the bytes of a message's attachment. Raises NotFound and the errors of the surface."""
-        surface = surface_for(self._surfaces, conversation)
-        if surface is None:
-            raise NotFound(_("The file's platform is not connected."))
-        return await surface.fetch(attachment)
-
-    async def _read_thread(
-        self, conversation: ConversationKey, posted: Mapping[str, MessageRefs], seconds: float = THREAD_SECONDS
-    ) -> Sequence[PostedText]:
-        """Return the messages of a conversation from its platform, empty without one. Raises DeliveryFailed and
-        TimeoutError.
-        """
-        surface: object = surface_for(self._surfaces, conversation)
-        if not isinstance(surface, ThreadReader):
-            return ()
-        async with asyncio.timeout(seconds):
-            return await surface.read_thread(conversation, posted)
-
-    def _wake_turn(self, turn_id: str) -> None:
-        self._worker.wake(turn_id)
+    def _wake(self, turn_id: str) -> None:
+        """Go on with a turn after a stored answer, and look for stale views."""
+        self.worker.wake(turn_id)
+        self.delivery.wake()
 
     def _begin(self, claim: Claim, record: TurnRecord) -> TurnRunner:
         if claim.initial_record is not None and claim.initial_record.revision == 0:
-            self._delivery.begin(claim.turn_id)
+            self.delivery.begin(claim.turn_id)
         return TurnRunner(claim, record, self._turn_dependencies)
 
 

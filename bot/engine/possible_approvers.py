@@ -32,11 +32,10 @@ from bot.domain.policies import Rule, is_person
 from bot.domain.turns import ToolStep
 from bot.engine.policy.approvers import Approvers, check_approver, membership_reason
 from bot.engine.policy.rules import Rules
-from bot.engine.view_delivery import MemberLookup, surface_for
+from bot.engine.surfaces import Surfaces
 from bot.errors import CountersignError, DeliveryFailed
 from bot.examination import Check, CheckStatus
 from bot.i18n import _, gettext_lazy
-from bot.ports import Surface
 from bot.ports.platform import ApproverDirectory, DirectoryEntry
 
 log = logging.getLogger(__name__)
@@ -115,9 +114,8 @@ def _of_platform(approvers: Iterable[Set[str]], asker: Author) -> set[str]:
 class ApproverResolver:
     """Resolves the possible approvers of requested calls. `notice` is how users are notified."""
 
-    def __init__(self, surfaces: Sequence[Surface], members: MemberLookup, notice: ApprovalNotice) -> None:
+    def __init__(self, surfaces: Surfaces, notice: ApprovalNotice) -> None:
         self._surfaces = surfaces
-        self._members = members
         self._notice = notice
 
     async def resolve(self, step: ToolStep, rules: Rules) -> ToolStep:
@@ -161,14 +159,14 @@ class ApproverResolver:
         """
         if not approval.requirements.asker_may_approve:
             return approval
-        member = await self._members.find(approval.requested_for, rules.conversation)
+        member = await self._surfaces.find_member(approval.requested_for, rules.conversation)
         reason = SelfApproval.UNKNOWN if member is None else membership_reason(member)
         return replace(approval, requirements=approval.requirements.restrict(reason))
 
     async def _default_approver(self, approval: Approval, rules: Rules) -> tuple[Approver, ...]:
         """Return the approver of a call for which none is named: the asker, if they may, else an administrator."""
         asker = approval.requested_for
-        member = await self._members.find(asker, rules.conversation)
+        member = await self._surfaces.find_member(asker, rules.conversation)
         if member is not None:
             result = check_approver(rules.approvers, approval.requirements, member, DecisionType.APPROVE, asker=asker)
             if not isinstance(result, NotAllowed):
@@ -189,7 +187,7 @@ class ApproverResolver:
         has_unknown = any(members is None and not is_person(group) for group, members in groups.items())
         if not missing or not has_unknown:
             return not missing
-        member = await self._members.find(asker, conversation)
+        member = await self._surfaces.find_member(asker, conversation)
         roles = frozenset() if member is None else member.roles
         return all(roles & {approver.principal for approver in approvers} for approvers in missing)
 
@@ -200,7 +198,7 @@ class ApproverResolver:
         unknown.
         """
         wanted = sorted(principal for principal in principals if ":" in principal)[: 2 * MAX_NOTIFIED_APPROVERS]
-        surface: object = surface_for(self._surfaces, conversation)
+        surface: object = self._surfaces.find(conversation)
         if not isinstance(surface, ApproverDirectory):
             return {principal: DirectoryEntry(principal.partition(":")[2]) for principal in wanted}
         directory = surface

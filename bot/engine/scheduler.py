@@ -49,7 +49,7 @@ class Scheduler:
         turn_log: TurnRetention,
         jobs: Sequence[Job],
         *,
-        pause: Callable[[float], Awaitable[None]],
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._log = turn_log
         self._jobs = jobs

@@ -34,7 +34,7 @@ from bot.domain.tools import (
 )
 from bot.domain.turns import CallOrigin, Claim, StepStatus, ToolRef, ToolStep, TurnRecord
 from bot.engine.builtin_tools.resources import resolve_resource_call
-from bot.engine.builtin_tools.search_tools import InvalidCall, resolve_call
+from bot.engine.builtin_tools.search_tools import resolve_call
 from bot.engine.elicitation import TOO_MANY, PendingElicitations
 from bot.engine.policy.authorization import (
     barred_reason,
@@ -80,14 +80,12 @@ class TurnToolbox(ToolCaller):
         """
         if tool := self._builtin_tools.get(call.name):
             return ToolStep(n, call, tool.reference, StepStatus.READY, repeatable=True)
-        match resolve_call(call):
-            case ToolCall() as resolved:
-                target = resolve_resource_call(resolved, enabled)
-                if isinstance(target, ToolCall):
-                    return authorize(target)
-                return ToolStep(n, call, None, StepStatus.FAILED, result=target)
-            case InvalidCall(result):
-                return ToolStep(n, call, None, StepStatus.FAILED, result=result)
+        resolved = resolve_call(call)
+        if isinstance(resolved, ToolCall):
+            resolved = resolve_resource_call(resolved, enabled)
+        if isinstance(resolved, ToolCall):
+            return authorize(resolved)
+        return ToolStep(n, call, None, StepStatus.FAILED, result=resolved)
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         """Run a tool of a server or a built-in one."""
@@ -154,7 +152,7 @@ class ToolExecutor:
                 return
             tool = checked
         if not step.repeatable:
-            self._on_record(await self._record_start(step.n))
+            await self._record_start(step.n)
         self._sent_at[step.n] = sent_at = self._clock()
         outcome = await self._toolbox.call(tool, step.call, context)
         if isinstance(outcome, CallNeedsInput) and not self._elicitations.too_many(step):
@@ -189,7 +187,7 @@ class ToolExecutor:
             return explained_failure(step.call.id, not_run(rejection), own=not unconfirmed, unreviewed=unreviewed)
         return tool
 
-    async def _record_start(self, n: int) -> TurnRecord:
+    async def _record_start(self, n: int) -> None:
         """Store the start of a call, again if that took longer than the lease: another process may have set the outcome
         to unknown, and nothing may be sent after that. Raises LostLease and Stopped.
         """
@@ -197,7 +195,8 @@ class ToolExecutor:
             started_at = self._clock()
             record = await self._log.start_call(self._claim, n)
             if self._clock() - started_at < self._log.lease_seconds:
-                return record
+                self._on_record(record)
+                return
 
     async def _finish(
         self, step: ToolStep, status: StepStatus, result: ToolResult, seconds: float | None = None
@@ -235,8 +234,9 @@ def _rejection_reason(step: ToolStep, tool: Tool | None, rules: Rules, author: A
     result = rules.judge(tool, step.call.arguments, author, member)
     if result.stored.policy is ApprovalPolicy.ALWAYS_DENY:
         return gettext_lazy("a policy forbids {tool}.", tool=step.call.name)
+    is_context_call = step.origin is CallOrigin.CONTEXT and not context_tool_rejection(tool, result.stored)
     if result.stored.policy is ApprovalPolicy.ASK_USER and not (
-        step.approval or _is_granted(step, result) or _is_context_call(step, tool, result)
+        step.approval or is_context_call or _is_granted(step, result)
     ):
         # Allowed at the time of the completion, perhaps for another server of that name.
         return gettext_lazy("{tool} needs an approval now. Call it again to request one.", tool=step.call.name)
@@ -258,10 +258,6 @@ def _approved_call_mismatch(step: ToolStep, tool: Tool) -> str:
             "{tool} now belongs to another server or address, and the answers were for the first.", tool=step.call.name
         )
     return ""
-
-
-def _is_context_call(step: ToolStep, tool: Tool, result: PolicyResult) -> bool:
-    return step.origin is CallOrigin.CONTEXT and not context_tool_rejection(tool, result.stored)
 
 
 def _is_granted(step: ToolStep, result: PolicyResult) -> bool:

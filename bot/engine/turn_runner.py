@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import takewhile
 
+from bot.domain.approvals import ApprovalNotice
 from bot.domain.completions import Completion, StopReason
-from bot.domain.conversations import Attachment, Author, ConversationKey, Member
+from bot.domain.conversations import Member
 from bot.domain.flows import Sources
 from bot.domain.messages import Message, MessageRole, TextPart, ToolCall, ToolResult
 from bot.domain.policies import TaintMode
@@ -22,7 +23,6 @@ from bot.domain.tools import (
     INVALID_ARGUMENTS,
     CallReturned,
     CheckedCall,
-    ToolSearch,
     ToolSet,
     parse_check_question,
     tools_for_check,
@@ -41,16 +41,18 @@ from bot.domain.turns import (
     TurnStatus,
     TurnView,
 )
-from bot.engine.builtin_tools.read_result import ReadResult, RejectionReason
+from bot.engine.builtin_tools.read_result import ReadResult
 from bot.engine.builtin_tools.read_thread import ReadThread
 from bot.engine.builtin_tools.search_tools import SearchTools
-from bot.engine.builtin_tools.tool_index import ToolIndexes
 from bot.engine.elicitation import PendingElicitations
 from bot.engine.policy.authorization import CallAuthorizer, reject_while_checking
 from bot.engine.policy.information_flow import UNTAINTED, ResultVisibility, Taint, taint_sources
-from bot.engine.policy.rules import Rules
-from bot.engine.prompt.builder import LACKS_ROOM, SOMETHING_MISSING, PromptBuilder, PromptDependencies, select_tools
-from bot.engine.prompt.messages import is_prompt
+from bot.engine.policy.rules import RuleBook, Rules
+from bot.engine.possible_approvers import ApproverResolver
+from bot.engine.prompt.builder import LACKS_ROOM, SOMETHING_MISSING, PromptBuilder, PromptDependencies
+from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget
+from bot.engine.prompt.messages import NO_INSTRUCTIONS, SystemPrompt, is_prompt
+from bot.engine.surfaces import WHOLE_THREAD_SECONDS, Surfaces
 from bot.engine.tool_execution import ToolExecutor, TurnToolbox
 from bot.engine.usage import UsageMeter
 from bot.errors import DeliveryFailed
@@ -62,8 +64,10 @@ from bot.ports.toolbox import CallContext
 MOST_CORRECTIONS = 2
 NO_PROMPT = gettext_lazy("The prompt could not be used, so nothing was asked. The call above says why.")
 GAVE_UP = gettext_lazy("Stopped using tools: the model kept requesting invalid calls.")
+APPROVAL_SECONDS = 1800.0
 MAX_ROUNDS = 10
 MAX_RECOVERIES = 3
+MOST_TURNS = 32
 PREVIEW_SECONDS = 3.0
 PREVIEW_CHARACTERS = 1000
 EARLY_SECONDS = 4.0
@@ -94,31 +98,44 @@ def _is_invalid(step: ToolStep) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnSettings:
+    """Settings of all turns. `approval_seconds` is None if approvals never expire; `approval_notice` is how approvers
+    learn of a call. `instructions` is the system prompt, `memory` the history budget. `taint` is the mode for calls
+    that could send one server's data to another. `max_tool_rounds` counts for profiles without a number.
+    `keeps_content` is False if the content of turns is deleted once their answers are out. `most_turns` is the highest
+    number of concurrent turns.
+    """
+
+    approval_seconds: float | None = APPROVAL_SECONDS
+    approval_notice: ApprovalNotice = ApprovalNotice.MENTION
+    instructions: SystemPrompt = NO_INSTRUCTIONS
+    memory: HistoryBudget = USUAL_MEMORY
+    taint: TaintMode = TaintMode.OFF
+    max_tool_rounds: int = MAX_ROUNDS
+    keeps_content: bool = True
+    most_turns: int = MOST_TURNS
+    early_seconds: float = EARLY_SECONDS
+
+
+USUAL_SETTINGS = TurnSettings()
+
+
+@dataclass(frozen=True, slots=True)
 class TurnDependencies:
-    """Dependencies of all turn runners of a process. `rules` returns those of a turn as they are now. `deliver` gets
-    each view of a turn. `allow` raises LimitReached to reject a turn. `prepare` runs before each begin of a turn; it
-    never raises. `clock` is monotonic, in seconds.
+    """Dependencies of all turn runners of a process. `deliver` gets each view of a turn. `allow` raises LimitReached to
+    reject a turn. `clock` is monotonic, in seconds.
     """
 
     log: TurnExecution
     models: LanguageModels
     toolbox: Toolbox
-    rules: Callable[[Turn], Rules]
-    approval_seconds: float | None
-    deliver: Callable[[TurnView], None]
-    fetch: Callable[[ConversationKey, Attachment], Awaitable[bytes]]
-    read_thread: Callable[[ConversationKey], Awaitable[Sequence[PostedText]]]
+    rules: RuleBook
+    surfaces: Surfaces
+    approvers: ApproverResolver
     prompts: PromptDependencies
-    find_member: Callable[[Author, ConversationKey], Awaitable[Member | None]]
-    resolve_approvers: Callable[[ToolStep, Rules], Awaitable[ToolStep]]
-    taint: TaintMode
+    settings: TurnSettings
+    deliver: Callable[[TurnView], None]
     allow: Callable[[Turn], Awaitable[None]]
-    prepare: Callable[[], Awaitable[None]]
-    tool_search: ToolSearch
-    tool_names_tokens: int
-    max_tool_rounds: int
-    tool_indexes: ToolIndexes
-    early_seconds: float
     clock: Callable[[], float]
 
 
@@ -130,6 +147,7 @@ class TurnRunner:
         self._record = record
         self._dependencies = dependencies
         self._log = dependencies.log
+        self._settings = dependencies.settings
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._wakeup = asyncio.Event()
         self._streaming = ""
@@ -139,12 +157,11 @@ class TurnRunner:
         self._elicitations: PendingElicitations | None = None
         self._executor: ToolExecutor | None = None
         """None until the turn runs a call."""
-        fetch = partial(dependencies.fetch, record.turn.conversation)
         self._meter = UsageMeter(claim, dependencies.prompts.meters)
         self._prompts = PromptBuilder(
             claim,
             dependencies.prompts,
-            fetch,
+            partial(dependencies.surfaces.fetch, record.turn.conversation),
             self._meter,
             self._visibility,
             on_text=self._stream,
@@ -178,7 +195,23 @@ class TurnRunner:
         """Run until the turn ends or waits for users. Raises LostLease, Stopped and ModelError."""
         showing = asyncio.create_task(self._show_activity_later(), name=f"show-activity:{self._claim.turn_id}")
         try:
-            await self._run()
+            await self._dependencies.rules.follow()
+            if self._claim.recoveries > MAX_RECOVERIES:
+                await self._finish(TurnStatus.FAILED, failure=_("This question stopped the bot several times."))
+                return
+            if not self._record.steps and not self._manual_call:
+                await self._dependencies.allow(self._record.turn)
+            while not self._record.turn.status.ended:
+                await self._run_calls()
+                if self._record.is_waiting:
+                    record = await self._log.suspend(self._claim)
+                    if record is None:
+                        return
+                    self._update(record)
+                elif self._record.answer or (self._manual_call and self._record.steps):
+                    await self._finish(TurnStatus.DONE)
+                else:
+                    await self._begin_round()
         finally:
             showing.cancel()
             # Services charge for broken-off replies, too.
@@ -186,32 +219,18 @@ class TurnRunner:
 
     async def _show_activity_later(self) -> None:
         """Show the activity of the turn once it takes longer than `early_seconds`."""
-        await asyncio.sleep(self._dependencies.early_seconds)
+        await asyncio.sleep(self._settings.early_seconds)
         self._early = False
         self._send_view()
 
-    async def _run(self) -> None:
-        await self._dependencies.prepare()
-        if self._claim.recoveries > MAX_RECOVERIES:
-            await self._finish(TurnStatus.FAILED, failure=_("This question stopped the bot several times."))
-            return
-        if not self._record.steps and not self._manual_call:
-            await self._dependencies.allow(self._record.turn)
-        while not self._record.turn.status.ended:
-            await self._run_calls()
-            if self._record.is_waiting:
-                record = await self._log.suspend(self._claim)
-                if record is None:
-                    return
-                self._update(record)
-            elif self._record.answer or (self._manual_call and self._record.steps):
-                await self._finish(TurnStatus.DONE)
-            else:
-                await self._begin_round()
-
     async def _begin_round(self) -> None:
         if self._rules.is_absent:
-            await self._finish(TurnStatus.FAILED, failure=_agent_gone(self._record.turn.question.agent_name))
+            failure = _(
+                "The agent “{name}” cannot be asked here any more. Name another one, or begin with “as default” to go "
+                "on with the one that answers here without a name.",
+                name=self._record.turn.question.agent_name,
+            )
+            await self._finish(TurnStatus.FAILED, failure=failure)
         elif self._manual_call:
             self._update(await self._log.append(self._claim, None, await self._manual_steps(self._manual_call)))
         elif not self._record.steps and (calls := await self._context_calls()):
@@ -225,27 +244,22 @@ class TurnRunner:
 
     @property
     def _rules(self) -> Rules:
-        return self._dependencies.rules(self._record.turn)
+        return self._dependencies.rules.rules_of_turn(self._record.turn)
 
     async def _authorizer(self, taint: Taint = UNTAINTED) -> CallAuthorizer:
         """Return an authorizer. The member is looked up before the rules are read, so that the rules are the newest."""
         member = await self._member()
         toolbox = self._dependencies.toolbox
-        seconds = self._dependencies.approval_seconds
+        seconds = self._settings.approval_seconds
         return CallAuthorizer(self._rules, seconds, member, taint, toolbox.argument_error, toolbox.secret_spans)
 
-    def _taint(self, sources: Sources, offered: ToolSet) -> Taint:
-        """Return the taint of a reply to a prompt with text of these sources."""
-        if self._dependencies.taint is not TaintMode.ASK:
-            return UNTAINTED
+    async def _asker(self) -> Member | None:
         turn = self._record.turn
-        questions = (turn.question.typed_text, *self._prompts.asked_by(turn.author))
-        asked = tuple(question for question in questions if parse_check_question(question) is None)
-        return Taint(taint_sources(sources, offered, turn.author.principal), asked, offered)
+        return await self._dependencies.surfaces.find_member(turn.author, turn.conversation)
 
     async def _member(self) -> Member | None:
-        turn = self._record.turn
-        return await self._dependencies.find_member(turn.author, turn.conversation) if self._rules.ask_who else None
+        """Return the author as a member, if a rule needs one."""
+        return await self._asker() if self._rules.ask_who else None
 
     async def _visibility(self) -> ResultVisibility:
         """Return the visibility of earlier results for the author."""
@@ -257,8 +271,8 @@ class TurnRunner:
 
     @cached_property
     def _toolbox(self) -> TurnToolbox:
-        search = SearchTools(self._enabled_tools, self._dependencies.tool_indexes)
-        read_result = ReadResult(self._claim.conversation, self._log, self._rejection_reason)
+        search = SearchTools(self._enabled_tools, self._dependencies.prompts.tools.indexes)
+        read_result = ReadResult(self._claim.conversation, self._log, self._visibility)
         return TurnToolbox(self._dependencies.toolbox, (search, read_result, self._thread))
 
     @cached_property
@@ -266,10 +280,10 @@ class TurnRunner:
         return ReadThread(self._read_thread, self._sum_up)
 
     async def _read_thread(self) -> Sequence[PostedText]:
-        turn = self._record.turn
-        if await self._dependencies.find_member(turn.author, turn.conversation) is None:
+        if await self._asker() is None:
             raise DeliveryFailed(gettext_lazy("The rights of the person who asked could not be checked."))
-        return await self._dependencies.read_thread(turn.conversation)
+        surfaces = self._dependencies.surfaces
+        return await surfaces.read_thread(self._record.turn.conversation, {}, WHOLE_THREAD_SECONDS)
 
     async def _sum_up(self, lines: Sequence[str]) -> tuple[str, int]:
         profile = self._profile
@@ -280,9 +294,6 @@ class TurnRunner:
     def _profile(self) -> Profile:
         profile = self._rules.profile
         return replace(profile, model=self._record.turn.question.model or profile.model)
-
-    async def _rejection_reason(self) -> RejectionReason:
-        return (await self._visibility()).rejection_reason
 
     async def _enabled_tools(self) -> ToolSet:
         return self._enable(await self._offer())
@@ -301,21 +312,19 @@ class TurnRunner:
         """Return all tools of the workspace; the profile is applied per call. Only admins get the reasons why tools are
         missing, because they name addresses and places of secrets.
         """
-        turn = self._record.turn
-        offered = await self._dependencies.toolbox.offer(turn.conversation.workspace_key)
-        if not offered.absent or await self._administers(turn):
+        offered = await self._dependencies.toolbox.offer(self._record.turn.conversation.workspace_key)
+        if not offered.absent:
+            return offered
+        asker = await self._asker()
+        if asker is not None and self._rules.approvers.administers(asker):
             return offered
         return replace(offered, absent=(SOMETHING_MISSING,))
-
-    async def _administers(self, turn: Turn) -> bool:
-        member = await self._dependencies.find_member(turn.author, turn.conversation)
-        return member is not None and self._rules.approvers.administers(member)
 
     async def _ask_approvers(
         self, steps: Sequence[ToolStep], offered: ToolSet, authorizer: CallAuthorizer
     ) -> Sequence[ToolStep]:
         """Return the steps with their possible approvers and previews, then the ended steps of the previews."""
-        resolve = self._dependencies.resolve_approvers
+        resolve = self._dependencies.approvers.resolve
         resolved = await asyncio.gather(*(resolve(step, authorizer.rules) for step in steps))
         first = resolved[-1].n + 1 if resolved else 1
         previews: dict[int, ToolStep] = {}
@@ -359,7 +368,11 @@ class TurnRunner:
                     self._wakeup.clear()
                     self._update(await self._log.resume(self._claim))
         finally:
-            await self._cancel_calls()
+            # The cancellation reaches the servers.
+            for task in self._calls.values():
+                task.cancel()
+            await asyncio.gather(*self._calls.values(), return_exceptions=True)
+            self._calls.clear()
 
     async def _run_call(self, step: ToolStep) -> None:
         def on_progress(text: str) -> None:
@@ -367,24 +380,21 @@ class TurnRunner:
             self._send_view()
 
         if self._executor is None:
-            self._executor = self._create_executor()
+            seconds = self._settings.approval_seconds
+            self._elicitations = PendingElicitations(self._claim, self._log, seconds, self._update)
+            self._elicitations.update(self._record)
+            self._executor = ToolExecutor(
+                self._claim,
+                self._record.turn.author,
+                self._log,
+                self._toolbox,
+                rules=lambda: self._rules,
+                member=self._member,
+                elicitations=self._elicitations,
+                on_record=self._update,
+                clock=self._dependencies.clock,
+            )
         await self._executor.execute(step, on_progress)
-
-    def _create_executor(self) -> ToolExecutor:
-        seconds = self._dependencies.approval_seconds
-        self._elicitations = PendingElicitations(self._claim, self._log, seconds, self._update)
-        self._elicitations.update(self._record)
-        return ToolExecutor(
-            self._claim,
-            self._record.turn.author,
-            self._log,
-            self._toolbox,
-            rules=lambda: self._rules,
-            member=self._member,
-            elicitations=self._elicitations,
-            on_record=self._update,
-            clock=self._dependencies.clock,
-        )
 
     async def _wait_for_call_or_wakeup(self) -> None:
         wakeup = asyncio.create_task(self._wakeup.wait())
@@ -392,13 +402,6 @@ class TurnRunner:
             await asyncio.wait({wakeup, *self._calls.values()}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             wakeup.cancel()
-
-    async def _cancel_calls(self) -> None:
-        """Cancel all running calls and wait for them. The cancellation reaches their servers."""
-        for task in self._calls.values():
-            task.cancel()
-        await asyncio.gather(*self._calls.values(), return_exceptions=True)
-        self._calls.clear()
 
     # ------------------------------------------------------------------ the model
 
@@ -425,26 +428,21 @@ class TurnRunner:
         return any(step.status.ended and step.status is not StepStatus.DONE for step in prompts)
 
     async def _ask_model(self) -> None:
+        """Get the model's next reply and store it with its calls, or as the answer."""
         self._note_activity(_("Looking at the tools"))
         profile = self._profile
         offered = await self._offer()
         model = await self._dependencies.models.get(profile.model)
-        refused = self._dependencies.prompts.refused
-        enabled, names_tokens = self._enable(offered), self._dependencies.tool_names_tokens
-        tools = partial(select_tools, enabled, self._dependencies.tool_search, refused, names_tokens=names_tokens)
-        max_rounds = profile.max_tool_rounds or self._dependencies.max_tool_rounds
         gave_up = exceeds_invalid_calls(self._record)
+        max_rounds = profile.max_tool_rounds or self._settings.max_tool_rounds
         out_of_rounds = not gave_up and len(self._record.replies) >= max_rounds
         last_round = gave_up or out_of_rounds
-        completion = await self._prompts.complete(self._record, profile, tools, model, last_round=last_round)
-        await self._record_reply(completion, offered, gave_up=gave_up, out_of_rounds=out_of_rounds)
-
-    async def _record_reply(
-        self, completion: Completion, offered: ToolSet, *, gave_up: bool, out_of_rounds: bool
-    ) -> None:
-        runs_tools = completion.stop is StopReason.TOOLS and not (gave_up or out_of_rounds)
-        message = completion.message if runs_tools else _without_calls(completion.message)
-        sources = self._prompts.sources
+        enabled = self._enable(offered)
+        completion = await self._prompts.complete(self._record, profile, enabled, model, last_round=last_round)
+        message, sources = completion.message, self._prompts.sources
+        if last_round or completion.stop is not StopReason.TOOLS:
+            parts = tuple(part for part in message.parts if not isinstance(part, ToolCall))
+            message = Message(message.role, parts, {} if message.tool_calls else message.provider_metadata)
         reply = ModelStep(
             self._record.next_n,
             message,
@@ -467,8 +465,12 @@ class TurnRunner:
 
     async def _authorize(self, requested: Sequence[ToolCall], offered: ToolSet, sources: Sources) -> Sequence[ToolStep]:
         """Return the steps of a reply's calls: ready, awaiting an approval, or ended with a reason."""
-        enabled, author = self._enable(offered), self._record.turn.author
-        authorizer = await self._authorizer(self._taint(sources, offered))
+        enabled, author, taint = self._enable(offered), self._record.turn.author, UNTAINTED
+        if self._settings.taint is TaintMode.ASK:
+            questions = (self._record.turn.question.typed_text, *self._prompts.asked_by(author))
+            asked = tuple(question for question in questions if parse_check_question(question) is None)
+            taint = Taint(taint_sources(sources, offered, author.principal), asked, offered)
+        authorizer = await self._authorizer(taint)
 
         def authorize(n: int, call: ToolCall) -> ToolStep:
             if self._checked_call is not None and enabled.find(call.name) is None and offered.find(call.name):
@@ -513,7 +515,14 @@ class TurnRunner:
         if completion.note and completion.model not in {reply.model for reply in self._record.replies}:
             notes.append(completion.note)
         earlier = {note for reply in self._record.replies for note in reply.notes}
-        notes += (note for note in (*self._prompts.notes, *self._thread_notes) if note not in earlier)
+        lost = [*self._prompts.notes]
+        if n := self._thread.count:
+            lost.append(
+                ngettext(
+                    "{n} message of this conversation was read.", "{n} messages of this conversation were read.", n
+                )
+            )
+        notes += (note for note in lost if note not in earlier)
         wanted = {step.call.name.partition("__")[0] for step in self._record.calls} & offered.unavailable
         away = (_("Server {server} was not available.", server=name) for name in sorted(wanted))
         notes += (note for note in away if note not in self._prompts.earlier_notes | earlier)
@@ -535,14 +544,6 @@ class TurnRunner:
             case _:
                 pass
         return tuple(dict.fromkeys(notes))
-
-    @property
-    def _thread_notes(self) -> Sequence[str]:
-        n = self._thread.count
-        if not n:
-            return ()
-        text = ngettext("{n} message of this conversation was read.", "{n} messages of this conversation were read.", n)
-        return (text,)
 
     # ------------------------------------------------------------------ views
 
@@ -583,16 +584,3 @@ class TurnRunner:
                 early=self._early,
             )
         )
-
-
-def _agent_gone(name: str) -> str:
-    return _(
-        "The agent “{name}” cannot be asked here any more. Name another one, or begin with “as default” to go on with "
-        "the one that answers here without a name.",
-        name=name,
-    )
-
-
-def _without_calls(message: Message) -> Message:
-    parts = tuple(part for part in message.parts if not isinstance(part, ToolCall))
-    return Message(message.role, parts, {} if message.tool_calls else message.provider_metadata)

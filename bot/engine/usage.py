@@ -1,7 +1,7 @@
 """Usage of models: estimates of tokens, metering of requests, and limits that are checked before a turn's first
 request.
 
-Estimates are corrected by the services' counts. Use one `Estimates` for all turns of a process.
+Estimates are corrected by the services' counts.
 
 Requests are metered from the first event of a reply, because services charge for broken-off replies, too. A complete
 reply is stored with its row. Broken-off replies and summaries are stored here at once, running replies every
@@ -309,17 +309,17 @@ def _highest_counts(now: Usage, before: Usage) -> Usage:
 
 
 class UsageMeters:
-    """Requests of this process without finally stored usage."""
+    """Requests of this process without finally stored usage, and the estimates of all its turns."""
 
-    def __init__(self, turn_log: UsageLog, estimates: Estimates, pause: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(self, turn_log: UsageLog, pause: Callable[[float], Awaitable[None]]) -> None:
         self._log = turn_log
-        self._estimates = estimates
+        self.estimates = Estimates()
         self._pause = pause
         self._open: dict[str, RequestAttempt] = {}
 
     def begin(self, claim: Claim, info: RequestInfo) -> RequestAttempt:
         """Start metering a request."""
-        attempt = RequestAttempt(claim, info, self._estimates)
+        attempt = RequestAttempt(claim, info, self.estimates)
         self._open[attempt.id] = attempt
         return attempt
 

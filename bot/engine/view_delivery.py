@@ -14,18 +14,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.locales import use_locale
 from bot.domain.metrics import Delivered, DeliveryOutcome, MetricSink, null_sink
 from bot.domain.turns import Notice, NoticeTarget, Step, StepStatus, ToolStep, Turn, TurnStatus, TurnView
-from bot.errors import CountersignError, DatabaseError, DeliveryFailed, LostLease, NotFound
+from bot.engine.surfaces import Surfaces
+from bot.errors import DatabaseError, DeliveryFailed, LostLease, NotFound
 from bot.i18n import _, gettext_lazy
 from bot.logs import in_context
 from bot.ports import DeliveryQueue, Surface
 
 log = logging.getLogger(__name__)
-MEMBER_SECONDS = 10.0
-"""Time limit, in seconds, of a platform's member lookup."""
 NOTICE_SECONDS = 30.0
 QUESTION_LIMIT = 200
 MAX_NOTIFIED = 1000
@@ -48,36 +46,6 @@ SHUTDOWN_SECONDS = 3.0
 RELEASE_SECONDS = 1.0
 
 
-def key_prefixes(surfaces: Sequence[Surface]) -> tuple[str, ...]:
-    """Return the present key prefixes of these surfaces."""
-    return tuple(prefix for surface in surfaces for prefix in surface.key_prefixes)
-
-
-def surface_for(surfaces: Sequence[Surface], conversation: ConversationKey) -> Surface | None:
-    """Return the surface with a matching key prefix. Prefixes may change."""
-    key = f"{conversation}:"
-    return next((surface for surface in surfaces if key.startswith(surface.key_prefixes)), None)
-
-
-class MemberLookup:
-    """Authors as members of their conversations, looked up at their platforms."""
-
-    def __init__(self, surfaces: Sequence[Surface]) -> None:
-        self._surfaces = surfaces
-
-    async def find(self, author: Author, conversation: ConversationKey) -> Member | None:
-        """Return the author as a member; None if the platform cannot tell. Rules then take the stricter case."""
-        surface = surface_for(self._surfaces, conversation)
-        if surface is None:
-            return None
-        try:
-            async with asyncio.timeout(MEMBER_SECONDS):
-                return await surface.member(author, conversation)
-        except (CountersignError, TimeoutError) as error:
-            log.warning("member %s was not looked up: %s", author.principal, error or "the platform does not answer")
-            return None
-
-
 class UndeliverableNotices:
     """Private notices about undeliverable answers, to the author and to the approvers of the calls that ran. Each turn
     gets them at most once, without a retry.
@@ -96,7 +64,11 @@ class UndeliverableNotices:
         self._notified[turn.id] = None
         while len(self._notified) > MAX_NOTIFIED:
             self._notified.popitem(last=False)
-        calls = {step.n: step for step in view.steps if isinstance(step, ToolStep) and _changed_something(step)}
+        calls = {
+            step.n: step
+            for step in view.steps
+            if isinstance(step, ToolStep) and not step.only_reads and (step.status in _OUTCOMES or step.is_stopped)
+        }
         approved: dict[str, list[ToolStep]] = {}
         for n, principals in (await self._log.approvers_by_call(turn.id)).items():
             for principal in principals:
@@ -108,7 +80,15 @@ class UndeliverableNotices:
             platform, _colon, user = principal.partition(":")
             if platform == turn.author.platform:
                 with use_locale(turn.question.locale):
-                    await self._notify_user(surface, turn, user, _approver_text(turn, failure, steps))
+                    text = _(
+                        "You approved this for {asker}: {calls}. I could not show it where {asker} asked “{question}”. "
+                        "{cause}",
+                        asker=turn.author.name,
+                        calls=_format_calls(steps),
+                        question=_question(turn),
+                        cause=_(failure.cause),
+                    )
+                    await self._notify_user(surface, turn, user, text)
 
     async def _notify_user(self, surface: Surface, turn: Turn, user: str, text: str) -> None:
         try:
@@ -132,29 +112,18 @@ def _notice_text(view: TurnView, failure: DeliveryFailed, ran: Sequence[ToolStep
     return f"{text} {NOT_RUN}" if any(map(_is_undelivered_call, view.steps)) else text
 
 
-def _approver_text(turn: Turn, failure: DeliveryFailed, ran: Sequence[ToolStep]) -> str:
-    return _(
-        "You approved this for {asker}: {calls}. I could not show it where {asker} asked “{question}”. {cause}",
-        asker=turn.author.name,
-        calls=_format_calls(ran),
-        question=_question(turn),
-        cause=_(failure.cause),
-    )
-
-
 def _question(turn: Turn) -> str:
     question = " ".join(turn.question.text.split())
     return question if len(question) <= QUESTION_LIMIT else question[: QUESTION_LIMIT - 1].rstrip() + "…"
 
 
-def _changed_something(step: ToolStep) -> bool:
-    return not step.only_reads and (step.status in _OUTCOMES or step.is_stopped)
-
-
 def _format_calls(steps: Sequence[ToolStep]) -> str:
-    names = [f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name for step in steps]
-    outcomes = [_(_OUTCOMES.get(step.status, _UNKNOWN_OUTCOME)) for step in steps]
-    return ", ".join(f"{name} ({outcome})" for name, outcome in zip(names, outcomes, strict=True))
+    return ", ".join(f"{call_name(step)} ({_(_OUTCOMES.get(step.status, _UNKNOWN_OUTCOME))})" for step in steps)
+
+
+def call_name(step: ToolStep) -> str:
+    """Return the name of a call for users."""
+    return f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
 
 
 def _is_undelivered_call(step: Step) -> bool:
@@ -224,7 +193,7 @@ class ViewDelivery:
     def __init__(
         self,
         turn_log: DeliveryQueue,
-        surfaces: Sequence[Surface],
+        surfaces: Surfaces,
         *,
         clock: Callable[[], float],
         on_settled: Callable[[str], None] = lambda _turn_id: None,
@@ -315,35 +284,32 @@ class ViewDelivery:
         while True:
             self._look_now.clear()
             with contextlib.suppress(DatabaseError):  # logged by the database
-                for prefix in key_prefixes(self._surfaces):
-                    await self._catch_up(prefix)
+                for prefix in self._surfaces.key_prefixes:
+                    for turn_id in await self._log.stale_views(prefix, BATCH):
+                        await self._catch_up(turn_id)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
                     await self._look_now.wait()
 
-    async def _catch_up(self, key_prefix: str) -> None:
-        for turn_id in await self._log.stale_views(key_prefix, BATCH):
-            current = self._current(turn_id)
-            if current is not None and current.turn.status.ended:
-                continue  # a newer view, if any, is stale at the next poll
-            view = await self._read(turn_id)
-            # Looked up again because a delivery may have started during the read.
-            current = self._current(turn_id)
-            if view is not None and (current is None or view.revision > current.revision):
-                self._enqueue(view)
-
-    async def _read(self, turn_id: str) -> TurnView | None:
-        """Return the view of a turn; None if it is missing or unreadable."""
+    async def _catch_up(self, turn_id: str) -> None:
+        """Deliver the stored view of a turn if it is newer. Raises DatabaseError."""
+        current = self._current(turn_id)
+        if current is not None and current.turn.status.ended:
+            return  # a newer view, if any, is stale at the next poll
         try:
-            return await self._log.get_view(turn_id)
+            view = await self._log.get_view(turn_id)
         except DatabaseError:
             raise
         except NotFound:
-            return None
+            return
         except Exception:
             log.exception("turn %s: view cannot be read, retry scheduled", turn_id)
             await self._log.retry_delivery_at(turn_id, self._turn(turn_id).count_failure())
-            return None
+            return
+        # Looked up again because a delivery may have started during the read.
+        current = self._current(turn_id)
+        if current is None or view.revision > current.revision:
+            self._enqueue(view)
 
     async def _renew_forever(self) -> None:
         while True:
@@ -385,7 +351,7 @@ class ViewDelivery:
     def _enqueue(self, view: TurnView) -> None:
         turn = self._turn(view.turn.id)
         # During a delivery only the newest view is looked at, afterwards: most are replaced before.
-        if turn.task is None and self._surface_for(view) is None:
+        if turn.task is None and self._surfaces.find(view.turn.conversation) is None:
             self._remove_if_idle(turn)
             return
         turn.newest = view
@@ -422,7 +388,7 @@ class ViewDelivery:
         try:
             while not self._suspended and (view := turn.take_newest()) is not None:
                 turn.current = view
-                surface = self._surface_for(view)
+                surface = self._surfaces.find(view.turn.conversation)
                 if surface is None:
                     break  # the surface was disconnected
                 delivered = await self._deliver_once(surface, turn, view)
@@ -470,20 +436,15 @@ class ViewDelivery:
             if refs is None:
                 refs = turn.refs = dict(await self._log.acquire_delivery(turn.turn_id, view.revision))
                 turn.leased = True
-                view = await self._newest_stored(view)
+                with contextlib.suppress(NotFound):
+                    # The previous lease holder may have delivered a newer one already.
+                    view = max(view, await self._log.get_view(view.turn.id), key=lambda each: each.revision)
             await self._ensure_lease(turn)
             await self._post(surface, turn, view, refs)
-        except DeliveryFailed as failure:
+        except (DeliveryFailed, TimeoutError) as error:
+            timeout = _("The platform did not answer within {seconds} s.", seconds=f"{DELIVERY_SECONDS:.0f}")
+            failure = error if isinstance(error, DeliveryFailed) else DeliveryFailed(timeout)
             await self._handle_failure(surface, turn, view, failure, started_at)
-            return False
-        except TimeoutError:
-            timeout = DeliveryFailed(
-                _(
-                    "The platform did not answer within {seconds} s.",
-                    seconds=f"{DELIVERY_SECONDS:.0f}",
-                )
-            )
-            await self._handle_failure(surface, turn, view, timeout, started_at)
             return False
         except (LostLease, DatabaseError):
             raise
@@ -495,13 +456,6 @@ class ViewDelivery:
         turn.failures = 0
         self._measure(view, "drawn", started_at)
         return True
-
-    async def _newest_stored(self, view: TurnView) -> TurnView:
-        """Return the stored view if it is newer. The previous lease holder may have delivered it already."""
-        with contextlib.suppress(NotFound):
-            on_disk = await self._log.get_view(view.turn.id)
-            return on_disk if on_disk.revision > view.revision else view
-        return view
 
     async def _post(self, surface: Surface, turn: TurnDelivery, view: TurnView, refs: dict[str, str]) -> None:
         if view.turn.question.deleted and not refs:
@@ -587,6 +541,3 @@ class ViewDelivery:
     def _current(self, turn_id: str) -> TurnView | None:
         turn = self._turns.get(turn_id)
         return None if turn is None else turn.current
-
-    def _surface_for(self, view: TurnView) -> Surface | None:
-        return surface_for(self._surfaces, view.turn.conversation)

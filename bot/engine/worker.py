@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass
-from typing import Protocol
 
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.locales import use_locale
@@ -27,17 +26,16 @@ from bot.domain.turns import (
     Wakeup,
     WorkAvailable,
 )
+from bot.engine.surfaces import Surfaces
 from bot.engine.turn_runner import TurnRunner
 from bot.engine.view_delivery import ViewDelivery
 from bot.errors import CountersignError, DatabaseUnavailable, LostLease, ModelError, Stopped
 from bot.i18n import _, gettext_lazy
 from bot.logs import in_context
-from bot.ports import TurnClaims, TurnQueue
+from bot.ports import TurnLog
 
 log = logging.getLogger(__name__)
 
-
-MOST_TURNS = 32
 POLL_SECONDS = 1.0
 HEARTBEAT_SECONDS = 4.0
 CLAIM_AT_ONCE = 8
@@ -101,10 +99,6 @@ class Capacity:
             self._claiming = 0
 
 
-class WorkerLog(TurnQueue, TurnClaims, Protocol):
-    """The part of the turn log that a worker uses."""
-
-
 @dataclass(slots=True, eq=False)
 class _ClaimedTurn:
     """A claimed turn. `is_stopping` is True once its task was cancelled for good."""
@@ -128,17 +122,17 @@ class _ClaimedTurn:
 class Worker:
     """Runs the claimed turns concurrently, at most `most_turns`, and reports their state to `delivery`.
 
-    `begin` returns a runner for a claimed turn, at its stored state. `key_prefixes` returns those of the connected
-    surfaces: turns of other prefixes are not claimed. `on_change` is called when servers, policies or profiles may have
-    changed. `clock` is monotonic, in seconds.
+    `create_runner` returns a runner for a claimed turn, at its stored state. Turns with other key prefixes than those
+    of `surfaces` are not claimed. `on_change` is called when servers, policies or profiles may have changed. `clock` is
+    monotonic, in seconds.
     """
 
     def __init__(
         self,
-        turn_log: WorkerLog,
+        turn_log: TurnLog,
         create_runner: Callable[[Claim, TurnRecord], TurnRunner],
         delivery: ViewDelivery,
-        key_prefixes: Callable[[], Sequence[str]],
+        surfaces: Surfaces,
         *,
         on_change: Callable[[], None],
         most_turns: int,
@@ -148,7 +142,7 @@ class Worker:
         self._log = turn_log
         self._create_runner = create_runner
         self._delivery = delivery
-        self._key_prefixes = key_prefixes
+        self._surfaces = surfaces
         self._on_change = on_change
         self._capacity = Capacity(most_turns)
         self._pause = pause
@@ -212,9 +206,7 @@ class Worker:
         if self._log.shares_turns or self._context is None:
             return False
         key = f"{conversation}:"
-        return self._capacity.has_free_slot(len(self._turns)) and any(
-            key.startswith(prefix) for prefix in self._key_prefixes()
-        )
+        return self._capacity.has_free_slot(len(self._turns)) and key.startswith(self._surfaces.key_prefixes)
 
     async def _enqueue_and_start(self, message: InboundMessage) -> Receipt:
         claim = None
@@ -284,7 +276,9 @@ class Worker:
         started_at = self._clock()
         with self._capacity.polling(most):
             # `keys()` is a live view: a retry of the query excludes the turns claimed by then.
-            self._claiming = asyncio.ensure_future(self._log.claim(most, self._turns.keys(), self._key_prefixes()))
+            self._claiming = asyncio.ensure_future(
+                self._log.claim(most, self._turns.keys(), self._surfaces.key_prefixes)
+            )
             try:
                 # Shielded because turns claimed during shutdown must be released, too.
                 claims = await asyncio.shield(self._claiming)

@@ -14,8 +14,9 @@ import pytest
 
 from bot.app.database import open_migrated_database
 from bot.app.operator_files import read_operator_files
-from bot.app.runtime import AppServices, Stores, build_stores, open_services
+from bot.app.runtime import AppServices, open_services
 from bot.app.secrets import UsableSecrets, secret_box
+from bot.app.stores import Stores
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -74,7 +75,7 @@ async def office(**environment: Any) -> AsyncIterator[tuple[AppServices, Stores]
 
 
 def elsewhere(settings: Settings, database: Any) -> Stores:
-    return build_stores(settings, database)
+    return Stores(settings, database)
 
 
 def states(made: AppServices) -> dict[str, ServerSnapshot]:

@@ -18,6 +18,7 @@ from bot.engine.engine import Engine
 from bot.engine.policy.rules import Policies, RuleBook
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.messages import SystemPrompt
+from bot.engine.turn_runner import TurnSettings
 from bot.llm.anthropic import request_body
 from bot.llm.hosted_model import HostedModel
 from bot.ports import CallContext, LanguageModel
@@ -70,8 +71,10 @@ async def talked(
         toolbox,
         [surface],
         rules=ALL_RUN,
-        instructions=SystemPrompt("Be useful. " * 60, today=lambda _zone: date(2026, 11, 22)),
-        memory=HistoryBudget(replay=replay),
+        settings=TurnSettings(
+            instructions=SystemPrompt("Be useful. " * 60, today=lambda _zone: date(2026, 11, 22)),
+            memory=HistoryBudget(replay=replay),
+        ),
     )
     views = []
     try:

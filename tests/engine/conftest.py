@@ -2,18 +2,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import pytest
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import InboundMessage
+from bot.domain.tools import ToolSearch
 from bot.domain.turns import Claim, Receipt
+from bot.engine.approvals import ApproverNotices
 from bot.engine.engine import Engine
+from bot.engine.locales import LocaleResolver
 from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.rules import Policies, RuleBook, ServerPolicy
+from bot.engine.prompt.builder import ToolSelection
 from bot.engine.prompt.messages import SystemPrompt
+from bot.engine.surfaces import Surfaces
+from bot.engine.turn_runner import TurnSettings
 from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log.log import SqlTurnLog
@@ -36,27 +42,37 @@ class EngineHarness:
     pauses: list[float] = field(default_factory=list)
     rules: RuleBook | None = None
     """Replacement for the rules made of `policies`."""
+    notices: ApproverNotices = field(init=False)
+
+    async def pause_briefly(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await asyncio.sleep(min(seconds, 0.01))
 
     def engine(self, **changes: object) -> Engine:
-        """Return a new engine, as after a restart."""
+        """Return a new engine, as after a restart, and replace `notices`, which the test runs."""
         servers: dict[str, dict[str, ApprovalPolicy]] = {}
         for name, policy in self.policies.items():
             server, _, tool = name.partition("__")
             servers.setdefault(server, {})[tool] = policy
         policies = Policies(servers={server: ServerPolicy(tools) for server, tools in servers.items()})
-
-        async def pause(seconds: float) -> None:
-            self.pauses.append(seconds)
-            await asyncio.sleep(min(seconds, 0.01))
-
-        settings: dict[str, object] = {
-            "rules": self.rules or RuleBook(policies, Approvers(admins=frozenset({"test:ana"}))),
-            "approval_seconds": self.approval_seconds,
-            "instructions": SystemPrompt("Be useful."),
-            "pause": pause,
+        rules = self.rules or RuleBook(policies, Approvers(admins=frozenset({"test:ana"})))
+        self.notices = ApproverNotices(
+            self.log, Surfaces([self.surface]), rules, LocaleResolver(), pause=self.pause_briefly
+        )
+        names = {field.name for field in fields(TurnSettings)} & changes.keys()
+        chosen: dict[str, object] = {name: changes.pop(name) for name in names}
+        usual = TurnSettings(approval_seconds=self.approval_seconds, instructions=SystemPrompt("Be useful."))
+        others: dict[str, object] = {
+            "rules": rules,
+            "tools": ToolSelection(
+                changes.pop("tool_search", ToolSearch.AUTO),  # type: ignore[arg-type]
+                refused=changes.pop("refused", None),  # type: ignore[arg-type]
+            ),
+            "settings": replace(usual, **chosen),  # type: ignore[arg-type]
+            "pause": self.pause_briefly,
             **changes,
         }
-        return Engine(self.log, self.model, self.toolbox, [self.surface], **settings)  # type: ignore[arg-type]
+        return Engine(self.log, self.model, self.toolbox, [self.surface], **others)  # type: ignore[arg-type]
 
     def hold_up_taking_in(self) -> tuple[asyncio.Event, asyncio.Event]:
         """Hold up `enqueue_and_claim`. The first event is set once the message is on disk. The call returns after the

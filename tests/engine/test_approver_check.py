@@ -279,7 +279,7 @@ async def test_approvers_are_reminded_once_at_half_time(
 ) -> None:
     harness.surface = surface = Telling()
     engine = prepared(harness, terms(*approvers, remind=True, expires=600.0))
-    async with running(engine):
+    async with running(engine), running(harness.notices):
         _, approval = await asked(harness, engine)
         await until_posted(harness, approval)
         harness.clock[0] += 299
@@ -301,7 +301,7 @@ async def test_after_its_time_a_second_group_may_approve_too_and_the_first_still
         "test:zoe", escalate=Escalation(900.0, frozenset({OPS, "test:ben"})), remind=True, expires=3600.0
     )
     engine = prepared(harness, escalating)
-    async with running(engine):
+    async with running(engine), running(harness.notices):
         turn, approval = await asked(harness, engine)
         await until_posted(harness, approval)
         harness.clock[0] += 899
@@ -323,7 +323,7 @@ async def test_a_reminder_before_the_escalation_goes_to_the_first_approvers_alon
     engine = prepared(
         harness, terms("test:zoe", escalate=Escalation(900.0, frozenset({"test:ben"})), remind=True, expires=1200.0)
     )
-    async with running(engine):
+    async with running(engine), running(harness.notices):
         _, approval = await asked(harness, engine)
         await until_posted(harness, approval)
         harness.clock[0] += 601
@@ -358,7 +358,7 @@ def test_several_rules_escalate_only_as_all_of_them_permit(
 async def test_an_unreachable_approver_does_not_keep_others_from_being_reminded(harness: EngineHarness) -> None:
     harness.surface = surface = Telling(mute=frozenset({"ben"}))
     engine = prepared(harness, terms("test:ben", "test:zoe", remind=True, expires=600.0))
-    async with running(engine):
+    async with running(engine), running(harness.notices):
         _, approval = await asked(harness, engine)
         await until_posted(harness, approval)
         harness.clock[0] += 301
@@ -371,7 +371,7 @@ async def test_where_the_card_stands_in_another_channel_those_there_are_reminded
     engine = prepared(
         harness, terms(OPS, remind=True, expires=600.0, deliver=frozenset({f"{HALL.workspace_key}:approvals"}))
     )
-    async with running(engine):
+    async with running(engine), running(harness.notices):
         _, approval = await asked(harness, engine)
         await until_posted(harness, approval)
         harness.clock[0] += 301
@@ -382,7 +382,7 @@ async def test_where_the_card_stands_in_another_channel_those_there_are_reminded
 async def test_no_reminder_is_sent_for_a_decided_call(harness: EngineHarness) -> None:
     harness.surface = surface = Telling()
     engine = prepared(harness, terms("test:zoe", remind=True, expires=600.0))
-    async with running(engine):
+    async with running(engine), running(harness.notices):
         turn, approval = await asked(harness, engine)
         await until_posted(harness, approval)
         await engine.approvals.decide(by(approval, ZOE), Member(ZOE))

@@ -14,6 +14,7 @@ from bot.domain.conversations import Attachment
 from bot.domain.messages import FilePart, ImagePart, MessageRole, TextPart, ToolCall, ToolResult, enclose
 from bot.domain.tools import CallReturned, ToolOutcome
 from bot.domain.turns import ModelStep, TurnStatus, TurnView
+from bot.engine.policy.rules import RuleBook
 from bot.engine.prompt import attachments
 from bot.engine.prompt.attachments import read_attachments
 from bot.errors import DeliveryFailed, NotFound
@@ -106,7 +107,7 @@ async def test_the_process_that_goes_on_after_an_approval_fetches_the_files_anew
     async with running(engine):
         receipt = await engine.receive(message("save it", attachments=[PRICES]))
         await harness.surface.wait_for(lambda view: bool(view.awaiting))
-        await until(lambda: not engine.activity.turns)
+        await until(lambda: not engine.worker.turns)
     harness.surface.files = {"F2": NotFound("The file 'prices.csv' is gone.")}
     again = harness.engine()
     async with running(again):
@@ -174,7 +175,9 @@ async def test_a_file_of_a_platform_that_is_not_here_is_a_note(harness: EngineHa
         harness.surface.key_prefixes = ("elsewhere:",)
 
     harness.model.script = [say("I see no file.")]
-    engine = harness.engine(prepare=disconnect)
+    harness.rules = RuleBook()
+    harness.rules.follow = disconnect
+    engine = harness.engine()
     async with running(engine):
         await engine.receive(message("sum", attachments=[PRICES]))
         await until(lambda: bool(harness.model.requests))

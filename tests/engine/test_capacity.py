@@ -31,8 +31,8 @@ async def test_turns_left_by_an_earlier_process_go_before_new_ones(harness: Engi
         async with asyncio.timeout(10):
             await looking.wait()
         await asyncio.gather(*(engine.receive(said(100 + n)) for n in range(3)))
-        await until(lambda: len(engine.activity.turns) == 9)
-        assert set(engine.activity.turns) == {each.turn_id for each in left}
+        await until(lambda: len(engine.worker.turns) == 9)
+        assert set(engine.worker.turns) == {each.turn_id for each in left}
 
 
 async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(harness: EngineHarness) -> None:
@@ -67,12 +67,12 @@ async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(
             await on_disk.wait()
         harness.log.enqueue = enqueue  # type: ignore[method-assign]
         may_end.set()
-        await until(lambda: engine.activity.free_slots == 1)
+        await until(lambda: engine.worker.free_slots == 1)
         harness.clock[0] += 1
         await engine.receive(said(2))
         may_return.set()
-        await until(lambda: bool(engine.activity.turns))
-        assert engine.activity.turns == ((await first).turn_id,)
+        await until(lambda: bool(engine.worker.turns))
+        assert engine.worker.turns == ((await first).turn_id,)
 
 
 async def test_a_failed_look_lets_no_turn_go_before_waiting_ones(harness: EngineHarness) -> None:
@@ -92,12 +92,12 @@ async def test_a_failed_look_lets_no_turn_go_before_waiting_ones(harness: Engine
         first = await harness.log.enqueue(said(1))
         harness.log.claim = away  # type: ignore[method-assign, assignment]
         engine.poll()
-        await until(lambda: failed.is_set() and engine.activity.others_wait)
+        await until(lambda: failed.is_set() and engine.worker.others_wait)
         harness.clock[0] += 1
         await engine.receive(said(2))
         may_look.set()
-        await until(lambda: bool(engine.activity.turns))
-        assert engine.activity.turns == (first.turn_id,)
+        await until(lambda: bool(engine.worker.turns))
+        assert engine.worker.turns == (first.turn_id,)
 
 
 async def test_ended_turns_are_not_released_when_the_process_leaves(
@@ -124,7 +124,7 @@ async def test_ended_turns_are_not_released_when_the_process_leaves(
     receipt = await harness.log.enqueue(message("hi"))
     async with running(engine):
         await harness.surface.ended(receipt.turn_id)
-        await until(lambda: not engine.activity.turns)
+        await until(lambda: not engine.worker.turns)
         # The process leaves during a poll that ends soon.
         asyncio.get_running_loop().call_later(0.05, looks[0].set)
     assert given_back == []

@@ -57,7 +57,7 @@ async def test_a_view_that_can_never_be_delivered_is_given_up(harness: EngineHar
     async with running(engine):
         await engine.receive(message("hi"))
         await until(lambda: bool(harness.model.requests))
-        await until(lambda: not engine.activity.turns and not engine.activity.is_delivering)
+        await until(lambda: not engine.worker.turns and engine.delivery.is_idle)
     assert set(outcomes(found)) == {"given up"}
 
 

@@ -67,7 +67,7 @@ async def test_a_turn_taken_over_while_its_process_slept_is_let_go_without_touch
         await harness.log.adopt_orphans()
         async with running(awake):
             view = await harness.surface.ended(receipt.turn_id)
-            await until(lambda: not sleepy.activity.turns)
+            await until(lambda: not sleepy.worker.turns)
     assert view.turn.status is TurnStatus.DONE
     assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
 
@@ -98,7 +98,7 @@ async def test_no_view_is_delivered_while_the_owner_of_turns_is_unknown(harness:
     release = asyncio.Event()
 
     async def slow(call: ToolCall, context: CallContext) -> ToolOutcome:
-        await until(lambda: engine.activity.is_suspended)
+        await until(lambda: engine.delivery.is_suspended)
         seen = len(harness.surface.views)
         context.on_progress("still working")
         await asyncio.sleep(0)
@@ -155,9 +155,9 @@ async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(harness: 
     async with running(engine):
         await engine.receive(message("go"))
         await asyncio.wait_for(hanging.wait(), 10)
-        await until(lambda: engine.activity.is_suspended)
+        await until(lambda: engine.delivery.is_suspended)
         answered.set()
-        await until(lambda: not engine.activity.is_suspended)
+        await until(lambda: not engine.delivery.is_suspended)
 
 
 async def test_a_claim_that_this_process_slept_over_is_not_begun(harness: EngineHarness) -> None:
@@ -183,7 +183,7 @@ async def test_a_claim_that_this_process_slept_over_is_not_begun(harness: Engine
     async with running(engine):
         await engine.receive(message("go"))
         await asyncio.wait_for(woken.wait(), 10)
-        assert not engine.activity.turns
+        assert not engine.worker.turns
     assert harness.surface.views == []
     assert harness.model.requests == []
 
@@ -212,7 +212,7 @@ async def test_nothing_is_sent_that_others_have_called_unknown_while_this_proces
     engine = harness.engine(clock=lambda: now[0])
     async with running(engine):
         await engine.receive(message("go"))
-        await until(lambda: bool(now[0]) and not engine.activity.turns)
+        await until(lambda: bool(now[0]) and not engine.worker.turns)
     assert harness.toolbox.calls == []
 
 

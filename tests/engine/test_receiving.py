@@ -33,7 +33,7 @@ async def for_ever(*_: object) -> Completion:
 
 async def looked_round(engine: Engine) -> None:
     """Wait until a poll has found no waiting turns."""
-    await until(lambda: not engine.activity.others_wait)
+    await until(lambda: not engine.worker.others_wait)
 
 
 def without_claims(harness: EngineHarness) -> asyncio.Event:
@@ -69,8 +69,8 @@ async def test_a_turn_without_capacity_waits_until_there_is_some(harness: Engine
             engine.receive(message("one")), engine.receive(message("two", conversation=ELSEWHERE))
         )
         await until(lambda: len(harness.model.requests) == 1)
-        assert len(engine.activity.turns) == 1
-        (held,) = engine.activity.turns
+        assert len(engine.worker.turns) == 1
+        (held,) = engine.worker.turns
         await engine.stop(held, message("").author)
         other = second if held == first.turn_id else first
         assert (await harness.surface.ended(other.turn_id)).turn.status is TurnStatus.DONE
@@ -96,8 +96,8 @@ async def test_a_turn_that_is_being_claimed_takes_capacity_too(harness: EngineHa
             await claimed.wait()
         second = await engine.receive(message("two", conversation=ELSEWHERE))
         go_on.set()
-        await until(lambda: first.turn_id in engine.activity.turns)
-        assert engine.activity.turns == (first.turn_id,)
+        await until(lambda: first.turn_id in engine.worker.turns)
+        assert engine.worker.turns == (first.turn_id,)
         assert (await harness.log.get_view(second.turn_id)).turn.status is TurnStatus.QUEUED
 
 
@@ -115,18 +115,18 @@ async def test_no_message_overtakes_those_that_wait_for_room(harness: EngineHarn
     async with running(engine):
         await looked_round(engine)
         first, second, third = [await engine.receive(said(n)) for n in range(3)]
-        await until(lambda: set(engine.activity.turns) == {first.turn_id, second.turn_id})
+        await until(lambda: set(engine.worker.turns) == {first.turn_id, second.turn_id})
         harness.log.claim = slow  # type: ignore[method-assign, assignment]
         looking.clear()
         await engine.stop(first.turn_id, ANA)
         async with asyncio.timeout(10):
             await looking.wait()
         await engine.stop(second.turn_id, ANA)
-        await until(lambda: not engine.activity.turns)
+        await until(lambda: not engine.worker.turns)
         fourth = await engine.receive(said(3))
-        assert not engine.activity.turns
+        assert not engine.worker.turns
         go_on.set()
-        await until(lambda: engine.activity.turns == (third.turn_id, fourth.turn_id))
+        await until(lambda: engine.worker.turns == (third.turn_id, fourth.turn_id))
 
 
 async def test_a_turn_that_cannot_be_shown_here_is_not_begun_here(harness: EngineHarness) -> None:
@@ -134,7 +134,7 @@ async def test_a_turn_that_cannot_be_shown_here_is_not_begun_here(harness: Engin
     async with running(engine):
         await looked_round(engine)
         receipt = await engine.receive(message("hi", conversation=OUT_OF_REACH))
-        assert engine.activity.turns == ()
+        assert engine.worker.turns == ()
         assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.QUEUED
 
 

@@ -104,7 +104,8 @@ async def test_a_rule_set_before_a_turn_counts_for_it_and_for_a_waiting_call(har
         ask_for(call("mail__send")),
         say("I may not."),
     ]
-    engine = harness.engine(prepare=prepare)
+    harness.rules.follow = prepare
+    engine = harness.engine()
     async with running(engine):
         (step,) = steps(await harness.surface.ended((await engine.receive(message("send it"))).turn_id))
         assert step.status is StepStatus.DONE

@@ -23,7 +23,7 @@ from bot.engine.builtin_tools.tool_index import ToolIndexes
 from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.authorization import away_text, barred_reason, withheld_reason
 from bot.engine.policy.rules import Policies, RuleBook
-from bot.engine.prompt.builder import FEW_TOOLS, RefusedTools, select_tools
+from bot.engine.prompt.builder import FEW_TOOLS, RefusedTools, ToolSelection
 from bot.engine.prompt.history import HistoryBudget
 from bot.errors import ModelRejected
 from bot.ports.platform import RevisionAccepted
@@ -119,7 +119,7 @@ async def test_of_many_tools_a_model_is_given_the_same_three_of_the_bot_in_every
 )
 def test_all_tools_are_given_while_they_are_few(count: int, words: int, window: int, all_of_them: bool) -> None:
     offered = ToolSet(tuple(tool(f"s__t{n}", description="word " * words) for n in range(count)))
-    got = select_tools(offered, ToolSearch.AUTO, RefusedTools(), "m", Capabilities(context_tokens=window))
+    got = ToolSelection().select(offered, "m", Capabilities(context_tokens=window))
     assert (got.tools == offered.tools) is all_of_them
     if not all_of_them:
         assert [each.name for each in got.tools] == OWN
@@ -129,7 +129,7 @@ def test_all_tools_are_given_while_they_are_few(count: int, words: int, window: 
 def test_without_search_a_model_is_given_as_many_as_services_take(able: Capabilities) -> None:
     offered = ToolSet(tuple(tool(f"s__t{n:03}") for n in range(200)))
     search = ToolSearch.OFF if able.searches else ToolSearch.AUTO
-    got = select_tools(offered, search, RefusedTools(), "m", able)
+    got = ToolSelection(search).select(offered, "m", able)
     assert len(got.tools) == 128
     assert len(got.absent) == 1
 
@@ -267,9 +267,7 @@ async def test_a_name_that_the_profile_does_not_enable_is_neither_listed_nor_fet
 
 def listed(tools: tuple[Tool, ...], names_tokens: int, window: int = 128_000) -> str:
     capabilities = Capabilities(context_tokens=window)
-    got = select_tools(
-        ToolSet(tools), ToolSearch.AUTO, RefusedTools(), "m", capabilities, names_tokens=names_tokens
-    ).tools
+    got = ToolSelection(names_tokens=names_tokens).select(ToolSet(tools), "m", capabilities).tools
     assert [each.name for each in got] == OWN
     description: str = got[0].input_schema["properties"]["names"]["description"]
     return description.partition("\n")[2]

@@ -589,7 +589,7 @@ async def test_approvers_are_told_once_in_private_of_a_call_that_an_edit_makes_t
 ) -> None:
     harness.surface = surface = Hall()
     engine = harness.engine(approval_notice=notice)
-    async with running(engine):
+    async with running(engine), running(harness.notices):
         _, step = await asked(harness, engine)
         await until_posted(harness, approval_of(step))
         for revision in (1, 2):
@@ -646,7 +646,7 @@ async def test_a_call_that_its_asker_may_approve_disturbs_no_approver(harness: E
     harness.rules = RuleBook(Policies(rules=(reminding,)), APPROVERS, pinned)
     harness.surface = surface = Hall()
     engine = harness.engine(approval_notice=ApprovalNotice.PRIVATE)
-    async with running(engine):
+    async with running(engine), running(harness.notices):
         _, step = await asked(harness, engine)
         assert approval_of(step).possible_approvers.with_notice(ApprovalNotice.PRIVATE) == ()
         await until_posted(harness, approval_of(step))

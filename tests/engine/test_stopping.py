@@ -98,7 +98,7 @@ async def test_a_turn_that_waits_for_an_approval_is_stopped_and_runs_nothing(har
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it"))
-        await until(lambda: bool(harness.surface.views) and not engine.activity.turns)
+        await until(lambda: bool(harness.surface.views) and not engine.worker.turns)
         assert await engine.stop(receipt.turn_id, BEN)
         view = await harness.surface.ended(receipt.turn_id)
     step = next(step for step in view.steps if isinstance(step, ToolStep))

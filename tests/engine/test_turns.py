@@ -82,7 +82,7 @@ async def test_a_call_that_needs_approval_waits_without_holding_anything(harness
     async with running(engine):
         receipt = await engine.receive(message("save it"))
         view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
-        await until(lambda: not engine.activity.turns)
+        await until(lambda: not engine.worker.turns)
         assert harness.toolbox.calls == []
         settled = await engine.approvals.decide(decision(awaiting(view)[0]), member(ANA))
         assert settled == Decided(DecisionType.APPROVE)
@@ -154,7 +154,7 @@ async def test_an_undecided_call_expires_after_the_card_was_posted(harness: Engi
         receipt = await engine.receive(message("save it"))
         view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
         step = awaiting(view)[0]
-        await until(lambda: not engine.activity.turns)
+        await until(lambda: not engine.worker.turns)
         approval = await harness.log.get_approval(step.approval.id)  # type: ignore[union-attr]
         assert approval is not None
         assert approval[1].approval is not None

@@ -54,7 +54,7 @@ async def given_up(harness: EngineHarness, text: str = "hi") -> TurnView:
     async with running(engine):
         receipt = await engine.receive(message(text))
         await until(lambda: harness.surface.asked > 0)  # type: ignore[attr-defined]
-        await until(lambda: not engine.activity.turns and not engine.activity.is_delivering)
+        await until(lambda: not engine.worker.turns and engine.delivery.is_idle)
     assert await harness.log.stale_views("test:", 1) == []
     return await harness.log.get_view(receipt.turn_id)
 
@@ -99,7 +99,7 @@ async def test_a_notice_that_reached_the_conversation_after_all_is_not_sent_twic
     engine = harness.engine()
     async with running(engine):
         await left.ended((await engine.receive(message("hi"))).turn_id)
-        await until(lambda: not engine.activity.turns and not engine.activity.is_delivering)
+        await until(lambda: not engine.worker.turns and engine.delivery.is_idle)
     assert left.asked == 0
 
 
@@ -118,7 +118,7 @@ async def test_a_user_who_stopped_a_turn_gets_no_notice(harness: EngineHarness) 
         receipt = await engine.receive(message("hi"))
         await begun.wait()
         await engine.stop(receipt.turn_id, ANA)
-        await until(lambda: not engine.activity.turns and not engine.activity.is_delivering)
+        await until(lambda: not engine.worker.turns and engine.delivery.is_idle)
     assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.CANCELLED
     assert left.asked == 0
 

@@ -27,8 +27,8 @@ from bot.domain.usage import (
 )
 from bot.engine.engine import Engine
 from bot.engine.scheduler import BATCH, DAY_SECONDS, usage_retention
+from bot.engine.turn_runner import MOST_TURNS
 from bot.engine.usage import LARGE_REQUESTS, LARGE_SECONDS, UsageLimiter
-from bot.engine.worker import MOST_TURNS
 from bot.storage.turn_log.log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
 from tests.engine.conftest import EngineHarness

@@ -39,7 +39,7 @@ from bot.domain.usage import (
 from bot.engine.engine import Engine
 from bot.engine.prompt.builder import ATTEMPTS
 from bot.engine.prompt.history import HistoryBudget
-from bot.engine.usage import NOTE_SECONDS, Estimates, UsageLimiter, UsageMeter, UsageMeters, estimate_text
+from bot.engine.usage import NOTE_SECONDS, UsageLimiter, UsageMeter, UsageMeters, estimate_text
 from bot.engine.usage import RequestInfo as Request
 from bot.errors import DatabaseError, DatabaseUnavailable, ModelRejected, ModelUnavailable
 from bot.llm.models import FallbackModel, InstrumentedModel
@@ -353,7 +353,7 @@ async def test_one_that_cannot_be_written_does_not_take_the_others_along(harness
         passing.set()
 
     log = Choosy(harness, DatabaseUnavailable("The database is away."))
-    meters = UsageMeters(log, Estimates(), pause)
+    meters = UsageMeters(log, pause)
     claim = Claim(receipt.turn_id, message("").conversation, 1)
     good, bad = UsageMeter(claim, meters), UsageMeter(claim, meters)
     for meter, model in ((good, "good"), (bad, "bad")):
@@ -377,7 +377,7 @@ async def test_unwritable_usage_is_logged_and_dropped_once(
         await (asyncio.Event().wait() if pauses > 4 else asyncio.sleep(0))
 
     log = Counting(harness, *[DatabaseError("This one cannot be written.")] * 20)
-    meters = UsageMeters(log, Estimates(), pause)
+    meters = UsageMeters(log, pause)
     meter = UsageMeter(Claim("t1", message("").conversation, 1), meters)
     (await meter.begin(Request(1, UsageKind.REPLY, "bad", 100.0))).take(TextDelta(HALF))
     await meter.settle()

@@ -12,6 +12,7 @@ from bot.domain.completions import Completion, ModelRequest
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import MessageRefs, ModelStep, PostedMessage, StepStatus, ToolStep, TurnStatus, TurnView
+from bot.engine.surfaces import Surfaces
 from bot.engine.view_delivery import RENEW_SECONDS, ViewDelivery
 from bot.errors import DatabaseUnavailable, DeliveryFailed, LostLease
 from bot.ports import CallContext
@@ -42,15 +43,15 @@ async def test_a_drawing_is_made_again_after_the_time_the_platform_named(harness
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await until(lambda: len(harness.surface.trouble) < 2)
-        await until(lambda: not engine.activity.turns and not engine.activity.is_delivering)
+        await until(lambda: not engine.worker.turns and engine.delivery.is_idle)
         assert await harness.log.stale_views("test:", 1) == [] or not harness.surface.trouble
         harness.clock[0] += 8
         engine.poll()
-        await until(lambda: not harness.surface.trouble and not engine.activity.is_delivering)
+        await until(lambda: not harness.surface.trouble and engine.delivery.is_idle)
         harness.clock[0] += 8
         engine.poll()
         view = await harness.surface.ended(receipt.turn_id)
-        await until(lambda: not engine.activity.is_delivering)
+        await until(lambda: engine.delivery.is_idle)
     assert view.turn.status is TurnStatus.DONE
     assert await harness.log.stale_views("test:", 1) == []
 
@@ -62,7 +63,7 @@ async def test_an_answer_whose_channel_is_gone_is_given_up(harness: EngineHarnes
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await until(lambda: bool(harness.model.requests))
-        await until(lambda: not engine.activity.turns and not engine.activity.is_delivering)
+        await until(lambda: not engine.worker.turns and engine.delivery.is_idle)
     assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
     assert await harness.log.stale_views("test:", 1) == []
 
@@ -89,7 +90,7 @@ async def test_a_card_that_cannot_be_posted_means_denied_for_model_and_asker(
     engine = harness.engine()
     async with running(engine):
         view = await harness.surface.ended((await engine.receive(message("save it"))).turn_id)
-        await until(lambda: not engine.activity.is_delivering)
+        await until(lambda: engine.delivery.is_idle)
     assert view.turn.status is TurnStatus.DONE
     (step,) = [step for step in view.steps if isinstance(step, ToolStep)]
     assert step.status is StepStatus.DENIED
@@ -130,7 +131,7 @@ async def test_a_card_that_was_posted_still_waits_when_it_cannot_be_drawn_again(
     async with running(engine):
         receipt = await engine.receive(message("save it"))
         await harness.surface.wait_for(lambda view: bool(view.awaiting))
-        await until(lambda: not engine.activity.turns and not engine.activity.is_delivering)
+        await until(lambda: not engine.worker.turns and engine.delivery.is_idle)
     (step,) = (await harness.log.get_view(receipt.turn_id)).awaiting
     assert step.approval is not None
     revised = Revision(step.approval.id, 1, {"text": "b"}, "other", ANA)
@@ -138,7 +139,7 @@ async def test_a_card_that_was_posted_still_waits_when_it_cannot_be_drawn_again(
     harness.surface.trouble = [DeliveryFailed("The message is gone.", permanent=True)]
     again = harness.engine()
     async with running(again):
-        await until(lambda: not harness.surface.trouble and not again.activity.is_delivering)
+        await until(lambda: not harness.surface.trouble and again.delivery.is_idle)
     assert [step.status for step in (await harness.log.get_view(receipt.turn_id)).awaiting] == [StepStatus.AWAITING]
 
 
@@ -245,7 +246,7 @@ async def test_views_without_new_words_wait_for_the_pace_of_the_platform(harness
     await harness.log.enqueue(message("hi"))
     (claim,) = await harness.log.claim(1)
     view = await harness.log.get_view(claim.turn_id)
-    delivery = ViewDelivery(harness.log, [surface], clock=monotonic, pause=pause)
+    delivery = ViewDelivery(harness.log, Surfaces([surface]), clock=monotonic, pause=pause)
     delivery.begin(claim.turn_id)
     delivery.deliver(replace(view, activity="one"))
     await until(lambda: waits == 1)
@@ -266,9 +267,7 @@ async def test_a_reference_is_kept_as_soon_as_its_slot_is_out(harness: EngineHar
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it"))
-        await until(
-            lambda: bool(harness.surface.views) and not engine.activity.turns and not engine.activity.is_delivering
-        )
+        await until(lambda: bool(harness.surface.views) and not engine.worker.turns and engine.delivery.is_idle)
     assert await harness.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
 
 
@@ -317,7 +316,7 @@ async def test_an_answer_that_is_slow_to_draw_is_out_after_leaving_and_coming_ba
     again = harness.engine()
     async with running(again):
         await asyncio.wait_for(out.wait(), 10)
-        await until(lambda: not again.activity.is_delivering)
+        await until(lambda: again.delivery.is_idle)
     assert await harness.log.stale_views("test:", 1) == []
     assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
 
@@ -329,7 +328,7 @@ async def test_a_claimed_delivery_shows_the_turn_as_it_is_by_then(harness: Engin
     known = await harness.log.get_view(receipt.turn_id)
     await harness.log.finish(claim, TurnStatus.FAILED, (), "It did not work.")
     await harness.log.release_delivery(receipt.turn_id)
-    drawings = ViewDelivery(harness.log, [harness.surface], clock=monotonic)
+    drawings = ViewDelivery(harness.log, Surfaces([harness.surface]), clock=monotonic)
     drawings.deliver(known)
     await until(lambda: bool(harness.surface.views))
     drawings.settle(receipt.turn_id)
@@ -363,7 +362,7 @@ async def test_a_drawing_of_several_messages_stays_in_hand_through_an_outage_bet
 
     harness.log.save_message_ref = after_an_outage  # type: ignore[method-assign]
     harness.surface.deliver = show  # type: ignore[method-assign]
-    drawings = ViewDelivery(harness.log, [harness.surface], clock=lambda: harness.clock[0])
+    drawings = ViewDelivery(harness.log, Surfaces([harness.surface]), clock=lambda: harness.clock[0])
     drawings.deliver(await harness.log.get_view(receipt.turn_id))
     drawings.settle(receipt.turn_id)
     await until(lambda: drawings.is_idle)
@@ -376,7 +375,7 @@ async def test_a_process_that_could_not_draw_leaves_the_drawing_to_any_other(har
     await harness.log.finish(claim, TurnStatus.DONE, (), "")
     await harness.log.release_delivery(receipt.turn_id)
     harness.surface.trouble = [DeliveryFailed("Slow down.", retry_after=7.0)]
-    drawings = ViewDelivery(harness.log, [harness.surface], clock=lambda: harness.clock[0])
+    drawings = ViewDelivery(harness.log, Surfaces([harness.surface]), clock=lambda: harness.clock[0])
     drawings.deliver(await harness.log.get_view(receipt.turn_id))
     drawings.settle(receipt.turn_id)
     await until(lambda: not harness.surface.trouble and drawings.is_idle)
@@ -419,7 +418,7 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
     async with running(engine):
         receipt = await engine.receive(message("go"))
         await asyncio.wait_for(asleep.wait(), 10)
-        await until(lambda: not engine.activity.is_delivering)
+        await until(lambda: engine.delivery.is_idle)
         now[0] += 20
         harness.clock[0] += 20
         await harness.log.adopt_orphans()
@@ -430,8 +429,8 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
         seen = len(harness.surface.views)
         del harness.log.renew_deliveries
         awake.set()
-        await until(lambda: not engine.activity.turns)
-        await until(lambda: not engine.activity.is_delivering)
+        await until(lambda: not engine.worker.turns)
+        await until(lambda: engine.delivery.is_idle)
     assert len(harness.surface.views) == seen
 
 
@@ -455,7 +454,7 @@ async def test_an_uncertain_delivery_is_made_when_the_database_is_back(
         return await hold(turn_ids)
 
     async def answer(_request: ModelRequest) -> Completion:
-        await until(lambda: bool(harness.surface.views) and not engine.activity.is_delivering)
+        await until(lambda: bool(harness.surface.views) and engine.delivery.is_idle)
         harness.log.renew_deliveries = away  # type: ignore[method-assign]
         now[0] += 20
         return say("Here.")
@@ -464,7 +463,7 @@ async def test_an_uncertain_delivery_is_made_when_the_database_is_back(
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await asyncio.wait_for(asking.wait(), 10)
-        await until(lambda: not engine.activity.turns)
+        await until(lambda: not engine.worker.turns)
         assert not any(view.turn.status.ended for view in harness.surface.views)
         back.set()
         view = await harness.surface.ended(receipt.turn_id)
@@ -498,7 +497,7 @@ async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await asyncio.wait_for(posted.wait(), 10)
-        await until(lambda: not engine.activity.turns)
+        await until(lambda: not engine.worker.turns)
         asleep.set()
         async with renewing:
             harness.clock[0] += 20
@@ -506,7 +505,7 @@ async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_
         await elsewhere.save_message_ref(receipt.turn_id, PostedMessage("reply", "the next one's"))
         await elsewhere.mark_delivered(receipt.turn_id, (await elsewhere.get_view(receipt.turn_id)).revision)
         awake.set()
-        await until(lambda: not engine.activity.is_delivering)
+        await until(lambda: engine.delivery.is_idle)
     assert await elsewhere.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": "the next one's"}
 
 
@@ -528,7 +527,7 @@ async def test_a_silent_platform_is_tried_again_and_holds_up_no_other(
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await until(lambda: "did not answer" in caplog.text and not engine.activity.is_delivering)
+        await until(lambda: "did not answer" in caplog.text and engine.delivery.is_idle)
         harness.clock[0] += 6
         engine.poll()
         view = await surface.ended(receipt.turn_id)
@@ -552,7 +551,7 @@ async def test_a_made_delivery_is_remembered_while_the_database_is_slow(
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await harness.surface.ended(receipt.turn_id)
-        await until(lambda: not engine.activity.is_delivering)
+        await until(lambda: engine.delivery.is_idle)
     assert await harness.log.stale_views("test:", 1) == []
     assert await harness.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
 
@@ -576,8 +575,8 @@ async def test_a_drawing_that_always_fails_is_tried_ever_more_rarely(harness: En
     engine = harness.engine()
     async with running(engine):
         await harness.surface.ended(receipt.turn_id)
-        await until(lambda: not engine.activity.is_delivering)
-        assert engine.activity.deliveries == ()
+        await until(lambda: engine.delivery.is_idle)
+        assert engine.delivery.turns == ()
     assert postponed == [5.0, 10.0, 20.0]
 
 
@@ -590,7 +589,9 @@ async def test_a_surface_that_moves_on_before_its_turn_is_drawn_breaks_nothing(
     await harness.log.finish(claim, TurnStatus.DONE, (), "")
     await harness.log.release_delivery(receipt.turn_id)
     before = asyncio.all_tasks()
-    ViewDelivery(harness.log, [harness.surface], clock=monotonic).deliver(await harness.log.get_view(receipt.turn_id))
+    ViewDelivery(harness.log, Surfaces([harness.surface]), clock=monotonic).deliver(
+        await harness.log.get_view(receipt.turn_id)
+    )
     (drawing,) = asyncio.all_tasks() - before
     harness.surface.key_prefixes = ("elsewhere:",)
     await asyncio.wait({drawing}, timeout=60)
@@ -614,7 +615,9 @@ async def test_a_view_whose_lease_another_process_still_has_is_delivered_when_it
 
     harness.log.acquire_delivery = taken_at_first  # type: ignore[method-assign]
     # The delivery loop does not run, so that no poll finds the view again.
-    delivery = ViewDelivery(harness.log, [harness.surface], clock=monotonic, pause=lambda _seconds: asyncio.sleep(0))
+    delivery = ViewDelivery(
+        harness.log, Surfaces([harness.surface]), clock=monotonic, pause=lambda _seconds: asyncio.sleep(0)
+    )
     delivery.deliver(await harness.log.get_view(claim.turn_id))
     await until(lambda: delivery.is_idle)
     assert [view.turn.id for view in harness.surface.views] == [claim.turn_id]
@@ -633,7 +636,7 @@ async def test_a_message_that_waits_is_drawn_once_and_not_at_every_poll(harness:
     first = await harness.log.enqueue(message("first"))
     assert await harness.log.claim(1)
     waiting = await harness.log.enqueue(message("second"))
-    drawings = ViewDelivery(harness.log, [harness.surface], clock=monotonic)
+    drawings = ViewDelivery(harness.log, Surfaces([harness.surface]), clock=monotonic)
     task = asyncio.create_task(drawings.run())
     await harness.surface.wait_for(lambda view: view.turn.id == waiting.turn_id)
     for _ in range(3):
@@ -658,7 +661,7 @@ async def test_a_wake_is_one_poll(harness: EngineHarness, monkeypatch: pytest.Mo
         return []
 
     harness.log.stale_views = counted  # type: ignore[method-assign, assignment]
-    delivery = ViewDelivery(harness.log, [harness.surface], clock=monotonic)
+    delivery = ViewDelivery(harness.log, Surfaces([harness.surface]), clock=monotonic)
     task = asyncio.create_task(delivery.run())
     await until(lambda: polls == 1)
     delivery.wake()

@@ -24,12 +24,14 @@ from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile, ServersEnabled
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import TurnView
+from bot.engine.approvals import ApproverNotices
 from bot.engine.engine import Engine
 from bot.engine.locales import LocaleResolver
 from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.evaluation import Reviewed, nothing_reviewed
 from bot.engine.policy.rules import Policies, RuleBook, ServerPolicy
-from bot.engine.view_delivery import MemberLookup
+from bot.engine.surfaces import Surfaces
+from bot.engine.turn_runner import TurnSettings
 from bot.ports import CallContext, Commands, Listener, Surface, Toolbox
 from bot.rendering.deceptive_text import disguises
 from bot.storage.address import PostgresServer
@@ -124,13 +126,18 @@ class Team(ABC):
                 self.servers or self.toolbox,
                 [surface] if drawing else [],
                 rules=self.book,
-                approval_seconds=self.approval_seconds,
-                early_seconds=self.early_seconds,
-                approval_notice=self.approval_notice,
-                keeps_content=self.keeps_content,
+                settings=TurnSettings(
+                    approval_seconds=self.approval_seconds,
+                    early_seconds=self.early_seconds,
+                    approval_notice=self.approval_notice,
+                    keeps_content=self.keeps_content,
+                ),
                 pause=self.pause,
             )
-            tasks = [asyncio.create_task(engine.run())]
+            notices = ApproverNotices(
+                log, Surfaces([surface] if drawing else []), self.book, LocaleResolver(), pause=self.pause
+            )
+            tasks = [asyncio.create_task(engine.run()), asyncio.create_task(notices.run())]
             stack.push_async_callback(_ended, tasks)
             if receiving:
                 before = self.connections
@@ -476,7 +483,7 @@ class Team(ABC):
         """The platform's arguments for `team_process.py`."""
 
     def _reader(self, log: SqlTurnLog, surface: Any) -> PendingCallReader:
-        members = MemberLookup((surface,))
+        members = Surfaces((surface,))
         return PendingCallReader(SqlReporting(log._database), log, self._rule_book(), surface, members=members)
 
     def _rule_book(self) -> RuleBook:

@@ -17,7 +17,7 @@ from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
 from bot.engine.engine import Engine
 from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.rules import Policies, RuleBook
-from bot.engine.turn_runner import EARLY_SECONDS
+from bot.engine.turn_runner import EARLY_SECONDS, TurnSettings
 from bot.ports import Listener, Surface
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log.log import SqlTurnLog
@@ -93,8 +93,10 @@ async def main(file: str, platform: str, *credentials: str) -> None:
             FakeToolbox(),
             [surface],
             rules=RuleBook(Policies(), Approvers()),
-            early_seconds=float(os.environ.get("EARLY_SECONDS", EARLY_SECONDS)),
-            keeps_content="KEEP_NOTHING" not in os.environ,
+            settings=TurnSettings(
+                early_seconds=float(os.environ.get("EARLY_SECONDS", EARLY_SECONDS)),
+                keeps_content="KEEP_NOTHING" not in os.environ,
+            ),
         )
         if "HOLD_DELETION" in os.environ:
             log.delete_content = hold  # type: ignore[method-assign]

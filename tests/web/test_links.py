@@ -19,7 +19,8 @@ import httpx2
 import pytest
 
 from bot.app.operator_files import read_operator_files
-from bot.app.runtime import Runtime, Stores, open_runtime
+from bot.app.runtime import Runtime, open_runtime
+from bot.app.stores import Stores
 from bot.app.web import PlatformUserMessenger, attach_surface, build_link_service, link_pages, open_surface, serve_web
 from bot.commands.server_secrets import Denied, SecretEntry
 from bot.domain.api_clients import ApiClient, ApiRole

@@ -10,7 +10,7 @@ import pytest
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.conversations import HTTP, Author, ConversationKey
 from bot.domain.turns import Notice, NoticeTarget, PostedMessage
-from bot.engine.view_delivery import surface_for
+from bot.engine.surfaces import Surfaces
 from bot.errors import NotFound
 from bot.web.surface import ApiSurface, Subscriptions, Uploads
 from tests.fakes.parts import ANA
@@ -23,8 +23,8 @@ THERE = ConversationKey(HTTP, "slack:T1", "ci", "1")
 async def test_a_view_is_delivered_with_and_without_followers() -> None:
     surface = ApiSurface(Subscriptions(), Uploads())
     assert [drawn async for drawn in surface.deliver(at(1), {})] == [PostedMessage("stream", "out")]
-    assert surface_for([surface], KEY) is surface
-    assert surface_for([surface], ConversationKey("slack", "T1", "C1", "1")) is None
+    assert Surfaces([surface]).find(KEY) is surface
+    assert Surfaces([surface]).find(ConversationKey("slack", "T1", "C1", "1")) is None
 
 
 async def test_rights_follow_the_token_as_it_is_now() -> None:

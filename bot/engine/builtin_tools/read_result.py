@@ -10,39 +10,30 @@ import re
 from collections.abc import Awaitable, Callable
 
 from bot.domain.conversations import ConversationKey
-from bot.domain.messages import TextPart, ToolCall, ToolResult
-from bot.domain.tools import OWN_SERVER, Annotations, Tool
-from bot.domain.turns import StepStatus, ToolRef, ToolStep
+from bot.domain.messages import ToolCall, ToolResult
+from bot.domain.tools import OWN_SERVER
+from bot.domain.turns import StepStatus, ToolRef
+from bot.engine.builtin_tools import define_tool, text_result
+from bot.engine.policy.information_flow import ResultVisibility
 from bot.engine.prompt.messages import READ_RESULT, parse_address, result_id
 from bot.ports import TurnHistory
 
 PAGE = 8_000
 """Characters of a page."""
-TOOL = Tool(
-    name=READ_RESULT,
-    server=OWN_SERVER,
-    original_name="read_result",
-    description=(
-        "Read on in a tool's result that you were shown only the beginning of. Works for results of this conversation, "
-        f"with the id and offset that stand where the result breaks off. Gives up to {PAGE} characters at a time."
-    ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "id": {"type": "string", "description": 'The id that stands where the result breaks off, such as "3.2".'},
-            "offset": {"type": "integer", "minimum": 0, "description": "The character to begin at."},
-        },
-        "required": ["id"],
+TOOL = define_tool(
+    READ_RESULT,
+    "Read on in a tool's result that you were shown only the beginning of. Works for results of this conversation, "
+    f"with the id and offset that stand where the result breaks off. Gives up to {PAGE} characters at a time.",
+    {
+        "id": {"type": "string", "description": 'The id that stands where the result breaks off, such as "3.2".'},
+        "offset": {"type": "integer", "minimum": 0, "description": "The character to begin at."},
     },
-    annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
-    trusted=True,
+    ("id",),
 )
-RejectionReason = Callable[[int, ToolStep], Awaitable[str]]
-"""Return the reason why the result of a call in that turn is not visible; empty if it is."""
 
 
 class ReadResult:
-    """The tool in one turn. `rejection_reason` is asked with the rules of the moment."""
+    """The tool in one turn. `visibility` is asked with the rules of the moment."""
 
     name = READ_RESULT
     reference = ToolRef(OWN_SERVER, TOOL.original_name, definition=TOOL.definition, read_only=True, destructive=False)
@@ -51,50 +42,44 @@ class ReadResult:
         self,
         conversation: ConversationKey,
         log: TurnHistory,
-        rejection_reason: Callable[[], Awaitable[RejectionReason]],
+        visibility: Callable[[], Awaitable[ResultVisibility]],
     ) -> None:
         self._conversation = conversation
         self._log = log
-        self._rejection_reason = rejection_reason
+        self._visibility = visibility
 
     async def call(self, call: ToolCall) -> ToolResult:
         """Return a page of a stored result."""
         try:
-            text = await _read(call, self._conversation, self._log, await self._rejection_reason())
+            return text_result(call, await self._read(call))
         except _Unreadable as error:
-            return ToolResult(call.id, (TextPart(str(error)),), is_error=True)
-        return ToolResult(call.id, (TextPart(text),))
+            return text_result(call, str(error), is_error=True)
+
+    async def _read(self, call: ToolCall) -> str:
+        visibility = await self._visibility()
+        address, offset = parse_address(call), _offset(call.arguments.get("offset"))
+        if address is None:
+            raise _Unreadable('The id is a text such as "3.2": use the one that stands where a result breaks off.')
+        seq, n = address
+        step = await self._log.get_call(self._conversation, seq, n)
+        if step is None or (step.result is None and step.status is not StepStatus.DONE):
+            raise _Unreadable("There is no such result in this conversation.")
+        if step.result is None:
+            raise _Unreadable(
+                "That result is deleted: it was kept for its answer only. Call the tool again if you need it."
+            )
+        if error := await visibility.rejection_reason(seq, step):
+            raise _Unreadable(error)
+        text = step.result.text_or_json
+        page, remaining = text[offset : offset + PAGE], len(text) - offset - PAGE
+        if not page:
+            return f"The result ends before that: it has {len(text)} characters."
+        more = f'\n[{remaining} more characters: id "{result_id(seq, n)}" and offset {offset + PAGE} reads on.]'
+        return page + (more if remaining > 0 else "")
 
 
 class _Unreadable(Exception):
     """An invalid id or offset, with a sentence for the model."""
-
-
-async def _read(
-    call: ToolCall, conversation: ConversationKey, log: TurnHistory, rejection_reason: RejectionReason
-) -> str:
-    address, offset = parse_address(call), _offset(call.arguments.get("offset"))
-    if address is None:
-        raise _Unreadable('The id is a text such as "3.2": use the one that stands where a result breaks off.')
-    seq, n = address
-    step = await log.get_call(conversation, seq, n)
-    if step is None or (step.result is None and step.status is not StepStatus.DONE):
-        raise _Unreadable("There is no such result in this conversation.")
-    if step.result is None:
-        raise _Unreadable(
-            "That result is deleted: it was kept for its answer only. Call the tool again if you need it."
-        )
-    if error := await rejection_reason(seq, step):
-        raise _Unreadable(error)
-    text = step.result.text_or_json
-    page, remaining = text[offset : offset + PAGE], len(text) - offset - PAGE
-    if not page:
-        return f"The result ends before that: it has {len(text)} characters."
-    return page + (
-        f'\n[{remaining} more characters: id "{result_id(seq, n)}" and offset {offset + PAGE} reads on.]'
-        if remaining > 0
-        else ""
-    )
 
 
 def _offset(value: object) -> int:

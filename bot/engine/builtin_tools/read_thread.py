@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from bot.domain.messages import TextPart, ToolCall, ToolResult
-from bot.domain.tools import OWN_SERVER, Annotations, Tool
+from bot.domain.messages import ToolCall, ToolResult
+from bot.domain.tools import OWN_SERVER
 from bot.domain.turns import ToolRef
+from bot.engine.builtin_tools import define_tool, text_result
 from bot.engine.prompt.messages import READ_THREAD, clean_name
 from bot.errors import DeliveryFailed
 from bot.ports.platform import PostedText
@@ -18,24 +19,12 @@ from bot.ports.platform import PostedText
 PAGE = 16_000
 """Characters of messages in one result. The first message is always included."""
 LONGEST_MESSAGE = 4_000
-TOOL = Tool(
-    name=READ_THREAD,
-    server=OWN_SERVER,
-    original_name="read_thread",
-    description=(
-        "Read what people wrote in this conversation, from its beginning: you were shown only the latest of it. "
-        "Without arguments it gives all of it, summed up if it is long. With the number of a message it gives the "
-        f"messages from there on word for word, up to {PAGE} characters. Tell the person how many messages were read."
-    ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "first": {"type": "integer", "minimum": 1, "description": "The number of the message to begin at."}
-        },
-        "required": [],
-    },
-    annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
-    trusted=True,
+TOOL = define_tool(
+    READ_THREAD,
+    "Read what people wrote in this conversation, from its beginning: you were shown only the latest of it. "
+    "Without arguments it gives all of it, summed up if it is long. With the number of a message it gives the "
+    f"messages from there on word for word, up to {PAGE} characters. Tell the person how many messages were read.",
+    {"first": {"type": "integer", "minimum": 1, "description": "The number of the message to begin at."}},
 )
 
 
@@ -61,18 +50,18 @@ class ReadThread:
         """Return the messages, or a summary of them. The first line is displayed to users, too."""
         first = call.arguments.get("first")
         if first is not None and (isinstance(first, bool) or not isinstance(first, int) or first < 1):
-            return _result(call, '"first" is the number of a message, from 1.', is_error=True)
+            return text_result(call, '"first" is the number of a message, from 1.', is_error=True)
         try:
             lines = [_line(number, posted) for number, posted in enumerate(await self._read(), start=1)]
         except (DeliveryFailed, TimeoutError) as error:
-            return _result(call, f"The messages could not be read: {error or 'the platform does not answer'}")
+            return text_result(call, f"The messages could not be read: {error or 'the platform does not answer'}")
         self.count = len(lines)
         whole = f"Read {len(lines)} messages of this conversation"
         if first is None and sum(map(len, lines)) > PAGE:
             summary, parts = await self._sum_up(lines)
             if summary:
-                return _result(call, f'{whole}, summed up in {parts} parts; "first" gives their words.\n{summary}')
-        return _result(call, _page(lines, first or 1, whole))
+                return text_result(call, f'{whole}, summed up in {parts} parts; "first" gives their words.\n{summary}')
+        return text_result(call, _page(lines, first or 1, whole))
 
 
 def _page(lines: Sequence[str], first: int, whole: str) -> str:
@@ -93,7 +82,3 @@ def _line(number: int, posted: PostedText) -> str:
     # No line of a text may look like the beginning of another author's.
     text = posted.text if len(posted.text) <= LONGEST_MESSAGE else f"{posted.text[:LONGEST_MESSAGE]}…"
     return f"{number}. {clean_name(posted.name) or 'Somebody'}: {text}".replace("\n", "\n    ")
-
-
-def _result(call: ToolCall, text: str, *, is_error: bool = False) -> ToolResult:
-    return ToolResult(call.id, (TextPart(text),), is_error)

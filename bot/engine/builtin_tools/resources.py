@@ -7,10 +7,10 @@ that. The model's message keeps the original call, and the result has its id.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from bot.domain.messages import TextPart, ToolCall, ToolResult
-from bot.domain.tools import OWN_SERVER, Annotations, Tool, ToolKind, ToolSet
+from bot.domain.tools import Tool, ToolKind, ToolSet
+from bot.engine.builtin_tools import define_tool
 from bot.engine.policy.authorization import away_text
 from bot.i18n import english
 
@@ -20,7 +20,6 @@ _KINDS = {LIST_RESOURCES: ToolKind.LIST_RESOURCES, READ_RESOURCE: ToolKind.READ_
 _LONGEST_LIST = 400
 """Characters for the names of servers: services accept 1,024 for a whole description."""
 _MAX_SHOWN = 100
-_HINTS = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
 
 
 def resource_definitions(enabled: ToolSet) -> tuple[Tool, ...]:
@@ -30,7 +29,7 @@ def resource_definitions(enabled: ToolSet) -> tuple[Tool, ...]:
         return ()
     names = _server_names(servers)
     return (
-        _definition(
+        define_tool(
             LIST_RESOURCES,
             "List the resources of a server: files, records and pages that it has to read. Give words to find some"
             f" among many. An entry with a uri_template stands for any address that fits it. Servers: {names}.",
@@ -41,7 +40,7 @@ def resource_definitions(enabled: ToolSet) -> tuple[Tool, ...]:
             },
             ("server",),
         ),
-        _definition(
+        define_tool(
             READ_RESOURCE,
             "Read a resource of a server by its address: one from the list, a uri_template from there with its values,"
             f" or one that a tool's result links to. Servers: {names}.",
@@ -67,19 +66,15 @@ def resolve_resource_call(call: ToolCall, enabled: ToolSet) -> ToolCall | ToolRe
     if kind is None or call.unreadable:
         return call
     tools = {tool.server: tool for tool in enabled.requests if tool.kind is kind}
-    name = _server_of(call.arguments, tools)
+    value = call.arguments.get("server")
+    # The only server need not be named.
+    name = value.strip() if isinstance(value, str) else ""
+    if not name and len(tools) == 1:
+        name = next(iter(tools))
     if name in tools:
         arguments = {key: value for key, value in call.arguments.items() if key != "server" and value is not None}
         return ToolCall(call.id, tools[name].name, arguments)
     return ToolResult(call.id, (TextPart(_problem(name, tools, enabled)),), is_error=True, own=True)
-
-
-def _server_of(arguments: Mapping[str, Any], tools: Mapping[str, Tool]) -> str:
-    """Return the named server; the only one if none is named."""
-    value = arguments.get("server")
-    if isinstance(value, str) and value.strip():
-        return value.strip()
-    return next(iter(tools)) if len(tools) == 1 else ""
 
 
 def _problem(name: str, tools: Mapping[str, Tool], enabled: ToolSet) -> str:
@@ -91,18 +86,6 @@ def _problem(name: str, tools: Mapping[str, Tool], enabled: ToolSet) -> str:
     if any(tool.server == name for tool in enabled.tools):
         return f"Not run: server {name} has no resources.{others}"
     return f"Not run: there is no server called {name[:_MAX_SHOWN]!r} here.{others}"
-
-
-def _definition(name: str, description: str, properties: Mapping[str, Any], required: Sequence[str]) -> Tool:
-    return Tool(
-        name=name,
-        server=OWN_SERVER,
-        original_name=name.removeprefix(f"{OWN_SERVER}__"),
-        description=description,
-        input_schema={"type": "object", "properties": properties, "required": list(required)},
-        annotations=_HINTS,
-        trusted=True,
-    )
 
 
 def _server_names(servers: Sequence[str]) -> str:

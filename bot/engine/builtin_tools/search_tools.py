@@ -16,14 +16,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from bot.domain.lenient_json import LONGEST_NAME, parse_object
-from bot.domain.messages import TextPart, ToolCall, ToolResult
+from bot.domain.messages import ToolCall, ToolResult
 from bot.domain.tools import OWN_SERVER, Annotations, Tool, ToolSet
 from bot.domain.turns import ToolRef
+from bot.engine.builtin_tools import define_tool, text_result
 from bot.engine.builtin_tools.tool_index import MOST_HITS, ToolIndex, ToolIndexes
 from bot.engine.policy.authorization import barred_reason, explain_unknown_tool, withheld_reason
 from bot.engine.prompt.messages import READ_RESULT, READ_THREAD
@@ -41,22 +43,19 @@ _MOST_OTHERS = 5
 """Further matches of a search, by name only."""
 _MOST_SERVERS = 12
 _LONGEST_PURPOSE = 120
-_CALL = Tool(
-    name=CALL_TOOL,
-    server=OWN_SERVER,
-    original_name="call_tool",
-    description=(
+_CALL = replace(
+    define_tool(
+        CALL_TOOL,
         f"Call a tool that {SEARCH_TOOLS} has found, by the name and with arguments that fit the schema it has there."
-        " It may be that a person has to sign the call before it runs."
-    ),
-    input_schema={
-        "type": "object",
-        "properties": {
+        " It may be that a person has to sign the call before it runs.",
+        {
             "name": {"type": "string", "description": "The tool's name, as it was found."},
             "arguments": {"type": "object", "description": "Its arguments.", "additionalProperties": True},
         },
-        "required": ["name", "arguments"],
-    },
+        ("name", "arguments"),
+    ),
+    annotations=Annotations(),
+    trusted=False,
 )
 LARGEST_SCHEMA = 16_000
 """Characters of JSON. A larger schema is reduced to argument names and types."""
@@ -76,51 +75,38 @@ def search_definitions(tools: tuple[Tool, ...], names_tokens: float) -> tuple[To
     """Return the definitions of the two tools, for a search among `tools`. Their names are listed within about
     `names_tokens`.
     """
-    return _search_tool(tools, names_tokens), _CALL
+    servers, others = _server_list(tools)
+    search = define_tool(
+        SEARCH_TOOLS,
+        "Find tools by what they do. There are many more than those you see here, so search before you say that"
+        " something cannot be done, and again in other words if nothing fits. Search in English, whatever the"
+        f" language of the conversation. Gives the {MOST_HITS} that fit best, with their arguments; {CALL_TOOL}"
+        ' calls one. If you know the name of a tool, give it in "names" instead, where the names are listed.'
+        f" There are {len(tools)} tools, of these servers: {servers}.",
+        {
+            "query": {
+                "type": "string",
+                "description": (
+                    f"What the tool should do, in a few English words, such as: send email attachment.{others}"
+                ),
+            },
+            "names": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": (
+                    f"Exact names of tools, {_MOST_NAMES} at most, to get their arguments without a search."
+                    f"{_name_list(tools, names_tokens)}"
+                ),
+            },
+        },
+    )
+    return search, _CALL
 
 
 def resolve_called_tool(call: ToolCall) -> str:
     """Return the name of the tool that a call is for, also through `call_tool`."""
     name = call.arguments.get("name") if call.name == CALL_TOOL else None
     return name if isinstance(name, str) else call.name
-
-
-def _search_tool(tools: tuple[Tool, ...], names_tokens: float) -> Tool:
-    servers, others = _server_list(tools)
-    return Tool(
-        name=SEARCH_TOOLS,
-        server=OWN_SERVER,
-        original_name="search_tools",
-        description=(
-            "Find tools by what they do. There are many more than those you see here, so search before you say that"
-            " something cannot be done, and again in other words if nothing fits. Search in English, whatever the"
-            f" language of the conversation. Gives the {MOST_HITS} that fit best, with their arguments; {CALL_TOOL}"
-            ' calls one. If you know the name of a tool, give it in "names" instead, where the names are listed.'
-            f" There are {len(tools)} tools, of these servers: {servers}."
-        ),
-        input_schema={
-            "type": "object",
-            "properties": {
-                "query": {
-                    "type": "string",
-                    "description": (
-                        f"What the tool should do, in a few English words, such as: send email attachment.{others}"
-                    ),
-                },
-                "names": {
-                    "type": "array",
-                    "items": {"type": "string"},
-                    "description": (
-                        f"Exact names of tools, {_MOST_NAMES} at most, to get their arguments without a search."
-                        f"{_name_list(tools, names_tokens)}"
-                    ),
-                },
-            },
-            "required": [],
-        },
-        annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
-        trusted=True,
-    )
 
 
 def _name_list(tools: Iterable[Tool], tokens: float) -> str:
@@ -163,27 +149,17 @@ def _server_list(tools: Iterable[Tool]) -> tuple[str, str]:
 
 
 def _count_by_server(tools: Iterable[Tool]) -> Mapping[str, int]:
-    counts: dict[str, int] = {}
-    for tool in tools:
-        counts[tool.server] = counts.get(tool.server, 0) + 1
-    return counts
+    return Counter(tool.server for tool in tools)
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidCall:
-    """A `call_tool` call without a valid tool name or arguments, with the result for the model."""
-
-    result: ToolResult
-
-
-def resolve_call(call: ToolCall) -> ToolCall | InvalidCall:
-    """Return the call of the named tool for a `call_tool` call, and any other call unchanged."""
+def resolve_call(call: ToolCall) -> ToolCall | ToolResult:
+    """Return the call of the named tool for a `call_tool` call, and any other call unchanged. A result is the error of
+    a call without a valid name or arguments.
+    """
     if call.name != CALL_TOOL:
         return call
     resolved = _resolve(call)
-    if isinstance(resolved, ToolCall):
-        return resolved
-    return InvalidCall(_result(call, f"Not run: {resolved}", is_error=True))
+    return text_result(call, f"Not run: {resolved}", is_error=True) if isinstance(resolved, str) else resolved
 
 
 def _resolve(call: ToolCall) -> ToolCall | str:
@@ -198,25 +174,14 @@ def _resolve(call: ToolCall) -> ToolCall | str:
     name = name[:LONGEST_NAME]
     if extra := sorted(map(str, call.arguments.keys() - {"name", "arguments"})):
         return f'the tool\'s arguments go into "arguments", and not beside it: {", ".join(extra)[:_MAX_SHOWN]}'
-    arguments = _arguments(call.arguments.get("arguments"))
-    if arguments is None:
+    # Models write arguments without a schema in many ways: as a text, or not at all if empty.
+    arguments = call.arguments.get("arguments")
+    if isinstance(arguments, str):
+        arguments = parse_object(arguments)
+        arguments = "" if arguments is None else arguments
+    if not isinstance(arguments, Mapping | None):
         return f'the "arguments" for {name[:_MAX_SHOWN]} are not a JSON object.'
-    return ToolCall(call.id, name, arguments)
-
-
-def _arguments(value: Any) -> Mapping[str, Any] | None:
-    """Parse the arguments into an object; None if they are not one. Models write arguments without a schema in many
-    ways: as a text, or not at all if empty.
-    """
-    match value:
-        case None:
-            return {}
-        case str():
-            return parse_object(value)
-        case Mapping():
-            return value
-        case _:
-            return None
+    return ToolCall(call.id, name, arguments or {})
 
 
 class SearchTools:
@@ -234,24 +199,17 @@ class SearchTools:
         """Return the tools of the given names, and those that fit the query best."""
         query = call.arguments.get("query")
         query = query[:_LONGEST_QUERY] if isinstance(query, str) and query.strip() else ""
-        names = _read_names(call.arguments.get("names"))
+        given = call.arguments.get("names")
+        if isinstance(given, str):  # as some models write one or several
+            given = re.findall(r"[^\s,;\"'\[\]]+", given)
+        given = dict.fromkeys(given) if isinstance(given, list) else ()
+        names = [name[:LONGEST_NAME] for name in given if isinstance(name, str) and name.strip()][:_MOST_NAMES]
         if call.unreadable or not (query or names):
-            return _result(call, NOTHING_ASKED, is_error=True)
+            return text_result(call, NOTHING_ASKED, is_error=True)
         enabled = await self._enabled()
         index = await self._indexes.get(enabled)
         # In a thread because thousands of tools take a while.
-        return _result(call, await asyncio.to_thread(_answer, query, names, index, enabled))
-
-
-def _read_names(value: Any) -> Sequence[str]:
-    """Return the names; also of a text with one or several, as some models write it."""
-    if isinstance(value, str):
-        value = re.findall(r"[^\s,;\"'\[\]]+", value)
-    if not isinstance(value, list):
-        return ()
-    return [name[:LONGEST_NAME] for name in dict.fromkeys(value) if isinstance(name, str) and name.strip()][
-        :_MOST_NAMES
-    ]
+        return text_result(call, await asyncio.to_thread(_answer, query, names, index, enabled))
 
 
 def _answer(query: str, names: Sequence[str], index: ToolIndex, enabled: ToolSet) -> str:
@@ -355,15 +313,7 @@ def _outline(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return outline if len(_json(outline)) <= LARGEST_SCHEMA else {"type": "object"}
 
 
-def _result(call: ToolCall, text: str, *, is_error: bool = False) -> ToolResult:
-    return ToolResult(call.id, (TextPart(text),), is_error)
-
-
 def _json(value: object) -> str:
-    text = _LINE_ENDS.sub(_escape, json.dumps(value, ensure_ascii=False, default=dict))
+    text = _LINE_ENDS.sub(lambda end: f"\\u{ord(end[0]):04x}", json.dumps(value, ensure_ascii=False, default=dict))
     # A server's schema may hold half a surrogate pair, which cannot be stored.
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _escape(character: re.Match[str]) -> str:
-    return f"\\u{ord(character[0]):04x}"

@@ -10,7 +10,7 @@ pattern gives a false sense of safety, and all members cannot get a remote card.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -219,11 +219,16 @@ class Rules:
         return dataclasses.replace(offered, tools=tools, guidance=guidance, requests=requests)
 
 
+async def follow_nothing() -> None:
+    """Keep the rules."""
+
+
 class RuleBook:
     """Current rules: the operator's, and those of the admins, which change. `reviewed` returns True for a pinned
     definition; `read_hosts` finds the hosts in an argument; rules are about arguments after `fill_address`.
     `is_named_in` returns False for a name that is certainly of another workspace than a conversation. `default_profile`
-    holds in places without a profile. `disguises` finds warnings on values.
+    holds in places without a profile. `disguises` finds warnings on values. `follow` applies changes of the operator's
+    files: it runs before a turn begins or goes on, and before the rights to approve are checked, and never raises.
     """
 
     def __init__(
@@ -238,6 +243,7 @@ class RuleBook:
         default_profile: Profile = DEFAULT,
         disguises: Disguises = no_disguises,
     ) -> None:
+        self.follow: Callable[[], Awaitable[None]] = follow_nothing
         self._file = file or Policies()
         self._approvers = approvers or Approvers()
         self._is_named_in = is_named_in

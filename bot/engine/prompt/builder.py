@@ -44,7 +44,7 @@ from bot.engine.builtin_tools.read_result import TOOL as READ_RESULT_TOOL
 from bot.engine.builtin_tools.read_thread import TOOL as READ_THREAD_TOOL
 from bot.engine.builtin_tools.resources import resource_definitions
 from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS, search_definitions
-from bot.engine.builtin_tools.tool_index import MOST_HITS
+from bot.engine.builtin_tools.tool_index import MOST_HITS, ToolIndexes
 from bot.engine.policy.information_flow import ResultVisibility, sources_of_prompt
 from bot.engine.prompt.attachments import LARGEST, MOST_IMAGE_BYTES, Attached, FileKind, read_attachments
 from bot.engine.prompt.history import (
@@ -70,7 +70,6 @@ from bot.engine.prompt.messages import (
     turn_messages,
 )
 from bot.engine.usage import (
-    Estimates,
     RequestAttempt,
     RequestInfo,
     UsageMeter,
@@ -84,6 +83,7 @@ from bot.engine.usage import (
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, NotFound, SmallerWindow
 from bot.i18n import _, gettext_lazy
 from bot.ports import LanguageModel, TurnHistory
+from bot.ports.models import TextEmbedder
 
 log = logging.getLogger(__name__)
 LAST_ROUND = (
@@ -118,35 +118,9 @@ _MAX_ENLARGEMENTS, _ENLARGEMENT = 2, 4
 """Times that a reply without room for an answer is asked again, each with a multiple of the room."""
 """Changes to models of other capabilities in one request, so that a loop over unavailable models ends."""
 _MAX_REMEMBERED = 1000
-Offer = Callable[[str, Capabilities], ToolSet]
-"""Select the tools for a model, by its name and capabilities (`select_tools`)."""
 _NO_FILES = Attached()
 _THINKING = gettext_lazy("Asking the model")
 _SHORTENING = gettext_lazy("That was too long for the model: asking again with a shorter request")
-
-
-def select_tools(
-    enabled: ToolSet,
-    search: ToolSearch,
-    refused: RefusedTools,
-    model: str,
-    capabilities: Capabilities,
-    *,
-    names_tokens: int = TOOL_NAMES_TOKENS,
-) -> ToolSet:
-    """Return the tools for the model of this name and these capabilities. `names_tokens` is the budget for the list of
-    names in the search, of which a small window takes less.
-    """
-    resources = resource_definitions(enabled) if enabled.requests else ()
-    if search is ToolSearch.AUTO and capabilities.searches and needs_search(enabled.tools, capabilities):
-        # Tools that the service rejects are found by searching and are in no request.
-        budget = min(names_tokens, capabilities.context_tokens * SHARE_OF_WINDOW)
-        builtin_tools = select_builtin_tools(enabled.tools, searches=True, names_tokens=budget)
-        search_tools = replace(enabled, tools=(*builtin_tools, *resources))
-        if refused.remove_refused(model, search_tools) is search_tools:
-            return search_tools
-    offered = within_limit(refused.remove_refused(model, enabled), MOST_TOOLS - len(resources))
-    return replace(offered, tools=(*offered.tools, *resources)) if resources else offered
 
 
 def select_builtin_tools(
@@ -279,6 +253,40 @@ def _key(model: str, tool: Tool) -> tuple[str, str, str]:
     return model, tool.name, tool.definition
 
 
+class ToolSelection:
+    """Selection of the tools of model requests. `search` sets when models search for tools; the list of names in the
+    search takes up to `names_tokens`, of a small window less. An `embedder` improves the search. `refused` holds the
+    tools that model services rejected.
+    """
+
+    def __init__(
+        self,
+        search: ToolSearch = ToolSearch.AUTO,
+        names_tokens: int = TOOL_NAMES_TOKENS,
+        *,
+        refused: RefusedTools | None = None,
+        embedder: TextEmbedder | None = None,
+    ) -> None:
+        self._search = search
+        self._names_tokens = names_tokens
+        self.refused = refused or RefusedTools()
+        self.indexes = ToolIndexes(embedder)
+
+    def select(self, enabled: ToolSet, model: str, capabilities: Capabilities) -> ToolSet:
+        """Return the tools for the model of this name and these capabilities."""
+        resources = resource_definitions(enabled) if enabled.requests else ()
+        is_searching = self._search is ToolSearch.AUTO and capabilities.searches
+        if is_searching and needs_search(enabled.tools, capabilities):
+            # Tools that the service rejects are found by searching and are in no request.
+            budget = min(self._names_tokens, capabilities.context_tokens * SHARE_OF_WINDOW)
+            builtin_tools = select_builtin_tools(enabled.tools, searches=True, names_tokens=budget)
+            search_tools = replace(enabled, tools=(*builtin_tools, *resources))
+            if self.refused.remove_refused(model, search_tools) is search_tools:
+                return search_tools
+        offered = within_limit(self.refused.remove_refused(model, enabled), MOST_TOOLS - len(resources))
+        return replace(offered, tools=(*offered.tools, *resources)) if resources else offered
+
+
 async def complete_with_retry(
     model: LanguageModel,
     request: ModelRequest,
@@ -380,14 +388,13 @@ class PromptDependencies:
     """Dependencies of all prompt builders of a process."""
 
     log: TurnHistory
-    pause: Callable[[float], Awaitable[None]]
     meters: UsageMeters
-    estimates: Estimates
     instructions: SystemPrompt
     memory: HistoryBudget
-    refused: RefusedTools
+    tools: ToolSelection
     read_thread: ReadThread | None
     """For turns without content; None if content is kept."""
+    pause: Callable[[float], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,7 +449,7 @@ class PromptBuilder:
             claim,
             dependencies.log,
             dependencies.memory,
-            dependencies.estimates,
+            dependencies.meters.estimates,
             meter,
             on_activity=on_activity,
             read_thread=dependencies.read_thread,
@@ -483,7 +490,7 @@ class PromptBuilder:
         return self._missing_tool_notes
 
     async def complete(
-        self, record: TurnRecord, profile: Profile, offer: Offer, model: LanguageModel, *, last_round: bool
+        self, record: TurnRecord, profile: Profile, enabled: ToolSet, model: LanguageModel, *, last_round: bool
     ) -> Completion:
         """Return the model's next completion. Raises ModelError, LostLease and Stopped."""
         model_changes = enlargements = 0
@@ -491,7 +498,8 @@ class PromptBuilder:
         while True:
             # Each attempt selects the tools again: another model with fewer capabilities may answer.
             capabilities_before = model.capabilities
-            tools_given = offer(current_model_name(profile, model), capabilities_before)
+            name = current_model_name(profile, model)
+            tools_given = self._dependencies.tools.select(enabled, name, capabilities_before)
             self._missing_tool_notes = tuple(map(str, tools_given.absent))
             request, size = await self._fitting_request(record, profile, tools_given, model, last_round=last_round)
             if model.capabilities != capabilities_before and model_changes < _MAX_MODEL_CHANGES:
@@ -518,7 +526,7 @@ class PromptBuilder:
                 continue
             except ContextTooLong:
                 if is_text(request):  # the tokens of a file are hardly known
-                    self._dependencies.estimates.record_rejection(current_model_name(profile, model), size)
+                    self._dependencies.meters.estimates.record_rejection(current_model_name(profile, model), size)
                 if not self._shorten():
                     raise
                 self._share = self._levels[0].history
@@ -528,7 +536,7 @@ class PromptBuilder:
             self._activity = str(_THINKING)
             if is_text(request):
                 counted = completion.model or profile.model
-                self._dependencies.estimates.record_count(counted, size, completion.usage.input_tokens)
+                self._dependencies.meters.estimates.record_count(counted, size, completion.usage.input_tokens)
             room = _larger_room(request.limits.max_tokens, model.capabilities)
             if completion.lacks_room and room > request.limits.max_tokens and enlargements < _MAX_ENLARGEMENTS:
                 self._room, enlargements = room, enlargements + 1
@@ -541,7 +549,7 @@ class PromptBuilder:
         """Return a summary of lines and the number of its parts, each of which is one request; an empty text if the
         model writes none. Step `n` is charged.
         """
-        estimates, name = self._dependencies.estimates, current_model_name(profile, model)
+        estimates, name = self._dependencies.meters.estimates, current_model_name(profile, model)
         room = estimates.estimate(name, estimates.room(name, model.capabilities, usual_limits(model.capabilities)))
         messages = [user(line) for line in lines]
         parts = split_by_size(messages, min(room / 2, PART_TOKENS))
@@ -577,7 +585,7 @@ class PromptBuilder:
         """Return the request, shortened to fit the window, and its estimated size. First large results are truncated,
         then earlier turns summarized. The shortest request is sent even if it does not fit.
         """
-        estimates, n = self._dependencies.estimates, record.next_n
+        estimates, n = self._dependencies.meters.estimates, record.next_n
         name, capabilities = current_model_name(profile, model), model.capabilities
         await self._load_history(record, name, tools_given, model, n)
         while True:
@@ -602,7 +610,7 @@ class PromptBuilder:
         self, record: TurnRecord, name: str, tools_given: ToolSet, model: LanguageModel, n: int
     ) -> None:
         """Load the history within its share of the window, less the tools."""
-        history, estimates, capabilities = self._history, self._dependencies.estimates, model.capabilities
+        history, estimates, capabilities = self._history, self._dependencies.meters.estimates, model.capabilities
         shared = self._dependencies.instructions.is_shared(record.turn.conversation)
         await history.load(record.turn, self._disclosure, readable=capabilities.tools, shared=shared)
         tools = self._size_of(tools_given.tools) if capabilities.tools else 0.0
@@ -662,7 +670,7 @@ class PromptBuilder:
         )
 
     def _note_refusal(self, profile: Profile, model: LanguageModel, tool: Tool, error: ModelRejected) -> None:
-        self._dependencies.refused.add(current_model_name(profile, model), tool, error)
+        self._dependencies.tools.refused.add(current_model_name(profile, model), tool, error)
         self._notes.append(refused_note(tool))
 
     async def _attachments(self, record: TurnRecord, capabilities: Capabilities) -> Attached:
