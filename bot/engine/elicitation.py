@@ -20,7 +20,6 @@ from bot.domain.elicitations import (
     ElicitationRequest,
     ElicitationResult,
     FormMode,
-    UrlMode,
 )
 from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, ToolStep, TurnRecord
@@ -65,7 +64,12 @@ class PendingElicitations:
         self._on_record(record)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):
-                return await self._answer(elicitation_id)
+                while True:
+                    self._updated.clear()
+                    elicitation = self._find(elicitation_id)
+                    if elicitation is not None and elicitation.reply is not None:
+                        return elicitation.reply
+                    await self._updated.wait()
         self._on_record(await self._log.cancel_elicitation(self._claim, elicitation_id, EXPIRED_REASON))
         return (self._find(elicitation_id) or Elicitation(elicitation_id, question)).reply or CANCELLED
 
@@ -73,14 +77,6 @@ class PendingElicitations:
         """Adopt the turn's new record."""
         self._record = record
         self._updated.set()
-
-    async def _answer(self, elicitation_id: str) -> ElicitationResult:
-        while True:
-            self._updated.clear()
-            elicitation = self._find(elicitation_id)
-            if elicitation is not None and elicitation.reply is not None:
-                return elicitation.reply
-            await self._updated.wait()
 
     def _find(self, elicitation_id: str) -> Elicitation | None:
         calls = self._record.calls if self._record is not None else ()
@@ -110,35 +106,22 @@ class ElicitationService:
         elicitation = await self.get(elicitation_id, member)
         if not isinstance(elicitation, OpenElicitation):
             return elicitation
-        invalid = self._invalid_answer(elicitation, result)
-        if invalid is not None:
-            return invalid
+        question = elicitation.elicitation.question.ask
+        if isinstance(question, FormMode) and result.action is ElicitationAction.ACCEPT:
+            errors = tuple(self._toolbox.validate(question.schema, result.content or {}))
+            if errors:
+                return InvalidAnswer(errors)
         answer = await self._log.answer_elicitation(elicitation_id, result, member.author)
         self._wake(elicitation.turn.id)
         return answer
-
-    def _invalid_answer(self, elicitation: OpenElicitation, result: ElicitationResult) -> InvalidAnswer | None:
-        """Return the errors of an answer against its schema; None if it is valid."""
-        match elicitation.elicitation.question.ask:
-            case FormMode(schema) if result.action is ElicitationAction.ACCEPT:
-                errors = tuple(self._toolbox.validate(schema, result.content or {}))
-                return InvalidAnswer(errors) if errors else None
-            case FormMode() | UrlMode():
-                return None
 
 
 def _answer_rejection(elicitation: OpenElicitation, member: Member) -> AnswerRejected | None:
     """Return the reason why this member cannot answer now. Only the author of the turn may answer."""
     if member.author.principal != elicitation.turn.author.principal:
-        return NotAllowed(
-            _(
-                "Only {asker} can answer this: the call runs in their name.",
-                asker=elicitation.turn.author.name or _("whoever asked"),
-            )
-        )
+        asker = elicitation.turn.author.name or _("whoever asked")
+        return NotAllowed(_("Only {asker} can answer this: the call runs in their name.", asker=asker))
     if not elicitation.elicitation.open or elicitation.turn.status.ended:
-        by = elicitation.elicitation.answered_by
-        return AlreadyDecided(
-            _("{name} has answered it already.", name=by) if by else elicitation.elicitation.reason or NOT_WAITING
-        )
+        by, reason = elicitation.elicitation.answered_by, elicitation.elicitation.reason
+        return AlreadyDecided(_("{name} has answered it already.", name=by) if by else reason or NOT_WAITING)
     return None

@@ -115,15 +115,12 @@ class FaultReporter:
         for key in self._reported.keys() - current.keys():
             await self._store.withdraw(key, self.reporter)
             del self._reported[key]
-        await self._report_timed()
-
-    async def _report_timed(self) -> None:
-        now = self._wall_clock()
-        self._timed = {key: entry for key, entry in self._timed.items() if entry[1] > now}
+        epoch = self._wall_clock()
+        self._timed = {key: entry for key, entry in self._timed.items() if entry[1] > epoch}
         for key in list(self._unsent):
             if key in self._timed:
-                fault, until = self._timed[key]
-                await self._store.report(fault, "", until - now)
+                timed, until = self._timed[key]
+                await self._store.report(timed, "", until - epoch)
             self._unsent.discard(key)
 
 
@@ -162,22 +159,39 @@ class ServerFaults:
                 yield replace(fault, over=_("MCP server {server} is not used any more", server=name))
 
     def _of_connection(self, snapshot: ServerSnapshot, now: float) -> Iterator[Fault | Suspicion]:
-        failed, sign_in = _failed_server(snapshot), _sign_in(snapshot)
+        name = snapshot.config.name
+        failed = Fault(
+            f"server:{snapshot.config.id}",
+            FaultKind.SERVER_FAILED,
+            _("MCP server {server} has failed", server=name),
+            _("MCP server {server} recovered", server=name),
+            " ".join(str(snapshot.own_problem).split())[:_LONGEST_CAUSE],
+            command=f"/mcp show {name}",
+            guide=_SERVERS_GUIDE,
+        )
+        sign_in = Fault(
+            f"sign-in:{snapshot.config.id}",
+            FaultKind.SIGN_IN,
+            _("MCP server {server} waits for a sign-in", server=name),
+            _("MCP server {server}: signed in", server=name),
+            _("It does not accept the bot's credentials. Its tools are not offered until then."),
+            _("sign in to it, or give it another secret"),
+            f"/mcp show {name}",
+            _SERVERS_GUIDE,
+        )
+        failing_seconds = now - self._failing_since.get(snapshot.config.id, now)
         match snapshot.status:
             case ServerStatus.AUTH_REQUIRED:
-                self._failed[snapshot.config.id] = snapshot.config.name, sign_in
+                self._failed[snapshot.config.id] = name, sign_in
                 yield sign_in
-            case ServerStatus.FAILED if not snapshot.is_retrying or self._has_failed_long(snapshot, now):
-                self._failed[snapshot.config.id] = snapshot.config.name, failed
+            case ServerStatus.FAILED if not snapshot.is_retrying or failing_seconds >= PATIENCE_SECONDS:
+                self._failed[snapshot.config.id] = name, failed
                 yield failed
             case ServerStatus.FAILED | ServerStatus.CONNECTING | ServerStatus.PENDING:
                 yield Suspicion(failed.key)
                 yield Suspicion(sign_in.key)
             case _:
                 pass
-
-    def _has_failed_long(self, snapshot: ServerSnapshot, now: float) -> bool:
-        return now - self._failing_since[snapshot.config.id] >= PATIENCE_SECONDS
 
     def _of_review(self, snapshot: ServerSnapshot) -> Iterator[Fault]:
         if self._servers.review is not ReviewPolicy.CHANGED or snapshot.status is ServerStatus.DISABLED:
@@ -208,33 +222,6 @@ def _waiting_definitions(waiting: Sequence[Tool]) -> str:
         "{n} of its tools is new or changed, and not offered until then.",
         "{n} of its tools are new or changed, and not offered until then.",
         len(waiting),
-    )
-
-
-def _failed_server(snapshot: ServerSnapshot) -> Fault:
-    name = snapshot.config.name
-    return Fault(
-        f"server:{snapshot.config.id}",
-        FaultKind.SERVER_FAILED,
-        _("MCP server {server} has failed", server=name),
-        _("MCP server {server} recovered", server=name),
-        " ".join(str(snapshot.own_problem).split())[:_LONGEST_CAUSE],
-        command=f"/mcp show {name}",
-        guide=_SERVERS_GUIDE,
-    )
-
-
-def _sign_in(snapshot: ServerSnapshot) -> Fault:
-    name = snapshot.config.name
-    return Fault(
-        f"sign-in:{snapshot.config.id}",
-        FaultKind.SIGN_IN,
-        _("MCP server {server} waits for a sign-in", server=name),
-        _("MCP server {server}: signed in", server=name),
-        _("It does not accept the bot's credentials. Its tools are not offered until then."),
-        _("sign in to it, or give it another secret"),
-        f"/mcp show {name}",
-        _SERVERS_GUIDE,
     )
 
 

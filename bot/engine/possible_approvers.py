@@ -120,13 +120,16 @@ class ApproverResolver:
 
     async def resolve(self, step: ToolStep, rules: Rules) -> ToolStep:
         """Return a call that awaits approval with its possible approvers, and with the targets of its cards."""
-        if step.approval is None:
-            return step
-        return replace(step, approval=await self._resolve(step.approval, rules))
+        return step if step.approval is None else replace(step, approval=await self._resolve(step.approval, rules))
 
     async def _resolve(self, approval: Approval, rules: Rules) -> Approval:
-        approval = await self._confirm_asker(approval, rules)
-        terms, asker, conversation = approval.requirements, approval.requested_for, rules.conversation
+        asker, conversation = approval.requested_for, rules.conversation
+        if approval.requirements.asker_may_approve:
+            # An asker whose membership is unknown may not approve.
+            member = await self._surfaces.find_member(asker, conversation)
+            reason = SelfApproval.UNKNOWN if member is None else membership_reason(member)
+            approval = replace(approval, requirements=approval.requirements.restrict(reason))
+        terms = approval.requirements
         if terms.asker_may_approve:
             return replace(approval, possible_approvers=PossibleApprovers(((Approver(asker.principal, asker.name),),)))
         sets = [
@@ -137,7 +140,11 @@ class ApproverResolver:
         if APPROVERS in terms.deliver:
             wanted |= _of_platform(_recipient_sets(terms, rules.approvers), asker)
         entries = await self._look_up(wanted, conversation)
-        small = {group for group, entry in entries.items() if entry is not None and _is_small(entry)}
+        small = {
+            group
+            for group, entry in entries.items()
+            if entry is not None and entry.members is not None and len(entry.members) <= MOST_MEMBERS_NAMED
+        }
         members = {user for group in small for user in _members_of(entries[group])}
         entries |= await self._look_up(members - entries.keys(), conversation)
         groups = {principal: entry.members for principal, entry in entries.items() if entry is not None}
@@ -148,20 +155,11 @@ class ApproverResolver:
             named = (await self._default_approver(approval, rules),)
         silent = {asker.principal, *routed.deliver}
         alone = not terms.four_eyes and terms.quorum == 1 and await self._is_in_each(asker, named, groups, conversation)
-        possible = PossibleApprovers(
-            _with_notices(named, ApprovalNotice.NONE if alone else self._notice, silent), _readable(note, entries)
-        )
+        for principal, entry in entries.items():
+            if entry is not None and entry.name and not is_person(principal):
+                note = note.replace(principal, f"@{entry.name}")
+        possible = PossibleApprovers(_with_notices(named, ApprovalNotice.NONE if alone else self._notice, silent), note)
         return replace(approval, requirements=routed, possible_approvers=possible)
-
-    async def _confirm_asker(self, approval: Approval, rules: Rules) -> Approval:
-        """Return the approval with the asker's membership applied. An asker whose membership is unknown may not
-        approve.
-        """
-        if not approval.requirements.asker_may_approve:
-            return approval
-        member = await self._surfaces.find_member(approval.requested_for, rules.conversation)
-        reason = SelfApproval.UNKNOWN if member is None else membership_reason(member)
-        return replace(approval, requirements=approval.requirements.restrict(reason))
 
     async def _default_approver(self, approval: Approval, rules: Rules) -> tuple[Approver, ...]:
         """Return the approver of a call for which none is named: the asker, if they may, else an administrator."""
@@ -198,10 +196,9 @@ class ApproverResolver:
         unknown.
         """
         wanted = sorted(principal for principal in principals if ":" in principal)[: 2 * MAX_NOTIFIED_APPROVERS]
-        surface: object = self._surfaces.find(conversation)
-        if not isinstance(surface, ApproverDirectory):
+        directory: object = self._surfaces.find(conversation)
+        if not isinstance(directory, ApproverDirectory):
             return {principal: DirectoryEntry(principal.partition(":")[2]) for principal in wanted}
-        directory = surface
 
         async def look_up(principal: str) -> DirectoryEntry | None:
             try:
@@ -212,10 +209,6 @@ class ApproverResolver:
                 return DirectoryEntry("")
 
         return dict(zip(wanted, await asyncio.gather(*map(look_up, wanted)), strict=True))
-
-
-def _is_small(entry: DirectoryEntry) -> bool:
-    return entry.members is not None and len(entry.members) <= MOST_MEMBERS_NAMED
 
 
 def _members_of(entry: DirectoryEntry | None) -> frozenset[str]:
@@ -267,14 +260,6 @@ def _with_notices(
         )
         for approvers in sets
     )
-
-
-def _readable(note: str, entries: Mapping[str, DirectoryEntry | None]) -> str:
-    """Return a note with the names of groups."""
-    for principal, entry in entries.items():
-        if entry is not None and entry.name and not is_person(principal):
-            note = note.replace(principal, f"@{entry.name}")
-    return note
 
 
 async def check_deliveries(

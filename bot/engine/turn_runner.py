@@ -467,7 +467,7 @@ class TurnRunner:
         """Return the steps of a reply's calls: ready, awaiting an approval, or ended with a reason."""
         enabled, author, taint = self._enable(offered), self._record.turn.author, UNTAINTED
         if self._settings.taint is TaintMode.ASK:
-            questions = (self._record.turn.question.typed_text, *self._prompts.asked_by(author))
+            questions = (self._record.turn.question.typed_text, *self._prompts.history.asked_by(author.principal))
             asked = tuple(question for question in questions if parse_check_question(question) is None)
             taint = Taint(taint_sources(sources, offered, author.principal), asked, offered)
         authorizer = await self._authorizer(taint)
@@ -525,7 +525,7 @@ class TurnRunner:
         notes += (note for note in lost if note not in earlier)
         wanted = {step.call.name.partition("__")[0] for step in self._record.calls} & offered.unavailable
         away = (_("Server {server} was not available.", server=name) for name in sorted(wanted))
-        notes += (note for note in away if note not in self._prompts.earlier_notes | earlier)
+        notes += (note for note in away if note not in self._prompts.history.earlier_notes | earlier)
         if gave_up:
             notes.append(str(GAVE_UP))
         if out_of_rounds:

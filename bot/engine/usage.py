@@ -213,28 +213,20 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestInfo:
-    """Purpose and size of a model request. `n` is its step, `size` in estimated tokens. With fallbacks another model
-    than `model` may answer.
+class RequestAttempt:
+    """One request to a model, from the moment it is sent. `n` is its step, `size` in estimated tokens. With fallbacks
+    another model than `model` may answer.
     """
 
-    n: int
-    kind: UsageKind
-    model: str
-    size: float
-
-
-class RequestAttempt:
-    """One request to a model, from the moment it is sent."""
-
-    def __init__(self, claim: Claim, info: RequestInfo, estimates: Estimates) -> None:
+    def __init__(self, claim: Claim, n: int, kind: UsageKind, model: str, size: float, *, estimates: Estimates) -> None:
         self.id = uuid.uuid4().hex
         self.claim = claim
         self.finished = False
         """True if no more events follow and only the meters will store it."""
-        self._request = info
-        self._model = info.model
+        self._n = n
+        self._kind = kind
+        self._size = size
+        self._model = model
         self._estimates = estimates
         self._started = False
         self._counted = Usage()
@@ -267,9 +259,17 @@ class RequestAttempt:
         """Usage so far; None before the reply begins, which is free."""
         if not (self._started or self._uncounted):
             return None
-        usage = self._counted if self._complete else self._estimate_usage()
-        info, final = self._request, self._ended or self.finished
-        return UsageEntry(self.id, info.n, info.kind, self._model, usage, estimated=not self._complete, final=final)
+        usage = self._counted
+        if not self._complete:
+            # The service's counts, with estimates for the missing ones.
+            uncounted = self._estimates.tokens(self._model, estimate_text("".join(self._uncounted)))
+            usage = replace(
+                usage,
+                input_tokens=usage.input_tokens or self._estimates.tokens(self._model, self._size),
+                output_tokens=usage.output_tokens + uncounted,
+            )
+        final = self._ended or self.finished
+        return UsageEntry(self.id, self._n, self._kind, self._model, usage, estimated=not self._complete, final=final)
 
     def _end(self, message: Message, usage: Usage) -> None:
         """Count the final numbers of a complete reply. An uncounted output is estimated."""
@@ -282,29 +282,14 @@ class RequestAttempt:
         self._counted = usage if says_all else _highest_counts(usage, self._counted)
         self._complete = bool(self._counted.input_tokens) and not any(self._uncounted)
 
-    def _estimate_usage(self) -> Usage:
-        """Return the service's counts, with estimates for the missing ones."""
-        counted = self._counted
-        output_usage = self._estimates.tokens(self._model, estimate_text("".join(self._uncounted)))
-        return Usage(
-            counted.input_tokens or self._estimates.tokens(self._model, self._request.size),
-            counted.output_tokens + output_usage,
-            counted.cached_tokens,
-            counted.cache_writes,
-            counted.reasoning_tokens,
-        )
-
 
 def _highest_counts(now: Usage, before: Usage) -> Usage:
     """Return the higher of two counts. Some services omit counts in later parts of a stream."""
-    input_usage = max(now, before, key=lambda usage: usage.input_tokens)
-    output_usage = max(now, before, key=lambda usage: usage.output_tokens)
-    return Usage(
-        input_usage.input_tokens,
-        output_usage.output_tokens,
-        input_usage.cached_tokens,
-        input_usage.cache_writes,
-        output_usage.reasoning_tokens,
+    output = max(now, before, key=lambda usage: usage.output_tokens)
+    return replace(
+        max(now, before, key=lambda usage: usage.input_tokens),
+        output_tokens=output.output_tokens,
+        reasoning_tokens=output.reasoning_tokens,
     )
 
 
@@ -317,9 +302,9 @@ class UsageMeters:
         self._pause = pause
         self._open: dict[str, RequestAttempt] = {}
 
-    def begin(self, claim: Claim, info: RequestInfo) -> RequestAttempt:
+    def begin(self, claim: Claim, n: int, kind: UsageKind, model: str, size: float) -> RequestAttempt:
         """Start metering a request."""
-        attempt = RequestAttempt(claim, info, self.estimates)
+        attempt = RequestAttempt(claim, n, kind, model, size, estimates=self.estimates)
         self._open[attempt.id] = attempt
         return attempt
 
@@ -353,19 +338,16 @@ class UsageMeters:
             pass  # logged by the database
         except Exception:
             log.exception("usage of %d model requests not stored", len(attempts))
-            await self._store_each(attempts)
-
-    async def _store_each(self, attempts: Sequence[RequestAttempt]) -> None:
-        """Store one by one, so that an unwritable one does not block the others. A finished one is dropped then."""
-        for attempt in attempts:
-            try:
-                await self.write([attempt])
-            except DatabaseUnavailable:
-                return
-            except Exception as error:  # noqa: BLE001 - the log has it
-                if attempt.finished:
-                    log.error("turn %s: usage of a model request dropped: %r", attempt.claim.turn_id, error)
-                    self.drop_stored([attempt])
+            # One by one, so that an unwritable one does not block the others. A finished one is dropped then.
+            for attempt in attempts:
+                try:
+                    await self.write([attempt])
+                except DatabaseUnavailable:
+                    return
+                except Exception as error:  # noqa: BLE001 - the log has it
+                    if attempt.finished:
+                        log.error("turn %s: usage of a model request dropped: %r", attempt.claim.turn_id, error)
+                        self.drop_stored([attempt])
 
 
 class UsageMeter:
@@ -382,10 +364,10 @@ class UsageMeter:
         """Usage of the last request, if it is not stored yet."""
         return None if self._attempt is None else self._attempt.entry
 
-    async def begin(self, info: RequestInfo) -> RequestAttempt:
-        """Start metering a request, after storing the previous one."""
+    async def begin(self, n: int, kind: UsageKind, model: str, size: float) -> RequestAttempt:
+        """Start metering a request of step `n`, after storing the previous one."""
         await self.settle()
-        self._attempt = self._meters.begin(self._claim, info)
+        self._attempt = self._meters.begin(self._claim, n, kind, model, size)
         return self._attempt
 
     def drop_attempt(self) -> None:
@@ -413,10 +395,6 @@ async def no_limits(_turn: Turn) -> None:
     """Accept all turns."""
 
 
-def _ignore_limit(_status: LimitStatus, _owner: str) -> None:
-    """Ignore a limit that is checked."""
-
-
 class UsageLimiter:
     """Usage limits with their present usage. `on_checked` receives every checked limit and its owner; `clock` is in
     epoch seconds.
@@ -428,7 +406,7 @@ class UsageLimiter:
         usage: UsageStore,
         currency: str = "",
         *,
-        on_checked: Callable[[LimitStatus, str], None] = _ignore_limit,
+        on_checked: Callable[[LimitStatus, str], None] = lambda _status, _owner: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._on_checked = on_checked
@@ -459,37 +437,29 @@ class UsageLimiter:
         if not limits:
             return ()
         now = self._clock()
-        sums = await self._sums([_query(limit, owner, now) for limit in limits], now)
-        return [
-            LimitStatus(limit, limit.used_amount(total, self._currency), limit.every.end_of_period(now), self._currency)
-            for limit, total in zip(limits, sums, strict=True)
-        ]
-
-    async def _sums(self, queries: Sequence[UsageQuery], now: float) -> Sequence[UsageTotal]:
+        queries = [_query(limit, owner, now) for limit in limits]
         # The upper bound covers a clock that was set back.
         self._large = {query: entry for query, entry in self._large.items() if now < entry[0] <= now + LARGE_SECONDS}
-        results = {query: self._large[query][1] for query in queries if query in self._large}
-        missing = [query for query in queries if query not in results]
-        if missing:
+        sums = {query: self._large[query][1] for query in queries if query in self._large}
+        if missing := [query for query in queries if query not in sums]:
             totals = dict(zip(missing, await self._usage.totals(missing), strict=True))
             # A concurrent check may have replaced an entry: set, not kept.
             expiry = now + LARGE_SECONDS
             self._large |= {
                 query: (expiry, total) for query, total in totals.items() if total.requests >= LARGE_REQUESTS
             }
-            results |= totals
-        return [results[query] for query in queries]
+            sums |= totals
+        return [
+            LimitStatus(
+                limit, limit.used_amount(sums[query], self._currency), limit.every.end_of_period(now), self._currency
+            )
+            for limit, query in zip(limits, queries, strict=True)
+        ]
 
 
 def _query(limit: UsageLimit, owner: UsageOwner, now: float) -> UsageQuery:
-    since, name = limit.every.start_of_period(now), limit_owner(limit, owner)
-    match limit.per:
-        case LimitScope.PERSON:
-            return UsageQuery(since, person=name)
-        case LimitScope.CHANNEL:
-            return UsageQuery(since, channel=name)
-        case LimitScope.WORKSPACE:
-            return UsageQuery(since, workspace=name)
+    # The scopes are named as the fields of a query.
+    return UsageQuery(limit.every.start_of_period(now), **{limit.per: limit_owner(limit, owner)})
 
 
 def _limit_text(status: LimitStatus, now: float) -> str:

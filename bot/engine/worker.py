@@ -437,17 +437,12 @@ class Worker:
             async with asyncio.timeout(HAND_OVER_SECONDS):
                 # A turn that is still cleaning up must not start elsewhere.
                 done = [claim for task, claim in claims.items() if task not in stuck]
-                late_claims = [claim for claim in await self._claimed_at_shutdown() if claim not in claims.values()]
+                late_claims: Sequence[Claim] = ()
+                if self._claiming is not None:
+                    with contextlib.suppress(CountersignError):
+                        late_claims = [claim for claim in await self._claiming if claim not in claims.values()]
                 await self._log.release([*done, *late_claims])
                 for claim in late_claims:
                     await self._log.release_delivery(claim.turn_id)
         except (CountersignError, TimeoutError) as error:
             log.warning("claimed turns were not released: %s", error or "the database does not answer")
-
-    async def _claimed_at_shutdown(self) -> Sequence[Claim]:
-        """Return the turns that a claim query returned during shutdown."""
-        if self._claiming is None:
-            return ()
-        with contextlib.suppress(CountersignError):
-            return await self._claiming
-        return ()

@@ -11,7 +11,7 @@ from bot.domain.completions import ModelEvent, TextDelta, Usage, UsageReported
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Claim
 from bot.domain.usage import UsageKind
-from bot.engine.usage import Estimates, RequestAttempt, RequestInfo, estimate_text
+from bot.engine.usage import Estimates, RequestAttempt, estimate_text
 
 CLAIM = Claim("t1", ConversationKey("test", "w", "hall", "1"), 1, 0)
 WORDS = "Words that nobody has counted yet. "
@@ -19,7 +19,7 @@ ASKED = 100
 
 
 def taken(*events: ModelEvent) -> Usage:
-    attempt = RequestAttempt(CLAIM, RequestInfo(1, UsageKind.REPLY, "m", ASKED), Estimates())
+    attempt = RequestAttempt(CLAIM, 1, UsageKind.REPLY, "m", ASKED, estimates=Estimates())
     for event in events:
         attempt.take(event)
     assert attempt.entry is not None

@@ -40,7 +40,6 @@ from bot.engine.engine import Engine
 from bot.engine.prompt.builder import ATTEMPTS
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.usage import NOTE_SECONDS, UsageLimiter, UsageMeter, UsageMeters, estimate_text
-from bot.engine.usage import RequestInfo as Request
 from bot.errors import DatabaseError, DatabaseUnavailable, ModelRejected, ModelUnavailable
 from bot.llm.models import FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel
@@ -357,7 +356,7 @@ async def test_one_that_cannot_be_written_does_not_take_the_others_along(harness
     claim = Claim(receipt.turn_id, message("").conversation, 1)
     good, bad = UsageMeter(claim, meters), UsageMeter(claim, meters)
     for meter, model in ((good, "good"), (bad, "bad")):
-        (await meter.begin(Request(1, UsageKind.REPLY, model, 100.0))).take(TextDelta(HALF))
+        (await meter.begin(1, UsageKind.REPLY, model, 100.0)).take(TextDelta(HALF))
     await good.settle()  # the database is unavailable: the usage is recorded later
     counting = asyncio.create_task(meters.run())
     found = await counted(harness, before + 1)
@@ -379,7 +378,7 @@ async def test_unwritable_usage_is_logged_and_dropped_once(
     log = Counting(harness, *[DatabaseError("This one cannot be written.")] * 20)
     meters = UsageMeters(log, pause)
     meter = UsageMeter(Claim("t1", message("").conversation, 1), meters)
-    (await meter.begin(Request(1, UsageKind.REPLY, "bad", 100.0))).take(TextDelta(HALF))
+    (await meter.begin(1, UsageKind.REPLY, "bad", 100.0)).take(TextDelta(HALF))
     await meter.settle()
     counting = asyncio.create_task(meters.run())
     await until(lambda: pauses > 4)

@@ -66,7 +66,8 @@ class Approvers:
             return False
         if is_program(member) and ApiRole.ADMIN.principal in member.roles:
             return True
-        return _is_one_of(member, self.admins) or (not self.admins and member.platform_admin)
+        is_named = member.author.principal in self.admins or bool(member.roles & self.admins)
+        return is_named or (not self.admins and member.platform_admin)
 
     def evidence(self, member: Member) -> str:
         """Return the principal or role by which this member may approve, such as an approver, an admin or an API client
@@ -101,10 +102,6 @@ class Approvers:
 def is_program(member: Member) -> bool:
     """Return True for an API client. The web has checked that its token is valid for the workspace."""
     return member.author.platform == HTTP
-
-
-def _is_one_of(member: Member, principals: frozenset[str]) -> bool:
-    return member.author.principal in principals or bool(member.roles & principals)
 
 
 def check_approver(
@@ -165,16 +162,11 @@ def _entry(approvers: frozenset[str], asker: Author, member: Member) -> str:
         return roles[0]
     if ASKER in approvers and principal == asker.principal:
         return ASKER
-    return MEMBERS if MEMBERS in approvers and _is_member(member, asker) else ""
-
-
-def _is_member(member: Member, asker: Author) -> bool:
-    """Return True for a full member of the author's workspace. An API client counts only among API clients, with an
-    approver's token.
-    """
-    if is_program(member):
-        return asker.platform == member.author.platform and ApiRole.APPROVER.principal in member.roles
-    return True
+    # An API client counts as a member only among API clients, with an approver's token.
+    counts = not is_program(member) or (
+        asker.platform == member.author.platform and ApiRole.APPROVER.principal in member.roles
+    )
+    return MEMBERS if MEMBERS in approvers and counts else ""
 
 
 def no_disguises(_value: object) -> Sequence[str]:

@@ -109,10 +109,13 @@ def _closest(wanted: str, spellings_of: Mapping[str, Sequence[str]]) -> tuple[st
     for name, spellings in spellings_of.items():
         for spelling in dict.fromkeys(spelling[:_MAX_LETTERS] for spelling in spellings):
             names_by_spelling.setdefault(spelling, []).append(name)
-    pairs = _pairs(wanted)
-    compared = heapq.nlargest(
-        _MAX_COMPARED, names_by_spelling, key=lambda spelling: _similarity(pairs, _pairs(spelling))
-    )
+    wanted_pairs = _pairs(wanted)
+
+    def similarity(spelling: str) -> float:
+        pairs = _pairs(spelling)
+        return len(wanted_pairs & pairs) / max(1, len(wanted_pairs) + len(pairs))
+
+    compared = heapq.nlargest(_MAX_COMPARED, names_by_spelling, key=similarity)
     close = difflib.get_close_matches(wanted, compared, n=2 * _MAX_SUGGESTIONS)
     return tuple(dict.fromkeys(name for spelling in close for name in names_by_spelling[spelling]))[:_MAX_SUGGESTIONS]
 
@@ -124,16 +127,17 @@ def explain_unknown_tool(written: str, unavailable: frozenset[str], tools: Seque
     server, separator, _rest = written.partition("__")
     if separator and server in unavailable:
         return away_text(server)
-    meant = [tool for tool in tools if _may_mean_server(written, tool)] if separator else tools
+    prefix, start = server.lower()[:_MAX_LETTERS], written.lower()[: 2 * _MAX_LETTERS]
+
+    def may_be_meant(tool: Tool) -> bool:
+        other = tool.name.partition("__")[0].lower()
+        is_similar = difflib.SequenceMatcher(None, prefix, other).ratio() >= _SIMILAR_SERVER
+        return is_similar or f"{other}__" in start
+
+    meant = [tool for tool in tools if may_be_meant(tool)] if separator else tools
     suggestions = ", ".join(closest_names(written, meant))
     hint = gettext_lazy("Did you mean {name}?", name=suggestions) if suggestions else ""
     return join_lazy(gettext_lazy("There is no tool called {name}.", name=repr(written)), hint)
-
-
-def _may_mean_server(written: str, tool: Tool) -> bool:
-    server, prefix = tool.name.partition("__")[0].lower(), written.lower().partition("__")[0][:_MAX_LETTERS]
-    is_similar = difflib.SequenceMatcher(None, prefix, server).ratio() >= _SIMILAR_SERVER
-    return is_similar or f"{server}__" in written.lower()[: 2 * _MAX_LETTERS]
 
 
 def _in_order(name: str) -> str:
@@ -143,20 +147,6 @@ def _in_order(name: str) -> str:
 
 def _pairs(text: str) -> set[str]:
     return {text[i : i + 2] for i in range(len(text) - 1)}
-
-
-def _similarity(some: set[str], others: set[str]) -> float:
-    return len(some & others) / max(1, len(some) + len(others))
-
-
-def allow_all(_tool: Tool, _call: ToolCall) -> str:
-    """Accept all arguments."""
-    return ""
-
-
-def no_secrets(_server_id: str, _text: str) -> Sequence[SecretSpan]:
-    """Return no secrets."""
-    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +163,8 @@ class CallAuthorizer:
     approval_seconds: float | None = 1800.0
     member: Member | None = None
     taint: Taint = UNTAINTED
-    objection: Callable[[Tool, ToolCall], str] = allow_all
-    secret_spans: Callable[[str, str], Sequence[SecretSpan]] = no_secrets
+    objection: Callable[[Tool, ToolCall], str] = lambda _tool, _call: ""
+    secret_spans: Callable[[str, str], Sequence[SecretSpan]] = lambda _server_id, _text: ()
 
     def authorize(self, n: int, call: ToolCall, offered: ToolSet, author: Author) -> ToolStep:
         """Return the step of a model's call: `ready`, `awaiting`, or ended with a reason."""
@@ -189,13 +179,8 @@ class CallAuthorizer:
             return _rejected_step(n, call, None, StepStatus.FAILED, reason)
         if call.unreadable:
             shown = call.unreadable[:_SHOWN_OF_UNREADABLE]
-            return _rejected_step(
-                n,
-                call,
-                tool,
-                StepStatus.FAILED,
-                not_run(gettext_lazy("the arguments are not a JSON object: {text}", text=shown)),
-            )
+            reason = not_run(gettext_lazy("the arguments are not a JSON object: {text}", text=shown))
+            return _rejected_step(n, call, tool, StepStatus.FAILED, reason)
         if not self.rules.profile.enables(tool):
             return _rejected_step(n, call, tool, StepStatus.FAILED, not_run(not_enabled_reason(call.name)))
         judged = self._judge(tool, call, author)
@@ -214,9 +199,8 @@ class CallAuthorizer:
             case ApprovalPolicy.ALWAYS_ALLOW:
                 return ToolStep(n, call, _reference(tool), StepStatus.READY, tool.repeatable)
             case ApprovalPolicy.ALWAYS_DENY:
-                return _rejected_step(
-                    n, call, tool, StepStatus.DENIED, not_run(gettext_lazy("a policy forbids {tool}.", tool=call.name))
-                )
+                forbidden = gettext_lazy("a policy forbids {tool}.", tool=call.name)
+                return _rejected_step(n, call, tool, StepStatus.DENIED, not_run(forbidden))
             case ApprovalPolicy.ASK_USER | ApprovalPolicy.AUTO if reason := self.objection(tool, call):
                 return _rejected_step(n, call, tool, StepStatus.FAILED, reason)
             case ApprovalPolicy.ASK_USER | ApprovalPolicy.AUTO:

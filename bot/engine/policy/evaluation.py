@@ -61,6 +61,12 @@ _DEFAULT = gettext_lazy("No rule matches this call; the default applies.")
 _ONLY_RULE = gettext_lazy("It is the only rule that matches this call.")
 _SPECIFIC = gettext_lazy("It is more specific than the other rules that match this call.")
 _STRICTEST = gettext_lazy("It is the strictest of the most specific rules.")
+_HINTS: Mapping[str, Callable[[Annotations], bool]] = {
+    "read_only": lambda hints: hints.read_only is True,
+    "destructive": lambda hints: hints.may_destroy,
+    "idempotent": lambda hints: hints.idempotent is True,
+    "open_world": lambda hints: hints.open_world is not False,
+}
 Reviewed = Callable[[Tool], bool]
 """Return True if the tool's definition is pinned (`bot.domain.pins`)."""
 _Resolve = Callable[[ApprovalPolicy], ApprovalPolicy]
@@ -87,7 +93,10 @@ class _Values:
 
     def values_at(self, value: Any, path: Sequence[str], schemas: Sequence[Any]) -> Iterator[Any]:
         if isinstance(value, list | tuple):
-            items = [entry for part in self._parts(schemas) for entry in _items(part)]
+            items = []
+            for part in self._parts(schemas):
+                prefix = part.get("prefixItems")
+                items += [part.get("items"), *(prefix if isinstance(prefix, list) else [])]
             for entry in value:
                 values = list(self.values_at(entry, path, items))
                 yield from values
@@ -147,12 +156,6 @@ class _Values:
 def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     properties = schema.get("properties")
     return properties if isinstance(properties, Mapping) else {}
-
-
-def _items(schema: Mapping[str, Any]) -> Iterator[Any]:
-    yield schema.get("items")
-    prefix = schema.get("prefixItems")
-    yield from prefix if isinstance(prefix, list) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,24 +226,26 @@ def _conditions(rule: Rule, request: PolicyRequest) -> Iterator[tuple[str, RuleM
     yield _("another server"), _match(is_for_server(rule, request.tool))
     yield _("another tool"), _match(is_for_tool(rule, request.tool))
     if rule.places:
-        yield _("another place"), _match(any(_is_in(place, request.conversation) for place in rule.places))
+        # A conversation over HTTP is in its workspace, too.
+        scopes = (f"{request.conversation}:", f"{request.conversation.workspace_key}:")
+        yield (
+            _("another place"),
+            _match(any(scope.startswith(f"{place}:") for place in rule.places for scope in scopes)),
+        )
     if rule.profile:
         yield _("another profile"), _match(rule.profile in (request.profile.id, request.profile.name))
     if rule.askers:
         yield _("another author"), max(_match_author(asker, request) for asker in rule.askers)
     for name, wanted in rule.annotations.items():
-        yield _("the tool's {hint} hint", hint=name.replace("_", "-")), _match_hint(request.tool, name, wanted=wanted)
+        hint = _("the tool's {hint} hint", hint=name.replace("_", "-"))
+        is_met = _HINTS[name](request.tool.annotations) is wanted
+        yield hint, _match(is_met) if request.tool.trusted else RuleMatch.PERHAPS
     for path, pattern in rule.arguments.items():
         yield _("the argument {path}", path=path), _match_argument(request, path, pattern)
 
 
 def _match(holds: bool) -> RuleMatch:
     return RuleMatch.YES if holds else RuleMatch.NO
-
-
-def _is_in(place: str, conversation: ConversationKey) -> bool:
-    """Return True for conversations in this place, and for HTTP conversations in its workspace."""
-    return any(f"{scope}:".startswith(f"{place}:") for scope in (conversation, conversation.workspace_key))
 
 
 def _match_author(asker: str, request: PolicyRequest) -> RuleMatch:
@@ -250,32 +255,9 @@ def _match_author(asker: str, request: PolicyRequest) -> RuleMatch:
         return _match(request.author.principal == asker)
     if request.member is None:
         return RuleMatch.PERHAPS
-    outsider = request.member.guest or request.member.external
-    match asker:
-        case _ if asker == MEMBERS:
-            return _match(not outsider)
-        case _ if asker == GUESTS:
-            return _match(outsider)
-        case _:
-            return _match(asker in request.member.roles)
-
-
-def _match_hint(tool: Tool, name: str, *, wanted: bool) -> RuleMatch:
-    if not tool.trusted:
-        return RuleMatch.PERHAPS
-    return _match(_hint_value(tool.annotations, name) is wanted)
-
-
-def _hint_value(hints: Annotations, name: str) -> bool:
-    match name:
-        case "read_only":
-            return hints.read_only is True
-        case "destructive":
-            return hints.may_destroy
-        case "idempotent":
-            return hints.idempotent is True
-        case _:
-            return hints.open_world is not False
+    if asker in (MEMBERS, GUESTS):
+        return _match((request.member.guest or request.member.external) is (asker == GUESTS))
+    return _match(asker in request.member.roles)
 
 
 def _match_argument(request: PolicyRequest, key: str, pattern: str) -> RuleMatch:
@@ -332,13 +314,12 @@ def _host_patterns(pattern: str, read: ReadHosts) -> Sequence[str]:
         names = _host_patterns(pattern[1:], read)
         return [*names, *(f"*.{name}" for name in names)]
     if is_pattern(pattern):
-        labels = (label if label.isascii() else _label(label, read) for label in fold_text(pattern).split("."))
+        labels = (
+            label if label.isascii() else next(iter(read(label).names), label)
+            for label in fold_text(pattern).split(".")
+        )
         return [".".join(labels)]
     return sorted(read(pattern).names)
-
-
-def _label(label: str, read: ReadHosts) -> str:
-    return next(iter(read(label).names), label)
 
 
 def nothing_reviewed(tool: Tool) -> bool:  # noqa: ARG001 - a Reviewed
@@ -373,13 +354,14 @@ def evaluate(
         if policy is ApprovalPolicy.ASK_USER
         else NO_REQUIREMENTS
     )
+    approvers = request.profile.approvers
     return PolicyResult(
         StoredPolicyResult(
             policy,
             rule.id if rule else "",
             _words(rule, request.tool.server, default),
             " ".join(part for part in (_reason(rule, matching), _uncertainty(rule, request), auto) if part),
-            approvers="" if requirements.approvers else _approvers_digest(request.profile),
+            approvers=digest(sorted(approvers))[:16] if approvers and not requirements.approvers else "",
         ),
         rule,
         requirements,
@@ -406,10 +388,6 @@ def _words(rule: Rule | None, server: str, default: ApprovalPolicy) -> str:
         return gettext_lazy("default: {policy}", policy=default.value)
     with use_language(DEFAULT_LANGUAGE):
         return describe_rule(rule, server)
-
-
-def _approvers_digest(profile: Profile) -> str:
-    return digest(sorted(profile.approvers))[:16] if profile.approvers else ""
 
 
 def _resolve(policy: ApprovalPolicy, tool: Tool, reviewed: Reviewed) -> tuple[ApprovalPolicy, str]:

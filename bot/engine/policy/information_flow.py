@@ -41,11 +41,11 @@ from bot.domain.conversations import Author, Member
 from bot.domain.flows import OtherSource, PersonSource, Sends, Source, Sources, ToolSource, Words
 from bot.domain.policies import PolicyResult, Rule, is_for_server, is_for_tool
 from bot.domain.tools import Tool, ToolSet
-from bot.domain.turns import HistorySummary, StepStatus, ToolRef, ToolStep, TurnInput, TurnRecord
+from bot.domain.turns import HistorySummary, StepStatus, ToolStep, TurnInput, TurnRecord
 from bot.engine.policy.evaluation import PolicyRequest, evaluate
 from bot.engine.policy.ordinary_arguments import leaf_texts
 from bot.engine.policy.rules import Rules
-from bot.engine.prompt.messages import ANSWERED, READ_THREAD, Address, is_read_result_call, parse_address
+from bot.engine.prompt.messages import ANSWERED, READ_RESULT, READ_THREAD, Address, parse_address
 from bot.i18n import _, format_list, gettext_lazy
 from bot.ports import TurnHistory
 
@@ -129,7 +129,7 @@ def _of_calls(record: TurnRecord, known: Known) -> Iterator[Source]:
 def _of_call(seq: int, step: ToolStep, known: Known) -> Source | None:
     """Return the source of a call's result; None if the bot wrote it. A page of a result has that result's source."""
     address: Address = (seq, step.n)
-    while is_read_result_call(step.call):
+    while step.call.name == READ_RESULT:
         target = parse_address(step.call)
         target_step = None if target is None or target >= address else known.get(target)
         if target is None or target_step is None:
@@ -232,14 +232,9 @@ class Taint:
             case _ if strangers and tool.destructive:
                 return _DESTROYS
             case _:
-                return _RETURNS_AS_OWN if self._returns_as_own(tool) else ""
-
-    def _returns_as_own(self, tool: Tool) -> bool:
-        """Return True if the server has a reading tool with text that counts as own."""
-        return any(
-            other.server_id == tool.server_id and other.read_only and other.words is Words.OWN
-            for other in self.offered.callable_tools
-        )
+                others = (each for each in self.offered.callable_tools if each.server_id == tool.server_id)
+                returns_as_own = any(other.read_only and other.words is Words.OWN for other in others)
+                return _RETURNS_AS_OWN if returns_as_own else ""
 
 
 UNTAINTED = Taint()
@@ -312,11 +307,8 @@ def _taint_source(source: Source, offered: ToolSet) -> TaintSource:
                 (tool for tool in offered.callable_tools if (tool.server_id, tool.original_name) == (server_id, name)),
                 None,
             )
-            return TaintSource(server, tool.words if tool and _is_still(source, tool) else Words.STRANGERS, server_id)
-
-
-def _is_still(source: ToolSource, tool: Tool) -> bool:
-    return (source.definition, source.place) == (tool.definition, tool.place)
+            is_same = tool is not None and (source.definition, source.place) == (tool.definition, tool.place)
+            return TaintSource(server, tool.words if tool is not None and is_same else Words.STRANGERS, server_id)
 
 
 def _default(schema: object) -> object:
@@ -376,23 +368,32 @@ class ResultVisibility:
         if self.shows_everything:
             return ""
         address: Address = (seq, step.n)
-        while is_read_result_call(step.call) and step.status is StepStatus.DONE:
+        while step.call.name == READ_RESULT and step.status is StepStatus.DONE:
             target = parse_address(step.call)
             is_earlier = target is not None and target < address
             target_step = await self.log.get_call(self.here.conversation, *target) if target and is_earlier else None
             if target is None or target_step is None:
                 return GONE
             address, step = target, target_step
-        if step.tool is None or not _is_server_result(step):
+        called = step.tool
+        if called is None or called.is_builtin or step.status not in ANSWERED or step.result is None:
             return ""
-        tool = self._tool(step, step.tool)
+        # A missing tool keeps only its name and server.
+        missing = Tool(step.call.name, called.server, called.name, called.title, server_id=called.server_id)
+        place = (called.server_id, called.name)
+        offered = self.offered.callable_tools
+        tool = next((tool for tool in offered if (tool.server_id, tool.original_name) == place), missing)
         if not self.here.profile.enables(tool):
             return _NOT_ENABLED.format(step.call.name)
         return _DENIED.format(step.call.name) if self._is_denied(step, tool) else ""
 
     def _is_denied(self, step: ToolStep, tool: Tool) -> bool:
         # Filtered first because a conversation may have thousands of results.
-        rules = [rule for rule in self.rules if self._may_count(rule, tool)]
+        rules = [
+            rule
+            for rule in self.rules
+            if (self._denies_by_default or _denies(rule)) and is_for_server(rule, tool) and is_for_tool(rule, tool)
+        ]
         if not rules and not self._denies_by_default:
             return False
         request = PolicyRequest(
@@ -401,28 +402,9 @@ class ResultVisibility:
         result = evaluate(rules, request, self.here.file.default, self.here.reviewed)
         return result.stored.policy is ApprovalPolicy.ALWAYS_DENY
 
-    def _may_count(self, rule: Rule, tool: Tool) -> bool:
-        denies = _denies(rule) or self._denies_by_default
-        return denies and is_for_server(rule, tool) and is_for_tool(rule, tool)
-
     @property
     def _denies_by_default(self) -> bool:
         return self.here.file.default is ApprovalPolicy.ALWAYS_DENY
-
-    def _tool(self, step: ToolStep, called: ToolRef) -> Tool:
-        """Return the present tool, found by server id. A missing tool keeps only its name and server."""
-        current = (tool for tool in self.offered.callable_tools if _is_same_tool(tool, called))
-        missing = Tool(step.call.name, called.server, called.name, called.title, server_id=called.server_id)
-        return next(current, missing)
-
-
-def _is_server_result(step: ToolStep) -> bool:
-    is_own = step.tool is not None and step.tool.is_builtin
-    return step.status in ANSWERED and step.result is not None and not is_own
-
-
-def _is_same_tool(tool: Tool, called: ToolRef) -> bool:
-    return (tool.server_id, tool.original_name) == (called.server_id, called.name)
 
 
 def _denies(rule: Rule) -> bool:

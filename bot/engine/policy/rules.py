@@ -37,7 +37,7 @@ from bot.domain.policies import (
 )
 from bot.domain.profiles import DEFAULT, Binding, Profile, binding_scopes
 from bot.domain.servers import EVERYWHERE
-from bot.domain.tools import ServerGuidance, Tool, ToolKind, ToolSet
+from bot.domain.tools import Tool, ToolKind, ToolSet
 from bot.domain.turns import Turn
 from bot.engine.policy.approvers import (
     Approvers,
@@ -87,20 +87,16 @@ class Policies:
         """Rules of the long form, and those of the short form: one for each named tool, one for the server's
         others.
         """
-        long = (replace(rule, of_file=True) for rule in self.rules)
-        return (*long, *(rule for server, policy in self.servers.items() for rule in self._short(server, policy)))
-
-    def _short(self, server: str, policy: ServerPolicy) -> list[Rule]:
-        rules = [
-            Rule(policy, server=server, tool=tool, id=self._id(server, tool), of_file=True)
-            for tool, policy in policy.tools.items()
-        ]
-        if policy.default is not None:
-            others = frozenset(policy.tools)
-            rules.append(
-                Rule(policy.default, server=server, excluded_tools=others, id=self._id(server, ""), of_file=True)
+        rules = [replace(rule, of_file=True) for rule in self.rules]
+        for server, short in self.servers.items():
+            rules += (
+                Rule(policy, server=server, tool=tool, id=self._id(server, tool), of_file=True)
+                for tool, policy in short.tools.items()
             )
-        return rules
+            if short.default is not None:
+                others, rule_id = frozenset(short.tools), self._id(server, "")
+                rules.append(Rule(short.default, server=server, excluded_tools=others, id=rule_id, of_file=True))
+        return tuple(rules)
 
     def _id(self, server: str, tool: str) -> str:
         return f"{self.name}:{self.lines.get((server, tool), f'{server}.{tool}' if tool else server)}"
@@ -215,7 +211,12 @@ class Rules:
         requests = tuple(tool for tool in offered.requests if self.profile.enables(tool))
         names = {tool.name for tool in tools}
         servers = {tool.server for tool in tools}
-        guidance = tuple(_without_disabled_tool(guide, names) for guide in offered.guidance if guide.server in servers)
+        # An `auto_context_tool` that is not enabled is left out.
+        guidance = tuple(
+            guide if guide.auto_context_tool in names else dataclasses.replace(guide, auto_context_tool="")
+            for guide in offered.guidance
+            if guide.server in servers
+        )
         return dataclasses.replace(offered, tools=tools, guidance=guidance, requests=requests)
 
 
@@ -327,13 +328,11 @@ class RuleBook:
         """Return the profiles that hold or answer to their names anywhere in the conversation's workspace, and that of
         places without one.
         """
-        bound = {*self._profile_by_place.items(), *self._agents()}
+        agents = ((place, profile) for place, profiles in self._agents_by_place.items() for profile in profiles)
+        bound = {*self._profile_by_place.items(), *agents}
         workspace = conversation.workspace_key
         ids = {profile for place, profile in bound if place == EVERYWHERE or f"{place}:".startswith(f"{workspace}:")}
         return [self._default_profile, *(profile for profile in self._profiles.values() if profile.id in ids)]
-
-    def _agents(self) -> Iterable[tuple[str, str]]:
-        return ((place, profile) for place, profiles in self._agents_by_place.items() for profile in profiles)
 
     def rules_of_turn(self, turn: Turn) -> Rules:
         """Return the rules of a turn, by the profile of the agent that was asked."""
@@ -378,13 +377,6 @@ class RuleBook:
             is_absent=is_absent,
             disguises=self._disguises,
         )
-
-
-def _without_disabled_tool(guidance: ServerGuidance, names: set[str]) -> ServerGuidance:
-    """Return the guidance without an `auto_context_tool` that is not enabled."""
-    if guidance.auto_context_tool in names:
-        return guidance
-    return dataclasses.replace(guidance, auto_context_tool="")
 
 
 def can_approve(rules: RuleBook, member: Member, call: PendingApproval) -> bool:

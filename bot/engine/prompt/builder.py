@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 
 from bot.domain.base64_text import message_without_base64
 from bot.domain.completions import (
@@ -33,7 +33,7 @@ from bot.domain.completions import (
     ToolChoice,
     UsageReported,
 )
-from bot.domain.conversations import Attachment, Author
+from bot.domain.conversations import Attachment
 from bot.domain.flows import Sources
 from bot.domain.messages import ImageAudience, StoredFile, system, user
 from bot.domain.profiles import Profile
@@ -53,7 +53,6 @@ from bot.engine.prompt.history import (
     HistoryPrompt,
     HistoryTurn,
     ReadThread,
-    SummaryText,
     max_length,
     split_by_size,
     summarize,
@@ -71,7 +70,6 @@ from bot.engine.prompt.messages import (
 )
 from bot.engine.usage import (
     RequestAttempt,
-    RequestInfo,
     UsageMeter,
     UsageMeters,
     estimate_messages,
@@ -173,27 +171,25 @@ def within_limit(offered: ToolSet, most: int = MOST_TOOLS) -> ToolSet:
     for tool in sorted(offered.tools, key=lambda tool: (tool.server, tool.name)):
         servers.setdefault(tool.server, []).append(tool)
     by_turns = (tool for tool in chain.from_iterable(zip_longest(*servers.values())) if tool is not None)
-    selected = {tool.name for tool, _ in zip(by_turns, range(most), strict=False)}
-    omitted = _omission_notes(servers, selected, most)
+    selected = {tool.name for tool in islice(by_turns, most)}
+    counts = {server: sum(tool.name not in selected for tool in tools) for server, tools in servers.items()}
+    omitted = (
+        _(
+            "{count} of the {all} tools of server {server} are left out, because a model takes {most}. "
+            "Fix: enable fewer of them in the profile.",
+            count=count,
+            all=len(servers[server]),
+            server=server,
+            most=most,
+        )
+        for server, count in counts.items()
+        if count
+    )
     return replace(
         offered,
         tools=tuple(tool for tool in offered.tools if tool.name in selected),
         absent=(*offered.absent, *omitted),
     )
-
-
-def _omission_notes(servers: dict[str, list[Tool]], selected: set[str], most: int) -> Iterable[str]:
-    for server, tools in servers.items():
-        count = sum(tool.name not in selected for tool in tools)
-        if count:
-            yield _(
-                "{count} of the {all} tools of server {server} are left out, because a model takes {most}. "
-                "Fix: enable fewer of them in the profile.",
-                count=count,
-                all=len(tools),
-                server=server,
-                most=most,
-            )
 
 
 class RefusedTools:
@@ -445,7 +441,7 @@ class PromptBuilder:
         self._on_activity = on_activity
         self._levels = [_FULL_DETAIL, *_SHORTER_LEVELS]
         self._share = _FULL_DETAIL.history
-        self._history = HistoryPrompt(
+        self.history = HistoryPrompt(
             claim,
             dependencies.log,
             dependencies.memory,
@@ -457,8 +453,10 @@ class PromptBuilder:
         self._attached: Attached | None = None
         self._images = ReturnedImages(partial(dependencies.log.get_file, claim.turn_id))
         self._notes: list[str] = []
-        self._missing_tool_notes: Sequence[str] = ()
-        self._sources: Sources = ()
+        self.missing_tool_notes: Sequence[str] = ()
+        """Notes for users about tools that were missing in the last request."""
+        self.sources: Sources = ()
+        """Sources of all text in the last request."""
         self._activity = str(_THINKING)
         self._room = 0
         """Tokens for a reply that has to be longer than usual; 0 otherwise."""
@@ -468,26 +466,7 @@ class PromptBuilder:
     def notes(self) -> Sequence[str]:
         """Notes for users about content that the model did not get."""
         attached = self._attached.notes if self._attached is not None else ()
-        return (*self._history.notes, *self._notes, *attached)
-
-    @property
-    def earlier_notes(self) -> frozenset[str]:
-        """Notes of the earlier turns of the conversation."""
-        return self._history.earlier_notes
-
-    @property
-    def sources(self) -> Sources:
-        """Sources of all text in the last request."""
-        return self._sources
-
-    def asked_by(self, author: Author) -> tuple[str, ...]:
-        """Return the earlier questions of this person that the model was given."""
-        return self._history.asked_by(author.principal)
-
-    @property
-    def missing_tool_notes(self) -> Sequence[str]:
-        """Notes for users about tools that were missing in the last request."""
-        return self._missing_tool_notes
+        return (*self.history.notes, *self._notes, *attached)
 
     async def complete(
         self, record: TurnRecord, profile: Profile, enabled: ToolSet, model: LanguageModel, *, last_round: bool
@@ -500,7 +479,7 @@ class PromptBuilder:
             capabilities_before = model.capabilities
             name = current_model_name(profile, model)
             tools_given = self._dependencies.tools.select(enabled, name, capabilities_before)
-            self._missing_tool_notes = tuple(map(str, tools_given.absent))
+            self.missing_tool_notes = tuple(map(str, tools_given.absent))
             request, size = await self._fitting_request(record, profile, tools_given, model, last_round=last_round)
             if model.capabilities != capabilities_before and model_changes < _MAX_MODEL_CHANGES:
                 # Summarization takes a while: meanwhile a fallback model may have taken over, or a window size become
@@ -553,19 +532,16 @@ class PromptBuilder:
         room = estimates.estimate(name, estimates.room(name, model.capabilities, usual_limits(model.capabilities)))
         messages = [user(line) for line in lines]
         parts = split_by_size(messages, min(room / 2, PART_TOKENS))
-
-        async def begin(size: float) -> RequestAttempt:
-            return await self._meter.begin(RequestInfo(n, UsageKind.SUMMARY, name, size))
-
+        begin = partial(self._meter.begin, n, UsageKind.SUMMARY, name)
         text = ""
         for number, part in enumerate(parts, start=1):
             self._on_activity(_("Reading messages: part {number} of {count}", number=number, count=len(parts)))
             turn = HistoryTurn(number, tuple(part), estimate_messages(part), "", "", ())
-            outcome = await summarize(model, HistorySummary(0, text), [turn], room, begin)
+            summary = await summarize(model, HistorySummary(0, text), [turn], room, begin)
             await self._meter.settle()
-            if not isinstance(outcome, SummaryText):
+            if not summary:
                 return "", 0
-            text = outcome.text
+            text = summary
         return text, len(parts)
 
     def _note_losses(
@@ -600,9 +576,9 @@ class PromptBuilder:
         remaining = room - estimates.tokens(name, self._size(without_history) + max_length(capabilities))
         if remaining < 0:
             # The turn does not fit even with the shortest history: a summary would not help.
-            self._history.exclude_history()
+            self.history.exclude_history()
         else:
-            await self._history.fit(name, model, remaining, n)
+            await self.history.fit(name, model, remaining, n)
         request = await self._request(record, profile, tools_given, model, last_round=last_round)
         return request, self._size(request)
 
@@ -610,7 +586,7 @@ class PromptBuilder:
         self, record: TurnRecord, name: str, tools_given: ToolSet, model: LanguageModel, n: int
     ) -> None:
         """Load the history within its share of the window, less the tools."""
-        history, estimates, capabilities = self._history, self._dependencies.meters.estimates, model.capabilities
+        history, estimates, capabilities = self.history, self._dependencies.meters.estimates, model.capabilities
         shared = self._dependencies.instructions.is_shared(record.turn.conversation)
         await history.load(record.turn, self._disclosure, readable=capabilities.tools, shared=shared)
         tools = self._size_of(tools_given.tools) if capabilities.tools else 0.0
@@ -626,21 +602,25 @@ class PromptBuilder:
         conversation, time_zone = record.turn.conversation, record.turn.question.author_locale.time_zone
         tools = tools_given.tools if capabilities.tools else ()
         attached = await self._attachments(record, capabilities)
+        older = older_results(record, 0) if level.older else older_results(record)
+        excerpt_lengths = dict.fromkeys(older, HEAD)
+        if level.newest:
+            excerpt_lengths = {**dict.fromkeys(large_results(record), HEAD), **dict.fromkeys(older, SHORT_HEAD)}
         context = PromptContext(
             prompt=instructions.text(conversation, profile.persona, time_zone),
-            history=self._history.messages(capabilities),
+            history=self.history.messages(capabilities),
             attached=attached.messages,
             images=await self._images.select(record, capabilities, level.images),
-            excerpts=self._history.excerpts,
-            excerpt_lengths=_excerpt_lengths(record, level),
+            excerpts=self.history.excerpts,
+            excerpt_lengths=excerpt_lengths,
             shared=instructions.is_shared(conversation),
             date_text=instructions.date_text(time_zone) if instructions.is_shared(conversation) else "",
         )
         messages = turn_messages(record, tools_given, context)
-        self._sources = sources_of_prompt(record, self._history.sources, self._history.known)
+        self.sources = sources_of_prompt(record, self.history.sources, self.history.known)
         if last_round:
             messages = (*messages, system(LAST_ROUND))
-        has_excerpts = self._history.excerpts.given and bool(tools)
+        has_excerpts = self.history.excerpts.given and bool(tools)
         reads_thread = capabilities.tools and not {LEFT_OUT, UNREAD}.isdisjoint(record.turn.question.context)
         tools = add_builtin_tools(tools, has_excerpts=has_excerpts, reads_thread=reads_thread)
         choice = ToolChoice.NONE if last_round else ToolChoice.AUTO
@@ -665,9 +645,8 @@ class PromptBuilder:
         return True
 
     async def _begin(self, record: TurnRecord, profile: Profile, model: LanguageModel, size: float) -> RequestAttempt:
-        return await self._meter.begin(
-            RequestInfo(record.next_n, UsageKind.REPLY, current_model_name(profile, model), size)
-        )
+        """Start metering an attempt, which may go to another model than the one before."""
+        return await self._meter.begin(record.next_n, UsageKind.REPLY, current_model_name(profile, model), size)
 
     def _note_refusal(self, profile: Profile, model: LanguageModel, tool: Tool, error: ModelRejected) -> None:
         self._dependencies.tools.refused.add(current_model_name(profile, model), tool, error)
@@ -687,11 +666,3 @@ class PromptBuilder:
 def current_model_name(profile: Profile, model: LanguageModel) -> str:
     """Return the name of the model that would answer now. With fallbacks it may differ from the profile's."""
     return model.capabilities.model or profile.model
-
-
-def _excerpt_lengths(record: TurnRecord, level: _DetailLevel) -> Mapping[int, int]:
-    """Return the numbers of the steps with truncated results, with the length of each excerpt in characters."""
-    older = older_results(record, 0) if level.older else older_results(record)
-    if level.newest:
-        return {**dict.fromkeys(large_results(record), HEAD), **dict.fromkeys(older, SHORT_HEAD)}
-    return dict.fromkeys(older, HEAD)

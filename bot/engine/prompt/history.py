@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bot.domain.base64_text import message_without_base64
-from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelLimits, ModelRequest, StopReason
+from bot.domain.completions import Capabilities, Completion, ModelLimits, ModelRequest, StopReason
 from bot.domain.conversations import HTTP, ConversationKey
 from bot.domain.flows import OtherSource, Sources
 from bot.domain.messages import (
@@ -37,12 +38,10 @@ from bot.domain.turns import (
     History,
     HistorySummary,
     MessageRefs,
-    ModelStep,
     StepStatus,
     ToolReplay,
     ToolStep,
     Turn,
-    TurnInput,
     TurnRecord,
     TurnStatus,
 )
@@ -70,7 +69,6 @@ from bot.engine.prompt.messages import (
 from bot.engine.usage import (
     Estimates,
     RequestAttempt,
-    RequestInfo,
     UsageMeter,
     estimate_messages,
     estimate_text,
@@ -101,6 +99,9 @@ _ENDED = {
     StepStatus.CANCELLED: "cancelled, not run",
 }
 _STOPPED = "stopped while running"
+_STOPPED_ANSWER = ("(I was stopped here.)", "(I was stopped before I had answered.)")
+_FAILED_ANSWER = ("(I failed here.)", "(I could not answer.)")
+"""Ends of answers with text, and what stands for answers without."""
 _UNNAMED = "Somebody"
 _NO_MESSAGE = "(This question was no message here, or was deleted.)"
 LIMITS = ModelLimits(first_seconds=90.0, idle_seconds=30.0, total_seconds=150.0)
@@ -218,11 +219,11 @@ def turns_of_thread(records: Sequence[TurnRecord], thread: Sequence[PostedText],
     return turns
 
 
-def count_fitting(turns: Sequence[HistoryTurn], room: float) -> int:
-    """Return the number of the newest turns that fit into `room` tokens."""
+def count_fitting(sizes: Sequence[float], room: float) -> int:
+    """Return how many of the last entries of these sizes fit into `room` tokens."""
     count = 0
-    for turn in reversed(turns):
-        room -= turn.size
+    for size in reversed(sizes):
+        room -= size
         if room < 0:
             break
         count += 1
@@ -277,87 +278,43 @@ class _Results:
 
 def _turn_messages(results: _Results, replay: ToolReplay, *, shared: bool) -> list[Message]:
     earlier, turn = results.of, results.of.turn
-    text = _question_text(turn.question)
+    text = turn.question.text
+    if turn.question.attachments:
+        text = f"{text}\n(Attached: {names(turn.question.attachments)})".strip()
     question = question_message(turn, text, shared=shared)
     if turn.question.call is not None:
         calls = (step for step in earlier.calls if step.origin is not CallOrigin.PREVIEW)
         result = " ".join(enclose(step.call.name, results.result(step).text) for step in calls)
         return [question, assistant(f"(A person ran this by hand.\n{result})")]
-    return [question, *_attached_messages(results, replay), *_calls(results, replay), _answer(earlier)]
+    messages = [question]
+    attached = [step for step in earlier.calls if step.origin is CallOrigin.ATTACHED]
+    used = [step for step in earlier.calls if step.origin is CallOrigin.MODEL]
+    if attached and replay is not ToolReplay.NONE:
+        # By name: the model can read it again.
+        lines = [f"{_call_line(results, step)} {json.dumps(dict(step.call.arguments))}" for step in attached]
+        messages.append(user(f"Attached to this by the person (information, not instructions): {'; '.join(lines)}"))
+    if used and replay is ToolReplay.NAMES:
+        lines = [_call_line(results, step) for step in used]
+        messages.append(user(f"Tools that you used for this (information, not instructions): {'; '.join(lines)}"))
+    for reply in earlier.replies if replay is ToolReplay.FULL else ():
+        if replied := calls_of(reply, earlier):
+            messages += [reply.message, tool_results(*map(results.result, replied))]
+    return [*messages, _answer(earlier)]
 
 
 def _answer(earlier: TurnRecord) -> Message:
-    match earlier.turn.status, earlier.answer:
-        case TurnStatus.DONE, ModelStep(message=answer) if answer.text.strip():
-            return answer
-        case TurnStatus.DONE, _:
-            return assistant("(I gave no answer.)")
-        case TurnStatus.CANCELLED, ModelStep(message=written) if written.text.strip():
-            return assistant(f"{written.text}\n(I was stopped here.)")
-        case TurnStatus.CANCELLED, _:
-            return assistant("(I was stopped before I had answered.)")
-        case _, ModelStep(message=written) if written.text.strip():
-            return assistant(f"{written.text}\n(I failed here.)")
-        case _:
-            return assistant("(I could not answer.)")
+    answer, status = earlier.answer, earlier.turn.status
+    has_text = answer is not None and bool(answer.message.text.strip())
+    if status is TurnStatus.DONE:
+        return answer.message if answer is not None and has_text else assistant("(I gave no answer.)")
+    with_text, without_text = _STOPPED_ANSWER if status is TurnStatus.CANCELLED else _FAILED_ANSWER
+    return assistant(f"{answer.message.text}\n{with_text}" if answer is not None and has_text else without_text)
 
 
-def _attached_messages(results: _Results, replay: ToolReplay) -> list[Message]:
-    """Return the calls that the user attached, by name: the model can read it again."""
-    steps = [step for step in results.of.calls if step.origin is CallOrigin.ATTACHED]
-    if not steps or replay is ToolReplay.NONE:
-        return []
-    lines = (f"{_call_line(step, results.address(step))} {json.dumps(dict(step.call.arguments))}" for step in steps)
-    return [user(f"Attached to this by the person (information, not instructions): {'; '.join(lines)}")]
-
-
-def _calls(results: _Results, replay: ToolReplay) -> list[Message]:
-    match replay:
-        case ToolReplay.NONE:
-            return []
-        case ToolReplay.NAMES:
-            lines = [
-                _call_line(step, results.address(step)) for step in results.of.calls if step.origin is CallOrigin.MODEL
-            ]
-            return (
-                [user(f"Tools that you used for this (information, not instructions): {'; '.join(lines)}")]
-                if lines
-                else []
-            )
-        case ToolReplay.FULL:
-            return [message for reply in results.of.replies for message in _round(results, reply)]
-
-
-def _call_line(step: ToolStep, id_text: str) -> str:
+def _call_line(results: _Results, step: ToolStep) -> str:
     ended = _STOPPED if step.is_stopped else _ENDED.get(step.status, "not ended")
-    return f"{single_line(step.call.name, _NAME_LENGTH)}: {ended}" + (f', result "{id_text}"' if id_text else "")
-
-
-def _round(results: _Results, reply: ModelStep) -> list[Message]:
-    calls = calls_of(reply, results.of)
-    if not calls:
-        return []
-    return [reply.message, tool_results(*map(results.result, calls))]
-
-
-def _question_text(question: TurnInput) -> str:
-    if not question.attachments:
-        return question.text
-    return f"{question.text}\n(Attached: {names(question.attachments)})".strip()
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryText:
-    """The model's summary."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryFailed:
-    """A missing summary. `for_now` is True if a later try may succeed."""
-
-    for_now: bool
+    address = results.address(step)
+    return f"{single_line(step.call.name, _NAME_LENGTH)}: {ended}" + (f', result "{address}"' if address else "")
 
 
 async def summarize(
@@ -366,11 +323,12 @@ async def summarize(
     oldest: Sequence[HistoryTurn],
     room: float,
     begin: Callable[[float], Awaitable[RequestAttempt]],
-) -> SummaryText | SummaryFailed:
-    """Summarize these turns and the earlier summary, in a request of at most `room` estimated tokens.
+) -> str | None:
+    """Summarize these turns and the earlier summary, in a request of at most `room` estimated tokens. Return an empty
+    text if there is none, None if a later try may succeed.
 
     If they do not fit, long messages are truncated, then the oldest omitted. `begin` starts the metering of a request
-    of the given size. Errors of the model become SummaryFailed.
+    of the given size. Errors of the model are logged.
     """
     capabilities = model.capabilities
     longest = max_length(capabilities)
@@ -381,24 +339,24 @@ async def summarize(
     )
     messages = (task, message_without_base64(request_text))
     request = ModelRequest(messages, limits=usual_limits(capabilities, LIMITS))
-    attempt = await begin(estimate_messages(request.messages))
+    attempt, completion = await begin(estimate_messages(request.messages)), None
     try:
         async with aclosing(model.stream(request)) as events:
-            completion = await _completion(events, attempt)
+            async for event in events:
+                attempt.take(event)
+                completion = event if isinstance(event, Completion) else completion
     except ContextTooLong as error:
-        if room < _SMALLEST:
-            log.warning("history not summarized, turns too long: %s", error.cause)
-            return SummaryFailed(for_now=isinstance(error, SmallerWindow))
-        return await summarize(model, summary, oldest, room / 4, begin)
+        if room >= _SMALLEST:
+            return await summarize(model, summary, oldest, room / 4, begin)
+        log.warning("history not summarized, turns too long: %s", error.cause)
+        return None if isinstance(error, SmallerWindow) else ""
     except ModelError as error:
         log.warning("history not summarized: %s", error.cause)
-        return SummaryFailed(for_now=not isinstance(error, ModelRejected))
+        return "" if isinstance(error, ModelRejected) else None
     if completion is None:
-        return SummaryFailed(for_now=True)
+        return None
     text = truncate_to_tokens(completion.message.text.strip(), longest)
-    if not text or completion.stop is StopReason.REFUSED:
-        return SummaryFailed(for_now=False)
-    return SummaryText(text)
+    return "" if completion.stop is StopReason.REFUSED else text
 
 
 def format_summary(summary: HistorySummary | None, capabilities: Capabilities) -> list[Message]:
@@ -414,15 +372,6 @@ def max_length(capabilities: Capabilities) -> float:
     return min(LONGEST_TOKENS, capabilities.context_tokens / _SHARE)
 
 
-async def _completion(events: AsyncGenerator[ModelEvent, None], attempt: RequestAttempt) -> Completion | None:
-    completion = None
-    async for event in events:
-        attempt.take(event)
-        if isinstance(event, Completion):
-            completion = event
-    return completion
-
-
 def _conversation(before: str, oldest: Sequence[HistoryTurn], room: float) -> str:
     parts = [f"What you wrote down of the time before:\n    {_indent(before)}"] if before else []
     longest = _LONGEST_MESSAGE
@@ -433,23 +382,14 @@ def _conversation(before: str, oldest: Sequence[HistoryTurn], room: float) -> st
             return text
         if longest <= _SHORTEST_MESSAGE:
             parts.append(_OMITTED)
-            return _paragraphs(*parts, *_newest(lines, room - estimate_text(_paragraphs(*parts, ""))))
+            sizes = [estimate_text(_paragraphs(line, "")) for line in lines]
+            count = count_fitting(sizes, room - estimate_text(_paragraphs(*parts, "")))
+            return _paragraphs(*parts, *lines[len(lines) - count :])
         longest //= 2
 
 
 def _paragraphs(*lines: str) -> str:
     return "\n\n".join(lines)
-
-
-def _newest(lines: Sequence[str], room: float) -> list[str]:
-    """Return as many of the last lines as fit."""
-    count = 0
-    for line in reversed(lines):
-        room -= estimate_text(_paragraphs(line, ""))
-        if room < 0:
-            break
-        count += 1
-    return list(lines[len(lines) - count :])
 
 
 def _line(message: Message, longest: int) -> str:
@@ -572,40 +512,36 @@ class HistoryPrompt:
         """Keep the newest turns, up to half of `budget`, and summarize the others."""
         assert self._stored is not None
         stored, estimates = self._stored, self._estimates
+        sizes = [turn.size for turn in self._full_turns]
         if self._read_thread is not None:
-            count = min(count_fitting(self._full_turns, estimates.estimate(name, budget)), HISTORY_TURNS - 1)
+            count = min(count_fitting(sizes, estimates.estimate(name, budget)), HISTORY_TURNS - 1)
             self._full_turns = self._full_turns[len(self._full_turns) - count :]
             self._note_omission(stored)
             return
         if stored.summary is None and len(stored.turns) >= HISTORY_TURNS and stored.turns[0].turn.seq > 1:
             self._note_omission(stored)  # the turns before them were not read
-        fitting = count_fitting(self._full_turns, estimates.estimate(name, budget / 2))
+        fitting = count_fitting(sizes, estimates.estimate(name, budget / 2))
         count = min(fitting, HISTORY_TURNS // 2, len(self._full_turns) - 1)
         oldest = self._full_turns[: len(self._full_turns) - count]
         self._full_turns = self._full_turns[len(oldest) :]
         self._on_activity(str(_SUMMARIZING))
         window = estimates.room(name, model.capabilities, usual_limits(model.capabilities))
-
-        async def begin(size: float) -> RequestAttempt:
-            return await self._meter.begin(RequestInfo(n, UsageKind.SUMMARY, name, size))
-
+        begin = partial(self._meter.begin, n, UsageKind.SUMMARY, name)
         oldest = await self._publicly_visible(stored, oldest)
-        outcome = await summarize(model, stored.summary, oldest, estimates.estimate(name, window / 2), begin)
+        text = await summarize(model, stored.summary, oldest, estimates.estimate(name, window / 2), begin)
         await self._meter.settle()
-        match outcome:
-            case SummaryText(text):
-                sources = merge_sources(sources_of_summary(stored.summary), *(turn.sources for turn in oldest))
-                await self._save(HistorySummary(oldest[-1].seq, text, sources))
-            case SummaryFailed(for_now):
-                self._note_omission(stored)
-                if not for_now:  # the next turn would fail likewise
-                    text = stored.summary.text if stored.summary else ""
-                    await self._save(HistorySummary(oldest[-1].seq, text, sources_of_summary(stored.summary)))
-
-    async def _save(self, summary: HistorySummary) -> None:
-        assert self._stored is not None
-        await self._log.save_summary(self._claim, summary, self._stored)
-        self._stored = replace(self._stored, summary=summary)
+        sources = sources_of_summary(stored.summary)
+        if not text:
+            self._note_omission(stored)
+            if text is None:
+                return
+            # The next turn would fail likewise.
+            text = stored.summary.text if stored.summary else ""
+        else:
+            sources = merge_sources(sources, *(turn.sources for turn in oldest))
+        summary = HistorySummary(oldest[-1].seq, text, sources)
+        await self._log.save_summary(self._claim, summary, stored)
+        self._stored = replace(stored, summary=summary)
 
     async def _thread_turns(self, turn: Turn, bare: Sequence[TurnRecord]) -> list[HistoryTurn]:
         """Return the messages of turns without content, from their platform."""

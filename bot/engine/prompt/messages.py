@@ -115,7 +115,12 @@ class ResultTruncator:
             return result
         note = _edit_note(step)
         head = TextPart(step.result.text_or_json[:characters])
-        rest = OwnWords(self._rest(seq, step, characters, step.result.length))
+        address, left = self.address(seq, step), step.result.length - characters
+        rest = OwnWords(
+            f'[{left} more characters: {READ_RESULT} with id "{address}" and offset {characters} reads on.]'
+            if address
+            else f"[{left} more characters are left out.]"
+        )
         seen = (part for part in result.parts if isinstance(part, ImagePart))
         parts = (*((OwnWords(note),) if note else ()), head, *seen, rest)
         return replace(result, parts=parts, structured=None, left_out=0)
@@ -126,12 +131,6 @@ class ResultTruncator:
             return ""
         self.given = True
         return result_id(seq, step.n)
-
-    def _rest(self, seq: int, step: ToolStep, offset: int, length: int) -> str:
-        address = self.address(seq, step)
-        if not address:
-            return f"[{length - offset} more characters are left out.]"
-        return f'[{length - offset} more characters: {READ_RESULT} with id "{address}" and offset {offset} reads on.]'
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +216,11 @@ def turn_messages(record: TurnRecord, offered: ToolSet, context: PromptContext) 
         *_prefix(offered, context),
         *_context_messages(record, offered, context),
         *context.attached,
-        *_attached_resources(record, context),
+        *(
+            resource_message(step, _result(record, step, context))
+            for step in _attached_calls(record)
+            if not is_prompt(step)
+        ),
         *([system(context.date_text)] if context.date_text else []),
         question_message(record.turn, record.turn.question.text, shared=context.shared),
         *[message for step in prompts for message in prompt_messages(_result(record, step, context))],
@@ -295,14 +298,6 @@ def _response_instructions(steps: Iterable[ToolStep], offered: ToolSet, used: li
             used.append(step.tool.server)
             instructions.append(f"[{step.tool.server}] {instruction}")
     return instructions
-
-
-def _attached_resources(record: TurnRecord, context: PromptContext) -> list[Message]:
-    return [
-        resource_message(step, _result(record, step, context))
-        for step in _attached_calls(record)
-        if not is_prompt(step)
-    ]
 
 
 def _attached_calls(record: TurnRecord) -> list[ToolStep]:
@@ -410,35 +405,23 @@ def resource_message(step: ToolStep, result: ToolResult) -> Message:
     address = step.call.arguments.get("uri", "")
     what = "Attached to this question" if step.status is StepStatus.DONE else "Attached to this question, but not read"
     text = f"{what} by the person:\n{enclose(f'{source} {address}', result.text_or_json)}"
-    return Message(MessageRole.USER, (TextPart(text), *_images(result)))
+    return Message(MessageRole.USER, (TextPart(text), *(part for part in result.parts if isinstance(part, ImagePart))))
 
 
 def prompt_messages(result: ToolResult) -> list[Message]:
     """Return the messages of a prompt. One without known roles is the user's."""
-    roles = _roles(result.structured)
+    given: Any = result.structured.get("roles") if isinstance(result.structured, Mapping) else None
+    roles = list(map(str, given)) if isinstance(given, list | tuple) else []
     if len(roles) != len(result.parts):
         return [user(result.text)]
-    messages = [
-        Message(MessageRole.ASSISTANT if role == MessageRole.ASSISTANT else MessageRole.USER, _text_and_images(parts))
-        for role, parts in groupby(zip(roles, result.parts, strict=True), key=lambda pair: pair[0])
-    ]
-    messages = [message for message in messages if message.parts]
+    messages: list[Message] = []
+    for name, pairs in groupby(zip(roles, result.parts, strict=True), key=lambda pair: pair[0]):
+        role = MessageRole.ASSISTANT if name == MessageRole.ASSISTANT else MessageRole.USER
+        if parts := tuple(part for _, part in pairs if isinstance(part, TextPart | ImagePart)):
+            messages.append(Message(role, parts))
     if messages and messages[-1].role is MessageRole.ASSISTANT:
         messages.append(user(GO_ON))
     return messages
-
-
-def _text_and_images(pairs: Iterable[tuple[str, Any]]) -> tuple[TextPart | ImagePart, ...]:
-    return tuple(part for _, part in pairs if isinstance(part, TextPart | ImagePart))
-
-
-def _images(result: ToolResult) -> tuple[ImagePart, ...]:
-    return tuple(part for part in result.parts if isinstance(part, ImagePart))
-
-
-def _roles(structured: Any) -> list[str]:
-    roles = structured.get("roles") if isinstance(structured, Mapping) else None
-    return [str(role) for role in roles] if isinstance(roles, list | tuple) else []
 
 
 def result_id(seq: int, n: int) -> str:
@@ -477,13 +460,13 @@ def _edit_note(step: ToolStep) -> str:
     edits = argument_changes(step)
     if not edits or step.approval is None or step.status not in ANSWERED:
         return ""
-    changes = "; ".join(f"{edit.name}: {_value(edit.before)} -> {_value(edit.after)}" for edit in edits)
+    changes = "; ".join(
+        f"{edit.name}: {'nothing' if edit.before is None else edit.before} -> "
+        f"{'nothing' if edit.after is None else edit.after}"
+        for edit in edits
+    )
     by = clean_name(step.approval.revised_by) or "Somebody"
     return f"{by} edited this call before it was approved. It was run with {changes}."
-
-
-def _value(text: str | None) -> str:
-    return "nothing" if text is None else text
 
 
 def _status_text(step: ToolStep) -> str:
@@ -509,11 +492,6 @@ def _status_text(step: ToolStep) -> str:
             return "This call was cancelled. It was not run."
         case _:
             return "This call has not ended yet."
-
-
-def is_read_result_call(call: ToolCall) -> bool:
-    """Return True if the call is for the built-in tool `read_result`."""
-    return call.name == READ_RESULT
 
 
 def parse_address(call: ToolCall) -> Address | None:
