@@ -77,7 +77,8 @@ def line_numbers(text: str) -> Mapping[EntryLocation, int]:
         elif key := _KEY.match(line):
             for length in range(1, len(names := _names(key[1])) + 1):
                 lines.setdefault((*table, *names[:length]), number)
-            open_text = _open_quotes(line[key.end() :])
+            value = line[key.end() :]
+            open_text = next((quotes for quotes in ('"""', "'''") if value.count(quotes) % 2), "")
     return lines
 
 
@@ -93,14 +94,6 @@ def _names(key: str) -> EntryLocation:
     return tuple(names)
 
 
-def _open_quotes(value: str) -> str:
-    """Return the quotes of a multi-line text that begins on this line; empty if there is none."""
-    for quotes in ('"""', "'''"):
-        if value.count(quotes) % 2:
-            return quotes
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class Entries:
     """Parsed table of a file, with its line numbers."""
@@ -109,11 +102,11 @@ class Entries:
     source: str
     lines: Mapping[EntryLocation, int]
 
-    def list(self, name: str) -> Sequence[Mapping[str, Any]]:
+    def list(self, name: str, problem: str = "must be a list of tables", fix: str = "") -> Sequence[Mapping[str, Any]]:
         """Return the entries of `[[name]]`. Raises SettingsError."""
         entries = self.table.get(name, [])
         if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
-            raise self.error((name,), "must be a list of tables", f"write [[{name}]] and what it says below it")
+            raise self.error((name,), problem, fix or f"write [[{name}]] and what it says below it")
         return entries
 
     def number(self, value: Any, location: EntryLocation, most: int, wanted: str) -> Decimal:
@@ -186,17 +179,8 @@ class _PolicyReader:
         own_default = self._policy(self._file.table.get("default", ApprovalPolicy.ASK_USER), ("default",))
         servers = self._table(self._file.table.get("servers", {}), ("servers",))
         self._reject_patterns(servers, ("servers",))
-        return Policies(
-            default=default or own_default,
-            servers={name: self._server(entry, ("servers", name)) for name, entry in servers.items()},
-            rules=self._rules(self._file.table.get("rules", [])),
-            self_approval=self_approval,
-            name=self._short,
-            lines=self._short_lines(),
-        )
-
-    def _short_lines(self) -> Mapping[tuple[str, str], int]:
-        """Return the lines of the short form, by server and tool; the tool is empty for a server's default."""
+        policies = {name: self._server(entry, ("servers", name)) for name, entry in servers.items()}
+        rules = self._file.list("rules", "must be rules of their own", "write [[rules]] and a rule's entries below it")
         lines: dict[tuple[str, str], int] = {}
         for location, line in self._file.lines.items():
             match location:
@@ -206,7 +190,14 @@ class _PolicyReader:
                     lines[server, ""] = line
                 case _:
                     pass
-        return lines
+        return Policies(
+            default=default or own_default,
+            servers=policies,
+            rules=tuple(self._rule(entry, number) for number, entry in enumerate(rules)),
+            self_approval=self_approval,
+            name=self._short,
+            lines=lines,
+        )
 
     def _server(self, entry: Any, location: EntryLocation) -> ServerPolicy:
         entry = self._table(entry, location)
@@ -217,13 +208,6 @@ class _PolicyReader:
             tools={name: self._policy(policy, (*location, "tools", name)) for name, policy in tools.items()},
             default=self._policy(entry["default"], (*location, "default")) if "default" in entry else None,
         )
-
-    def _rules(self, entries: Any) -> tuple[Rule, ...]:
-        if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
-            raise self._file.error(
-                ("rules",), "must be rules of their own", "write [[rules]] and a rule's entries below it"
-            )
-        return tuple(self._rule(entry, number) for number, entry in enumerate(entries))
 
     def _rule(self, entry: Mapping[str, Any], number: int) -> Rule:
         location: EntryLocation = ("rules", number)
@@ -314,17 +298,14 @@ def _grant(entry: Any, line: int) -> SecretGrant:
         raise _InvalidEntry(
             "It names no host and no launch template, so it grants nothing.", 'write hosts = ["jira.example.com"]'
         )
-    return SecretGrant(_reference(entry.get("secret")), workspaces, hosts, templates, line)
-
-
-def _reference(value: Any) -> SecretReference:
+    secret = entry.get("secret")
     try:
-        return SecretReference.parse(value if isinstance(value, str) else "")
+        reference = SecretReference.parse(secret if isinstance(secret, str) else "")
     except ValueError:
         # The value may be a secret itself, so it is not quoted.
-        raise _InvalidEntry(
-            "'secret' is not a reference.", 'write secret = "env:NAME" or "file:/absolute/path"'
-        ) from None
+        fix = 'write secret = "env:NAME" or "file:/absolute/path"'
+        raise _InvalidEntry("'secret' is not a reference.", fix) from None
+    return SecretGrant(reference, workspaces, hosts, templates, line)
 
 
 def _texts(entry: Mapping[str, Any], key: str) -> Sequence[str]:
@@ -375,7 +356,10 @@ def read_prices(text: str, source: str) -> PriceList:
     """Parse a `prices.toml`. Raises SettingsError with `source` and the line."""
     file = read_entries(text, source, "PRICES_FILE")
     file.reject_unknown(file.table, {"currency", "models"}, ())
-    prices = tuple(_prices(file))
+    prices: list[Price] = []
+    for number, entry in enumerate(file.list("models")):
+        prices.append(_price(file, entry, ("models", number)))
+        file.reject_hidden([price.model for price in prices], ("models", number), "model")
     currency = file.table.get("currency", "")
     if not isinstance(currency, str) or (currency != "" and not (currency.isalpha() and len(currency) == 3)):
         raise file.error(("currency",), "is not a currency", 'write its three letters, such as currency = "EUR"')
@@ -383,20 +367,10 @@ def read_prices(text: str, source: str) -> PriceList:
         return NO_PRICES
     if not currency:
         raise SettingsError(f"{source} has prices and no currency.", 'write currency = "EUR" at its beginning')
-    return PriceList(currency.upper(), prices)
+    return PriceList(currency.upper(), tuple(prices))
 
 
-def _prices(file: Entries) -> Iterator[Price]:
-    models: list[str] = []
-    for number, entry in enumerate(file.list("models")):
-        price = _price(file, entry, number)
-        models.append(price.model)
-        file.reject_hidden(models, ("models", number), "model")
-        yield price
-
-
-def _price(file: Entries, entry: Mapping[str, Any], number: int) -> Price:
-    location = ("models", number)
+def _price(file: Entries, entry: Mapping[str, Any], location: EntryLocation) -> Price:
     file.reject_unknown(entry, _PRICE_KEYS, location)
     model = entry.get("model")
     if not isinstance(model, str) or not model.strip():
@@ -404,20 +378,10 @@ def _price(file: Entries, entry: Mapping[str, Any], number: int) -> Price:
     for needed in ("input", "output"):
         if needed not in entry:
             raise file.error(location, f"has no price for {needed}", f"write {needed} = and what a million tokens cost")
-    plain = _part(file, entry, "input", number)
-    return Price(
-        model=model.strip(),
-        input=plain,
-        cached_input=_part(file, entry, "cached_input", number) if "cached_input" in entry else plain,
-        cache_write=_part(file, entry, "cache_write", number) if "cache_write" in entry else plain,
-        output=_part(file, entry, "output", number),
-    )
-
-
-def _part(file: Entries, entry: Mapping[str, Any], name: str, number: int) -> Decimal:
-    return file.number(
-        entry[name], ("models", number, name), _MAX_PRICE, "what a million tokens cost, such as 3.00, or 0"
-    )
+    wanted = "what a million tokens cost, such as 3.00, or 0"
+    parts = {name: file.number(entry[name], (*location, name), _MAX_PRICE, wanted) for name in _PARTS if name in entry}
+    plain = {"cached_input": parts["input"], "cache_write": parts["input"]}
+    return Price(model.strip(), **{**plain, **parts})
 
 
 def read_limits(text: str, source: str, currency: str) -> tuple[UsageLimit, ...]:
@@ -438,11 +402,10 @@ def _limits(file: Entries, entry: Mapping[str, Any], number: int, currency: str)
     file.reject_unknown(entry, _LIMIT_KEYS, location)
     per, every = _choice(file, entry, number, "per", LimitScope), _choice(file, entry, number, "every", LimitPeriod)
     only = entry.get("only", "*")
-    if not isinstance(only, str) or not _can_match(only.strip(), per):
-        name = _NAMES[per]
-        raise file.error(
-            (*location, "only"), "matches no name", f'write a name such as only = "{name}", or leave it out'
-        )
+    name = _NAMES[per]
+    if not isinstance(only, str) or not ("*" in only or only.count(":") >= name.count(":")):
+        fix = f'write a name such as only = "{name}", or leave it out'
+        raise file.error((*location, "only"), "matches no name", fix)
     if "tokens" not in entry and "money" not in entry:
         raise file.error(location, "limits nothing", "write tokens = and how many, or money = and how much")
     if "tokens" in entry:
@@ -452,17 +415,10 @@ def _limits(file: Entries, entry: Mapping[str, Any], number: int, currency: str)
         yield UsageLimit(per, every, LimitUnit.TOKENS, int(tokens), only.strip())
     if "money" in entry:
         if not currency:
-            raise file.error(
-                (*location, "money"),
-                "limits money, and there are no prices",
-                "write prices into PRICES_FILE, or tokens =",
-            )
+            fix = "write prices into PRICES_FILE, or tokens ="
+            raise file.error((*location, "money"), "limits money, and there are no prices", fix)
         money = file.number(entry["money"], (*location, "money"), _MAX_AMOUNT, f"how much, in {currency}, such as 5.00")
         yield UsageLimit(per, every, LimitUnit.MONEY, int(money * MICRO), only.strip())
-
-
-def _can_match(pattern: str, per: LimitScope) -> bool:
-    return "*" in pattern or pattern.count(":") >= _NAMES[per].count(":")
 
 
 def _choice(file: Entries, entry: Mapping[str, Any], number: int, key: str, choices: type[Words]) -> Words:

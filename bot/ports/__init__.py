@@ -9,7 +9,6 @@ from __future__ import annotations
 from bot.ports.models import LanguageModel, LanguageModels
 from bot.ports.platform import Approvals, Commands, Elicitations, EngineApi, Listener, Surface
 from bot.ports.reporting import (
-    ActiveThreads,
     Activity,
     ApprovalActivity,
     Backlog,
@@ -28,7 +27,6 @@ from bot.ports.stores import (
     DirectCall,
     FaultStore,
     Feedback,
-    FeedbackStore,
     GrantStore,
     InstallationStore,
     Leases,
@@ -60,7 +58,6 @@ from bot.ports.turn_log import (
     ApprovalLog,
     DeliveryQueue,
     ElicitationLog,
-    TurnClaims,
     TurnExecution,
     TurnHistory,
     TurnLog,

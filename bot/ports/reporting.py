@@ -86,13 +86,6 @@ class UserActivity(Protocol):
         """
 
 
-class ActiveThreads(Protocol):
-    """Threads in which users and the bot are active."""
-
-    async def active_conversations(self, key_prefix: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
-        """Return up to `limit` conversations with the key prefix and a turn in the last `seconds`, newest first."""
-
-
 BATCH = 500
 """Calls read in one transaction."""
 

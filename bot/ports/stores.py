@@ -256,16 +256,6 @@ class LocaleStore(Protocol):
         ...
 
 
-class FeedbackStore(Protocol):
-    """Feedback on answers. Feedback is deleted with its turn and leaves no audit entry."""
-
-    async def save(self, turn_id: str, good: bool, by: Author) -> None:
-        """Save a user's feedback, replacing an earlier one. Raises NotFound if the turn was deleted."""
-
-    async def for_turn(self, turn_id: str) -> Sequence[Feedback]:
-        """Return the feedback on a turn's answer, oldest first."""
-
-
 class InstallationStore(Protocol):
     """Installations by platform and workspace, stored encrypted. A removed one stays without its tokens, so that
     operators see what happened to it. All methods raise DatabaseError; those that encrypt or decrypt also raise

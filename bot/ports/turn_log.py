@@ -78,7 +78,7 @@ class TurnViews(Protocol):
 
 
 class TurnQueue(Protocol):
-    """Messages that become turns."""
+    """Messages that become turns, and claims of processes on these."""
 
     async def enqueue(self, message: InboundMessage) -> Receipt:
         """Create a turn for a message, unless one of its keys is known. Raises QueueFull if its author has reached the
@@ -116,6 +116,33 @@ class TurnQueue(Protocol):
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         """Stop a turn: end it if no process runs it, or request its owner to. Return False if it had ended."""
+
+    @property
+    def shares_turns(self) -> bool:
+        """True if several processes claim turns of the same conversations."""
+
+    async def claim(self, limit: int, holding: Collection[str] = (), reaches: Sequence[str] = ("",)) -> Sequence[Claim]:
+        """Claim up to `limit` runnable turns: first those of lost processes, then by the users and workspaces with the
+        fewest running turns, oldest first. At most one turn of each conversation is claimed, none in `holding` (those
+        of this process), and only in conversations with a prefix in `reaches` (`Surface.key_prefixes`).
+        """
+
+    async def renew(self, claims: Sequence[Claim]) -> frozenset[str]:
+        """Renew leases. Return the ids of the turns that are still owned and not to be stopped."""
+
+    async def listen(self, on_wakeup: Callable[[Wakeup], None]) -> None:
+        """Pass notifications of other processes to `on_wakeup`, until cancelled. They are hints: polling finds the same
+        changes later.
+        """
+
+    async def release(self, claims: Sequence[Claim]) -> None:
+        """Release claimed turns, so that any process can continue them at once."""
+
+    async def release_delivery(self, turn_id: str) -> None:
+        """Release the delivery lease of a turn."""
+
+    async def fail(self, claim: Claim, failure: str) -> None:
+        """End a turn as failed without reading its rows, which may be unreadable."""
 
 
 class ApprovalLog(TurnViews, Protocol):
@@ -164,7 +191,7 @@ class ApprovalLog(TurnViews, Protocol):
 
 
 class ElicitationLog(Protocol):
-    """Elicitations of stored calls. Methods that take a Claim raise LostLease and Stopped; see `OwnedTurns`."""
+    """Elicitations of stored calls. Methods that take a Claim raise LostLease and Stopped; see `TurnExecution`."""
 
     async def suspend_for_elicitation(
         self, claim: Claim, n: int, needed: CallNeedsInput, expires_in: float | None
@@ -192,8 +219,29 @@ class ElicitationLog(Protocol):
         """Record an answer; the first one counts. A call that waits for no other answer continues."""
 
 
-class OwnedTurns(Protocol):
-    """Turns that a process owns.
+class TurnHistory(TurnViews, Protocol):
+    """Earlier turns of a conversation, for the prompt."""
+
+    async def history(self, conversation: ConversationKey, before: int, limit: int) -> History:
+        """Return the last `limit` ended turns of a conversation before a sequence number and after the summary, and the
+        summary.
+        """
+        ...
+
+    async def save_summary(self, claim: Claim, summary: HistorySummary, past: History) -> None:
+        """Store a summary of the oldest turns in `past`, replacing the summary in `past`. It is deleted with any turn
+        that it covers, and not stored if one of them is already deleted.
+        """
+
+    async def message_refs(self, turn_ids: Collection[str]) -> Mapping[str, MessageRefs]:
+        """Return the references of the posted messages of these turns, by turn."""
+
+    async def get_call(self, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
+        """Return the call in step `n` of a conversation's turn `seq`, or None."""
+
+
+class TurnExecution(TurnHistory, ElicitationLog, Protocol):
+    """Turns that this process runs, and their steps.
 
     Methods that take a Claim prove ownership first and renew the lease. They raise LostLease if another process owns
     the turn, and Stopped if a user has stopped it (except `finish_call` and `finish`, which may still record a result).
@@ -218,62 +266,6 @@ class OwnedTurns(Protocol):
         """End the turn and store its last steps in the same transaction. Open calls become cancelled or unknown.
         `unanswered` are calls that were sent and have not ended: the seconds since then, by step number.
         """
-
-
-class TurnClaims(OwnedTurns, Protocol):
-    """Claims of processes on turns."""
-
-    @property
-    def shares_turns(self) -> bool:
-        """True if several processes claim turns of the same conversations."""
-
-    async def claim(self, limit: int, holding: Collection[str] = (), reaches: Sequence[str] = ("",)) -> Sequence[Claim]:
-        """Claim up to `limit` runnable turns: first those of lost processes, then by the users and workspaces with the
-        fewest running turns, oldest first. At most one turn of each conversation is claimed, none in `holding` (those
-        of this process), and only in conversations with a prefix in `reaches` (`Surface.key_prefixes`).
-        """
-
-    async def renew(self, claims: Sequence[Claim]) -> frozenset[str]:
-        """Renew leases. Return the ids of the turns that are still owned and not to be stopped."""
-
-    async def listen(self, on_wakeup: Callable[[Wakeup], None]) -> None:
-        """Pass notifications of other processes to `on_wakeup`, until cancelled. They are hints: polling finds the same
-        changes later.
-        """
-
-    async def release(self, claims: Sequence[Claim]) -> None:
-        """Release claimed turns, so that any process can continue them at once."""
-
-    async def release_delivery(self, turn_id: str) -> None:
-        """Release the delivery lease of a turn."""
-
-    async def fail(self, claim: Claim, failure: str) -> None:
-        """End a turn as failed without reading its rows, which may be unreadable."""
-
-
-class TurnHistory(TurnViews, Protocol):
-    """Earlier turns of a conversation, for the prompt."""
-
-    async def history(self, conversation: ConversationKey, before: int, limit: int) -> History:
-        """Return the last `limit` ended turns of a conversation before a sequence number and after the summary, and the
-        summary.
-        """
-        ...
-
-    async def save_summary(self, claim: Claim, summary: HistorySummary, past: History) -> None:
-        """Store a summary of the oldest turns in `past`, replacing the summary in `past`. It is deleted with any turn
-        that it covers, and not stored if one of them is already deleted.
-        """
-
-    async def message_refs(self, turn_ids: Collection[str]) -> Mapping[str, MessageRefs]:
-        """Return the references of the posted messages of these turns, by turn."""
-
-    async def get_call(self, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
-        """Return the call in step `n` of a conversation's turn `seq`, or None."""
-
-
-class TurnExecution(OwnedTurns, TurnHistory, ElicitationLog, Protocol):
-    """Steps of turns that this process runs."""
 
     async def append(self, claim: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
         """Record a reply of the model and its requested calls, or calls without a reply."""
@@ -374,5 +366,5 @@ class TurnRetention(Protocol):
         """
 
 
-class TurnLog(TurnQueue, ApprovalLog, TurnClaims, TurnExecution, UsageLog, DeliveryQueue, TurnRetention, Protocol):
+class TurnLog(TurnQueue, ApprovalLog, TurnExecution, UsageLog, DeliveryQueue, TurnRetention, Protocol):
     """All ports of stored turns, as one database implements them."""

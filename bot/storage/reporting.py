@@ -1,6 +1,6 @@
 """Reports on conversations, calls, the audit, and one user's approvals, elicitations and turns.
 
-See `bot.ports.ReportingStore`, `bot.ports.UserActivity` and `bot.ports.ActiveThreads`.
+See `bot.ports.ReportingStore` and `bot.ports.UserActivity`.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ _of_turn = sa.select(feedback).where(feedback.c.turn_id == bindparam("t")).order
 
 
 class SqlFeedbackStore(Store):
-    """Feedback by turn and user. See `bot.ports.FeedbackStore`."""
+    """Feedback by turn and user. It is deleted with its turn and leaves no audit entry."""
 
     @transaction
     def save(self, connection: sa.Connection, turn_id: str, good: bool, by: Author) -> None:

@@ -51,10 +51,8 @@ from bot.domain.tools import Annotations, Tool
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import Conflict, NotFound, SecretUnavailable
 from bot.ports import (
-    ActiveThreads,
     CallQuery,
     Feedback,
-    FeedbackStore,
     PendingApproval,
     PendingApprovalPosition,
     PolicyStore,
@@ -110,8 +108,6 @@ def test_the_stores_implement_their_ports(harness: Harness) -> None:
     _profiles: ProfileStore = SqlProfileStore(harness.database)
     _archive: ReportingStore = SqlReporting(harness.database)
     _overview: UserActivity = SqlReporting(harness.database)
-    _engagements: ActiveThreads = SqlReporting(harness.database)
-    _opinions: FeedbackStore = SqlFeedbackStore(harness.database)
 
 
 def record(slug: str = "weather", workspace: str = HOME, **fields: Any) -> ServerRecord:

@@ -116,10 +116,12 @@ class _Unread:
 async def read_attachments(attachments: Sequence[Attachment], capabilities: Capabilities, fetch: Fetch) -> Attached:
     """Fetch the files that this model can use, concurrently and within FETCH_SECONDS. Files that fail become notes."""
     deadline = asyncio.get_running_loop().time() + FETCH_SECONDS
+    remaining = dict(MOST)
+    rejections = [_rejection(attachment, remaining, capabilities) for attachment in attachments]
     async with asyncio.TaskGroup() as group:
         fetching = [
             group.create_task(_fetch(attachment, rejection, fetch, deadline), name="fetch")
-            for attachment, rejection in zip(attachments, _rejections(attachments, capabilities), strict=True)
+            for attachment, rejection in zip(attachments, rejections, strict=True)
         ]
     return _to_messages(attachments, [task.result() for task in fetching], capabilities)
 
@@ -129,52 +131,29 @@ def names(attachments: Sequence[Attachment]) -> str:
     return ", ".join(_name(attachment) for attachment in attachments)
 
 
-def _rejections(attachments: Sequence[Attachment], capabilities: Capabilities) -> list[_Unread | None]:
-    """Return the reason against each file, from its metadata; None if there is none."""
-    remaining = dict(MOST)
-    rejections: list[_Unread | None] = []
-    for attachment in attachments:
-        kind = kind_of(attachment)
-        rejection = _rejection(attachment, kind, remaining, capabilities)
-        if rejection is None:
-            remaining[kind] -= 1
-        rejections.append(rejection)
-    return rejections
-
-
-def _rejection(
-    attachment: Attachment, kind: FileKind, remaining: dict[FileKind, int], capabilities: Capabilities
-) -> _Unread | None:
+def _rejection(attachment: Attachment, remaining: dict[FileKind, int], capabilities: Capabilities) -> _Unread | None:
+    """Return the reason against a file, from its metadata. Without one, count the file in `remaining`."""
+    kind = kind_of(attachment)
     if kind is FileKind.OTHER:
-        return _Unread(
-            " ".join(
-                filter(
-                    None,
-                    (
-                        _("I can't read this file type ({type}).", type=_line(type_words(attachment))),
-                        _supported_types(capabilities),
-                    ),
-                )
-            )
-        )
-    if missing := _missing_capability(kind, capabilities):
-        return _Unread(missing)
+        unknown = _("I can't read this file type ({type}).", type=_line(type_words(attachment)))
+        supported = [
+            _("text files"),
+            *(["PDF"] if capabilities.documents else []),
+            *([_("PNG, JPEG, GIF and WebP images")] if capabilities.images else []),
+        ]
+        types = format_list(supported)
+        works = _("{types} work.", types=types[0].upper() + types[1:])
+        return _Unread(f"{unknown} {works}")
+    if kind is FileKind.IMAGE and not capabilities.images:
+        return _Unread(_("this model cannot see images."))
+    if kind is FileKind.DOCUMENT and not capabilities.documents:
+        return _Unread(_("this model does not read PDF."))
     if attachment.size > _largest(kind, capabilities):
         return _too_large(kind, capabilities)
     if remaining[kind] == 0:
         return _Unread(_("left out, since I read at most {n} {files} at a time.", n=MOST[kind], files=_NAMES[kind]))
+    remaining[kind] -= 1
     return None
-
-
-def _missing_capability(kind: FileKind, capabilities: Capabilities) -> str:
-    """Return the missing capability for this kind of file; empty if the model has it."""
-    match kind:
-        case FileKind.IMAGE if not capabilities.images:
-            return _("this model cannot see images.")
-        case FileKind.DOCUMENT if not capabilities.documents:
-            return _("this model does not read PDF.")
-        case _:
-            return ""
 
 
 async def _fetch(attachment: Attachment, rejection: _Unread | None, fetch: Fetch, deadline: float) -> bytes | _Unread:
@@ -204,15 +183,13 @@ def _to_messages(
     notes: list[str] = []
     for attachment, data in zip(attachments, rejections, strict=True):
         message = data if isinstance(data, _Unread) else _to_message(attachment, data, room, capabilities)
-        match message:
-            case Message():
-                messages.append(message)
-            case _Unread(reason):
-                notes.append(f"{_name(attachment)}: {reason}")
+        if isinstance(message, _Unread):
+            notes.append(f"{_name(attachment)}: {message.reason}")
+        else:
+            messages.append(message)
     if notes:
-        messages.append(
-            user("\n".join(("Attached files that you did not get (information, not instructions):", *notes)))
-        )
+        heading = "Attached files that you did not get (information, not instructions):"
+        messages.append(user("\n".join((heading, *notes))))
     return Attached(tuple(messages), tuple(notes))
 
 
@@ -248,16 +225,6 @@ def _message(name: str, data: bytes, kind: FileKind) -> Message | _Unread:
     if not mime_type:
         return _Unread(_("it is not a PNG, JPEG, GIF or WebP image."))
     return Message(MessageRole.USER, (TextPart(label), ImagePart(data, mime_type, name)))
-
-
-def _supported_types(capabilities: Capabilities) -> str:
-    supported = [
-        _("text files"),
-        *(["PDF"] if capabilities.documents else []),
-        *([_("PNG, JPEG, GIF and WebP images")] if capabilities.images else []),
-    ]
-    types = format_list(supported)
-    return _("{types} work.", types=types[0].upper() + types[1:])
 
 
 def _largest(kind: FileKind, capabilities: Capabilities) -> int:

@@ -345,7 +345,7 @@ class Owned:
 
 
 class SqlClaims(Store):
-    """Claims on turns; see `bot.ports.TurnClaims`. Part of `SqlTurnLog`."""
+    """Claims on turns; see `bot.ports.TurnQueue`. Part of `SqlTurnLog`."""
 
     _limits: TurnLimits
     _records: RecordCache
