@@ -31,13 +31,14 @@ from bot.storage.database import (
     StorableText,
     Store,
     has_prefix,
+    is_one_of,
     now,
     prefix_bounds,
     record_metric,
     storable,
     transaction,
 )
-from bot.storage.tables import approval_of_step, approvals, audit, steps, turns
+from bot.storage.tables import approval_of_step, approvals, audit, steps, this_approval, this_step, turns
 
 Row = Mapping[str, Any]
 
@@ -75,13 +76,13 @@ _is_of_subject = sa.and_(_has_subject, audit.c.subject == bindparam("subject", t
 _is_of_actor = audit.c.actor == bindparam("person", type_=StorableText)
 _is_since = audit.c.at >= bindparam("since", type_=sa.Double)
 _is_before = audit.c.at < bindparam("until", type_=sa.Double)
-_is_of_kinds = audit.c.kind.in_(bindparam("kinds", expanding=True))
+_is_of_kinds = is_one_of(audit.c.kind, "kinds")
 _is_in_scope = sa.or_(
     has_prefix(audit.c.conversation, "home"),
     sa.and_(
         audit.c.conversation == sa.literal_column("''"),
         _has_subject,
-        audit.c.subject.in_(bindparam("known", expanding=True)),
+        is_one_of(audit.c.subject, "known"),
     ),
 )
 _first = sa.select(audit).order_by(audit.c.seq).limit(bindparam("limit"))
@@ -248,12 +249,12 @@ _ran = (
     )
     .join(turns, turns.c.id == steps.c.turn_id)
     .outerjoin(approvals, approval_of_step)
-    .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"))
+    .where(this_step)
 )
 _asked_for = (
     sa.select(approvals.c.turn_id, approvals.c.n, approvals.c.fingerprint, sa.cast(steps.c.body, sa.Text).label("body"))
     .join(steps, approval_of_step)
-    .where(approvals.c.id == bindparam("a"))
+    .where(this_approval)
 )
 
 

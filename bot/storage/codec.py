@@ -37,6 +37,8 @@ _PART_TYPES = {
     ToolCall: "call",
     ToolResult: "result",
 }
+_COLUMNS: dict[type, tuple[str, ...]] = {}
+"""Fields that are omitted from the bodies of a dataclass."""
 _STORED_RULING = override(rename="ruling")
 """Key of `ToolStep.policy_result` in stored bodies."""
 _IN_TABLES = ("approval", "elicitations", "resume", "times")
@@ -51,6 +53,14 @@ def encode(value: Any) -> Body:
 def decode(kind: type[T], body: Mapping[str, Any], **columns: Any) -> T:
     """Return a value from its body and from fields with their own columns. Raises UNREADABLE."""
     return converter.structure({**body, **columns}, kind)
+
+
+def decode_row(kind: type[T], row: Any, body: Mapping[str, Any], **columns: Any) -> T:
+    """Return a value from a row: from its body, and from the columns of the fields that are omitted from bodies. Raises
+    UNREADABLE.
+    """
+    stored = row._asdict()
+    return decode(kind, body, **{name: stored[name] for name in _COLUMNS[kind] if name in stored}, **columns)
 
 
 def encode_text(value: Any) -> str:
@@ -88,6 +98,7 @@ def _finite(value: Any) -> Any:
 
 def omit_fields(kind: type, *names: str) -> None:
     """Leave fields out of the bodies of a dataclass. Decoding gives them their defaults, or takes them from columns."""
+    _COLUMNS[kind] = names
     converter.register_unstructure_hook(kind, make_dict_unstructure_fn(kind, converter, **_omitting(*names)))
 
 

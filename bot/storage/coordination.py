@@ -20,8 +20,18 @@ from sqlalchemy import bindparam
 
 from bot.domain.health import Fault, FaultRecord
 from bot.ports import Quota, QuotaExceeded, QuotaGranted
+from bot.storage import audit
 from bot.storage.codec import decode, encode
-from bot.storage.database import RETRY_SECONDS, Store, Upsert, insert_or_update, notify_config_changed, now, transaction
+from bot.storage.database import (
+    RETRY_SECONDS,
+    Store,
+    insert_new,
+    insert_or_update,
+    matching,
+    notify_config_changed,
+    now,
+    transaction,
+)
 from bot.storage.tables import config_version, fault_reports, faults, leases, quotas
 
 QUIET_SECONDS = 3600.0
@@ -33,66 +43,40 @@ _due = quotas.c.due_at
 _interval: sa.BindParameter[float] = bindparam("interval", type_=sa.Double())
 _ahead = (_due - now()).label("ahead")
 # The new values are computed after the row's lock is acquired, so that they are current.
-_take = Upsert(
-    lambda insert: (
-        insert(quotas)
-        .values(name=bindparam("quota"), due_at=now() + _interval)
-        .on_conflict_do_update(
-            index_elements=["name"],
-            set_={"due_at": sa.case((_due > now(), _due), else_=now()) + _interval},
-            where=_due <= now() + bindparam("furthest", type_=sa.Double()),
-        )
-        .returning(_ahead)
-    )
+_take = insert_or_update(
+    quotas,
+    name=bindparam("quota"),
+    due_at=now() + _interval,
+    set_={"due_at": sa.case((_due > now(), _due), else_=now()) + _interval},
+    where=_due <= now() + bindparam("furthest", type_=sa.Double()),
+    returning=[_ahead],
 )
-_closed = now() + bindparam("seconds", type_=sa.Double())
-_block = Upsert(
-    lambda insert: (
-        insert(quotas)
-        .values(name=bindparam("quota"), due_at=_closed)
-        .on_conflict_do_update(index_elements=["name"], set_={"due_at": _closed}, where=_due < _closed)
-    )
-)
-_select_ahead = sa.select(_ahead).where(quotas.c.name == bindparam("quota"))
+_until = now() + bindparam("seconds", type_=sa.Double())
+_block = insert_or_update(quotas, name=bindparam("quota"), due_at=_until, set_={"due_at": _until}, where=_due < _until)
+_select_ahead = sa.select(_ahead).where(matching(quotas, name="quota"))
 
 # A quota that is being acquired at this moment is skipped.
 _idle = sa.select(quotas.c.name).where(_due <= now()).limit(bindparam("limit")).with_for_update(skip_locked=True)
 _delete_idle = quotas.delete().where(quotas.c.name.in_(_idle))
-_until = now() + bindparam("seconds", type_=sa.Double())
 # One statement, so that the row decides between concurrent processes.
-_hold = Upsert(
-    lambda insert: (
-        insert(leases)
-        .values(name=bindparam("lease"), holder=bindparam("me"), expires_at=_until)
-        .on_conflict_do_update(
-            index_elements=["name"],
-            set_={"holder": bindparam("me"), "expires_at": _until},
-            where=sa.or_(leases.c.holder == bindparam("me"), leases.c.expires_at <= now()),
-        )
-        .returning(leases.c.name)
-    )
+_hold = insert_or_update(
+    leases,
+    name=bindparam("lease"),
+    holder=bindparam("me"),
+    expires_at=_until,
+    where=sa.or_(matching(leases, holder="me"), leases.c.expires_at <= now()),
+    returning=[leases.c.name],
 )
 _holders = sa.select(leases.c.name, leases.c.holder).where(
     sa.func.substr(leases.c.name, 1, sa.func.length(bindparam("prefix", type_=sa.Text()))) == bindparam("prefix"),
     leases.c.expires_at > now(),
 )
-_release = leases.delete().where(leases.c.name == bindparam("lease"), leases.c.holder == bindparam("me"))
+_release = leases.delete().where(matching(leases, name="lease", holder="me"))
 _read = sa.select(config_version.c.version)
 # An upsert locks the row until the end of the transaction, also for the very first change.
-_lock = Upsert(
-    lambda insert: (
-        insert(config_version)
-        .values(id=1, version=0)
-        .on_conflict_do_update(index_elements=["id"], set_={"version": config_version.c.version})
-    )
-)
-_bump = Upsert(
-    lambda insert: (
-        insert(config_version)
-        .values(id=1, version=1)
-        .on_conflict_do_update(index_elements=["id"], set_={"version": config_version.c.version + 1})
-    )
-)
+_version = config_version.c.version
+_lock = insert_or_update(config_version, id=1, version=0, set_={"version": _version})
+_bump = insert_or_update(config_version, id=1, version=1, set_={"version": _version + 1})
 
 
 class SqlQuotas(Store):
@@ -107,9 +91,8 @@ class SqlQuotas(Store):
         values = {"quota": name, "interval": quota.interval, "furthest": most_wait + early}
         row = connection.execute(_take.on(connection), values).first()
         if row is not None:
-            return QuotaGranted(
-                max(row.ahead - quota.interval - early, 0.0), quota.at_once - row.ahead / quota.interval
-            )
+            wait = max(row.ahead - quota.interval - early, 0.0)
+            return QuotaGranted(wait, quota.at_once - row.ahead / quota.interval)
         ahead = connection.execute(_select_ahead, {"quota": name}).scalar_one()
         return QuotaExceeded(max(ahead - early, 0.0))
 
@@ -168,26 +151,18 @@ def bump_config_version(connection: sa.Connection) -> None:
     notify_config_changed(connection)
 
 
+def record_change(connection: sa.Connection, kind: str, actor: str, **facts: Any) -> None:
+    """Record a change of the configuration in the audit (see `audit.record`), and bump the version."""
+    audit.record(connection, kind, actor, **facts)
+    bump_config_version(connection)
+
+
 # -------------------- faults
 
-_key = faults.c.key == bindparam("fault")
+_key = matching(faults, key="fault")
 # A new fault is a closed one without a message, which is then opened like any other.
-_insert = Upsert(
-    lambda insert: (
-        insert(faults)
-        .values(
-            opened_at=now(),
-            closed_at=now(),
-            first_at=now(),
-            occurrences=0,
-            message=0,
-            ref="",
-            revision=0,
-            delivered=0,
-        )
-        .on_conflict_do_nothing()
-    )
-)
+_counts = {"occurrences": 0, "message": 0, "revision": 0, "delivered": 0}
+_insert = insert_new(faults, opened_at=now(), closed_at=now(), first_at=now(), ref="", **_counts)
 _lock_fault = sa.select(faults, (faults.c.message_at + QUIET_SECONDS > now()).label("is_recent")).where(_key)
 _lock_fault = _lock_fault.with_for_update()
 _change = {"revision": faults.c.revision + 1, "kind": bindparam("new_kind"), "body": bindparam("new_body")}
@@ -198,11 +173,8 @@ _reopen = (
     .values({**_change, "opened_at": now(), "closed_at": None, "occurrences": faults.c.occurrences + 1})
 )
 _open = _reopen.values(first_at=now(), occurrences=1, message=faults.c.message + 1, message_at=None, ref="")
-_expiry = now() + bindparam("seconds", type_=sa.Double())
-_report = insert_or_update(fault_reports, expires_at=_expiry)
-_withdraw = fault_reports.delete().where(
-    fault_reports.c.key == bindparam("fault"), fault_reports.c.reporter == bindparam("by")
-)
+_report = insert_or_update(fault_reports, expires_at=_until)
+_withdraw = fault_reports.delete().where(matching(fault_reports, key="fault", reporter="by"))
 _is_reported = sa.exists().where(fault_reports.c.key == faults.c.key, fault_reports.c.expires_at > now())
 _close = (
     faults.update()
@@ -212,7 +184,7 @@ _close = (
 _forget_reports = fault_reports.delete().where(fault_reports.c.expires_at <= now())
 _forget = faults.delete().where(faults.c.closed_at <= now() - KEPT_SECONDS)
 _undelivered = sa.select(faults).where(faults.c.delivered < faults.c.revision).order_by(faults.c.opened_at)
-_is_message = sa.and_(_key, faults.c.message == bindparam("number"))
+_is_message = matching(faults, key="fault", message="number")
 _begin_message = faults.update().where(_is_message, faults.c.message_at.is_(None)).values(message_at=now())
 _record_message = (
     faults.update().where(_is_message).values(ref=bindparam("new_ref"), delivered=bindparam("shown_revision"))
@@ -258,7 +230,10 @@ class SqlFaultStore(Store):
     @transaction
     def undelivered_faults(self, connection: sa.Connection) -> Sequence[FaultRecord]:
         """Return the faults with an outdated message, oldest first."""
-        return [_record(row) for row in connection.execute(_undelivered).mappings()]
+        return [
+            decode(FaultRecord, row._asdict(), fault=row.body, is_attempted=row.message_at is not None)
+            for row in connection.execute(_undelivered)
+        ]
 
     @transaction
     def begin_message(self, connection: sa.Connection, record: FaultRecord) -> None:
@@ -270,17 +245,3 @@ class SqlFaultStore(Store):
         """Record the message that shows this revision."""
         shown = {"new_ref": ref, "shown_revision": record.revision}
         connection.execute(_record_message, {"fault": record.fault.key, "number": record.message, **shown})
-
-
-def _record(row: Mapping[Any, Any]) -> FaultRecord:
-    return FaultRecord(
-        decode(Fault, row["body"]),
-        opened_at=row["opened_at"],
-        closed_at=row["closed_at"],
-        first_at=row["first_at"],
-        occurrences=row["occurrences"],
-        message=row["message"],
-        ref=row["ref"],
-        is_attempted=row["message_at"] is not None,
-        revision=row["revision"],
-    )

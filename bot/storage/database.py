@@ -15,10 +15,11 @@ import math
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from enum import StrEnum
 from functools import wraps
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 import sqlalchemy as sa
@@ -371,16 +372,24 @@ def insert_new(table: sa.Table, **values: Any) -> Upsert:
     return Upsert(lambda insert: insert(table).values(**values).on_conflict_do_nothing().returning(*table.primary_key))
 
 
-def insert_or_update(table: sa.Table, *columns: str, **values: Any) -> Upsert:
-    """Return an insert of a row that updates these columns, and those with a value here, of a row with the same
-    primary key.
+def insert_or_update(
+    table: sa.Table,
+    *columns: str,
+    set_: Mapping[str, Any] = MappingProxyType({}),
+    where: sa.ColumnElement[bool] | None = None,
+    returning: Sequence[sa.ColumnElement[Any]] = (),
+    **values: Any,
+) -> Upsert:
+    """Return an insert of a row. Of a row with the same primary key, if it satisfies `where`, it updates these columns
+    and those with a value here, as far as `set_` has no other value.
     """
 
     def build(insert: Callable[[sa.Table], Any]) -> sa.Executable:
         new = insert(table).values(**values)
-        changed = {name: new.excluded[name] for name in (*columns, *values)}
-        statement: sa.Executable = new.on_conflict_do_update(index_elements=[*table.primary_key], set_=changed)
-        return statement
+        changed = {**{name: new.excluded[name] for name in (*columns, *values)}, **set_}
+        statement = new.on_conflict_do_update(index_elements=[*table.primary_key], set_=changed, where=where)
+        result: sa.Executable = statement.returning(*returning) if returning else statement
+        return result
 
     return Upsert(build)
 
@@ -395,6 +404,22 @@ class now(FunctionElement[float]):  # noqa: N801 - reads as SQL
 @compiles(now)
 def _call(_element: now, _compiler: Any, **_: Any) -> str:
     return f"{FUNCTION}()"
+
+
+def matching(table: sa.FromClause, **parameters: str) -> sa.ColumnElement[bool]:
+    """Return the condition that columns equal the parameters of these names."""
+    return sa.and_(*(table.c[column] == bindparam(name) for column, name in parameters.items()))
+
+
+def is_one_of(column: sa.ColumnElement[Any], parameter: str) -> sa.ColumnElement[bool]:
+    """Return the condition that a column equals one of the values of a parameter."""
+    return column.in_(bindparam(parameter, expanding=True))
+
+
+def row_values(table: sa.Table, value: object, **columns: Any) -> dict[str, Any]:
+    """Return the values of a row: those of the columns that are fields of `value`, and the given ones."""
+    names = (column.name for column in table.c)
+    return {name: getattr(value, name) for name in names if hasattr(value, name)} | columns
 
 
 def notify_all(connection: sa.Connection) -> None:

@@ -21,13 +21,13 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO
 
 from bot.errors import SecretUnavailable, SettingsError
 from bot.storage.lock_file import fsync_directory
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Column, Connection
 
 KEY_VARIABLE = "MCP_ENCRYPTION_KEY"
 PASSWORD_VARIABLE = "ENCRYPTION_MASTER_PASSWORD"  # noqa: S105 - a variable's name
@@ -44,23 +44,22 @@ _ROUNDS = 600_000
 _SET_AGAIN = "or set the secret again"
 
 
-class Encrypted(Protocol):
-    """A row with a ciphertext."""
+@dataclass(frozen=True, slots=True)
+class Encrypted:
+    """A row with a ciphertext: its name in messages, its encryption context, and the values of its primary key."""
 
-    @property
-    def ciphertext(self) -> str:
-        """Encrypted text."""
-
-    @property
-    def context(self) -> str:
-        """Encryption context of the ciphertext."""
-
-    @property
-    def label(self) -> str:
-        """Name of the row in messages."""
+    label: str
+    context: str
+    ciphertext: str
+    column: Column[str] | Column[str | None]
+    key: Sequence[str]
 
     def replace_ciphertext(self, connection: Connection, ciphertext: str) -> int:
         """Replace the ciphertext unless it has changed meanwhile. Return 1 if it was replaced, else 0."""
+        table = self.column.table
+        is_this = (column == value for column, value in zip(table.primary_key, self.key, strict=True))
+        unchanged = table.update().where(*is_this, self.column == self.ciphertext)
+        return connection.execute(unchanged.values({self.column: ciphertext})).rowcount
 
 
 class SecretBox:

@@ -44,6 +44,7 @@ from bot.storage.database import (
     change_once,
     has_prefix,
     insert_new,
+    is_one_of,
     now,
     prefix_bounds,
     report,
@@ -261,7 +262,7 @@ def _call_conditions(query: CallQuery) -> list[sa.ColumnElement[bool]]:
     if query.tool:
         conditions.append(tool_of(steps.c.body) == bindparam("tool", type_=StorableText))
     if query.statuses:
-        conditions.append(steps.c.status.in_(bindparam("statuses", expanding=True)))
+        conditions.append(is_one_of(steps.c.status, "statuses"))
     if query.asked_by:
         conditions.append(turns.c.author_id == bindparam("principal", type_=StorableText))
         conditions.append(has_prefix(turns.c.conversation, "platform"))

@@ -34,7 +34,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bot.storage.database import StorableText
+from bot.storage.database import StorableText, matching
 
 metadata = sa.MetaData(
     naming_convention={
@@ -246,6 +246,10 @@ sa.Index("approvals_to_remind", approvals.c.posted_at, sqlite_where=_to_remind, 
 _to_notify = sa.text("notify_privately and notified_at is null")
 sa.Index("approvals_to_notify", approvals.c.posted_at, sqlite_where=_to_notify, postgresql_where=_to_notify)
 
+this_turn = matching(turns, id="t")
+this_step = matching(steps, turn_id="t", n="i")
+this_approval = matching(approvals, id="a")
+"""Conditions on the row that parameters of these names identify."""
 approval_of_step = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
 """Condition that joins a call and its approval."""
 
@@ -327,6 +331,7 @@ deliveries = _table(
     *_nullable(sa.Text, "owner"),
     *_nullable(sa.Double, "lease_until"),
 )
+this_delivery = matching(deliveries, turn_id="t")
 _behind = sa.text("delivered_revision < revision")
 sa.Index("deliveries_stale", deliveries.c.due_at, sqlite_where=_behind, postgresql_where=_behind)
 

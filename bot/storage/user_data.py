@@ -34,6 +34,8 @@ from bot.storage.tables import (
     pending_sign_ins,
     sign_ins,
     steps,
+    this_approval,
+    this_turn,
     turns,
     usage,
     user_locales,
@@ -96,7 +98,7 @@ class SqlLocaleStore(Store):
 # -------------------- feedback
 
 # Locked, so that the turn is not deleted in between.
-_turn = sa.select(turns.c.id).where(turns.c.id == bindparam("t")).with_for_update(read=True, key_share=True)
+_turn = sa.select(turns.c.id).where(this_turn).with_for_update(read=True, key_share=True)
 _save = insert_or_update(feedback, "good", at=now())
 _of_turn = sa.select(feedback).where(feedback.c.turn_id == bindparam("t")).order_by(feedback.c.at, feedback.c.principal)
 
@@ -159,7 +161,7 @@ _decided_calls = (
 )
 _rename_approver = (
     approvals.update()
-    .where(approvals.c.id == bindparam("a"))
+    .where(this_approval)
     .values(decided_by=bindparam("by"), approver_names=bindparam("names", type_=approvals.c.approver_names.type))
 )
 _names = (

@@ -18,22 +18,22 @@ from bot.domain.conversations import Author
 from bot.errors import Conflict
 from bot.storage import audit
 from bot.storage.codec import decode
-from bot.storage.database import Store, change_once, insert_new, now, transaction
+from bot.storage.database import Store, change_once, insert_new, matching, now, transaction
 from bot.storage.encryption import hash_token
 from bot.storage.tables import api_tokens
 
 _BYTES = 32
 """Random bytes in a token: 43 characters that are safe in an address."""
 _all = sa.select(api_tokens).order_by(api_tokens.c.name)
-_named = sa.select(api_tokens, now().label("now")).where(api_tokens.c.name == bindparam("name"))
-_by_hash = sa.select(api_tokens, now().label("now")).where(api_tokens.c.hash == bindparam("h"))
+_named = sa.select(api_tokens, now().label("now")).where(matching(api_tokens, name="name"))
+_by_hash = sa.select(api_tokens, now().label("now")).where(matching(api_tokens, hash="h"))
 _revoke = (
     api_tokens.update()
-    .where(api_tokens.c.name == bindparam("of_name"), api_tokens.c.revoked_at.is_(None))
+    .where(matching(api_tokens, name="of_name"), api_tokens.c.revoked_at.is_(None))
     .values(revoked_at=now())
     .returning(api_tokens.c.id)
 )
-_delete = api_tokens.delete().where(api_tokens.c.id == bindparam("of_id"))
+_delete = api_tokens.delete().where(matching(api_tokens, id="of_id"))
 
 # The unique index decides between concurrent tokens of the same name.
 _add = insert_new(api_tokens, created_at=now(), expires_at=now() + bindparam("lifetime", type_=sa.Double))
@@ -47,16 +47,8 @@ class SqlTokenStore(Store):
     ) -> tuple[ApiToken, str]:
         """Create a token valid for `lifetime` seconds. Raises Conflict if the name is taken."""
         token = f"cs_{secrets.token_urlsafe(_BYTES)}"
-        row = {
-            "id": str(uuid.uuid4()),
-            "name": name,
-            "hash": hash_token(token),
-            "role": role.value,
-            "workspace": workspace,
-            "created_by": by.principal,
-            "lifetime": lifetime,
-        }
-        return await self._add(row), token
+        row = {"id": str(uuid.uuid4()), "name": name, "hash": hash_token(token), "role": role.value}
+        return await self._add({**row, "workspace": workspace, "created_by": by.principal, "lifetime": lifetime}), token
 
     @transaction
     def _add(self, connection: sa.Connection, token: Mapping[str, Any]) -> ApiToken:
@@ -71,16 +63,8 @@ class SqlTokenStore(Store):
             raise Conflict(f"A token named {token['name']} already exists.", "revoke it first, or take another name")
         created = decode(ApiToken, row._asdict())
         if is_added:
-            audit.record(
-                connection,
-                "made token",
-                created.created_by,
-                subject=created.id,
-                token=created.name,
-                role=created.role.value,
-                workspace=created.workspace,
-                expires_at=created.expires_at,
-            )
+            facts = {"role": row.role, "workspace": row.workspace, "expires_at": row.expires_at}
+            audit.record(connection, "made token", row.created_by, subject=row.id, token=row.name, **facts)
         return created
 
     @transaction

@@ -11,17 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author
 from bot.domain.pins import FIRST_SYNC, Pin, Pinned, first_pins
 from bot.domain.servers import FILE, CachedCapabilities, ServerCapabilities, SyncStatus
 from bot.domain.tools import Tool, canonical_json
 from bot.errors import NotFound
-from bot.storage import audit
 from bot.storage.codec import UNREADABLE, decode, encode_text, json_text, omit_fields
-from bot.storage.coordination import bump_config_version, lock_config
-from bot.storage.database import Store, insert_new, insert_or_update, now, transaction
+from bot.storage.coordination import bump_config_version, lock_config, record_change
+from bot.storage.database import Store, insert_new, insert_or_update, matching, now, transaction
 from bot.storage.tables import mcp_capabilities, mcp_servers, tool_pins
 
 OFFERED = ("tools", "resources", "templates", "prompts", "instructions")
@@ -31,19 +29,17 @@ NO_TOOL = ""
 omit_fields(Tool, "place", "flow")
 
 pins = tool_pins.c
+_is_of_server = matching(tool_pins, server_id="s")
 _definitions = sa.select(pins.server_id, pins.tool, pins.definition)
-_pins_of_server = sa.select(tool_pins).where(pins.server_id == bindparam("s"), pins.tool != NO_TOOL).order_by(pins.tool)
-_mark_of_server = sa.select(pins.tool).where(pins.server_id == bindparam("s"), pins.tool == NO_TOOL)
+_pins_of_server = sa.select(tool_pins).where(_is_of_server, pins.tool != NO_TOOL).order_by(pins.tool)
+_mark_of_server = sa.select(pins.tool).where(_is_of_server, pins.tool == NO_TOOL)
 _add_mark = insert_new(tool_pins, pinned_at=now())
 _replace_pin = insert_or_update(tool_pins, "definition", "body", "pinned_by", pinned_at=now())
-_delete_pins = tool_pins.delete().where(pins.server_id == bindparam("s"))
-_slug = sa.select(mcp_servers.c.slug).where(mcp_servers.c.id == bindparam("s"))
-
-_all = sa.select(mcp_capabilities)
-
-_select_capabilities = sa.select(mcp_capabilities.c.capabilities).where(mcp_capabilities.c.server_id == bindparam("i"))
-
-_server = sa.select(mcp_servers.c.id).where(mcp_servers.c.id == bindparam("i")).with_for_update(read=True)
+_delete_pins = tool_pins.delete().where(_is_of_server)
+_slug = sa.select(mcp_servers.c.slug).where(matching(mcp_servers, id="s"))
+all_capabilities = sa.select(mcp_capabilities)
+_capabilities = sa.select(mcp_capabilities.c.capabilities).where(matching(mcp_capabilities, server_id="i"))
+_server = sa.select(mcp_servers.c.id).where(matching(mcp_servers, id="i")).with_for_update(read=True)
 
 _save_capabilities = insert_or_update(
     mcp_capabilities,
@@ -57,7 +53,7 @@ _save_capabilities = insert_or_update(
 
 _save_failure = insert_or_update(mcp_capabilities, "error", status=SyncStatus.SYNC_FAILED.value)
 
-_delete_capabilities = mcp_capabilities.delete().where(mcp_capabilities.c.server_id == bindparam("i"))
+_delete_capabilities = mcp_capabilities.delete().where(matching(mcp_capabilities, server_id="i"))
 
 
 class SqlPinStore(Store):
@@ -95,26 +91,19 @@ class SqlPinStore(Store):
             tool.original_name: f"{before.get(tool.original_name, 'nothing')} → {tool.definition}" for tool in changed
         }
         name = slug or server_id.removeprefix(FILE)
-        audit.record(connection, "pinned tools", by.principal, subject=server_id, server=name, changes=changes)
-        bump_config_version(connection)
-
-
-def read_rows(connection: sa.Connection) -> Iterable[Any]:
-    """Return the rows of the cached capabilities of every server."""
-    return connection.execute(_all)
+        record_change(connection, "pinned tools", by.principal, subject=server_id, server=name, changes=changes)
 
 
 def read_cached(row: Any) -> CachedCapabilities:
     """Return the cached capabilities of a row. Raises `codec.UNREADABLE`."""
-    capabilities = decode_capabilities(row.capabilities)
-    return CachedCapabilities(SyncStatus(row.status), capabilities, row.synced_at, row.error)
+    return CachedCapabilities(SyncStatus(row.status), decode_capabilities(row.capabilities), row.synced_at, row.error)
 
 
 def save_capabilities(connection: sa.Connection, server_id: str, capabilities: ServerCapabilities) -> None:
     """Save a sync's capabilities, and pin the tools at the first sync. No effect if the server was removed."""
     text = encode_text(capabilities)
     # Read before the locks, because most syncs change nothing and must not wait for each other.
-    before = connection.execute(_select_capabilities, {"i": server_id}).scalar()
+    before = connection.execute(_capabilities, {"i": server_id}).scalar()
     is_pinned = connection.execute(_mark_of_server, {"s": server_id}).first() is not None
     if not (same_offer(before, text) and (is_pinned or not capabilities.definitions)):
         bump_config_version(connection)
@@ -124,15 +113,8 @@ def save_capabilities(connection: sa.Connection, server_id: str, capabilities: S
         plain = first_pins(capabilities.definitions)
         accepted = (tool for tool in capabilities.definitions if tool.original_name in plain)
         _replace_pins(connection, server_id, accepted, FIRST_SYNC)
-    connection.execute(
-        _save_capabilities.on(connection),
-        {
-            "server_id": server_id,
-            "capabilities": text,
-            "definitions": definitions_text(capabilities),
-            "server_version": capabilities.server_version,
-        },
-    )
+    row = {"server_id": server_id, "capabilities": text, "definitions": definitions_text(capabilities)}
+    connection.execute(_save_capabilities.on(connection), {**row, "server_version": capabilities.server_version})
 
 
 def save_sync_failure(connection: sa.Connection, server_id: str, problem: str) -> None:
@@ -157,7 +139,14 @@ def _is_removed(connection: sa.Connection, server_id: str) -> bool:
 
 
 def _read_pins(connection: sa.Connection, server_id: str) -> Sequence[Pin]:
-    return [_pin(row) for row in connection.execute(_pins_of_server, {"s": server_id})]
+    pins = []
+    for row in connection.execute(_pins_of_server, {"s": server_id}):
+        try:
+            tool = decode(Tool, json.loads(row.body))
+        except UNREADABLE:
+            tool = None
+        pins.append(Pin(row.server_id, row.tool, row.definition, tool, row.pinned_by, row.pinned_at))
+    return pins
 
 
 def _mark_as_pinned(connection: sa.Connection, server_id: str, who: str) -> bool:
@@ -169,14 +158,6 @@ def _replace_pins(connection: sa.Connection, server_id: str, tools: Iterable[Too
     for tool in tools:
         pin = {"server_id": server_id, "tool": tool.original_name, "definition": tool.definition, "pinned_by": who}
         connection.execute(_replace_pin.on(connection), {**pin, "body": encode_text(tool)})
-
-
-def _pin(row: Any) -> Pin:
-    try:
-        tool = decode(Tool, json.loads(row.body))
-    except UNREADABLE:
-        tool = None
-    return Pin(row.server_id, row.tool, row.definition, tool, row.pinned_by, row.pinned_at)
 
 
 def decode_capabilities(text: str | None) -> ServerCapabilities:
@@ -199,8 +180,8 @@ def same_offer(before: str | None, after: str) -> bool:
 
 def _offer(text: str | None) -> Mapping[str, list[str]]:
     body = {} if text is None else json.loads(text)
-    return {kind: sorted(map(canonical_json, _items(body.get(kind)))) for kind in OFFERED}
-
-
-def _items(offered: Any) -> list[Any]:
-    return offered if isinstance(offered, list) else [offered] if offered else []
+    offers = {kind: body.get(kind) or [] for kind in OFFERED}
+    return {
+        kind: sorted(map(canonical_json, offer if isinstance(offer, list) else [offer]))
+        for kind, offer in offers.items()
+    }

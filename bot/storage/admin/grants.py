@@ -18,14 +18,26 @@ from bot.domain.grants import DELEGATION, CallToCover, Grant, GrantUse, covers
 from bot.domain.turns import StepStatus, ToolStep, TurnInput
 from bot.storage import audit
 from bot.storage.codec import decode
-from bot.storage.database import Store, change_once, has_prefix, insert_new, now, prefix_bounds, transaction
+from bot.storage.database import (
+    Store,
+    change_once,
+    has_prefix,
+    insert_new,
+    is_one_of,
+    matching,
+    now,
+    prefix_bounds,
+    row_values,
+    transaction,
+)
 from bot.storage.tables import grants, steps, turns
 
 _is_active = sa.and_(grants.c.revoked_at.is_(None), sa.or_(grants.c.expires_at.is_(None), grants.c.expires_at > now()))
+_this = matching(grants, id="i")
 # Locked, so that no grant is revoked between lookup and use. Ordered, to avoid deadlocks.
 _of_tool = (
     sa.select(grants)
-    .where(grants.c.server == bindparam("server"), grants.c.tool == bindparam("tool"), _is_active)
+    .where(matching(grants, server="server", tool="tool"), _is_active)
     .order_by(grants.c.created_at, grants.c.id)
     .with_for_update()
 )
@@ -40,34 +52,33 @@ _of_workspace = (
 _add = insert_new(grants, created_at=now(), expires_at=now() + bindparam("lasts", type_=sa.Double))
 _use = (
     grants.update()
-    .where(grants.c.id == bindparam("i"))
-    .values(
-        used_at=now(),
-        expires_at=sa.case(
-            (grants.c.idle_seconds.is_not(None), now() + grants.c.idle_seconds), else_=grants.c.expires_at
-        ),
-    )
+    .where(_this)
+    .values(used_at=now(), expires_at=sa.func.coalesce(now() + grants.c.idle_seconds, grants.c.expires_at))
     .returning(grants.c.expires_at)
 )
 _revoke = (
     grants.update()
-    .where(grants.c.id == bindparam("i"), _is_active)
+    .where(_this, _is_active)
     .values(revoked_at=now(), revoked_by=bindparam("who"))
-    .returning(grants.c.server, grants.c.server_name, grants.c.tool, grants.c.conversation, grants.c.principal)
+    .returning(
+        grants.c.conversation,
+        grants.c.server.label("subject"),
+        grants.c.server_name.label("server"),
+        grants.c.tool,
+        grants.c.principal.label("person"),
+    )
 )
 _revoke_of_server = (
     grants.update()
-    .where(grants.c.server == bindparam("s"), grants.c.revoked_at.is_(None))
+    .where(matching(grants, server="s"), grants.c.revoked_at.is_(None))
     .values(revoked_at=now(), revoked_by=bindparam("who"))
 )
-_delete = grants.delete().where(grants.c.conversation == bindparam("k"))
+_delete = grants.delete().where(matching(grants, conversation="k"))
 _delete_ended = grants.delete().where(
     sa.or_(grants.c.revoked_at < now() - bindparam("seconds"), grants.c.expires_at < now() - bindparam("seconds"))
 )
-_turn = sa.select(turns.c.conversation, turns.c.input).where(turns.c.id == bindparam("t"))
-_existing = sa.select(steps.c.n).where(
-    steps.c.turn_id == bindparam("t"), steps.c.n.in_(bindparam("ns", expanding=True))
-)
+_turn = sa.select(turns.c.conversation, turns.c.input).where(matching(turns, id="t"))
+_existing = sa.select(steps.c.n).where(matching(steps, turn_id="t"), is_one_of(steps.c.n, "ns"))
 
 
 class SqlGrantStore(Store):
@@ -88,16 +99,13 @@ class SqlGrantStore(Store):
         """Add a delegation. Return False if it exists."""
         added = add_grant(connection, grant)
         if added:
-            audit.record(
-                connection,
-                "granted",
-                grant.granted_by,
-                conversation=grant.place,
-                grant=grant.id,
-                scope=grant.scope,
-                person=grant.person,
-                seconds=grant.lasts,
-            )
+            facts: dict[str, Any] = {
+                "grant": grant.id,
+                "scope": grant.scope,
+                "person": grant.person,
+                "seconds": grant.lasts,
+            }
+            audit.record(connection, "granted", grant.granted_by, conversation=grant.place, **facts)
         return added
 
     @change_once
@@ -106,17 +114,7 @@ class SqlGrantStore(Store):
         row = connection.execute(_revoke, {"i": grant_id, "who": by.principal}).first()
         if row is None:
             return False
-        audit.record(
-            connection,
-            "revoked grant",
-            by.principal,
-            conversation=row.conversation,
-            subject=row.server,
-            grant=grant_id,
-            server=row.server_name,
-            tool=row.tool,
-            person=row.principal,
-        )
+        audit.record(connection, "revoked grant", by.principal, grant=grant_id, **row._asdict())
         return True
 
 
@@ -172,25 +170,15 @@ def use_grants(connection: sa.Connection, turn_id: str, calls: Sequence[ToolStep
 
 def add_grant(connection: sa.Connection, grant: Grant) -> bool:
     """Add a grant. Return False if it exists."""
-    row = {
-        "id": grant.id,
-        "scope": grant.scope,
-        "server": grant.server,
-        "server_name": grant.server_name,
-        "tool": grant.tool,
-        "definition": grant.definition,
-        "conversation": grant.place,
-        "principal": grant.person,
-        "granted_by": grant.granted_by,
-        "granted_by_name": grant.granted_name,
-        "approval_id": grant.approval_id,
-        "rule": grant.rule,
-        "requirements_digest": grant.requirements_digest,
-        "fingerprint": grant.fingerprint,
-        "destructive": grant.destructive,
-        "idle_seconds": grant.lasts if grant.idle else None,
-        "lasts": grant.lasts,
-    }
+    row = row_values(
+        grants,
+        grant,
+        conversation=grant.place,
+        principal=grant.person,
+        granted_by_name=grant.granted_name,
+        idle_seconds=grant.lasts if grant.idle else None,
+        lasts=grant.lasts,
+    )
     return connection.execute(_add.on(connection), row).first() is not None
 
 

@@ -10,7 +10,6 @@ import dataclasses
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,8 +19,8 @@ from bot.domain.conversations import Author
 from bot.domain.installations import Installation
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, decode_text, encode_text, omit_fields
-from bot.storage.database import Database, Store, Upsert, insert_new, now, transaction
-from bot.storage.encryption import SecretBox, hash_token
+from bot.storage.database import Database, Store, insert_new, insert_or_update, matching, now, transaction
+from bot.storage.encryption import Encrypted, SecretBox, hash_token
 from bot.storage.tables import installations, used_install_states
 
 log = logging.getLogger(__name__)
@@ -29,57 +28,22 @@ log = logging.getLogger(__name__)
 omit_fields(Installation, "platform", "workspace", "removed_at", "version")
 
 _columns = installations.c
-_of_workspace = (_columns.platform == bindparam("p"), _columns.workspace == bindparam("w"))
-_find = sa.select(installations).where(*_of_workspace)
+_is_this = matching(installations, platform="p", workspace="w")
+_find = sa.select(installations).where(_is_this)
 _lock = _find.with_for_update()
-_versions = sa.select(_columns.workspace, _columns.version).where(_columns.platform == bindparam("p"))
+_versions = sa.select(_columns.workspace, _columns.version).where(matching(installations, platform="p"))
 _all = sa.select(installations).order_by(_columns.platform, _columns.workspace)
-_put = Upsert(
-    lambda insert: (statement := insert(installations).values(removed_at=None, updated_at=now())).on_conflict_do_update(
-        index_elements=["platform", "workspace"],
-        set_={
-            "body": statement.excluded.body,
-            "version": _columns.version + 1,
-            "removed_at": None,
-            "updated_at": now(),
-        },
-    )
+_put = insert_or_update(
+    installations, "body", removed_at=None, updated_at=now(), set_={"version": _columns.version + 1}
 )
 _change = (
     installations.update()
-    .where(*_of_workspace, _columns.version == bindparam("was"), _columns.removed_at.is_(None))
+    .where(_is_this, matching(installations, version="was"), _columns.removed_at.is_(None))
     .values(body=bindparam("to"), version=_columns.version + 1, updated_at=now())
 )
 _remove = _change.values(removed_at=now())
-_reencrypt = (
-    installations.update().where(*_of_workspace, _columns.body == bindparam("was")).values(body=bindparam("to"))
-)
 _forget_old_states = used_install_states.delete().where(used_install_states.c.expires_at <= now())
 _use_state = insert_new(used_install_states, expires_at=now() + bindparam("seconds"))
-
-
-@dataclass(frozen=True, slots=True)
-class EncryptedInstallation:
-    """A stored installation, still encrypted."""
-
-    platform: str
-    workspace: str
-    ciphertext: str
-
-    @property
-    def context(self) -> str:
-        """Encryption context of the ciphertext."""
-        return json.dumps(["installation", self.platform, self.workspace])
-
-    @property
-    def label(self) -> str:
-        """Its name in messages."""
-        return f"{self.platform}:{self.workspace} installation"
-
-    def replace_ciphertext(self, connection: sa.Connection, ciphertext: str) -> int:
-        """Replace the ciphertext unless it has changed meanwhile. Return 1 if it was replaced, else 0."""
-        values = {**_params(self), "was": self.ciphertext, "to": ciphertext}
-        return connection.execute(_reencrypt, values).rowcount
 
 
 class SqlInstallationStore(Store):
@@ -99,8 +63,7 @@ class SqlInstallationStore(Store):
         row = await self._find(platform, workspace)
         if row is None:
             return None
-        encrypted = EncryptedInstallation(platform, workspace, row.body)
-        body = await asyncio.to_thread(self._box.open, encrypted.ciphertext, encrypted.context)
+        body = await asyncio.to_thread(self._box.open, row.body, _context(platform, workspace))
         try:
             columns = {"platform": platform, "workspace": workspace, "removed_at": row.removed_at}
             return decode_text(Installation, body, **columns, version=row.version)
@@ -114,45 +77,45 @@ class SqlInstallationStore(Store):
 
     async def save(self, installation: Installation, by: Author) -> Installation:
         """Store an installation, regardless of the stored version."""
-        version = await self._save(await self._encrypt(installation), installation, by)
+        version = await self._save(installation, await self._encrypt(installation), by)
         return dataclasses.replace(installation, version=version, removed_at=None)
 
     @transaction
-    def _save(
-        self, connection: sa.Connection, encrypted: EncryptedInstallation, installation: Installation, by: Author
-    ) -> int:
-        row = _locked(connection, encrypted)
-        if row is not None and row.body == encrypted.ciphertext:
+    def _save(self, connection: sa.Connection, installation: Installation, ciphertext: str, by: Author) -> int:
+        params = _params(installation)
+        row = connection.execute(_lock, params).first()
+        if row is not None and row.body == ciphertext:
             # The same transaction, repeated after a lost COMMIT response: no two ciphertexts are alike.
             return int(row.version)
-        key = {"platform": encrypted.platform, "workspace": encrypted.workspace}
-        connection.execute(_put.on(connection), {**key, "body": encrypted.ciphertext, "version": 1})
+        key = {"platform": installation.platform, "workspace": installation.workspace}
+        connection.execute(_put.on(connection), {**key, "body": ciphertext, "version": 1})
         _record(connection, "installed app", installation, by.principal)
-        return int(_locked(connection, encrypted).version)
+        return int(connection.execute(_lock, params).one().version)
 
     async def renew(self, installation: Installation) -> Installation | None:
         """Store renewed tokens, replacing the version they were read at."""
-        encrypted = await self._encrypt(installation)
-        version = await self._renew(encrypted, installation.version)
+        version = await self._renew(installation, await self._encrypt(installation))
         return None if version is None else dataclasses.replace(installation, version=version)
 
     @transaction
-    def _renew(self, connection: sa.Connection, encrypted: EncryptedInstallation, version: int) -> int | None:
-        changed = connection.execute(_change, _change_params(encrypted, version)).rowcount
-        row = connection.execute(_find, _params(encrypted)).first()
-        return int(row.version) if row is not None and (changed or row.body == encrypted.ciphertext) else None
+    def _renew(self, connection: sa.Connection, installation: Installation, ciphertext: str) -> int | None:
+        params = _params(installation)
+        changed = connection.execute(_change, {**params, "was": installation.version, "to": ciphertext}).rowcount
+        row = connection.execute(_find, params).first()
+        return int(row.version) if row is not None and (changed or row.body == ciphertext) else None
 
     async def remove(self, installation: Installation) -> bool:
         """Delete the tokens of this version of an installation."""
-        return await self._remove(await self._encrypt(installation.without_tokens), installation)
+        return await self._remove(installation, await self._encrypt(installation.without_tokens))
 
     @transaction
-    def _remove(self, connection: sa.Connection, encrypted: EncryptedInstallation, installation: Installation) -> bool:
-        if connection.execute(_remove, _change_params(encrypted, installation.version)).rowcount:
+    def _remove(self, connection: sa.Connection, installation: Installation, ciphertext: str) -> bool:
+        params = _params(installation)
+        if connection.execute(_remove, {**params, "was": installation.version, "to": ciphertext}).rowcount:
             _record(connection, "uninstalled app", installation, audit.NOBODY)
             return True
-        row = connection.execute(_find, _params(encrypted)).first()
-        return row is not None and bool(row.body == encrypted.ciphertext)
+        row = connection.execute(_find, params).first()
+        return row is not None and bool(row.body == ciphertext)
 
     @transaction
     def use_state(self, connection: sa.Connection, state: str, seconds: float) -> bool:
@@ -161,27 +124,32 @@ class SqlInstallationStore(Store):
         used = connection.execute(_use_state.on(connection), {"hash": hash_token(state), "seconds": seconds})
         return used.first() is not None
 
-    async def _encrypt(self, installation: Installation) -> EncryptedInstallation:
-        plain = EncryptedInstallation(installation.platform, installation.workspace, "")
-        ciphertext = await asyncio.to_thread(self._box.seal, encode_text(installation), plain.context)
-        return dataclasses.replace(plain, ciphertext=ciphertext)
+    async def _encrypt(self, installation: Installation) -> str:
+        context = _context(installation.platform, installation.workspace)
+        return await asyncio.to_thread(self._box.seal, encode_text(installation), context)
 
 
-def read_encrypted_installations(connection: sa.Connection) -> Sequence[EncryptedInstallation]:
-    """Return all stored installations."""
-    return [EncryptedInstallation(row.platform, row.workspace, row.body) for row in connection.execute(_all)]
+def read_encrypted_installations(connection: sa.Connection) -> Sequence[Encrypted]:
+    """Return all stored installations, still encrypted."""
+    return [
+        Encrypted(
+            f"{row.platform}:{row.workspace} installation",
+            _context(row.platform, row.workspace),
+            row.body,
+            _columns.body,
+            (row.platform, row.workspace),
+        )
+        for row in connection.execute(_all)
+    ]
 
 
-def _locked(connection: sa.Connection, encrypted: EncryptedInstallation) -> Any:
-    return connection.execute(_lock, _params(encrypted)).first()
+def _context(platform: str, workspace: str) -> str:
+    """Return the encryption context of an installation."""
+    return json.dumps(["installation", platform, workspace])
 
 
-def _params(encrypted: EncryptedInstallation) -> dict[str, str]:
-    return {"p": encrypted.platform, "w": encrypted.workspace}
-
-
-def _change_params(encrypted: EncryptedInstallation, version: int) -> dict[str, Any]:
-    return {**_params(encrypted), "was": version, "to": encrypted.ciphertext}
+def _params(installation: Installation) -> dict[str, str]:
+    return {"p": installation.platform, "w": installation.workspace}
 
 
 def _record(connection: sa.Connection, kind: str, installation: Installation, actor: str) -> None:

@@ -21,8 +21,8 @@ from bot.errors import NotFound
 from bot.i18n import DEFAULT_LANGUAGE, use_language
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, json_text
-from bot.storage.coordination import bump_config_version, lock_config
-from bot.storage.database import Database, Store, change_once, now, transaction
+from bot.storage.coordination import lock_config, record_change
+from bot.storage.database import Database, Store, change_once, matching, now, transaction
 from bot.storage.tables import approval_of_step, approvals, mcp_servers, policy_rules, steps, turns
 from bot.storage.turn_log.records import read_record
 
@@ -36,18 +36,15 @@ _SHORTEST_ID = 8
 """Cards show that many characters of an approval's id."""
 
 _all = sa.select(policy_rules)
-_by_id = sa.select(policy_rules).where(policy_rules.c.id == bindparam("i"))
-_of_server = sa.select(policy_rules).where(
-    policy_rules.c.workspace == bindparam("w"), policy_rules.c.server_id == bindparam("s")
-)
-_slug = sa.select(mcp_servers.c.slug).where(mcp_servers.c.id == bindparam("i"))
+_is_this = matching(policy_rules, id="i")
+_by_id = sa.select(policy_rules).where(_is_this)
+_of_server = sa.select(policy_rules).where(matching(policy_rules, workspace="w", server_id="s"))
+_slug = sa.select(mcp_servers.c.slug).where(matching(mcp_servers, id="i"))
 _add = policy_rules.insert().values(set_at=now())
-_change = (
-    policy_rules.update()
-    .where(policy_rules.c.id == bindparam("i"))
-    .values(body=bindparam("b"), set_by=bindparam("who"), set_at=now())
-)
-_delete = policy_rules.delete().where(policy_rules.c.id == bindparam("i"))
+_change = policy_rules.update().where(_is_this)
+_change = _change.values(body=bindparam("b"), set_by=bindparam("who"), set_at=now())
+_delete = policy_rules.delete().where(_is_this)
+_number = bindparam("n", type_=sa.Integer)
 _past_calls = (
     sa.select(steps.c.turn_id, steps.c.n)
     .join(turns, turns.c.id == steps.c.turn_id)
@@ -57,8 +54,7 @@ _past_calls = (
         sa.func.substr(turns.c.conversation, 1, bindparam("length")) == bindparam("key_prefix"),
         sa.or_(
             sa.func.substr(approvals.c.id, 1, bindparam("long")) == bindparam("approval"),
-            sa.and_(steps.c.turn_id == bindparam("turn"), bindparam("n", type_=sa.Integer) == 0),
-            sa.and_(steps.c.turn_id == bindparam("turn"), steps.c.n == bindparam("n", type_=sa.Integer)),
+            sa.and_(matching(steps, turn_id="turn"), sa.or_(_number == 0, steps.c.n == _number)),
         ),
     )
     .order_by(steps.c.turn_id, steps.c.n)
@@ -101,7 +97,6 @@ class SqlPolicyStore(Store):
         else:
             connection.execute(_add, {"id": rule.id, **columns, "set_by": by.principal})
         _record(connection, "set policy", by, before=before, after=rule)
-        bump_config_version(connection)
         return read_rule_row(connection.execute(_by_id, {"i": rule.id}).one())
 
     @change_once
@@ -113,7 +108,6 @@ class SqlPolicyStore(Store):
             return False
         connection.execute(_delete, {"i": rule_id})
         _record(connection, "cleared policy", by, before=self._read(row), after=None)
-        bump_config_version(connection)
         return True
 
     @transaction
@@ -185,7 +179,7 @@ def _record(connection: sa.Connection, kind: str, by: Author, *, before: Rule | 
     about = after or before
     assert about is not None
     slug = connection.execute(_slug, {"i": about.server_id}).scalar() or about.server_id.removeprefix(FILE)
-    audit.record(
+    record_change(
         connection,
         kind,
         by.principal,

@@ -18,11 +18,10 @@ from bot.domain.profiles import Binding, Profile, name_error
 from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict, NotFound
 from bot.i18n import gettext_lazy
-from bot.storage import audit
 from bot.storage.admin.servers import changed_meanwhile
-from bot.storage.codec import UNREADABLE, converter, decode, encode_text, omit_fields
-from bot.storage.coordination import bump_config_version, lock_config
-from bot.storage.database import Database, Store, change_once, insert_or_update, now, transaction
+from bot.storage.codec import UNREADABLE, converter, decode_row, encode_text, omit_fields
+from bot.storage.coordination import lock_config, record_change
+from bot.storage.database import Database, Store, change_once, insert_or_update, matching, now, transaction
 from bot.storage.tables import agent_bindings, profile_bindings, profiles
 
 log = logging.getLogger(__name__)
@@ -34,29 +33,36 @@ _LONGEST_VALUE = 200
 # As admins write it, with its author and time. Registered before the fields of a profile, which have rules.
 converter.register_unstructure_hook(Rule, lambda rule: {**rule_to_table(rule), "by": rule.by, "at": rule.at})
 converter.register_structure_hook(
-    Rule, lambda body, _: replace(parse_rule(_without_author(body)), by=body["by"], at=body["at"])
+    Rule,
+    lambda body, _: replace(
+        parse_rule({name: value for name, value in body.items() if name not in ("by", "at")}),
+        by=body["by"],
+        at=body["at"],
+    ),
 )
 omit_fields(Profile, "id", "name", "workspace", "version", "updated_at", "updated_by")
 
 _all = sa.select(profiles).order_by(profiles.c.name_key, profiles.c.workspace)
-_by_id = sa.select(profiles).where(profiles.c.id == bindparam("i"))
+_is_this = matching(profiles, id="i")
+_by_id = sa.select(profiles).where(_is_this)
 _add = profiles.insert().values(version=1, updated_at=now())
-_change = profiles.update().where(profiles.c.id == bindparam("i")).values(version=profiles.c.version + 1)
-_delete = profiles.delete().where(profiles.c.id == bindparam("i"))
+_change = profiles.update().where(_is_this).values(version=profiles.c.version + 1)
+_delete = profiles.delete().where(_is_this)
 _other_names = sa.select(profiles.c.name).where(
     profiles.c.id != bindparam("i"),
     sa.or_(profiles.c.workspace.in_([bindparam("w"), EVERYWHERE]), bindparam("w", type_=sa.Text) == EVERYWHERE),
 )
 _bindings = sa.select(profile_bindings).order_by(profile_bindings.c.scope)
-_bound = sa.select(profile_bindings.c.profile_id).where(profile_bindings.c.scope == bindparam("p"))
+_is_bound_here = matching(profile_bindings, scope="p")
+_bound = sa.select(profile_bindings.c.profile_id).where(_is_bound_here)
 _bind = insert_or_update(profile_bindings, "profile_id", "set_by", set_at=now())
 _agent_bindings = sa.select(agent_bindings).order_by(agent_bindings.c.scope, agent_bindings.c.set_at)
-_this_agent = sa.and_(agent_bindings.c.scope == bindparam("p"), agent_bindings.c.profile_id == bindparam("i"))
+_this_agent = matching(agent_bindings, scope="p", profile_id="i")
 _answers_to_name = sa.select(agent_bindings.c.scope).where(_this_agent)
-_is_agent = sa.select(agent_bindings.c.scope).where(agent_bindings.c.profile_id == bindparam("i"))
+_is_agent = sa.select(agent_bindings.c.scope).where(matching(agent_bindings, profile_id="i"))
 _bind_by_name = agent_bindings.insert().values(set_at=now())
 _unbind_by_name = agent_bindings.delete().where(_this_agent)
-_unbind = profile_bindings.delete().where(profile_bindings.c.scope == bindparam("p"))
+_unbind = profile_bindings.delete().where(_is_bound_here)
 
 
 class SqlProfileStore(Store):
@@ -76,12 +82,19 @@ class SqlProfileStore(Store):
         """Add a profile or replace one of the same version. Raises Conflict, NotFound."""
         lock_config(connection)
         row = connection.execute(_by_id, {"i": profile.id}).first()
-        columns = {**_columns(profile), "updated_by": by.principal}
-        if row is not None and row.version == profile.version + 1 and _is_equal(row, columns):
+        columns = {
+            "workspace": profile.workspace,
+            "name": profile.name,
+            "name_key": name_key(profile.name),
+            "body": encode_text(replace(profile, tools=dict(sorted(profile.tools.items())))),
+            "updated_by": by.principal,
+        }
+        is_equal = row is not None and all(getattr(row, name) == value for name, value in columns.items())
+        if row is not None and row.version == profile.version + 1 and is_equal:
             # The same transaction, repeated after a lost COMMIT response.
             return _read(row)
         if row is None and profile.version:
-            raise NotFound("That profile does not exist.", "list the profiles")
+            raise _missing()
         if row is not None and row.version != profile.version:
             raise changed_meanwhile("The profile", row)
         _check_name(connection, profile)
@@ -92,8 +105,7 @@ class SqlProfileStore(Store):
         else:
             connection.execute(_change.values(**columns, updated_at=now()), {"i": profile.id})
             kind, facts = "changed profile", {"changes": _differences(row, columns)}
-        audit.record(connection, kind, by.principal, subject=profile.id, profile=profile.name, **facts)
-        bump_config_version(connection)
+        record_change(connection, kind, by.principal, subject=profile.id, profile=profile.name, **facts)
         return _read(connection.execute(_by_id, {"i": profile.id}).one())
 
     @change_once
@@ -105,8 +117,7 @@ class SqlProfileStore(Store):
             return False
         connection.execute(_delete, {"i": profile_id})
         facts = {"profile": row.name, "workspace": row.workspace}
-        audit.record(connection, "deleted profile", by.principal, subject=profile_id, **facts)
-        bump_config_version(connection)
+        record_change(connection, "deleted profile", by.principal, subject=profile_id, **facts)
         return True
 
     @transaction
@@ -123,13 +134,12 @@ class SqlProfileStore(Store):
         lock_config(connection)
         row = connection.execute(_by_id, {"i": profile_id}).first()
         if row is None:
-            raise NotFound("That profile does not exist.", "list the profiles")
+            raise _missing()
         if connection.execute(_bound, {"p": place}).scalar() == profile_id:
             return
         binding = {"scope": place, "profile_id": profile_id, "set_by": by.principal}
         connection.execute(_bind.on(connection), binding)
-        audit.record(connection, "bound profile", by.principal, subject=profile_id, profile=row.name, place=place)
-        bump_config_version(connection)
+        record_change(connection, "bound profile", by.principal, subject=profile_id, profile=row.name, place=place)
 
     @change_once
     def unbind(self, connection: sa.Connection, place: str, by: Author) -> bool:
@@ -140,8 +150,7 @@ class SqlProfileStore(Store):
             return False
         connection.execute(_unbind, {"p": place})
         name = connection.execute(_by_id, {"i": profile_id}).one().name
-        audit.record(connection, "unbound profile", by.principal, subject=profile_id, profile=name, place=place)
-        bump_config_version(connection)
+        record_change(connection, "unbound profile", by.principal, subject=profile_id, profile=name, place=place)
         return True
 
     @change_once
@@ -150,13 +159,12 @@ class SqlProfileStore(Store):
         lock_config(connection)
         row = connection.execute(_by_id, {"i": profile_id}).first()
         if row is None:
-            raise NotFound("That profile does not exist.", "list the profiles")
+            raise _missing()
         if connection.execute(_answers_to_name, {"p": place, "i": profile_id}).first() is not None:
             return False
         _check_name(connection, self._read(row), is_agent=True)
         connection.execute(_bind_by_name, {"scope": place, "profile_id": profile_id, "set_by": by.principal})
-        audit.record(connection, "bound agent", by.principal, subject=profile_id, profile=row.name, place=place)
-        bump_config_version(connection)
+        record_change(connection, "bound agent", by.principal, subject=profile_id, profile=row.name, place=place)
         return True
 
     @change_once
@@ -166,8 +174,7 @@ class SqlProfileStore(Store):
         if connection.execute(_unbind_by_name, {"p": place, "i": profile_id}).rowcount == 0:
             return False
         name = connection.execute(_by_id, {"i": profile_id}).one().name
-        audit.record(connection, "unbound agent", by.principal, subject=profile_id, profile=name, place=place)
-        bump_config_version(connection)
+        record_change(connection, "unbound agent", by.principal, subject=profile_id, profile=name, place=place)
         return True
 
     def _read(self, row: Any) -> Profile:
@@ -189,39 +196,17 @@ def _check_name(connection: sa.Connection, profile: Profile, *, is_agent: bool =
         raise Conflict(reason, gettext_lazy("choose another name"), field="name")
 
 
-def _columns(profile: Profile) -> dict[str, Any]:
-    return {
-        "workspace": profile.workspace,
-        "name": profile.name,
-        "name_key": name_key(profile.name),
-        "body": encode_text(replace(profile, tools=dict(sorted(profile.tools.items())))),
-    }
+def _missing() -> NotFound:
+    return NotFound("That profile does not exist.", "list the profiles")
 
 
 def _read(row: Any) -> Profile:
     body = json.loads(row.body)
-    profile = decode(
-        Profile,
-        # A body without a restriction is unreadable: the defaults would enable all tools.
-        {**body, "servers": body["servers"], "tools": body["tools"]},
-        id=row.id,
-        name=row.name,
-        workspace=row.workspace,
-        version=row.version,
-        updated_at=row.updated_at,
-        updated_by=row.updated_by,
-    )
+    # A body without a restriction is unreadable: the defaults would enable all tools.
+    profile = decode_row(Profile, row, {**body, "servers": body["servers"], "tools": body["tools"]})
     # The id of a rule is its position in the profile.
     rules = (replace(rule, id=f"{row.name}:{number}") for number, rule in enumerate(profile.policies, 1))
     return replace(profile, policies=tuple(rules))
-
-
-def _without_author(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: value for name, value in body.items() if name not in ("by", "at")}
-
-
-def _is_equal(row: Any, columns: Mapping[str, Any]) -> bool:
-    return all(getattr(row, name) == value for name, value in columns.items())
 
 
 def _differences(row: Any, columns: Mapping[str, Any]) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 import sqlalchemy as sa
@@ -22,65 +22,24 @@ from bot.domain.secrets import LINK_SECONDS, SecretLink, SecretReference, Secret
 from bot.domain.servers import ServerRecord
 from bot.errors import SecretUnavailable
 from bot.storage.codec import UNREADABLE
-from bot.storage.database import Store, now, transaction
-from bot.storage.encryption import SecretBox, from_environment, from_file, hash_token
+from bot.storage.database import Store, matching, now, transaction
+from bot.storage.encryption import Encrypted, SecretBox, from_environment, from_file, hash_token
 from bot.storage.tables import mcp_secrets, mcp_servers, one_time_links
 
 _READING_SECONDS = 20.0
 """Limit of reading one server's secrets, because a file may be on an unavailable disk."""
 _TOKEN_BYTES = 32
 
-_of_server = sa.select(mcp_secrets).where(mcp_secrets.c.server_id == bindparam("i"))
+_of_server = sa.select(mcp_secrets).where(matching(mcp_secrets, server_id="i"))
 _all = sa.select(mcp_secrets)
 _add = mcp_secrets.insert().values(updated_at=now())
-_delete = mcp_secrets.delete().where(mcp_secrets.c.server_id == bindparam("i"), mcp_secrets.c.slot == bindparam("s"))
+_delete = mcp_secrets.delete().where(matching(mcp_secrets, server_id="i", slot="s"))
 _encrypted = (
-    sa.select(
-        mcp_servers.c.slug,
-        mcp_secrets.c.server_id,
-        mcp_secrets.c.slot,
-        mcp_secrets.c.ciphertext,
-        mcp_secrets.c.bound_to,
-    )
+    sa.select(mcp_servers.c.slug, mcp_secrets)
     .join(mcp_servers, mcp_servers.c.id == mcp_secrets.c.server_id)
     .where(mcp_secrets.c.ciphertext.is_not(None))
     .order_by(mcp_servers.c.slug, mcp_secrets.c.slot)
 )
-_reencrypt = (
-    mcp_secrets.update()
-    .where(
-        mcp_secrets.c.server_id == bindparam("i"),
-        mcp_secrets.c.slot == bindparam("s"),
-        mcp_secrets.c.ciphertext == bindparam("was"),
-    )
-    .values(ciphertext=bindparam("to"))
-)
-
-
-@dataclass(frozen=True, slots=True)
-class EncryptedSecret:
-    """A stored secret, still encrypted, with its position."""
-
-    slug: str
-    server_id: str
-    slot: str
-    ciphertext: str
-    bound_to: str
-
-    @property
-    def context(self) -> str:
-        """Encryption context of the ciphertext."""
-        return _context(self.server_id, self.slot, self.bound_to)
-
-    @property
-    def label(self) -> str:
-        """Its name in messages."""
-        return f"{self.slug} {self.slot}"
-
-    def replace_ciphertext(self, connection: sa.Connection, ciphertext: str) -> int:
-        """Replace the ciphertext unless it has changed meanwhile. Return 1 if it was replaced, else 0."""
-        values = {"i": self.server_id, "s": self.slot, "was": self.ciphertext, "to": ciphertext}
-        return connection.execute(_reencrypt, values).rowcount
 
 
 def _context(server_id: str, slot: str, bound_to: str) -> str:
@@ -113,7 +72,14 @@ class SecretValues:
         for slot in values:
             if slot not in record.secrets or record.secrets[slot].source is not SecretSource.STORED:
                 raise ValueError(f"a value for {slot!r}, which the record does not say is stored")
-        return await asyncio.to_thread(self._encrypt, record, values) if values else {}
+
+        def encrypt() -> Mapping[str, str]:
+            return {
+                slot: self._box.seal(value, _context(record.id, slot, binding_of(record, slot)))
+                for slot, value in values.items()
+            }
+
+        return await asyncio.to_thread(encrypt) if values else {}
 
     async def decrypt_all(self, record: ServerRecord, rows: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the values of all secrets of a server, from its rows by slot. Raises SecretUnavailable."""
@@ -125,12 +91,6 @@ class SecretValues:
                 f"The secrets of {record.config.name} could not be read within {_READING_SECONDS:g} seconds.",
                 "see that the disks of the files they are in answer",
             ) from None
-
-    def _encrypt(self, record: ServerRecord, values: Mapping[str, str]) -> Mapping[str, str]:
-        return {
-            slot: self._box.seal(value, _context(record.id, slot, binding_of(record, slot)))
-            for slot, value in values.items()
-        }
 
     def _read(self, record: ServerRecord, rows: Mapping[str, Any]) -> Mapping[str, str]:
         values = {}
@@ -222,21 +182,23 @@ def write_secrets(connection: sa.Connection, record: ServerRecord, ciphertexts: 
         connection.execute(_delete, {"i": record.id, "s": slot})
     for slot in record.secrets.keys() - unchanged:
         reference = record.secrets[slot]
-        row = {
-            "server_id": record.id,
-            "slot": slot,
-            "source": reference.source.value,
-            "location": reference.place,
-            "bound_to": binding_of(record, slot),
-            "vouched": reference.vouched,
-        }
-        connection.execute(_add, {**row, "ciphertext": ciphertexts.get(slot), "updated_by": by})
+        where = {"server_id": record.id, "slot": slot, "bound_to": binding_of(record, slot), "updated_by": by}
+        source = {"source": reference.source.value, "location": reference.place, "vouched": reference.vouched}
+        connection.execute(_add, {**where, **source, "ciphertext": ciphertexts.get(slot)})
 
 
-def read_encrypted_secrets(connection: sa.Connection) -> Sequence[EncryptedSecret]:
-    """Return all stored secrets of all servers."""
-    rows = connection.execute(_encrypted)
-    return [EncryptedSecret(row.slug, row.server_id, row.slot, row.ciphertext, row.bound_to) for row in rows]
+def read_encrypted_secrets(connection: sa.Connection) -> Sequence[Encrypted]:
+    """Return all stored secrets of all servers, still encrypted."""
+    return [
+        Encrypted(
+            f"{row.slug} {row.slot}",
+            _context(row.server_id, row.slot, row.bound_to),
+            row.ciphertext,
+            mcp_secrets.c.ciphertext,
+            (row.server_id, row.slot),
+        )
+        for row in connection.execute(_encrypted)
+    ]
 
 
 def _reference(row: Any) -> SecretReference:
@@ -247,9 +209,7 @@ def _reference(row: Any) -> SecretReference:
 
 _links = one_time_links.c
 _delete_old = one_time_links.delete().where(_links.expires_at <= now())
-_delete_same = one_time_links.delete().where(
-    _links.server_id == bindparam("i"), _links.slot == bindparam("s"), _links.principal == bindparam("who")
-)
+_delete_same = one_time_links.delete().where(matching(one_time_links, server_id="i", slot="s", principal="who"))
 _add_link = (
     one_time_links.insert()
     .values(created_at=now(), expires_at=now() + bindparam("seconds"))
@@ -257,7 +217,7 @@ _add_link = (
 )
 
 # One query for missing, used and expired links, so that neither response nor timing tells them apart.
-_is_valid = (_links.hash == bindparam("h"), _links.used_at.is_(None), _links.expires_at > now())
+_is_valid = (matching(one_time_links, hash="h"), _links.used_at.is_(None), _links.expires_at > now())
 _find = sa.select(one_time_links).where(*_is_valid)
 _use_up = one_time_links.update().where(*_is_valid).values(used_at=now()).returning(*one_time_links.c)
 
@@ -278,16 +238,10 @@ class SqlLinkStore(Store):
         by = link.person
         connection.execute(_delete_old)
         connection.execute(_delete_same, {"i": link.server_id, "s": link.slot, "who": by.principal})
-        row = {
-            "hash": hash_token(token),
-            "server_id": link.server_id,
-            "slot": link.slot,
-            "principal": by.principal,
-            "user_name": by.name,
-            "conversation": str(link.conversation),
-            "seconds": LINK_SECONDS,
-        }
-        return replace(link, expires_at=connection.execute(_add_link, row).scalar_one())
+        person = {"principal": by.principal, "user_name": by.name, "conversation": str(link.conversation)}
+        row = {"hash": hash_token(token), "server_id": link.server_id, "slot": link.slot, **person}
+        expires_at = connection.execute(_add_link, {**row, "seconds": LINK_SECONDS}).scalar_one()
+        return replace(link, expires_at=expires_at)
 
     @transaction
     def find(self, connection: sa.Connection, token: str) -> SecretLink | None:

@@ -55,9 +55,9 @@ from bot.storage.admin.server_secrets import (
     write_secrets,
 )
 from bot.storage.admin.sign_ins import delete_sign_ins, read_encrypted_sign_ins
-from bot.storage.codec import UNREADABLE, decode, encode_text, omit_fields
-from bot.storage.coordination import bump_config_version, lock_config, read_version
-from bot.storage.database import Database, Store, now, transaction
+from bot.storage.codec import UNREADABLE, decode, decode_row, encode_text, omit_fields
+from bot.storage.coordination import lock_config, read_version, record_change
+from bot.storage.database import Database, Store, matching, now, row_values, transaction
 from bot.storage.encryption import Encrypted, SecretBox, open_regular_file
 from bot.storage.tables import mcp_servers, policy_rules
 
@@ -75,7 +75,8 @@ omit_fields(ServerConfig, "id", "name", "workspace", "title", "description", "tr
 servers = mcp_servers.c
 _all = sa.select(mcp_servers).order_by(servers.slug, servers.workspace)
 
-_by_id = sa.select(mcp_servers).where(servers.id == bindparam("i"))
+_is_this = matching(mcp_servers, id="i")
+_by_id = sa.select(mcp_servers).where(_is_this)
 
 _add = mcp_servers.insert().values(version=1, created_at=now(), updated_at=now())
 
@@ -83,23 +84,23 @@ _add_rule = policy_rules.insert().values(set_at=now())
 
 _change = (
     mcp_servers.update()
-    .where(servers.id == bindparam("i"))
+    .where(_is_this)
     .values(version=servers.version + 1, updated_at=now(), updated_by=bindparam("who"))
 )
 
-_delete = mcp_servers.delete().where(servers.id == bindparam("i"))
+_delete = mcp_servers.delete().where(_is_this)
 
-_delete_rules = policy_rules.delete().where(policy_rules.c.server_id == bindparam("i"))
+_delete_rules = policy_rules.delete().where(matching(policy_rules, server_id="i"))
 
 # A server without a workspace is in all of them, so its slug must be free in each.
 _same_slug = sa.select(servers.id).where(
-    servers.slug == bindparam("slug"),
+    matching(mcp_servers, slug="slug"),
     servers.id != bindparam("i"),
     sa.or_(servers.workspace.in_([bindparam("w"), EVERYWHERE]), bindparam("w", type_=sa.Text) == EVERYWHERE),
 )
 
 _same_title = sa.select(servers.slug).where(
-    servers.title_key == bindparam("key"), servers.id != bindparam("i"), servers.workspace == bindparam("w")
+    matching(mcp_servers, title_key="key", workspace="w"), servers.id != bindparam("i")
 )
 
 
@@ -172,8 +173,7 @@ class SqlServerStore(Store):
             rule = Rule(policy, server_id=record.id, workspace=record.config.workspace)
             connection.execute(_add_rule, {"id": f"rule_{record.id}", **rule_row(rule), "set_by": by.principal})
             facts["policy"] = policy.value
-        audit.record(connection, "added server", by.principal, subject=record.id, **facts)
-        bump_config_version(connection)
+        record_change(connection, "added server", by.principal, subject=record.id, **facts)
         return _read_server(connection, record.id)
 
     async def change(
@@ -199,12 +199,19 @@ class SqlServerStore(Store):
     ) -> ServerRecord:
         lock_config(connection)
         before = _row(connection, record.id)
-        if _is_changed(connection, before, record, ciphertexts, by):
-            return _read_server(connection, record.id)
-        _check_version(before, record.version)
-        _check_names(connection, record)
         # `set_enablement` changes the enablement.
         columns = {**encode_server(record), "enablement": before.enablement}
+        if (before.version, before.updated_by) == (record.version + 1, by.principal):
+            secrets = read_secrets(connection, record.id)
+            if (
+                all(getattr(before, name) == value for name, value in columns.items())
+                and references_of(secrets.values()) == record.secrets
+                and all(slot in secrets and secrets[slot].ciphertext == text for slot, text in ciphertexts.items())
+            ):
+                # The same transaction, repeated after a lost COMMIT response.
+                return _read_server(connection, record.id)
+        _check_version(before, record.version)
+        _check_names(connection, record)
         connection.execute(_change.values(**columns), {"i": record.id, "who": by.principal})
         if _transport(before.definition) != _transport(columns["definition"]):
             # The endpoint may be another server, for which no grants were given.
@@ -213,8 +220,7 @@ class SqlServerStore(Store):
         facts: dict[str, Any] = {"server": record.config.name, "changes": dict(changes)}
         if ciphertexts:
             facts["secrets_set"] = sorted(ciphertexts)
-        audit.record(connection, "changed server", by.principal, subject=record.id, **facts)
-        bump_config_version(connection)
+        record_change(connection, "changed server", by.principal, subject=record.id, **facts)
         return _read_server(connection, record.id)
 
     @transaction
@@ -227,8 +233,7 @@ class SqlServerStore(Store):
         if before.enablement != enablement:
             connection.execute(_change.values(enablement=enablement.value), {"i": server_id, "who": by.principal})
             facts = {"server": before.slug, "changes": {"standing": f"{before.enablement} → {enablement}"}}
-            audit.record(connection, _ENABLEMENT_KINDS[enablement], by.principal, subject=server_id, **facts)
-            bump_config_version(connection)
+            record_change(connection, _ENABLEMENT_KINDS[enablement], by.principal, subject=server_id, **facts)
         return _read_server(connection, server_id)
 
     async def remove(self, server_id: str, version: int, by: Author) -> None:
@@ -261,7 +266,7 @@ class SqlServerStore(Store):
     def cached_capabilities(self, connection: sa.Connection) -> Mapping[str, CachedCapabilities]:
         """Return the cached capabilities of every server."""
         cached = {}
-        for row in capabilities.read_rows(connection):
+        for row in connection.execute(capabilities.all_capabilities):
             try:
                 cached[row.server_id] = capabilities.read_cached(row)
             except UNREADABLE as error:
@@ -270,35 +275,28 @@ class SqlServerStore(Store):
 
     async def read_secrets(self, record: ServerRecord) -> Mapping[str, str]:
         """Return the values of all secrets of a server. Raises SecretUnavailable."""
-        return await self._secrets.decrypt_all(record, await self._secret_rows(record.id)) if record.secrets else {}
-
-    @transaction
-    def _secret_rows(self, connection: sa.Connection, server_id: str) -> Mapping[str, Any]:
-        return read_secrets(connection, server_id)
+        if not record.secrets:
+            return {}
+        rows = await self._database.run(lambda connection: read_secrets(connection, record.id))
+        return await self._secrets.decrypt_all(record, rows)
 
     async def reseal(self, by: Author) -> Resealed:
         """Encrypt every stored secret, sign-in and installation again with the first key. Those that no key decrypts
         stay as they are.
         """
-        pairs, unopened = await asyncio.to_thread(self._box.encrypt_again, await self._read_all_encrypted())
-        return Resealed(await self._replace_encrypted(pairs, len(unopened), by), tuple(unopened))
 
-    @transaction
-    def _read_all_encrypted(self, connection: sa.Connection) -> Sequence[Encrypted]:
-        return [
-            *read_encrypted_secrets(connection),
-            *read_encrypted_sign_ins(connection),
-            *read_encrypted_installations(connection),
-        ]
+        def read_all(connection: sa.Connection) -> Sequence[Encrypted]:
+            readers = (read_encrypted_secrets, read_encrypted_sign_ins, read_encrypted_installations)
+            return [row for read in readers for row in read(connection)]
 
-    @transaction
-    def _replace_encrypted(
-        self, connection: sa.Connection, pairs: Sequence[tuple[Encrypted, str]], unopened: int, by: Author
-    ) -> int:
-        lock_config(connection)
-        count = sum(row.replace_ciphertext(connection, ciphertext) for row, ciphertext in pairs)
-        audit.record(connection, "re-encrypted secrets", by.principal, count=count, unopened=unopened)
-        return count
+        def replace_all(connection: sa.Connection) -> int:
+            lock_config(connection)
+            count = sum(row.replace_ciphertext(connection, ciphertext) for row, ciphertext in pairs)
+            audit.record(connection, "re-encrypted secrets", by.principal, count=count, unopened=len(unopened))
+            return count
+
+        pairs, unopened = await asyncio.to_thread(self._box.encrypt_again, await self._database.run(read_all))
+        return Resealed(await self._database.run(replace_all), tuple(unopened))
 
     def _log_unreadable(self, what: str, server_id: str, error: Exception) -> None:
         if self._logged.get(f"{what} {server_id}") != repr(error):
@@ -326,8 +324,7 @@ def _remove(connection: sa.Connection, server_id: str, version: int, by: Author)
     delete_sign_ins(connection, server_id)
     revoke_grants_of_server(connection, server_id, by)
     facts = {"server": before.slug, "workspace": before.workspace}
-    audit.record(connection, "removed server", by.principal, subject=server_id, **facts)
-    bump_config_version(connection)
+    record_change(connection, "removed server", by.principal, subject=server_id, **facts)
 
 
 def _row(connection: sa.Connection, server_id: str) -> Any:
@@ -351,21 +348,6 @@ def _transport(definition: str) -> Any:
         return json.loads(definition)["transport"]
     except UNREADABLE:
         return None
-
-
-def _is_changed(
-    connection: sa.Connection, row: Any, record: ServerRecord, ciphertexts: Mapping[str, str], by: Author
-) -> bool:
-    """Return True if the row is already changed: this transaction is repeated after a lost COMMIT response."""
-    if row.version != record.version + 1 or row.updated_by != by.principal:
-        return False
-    columns = encode_server(record)
-    secrets = read_secrets(connection, record.id)
-    return (
-        all(getattr(row, name) == value for name, value in columns.items() if name != "enablement")
-        and references_of(secrets.values()) == record.secrets
-        and all(slot in secrets and secrets[slot].ciphertext == text for slot, text in ciphertexts.items())
-    )
 
 
 def _check_version(row: Any, version: int) -> None:
@@ -419,36 +401,22 @@ def _host(url: str) -> str:
 def encode_server(record: ServerRecord) -> dict[str, Any]:
     """Return the columns of a server's definition."""
     config = record.config
-    return {
-        "workspace": config.workspace,
-        "slug": config.name,
-        "title": config.title,
-        "title_key": name_key(config.title or config.name),
-        "description": config.description,
-        "transport": kind_of(config.transport),
-        "definition": encode_text(replace(config, transport=_stored_transport(config.transport))),
-        "authentication": encode_text(record.authentication),
-        "trusted": config.trusted,
-        "auto_connect": config.auto_connect,
-        "enablement": record.enablement.value,
-    }
+    return row_values(
+        mcp_servers,
+        config,
+        slug=config.name,
+        title_key=name_key(config.title or config.name),
+        transport=kind_of(config.transport),
+        definition=encode_text(replace(config, transport=_stored_transport(config.transport))),
+        authentication=encode_text(record.authentication),
+        enablement=record.enablement.value,
+    )
 
 
 def decode_server(row: Any, secrets: Mapping[str, SecretReference]) -> ServerRecord:
     """Return the record of a row. Raises `codec.UNREADABLE`."""
-    config = decode(
-        ServerConfig,
-        json.loads(row.definition),
-        id=row.id,
-        name=row.slug,
-        workspace=row.workspace,
-        title=row.title,
-        description=row.description,
-        trusted=row.trusted,
-        auto_connect=row.auto_connect,
-    )
     return ServerRecord(
-        config=config,
+        config=decode_row(ServerConfig, row, json.loads(row.definition), name=row.slug),
         authentication=decode(Authentication, json.loads(row.authentication)),
         secrets=secrets,
         enablement=ServerEnablement(row.enablement),

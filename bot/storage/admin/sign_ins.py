@@ -13,7 +13,6 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,9 +22,9 @@ from bot.domain.conversations import Author
 from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, SignIn, SignInKey
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE, decode_text, encode_text
-from bot.storage.coordination import bump_config_version, lock_config, read_version
-from bot.storage.database import Database, Store, now, transaction
-from bot.storage.encryption import SecretBox, hash_token
+from bot.storage.coordination import bump_config_version, lock_config, read_version, record_change
+from bot.storage.database import Database, Store, matching, now, transaction
+from bot.storage.encryption import Encrypted, SecretBox, hash_token
 from bot.storage.tables import mcp_servers, pending_sign_ins, sign_ins
 
 log = logging.getLogger(__name__)
@@ -33,8 +32,8 @@ log = logging.getLogger(__name__)
 _BYTES = 32
 _columns = sign_ins.c
 _pending = pending_sign_ins.c
-_of_user = (_columns.server_id == bindparam("i"), _columns.principal == bindparam("whose"))
-_find = sa.select(sign_ins).where(*_of_user)
+_is_this = matching(sign_ins, server_id="i", principal="whose")
+_find = sa.select(sign_ins).where(_is_this)
 _versions = sa.select(_columns.server_id, _columns.principal, _columns.version)
 _all = (
     sa.select(sign_ins, mcp_servers.c.slug)
@@ -42,53 +41,26 @@ _all = (
     .order_by(_columns.server_id, _columns.principal)
 )
 _add = sign_ins.insert().values(updated_at=now())
-_change = sign_ins.update().where(*_of_user).values(updated_at=now())
-_reencrypt = sign_ins.update().where(*_of_user, _columns.body == bindparam("was")).values(body=bindparam("to"))
-_delete = sign_ins.delete().where(*_of_user)
-_delete_of_server = sign_ins.delete().where(_columns.server_id == bindparam("i"))
-_slug = sa.select(mcp_servers.c.slug).where(mcp_servers.c.id == bindparam("i"))
+_change = sign_ins.update().where(_is_this).values(updated_at=now())
+_delete = sign_ins.delete().where(_is_this)
+_delete_of_server = sign_ins.delete().where(matching(sign_ins, server_id="i"))
+_slug = sa.select(mcp_servers.c.slug).where(matching(mcp_servers, id="i"))
 _begin = pending_sign_ins.insert().values(created_at=now(), expires_at=now() + bindparam("seconds"))
 _delete_old = pending_sign_ins.delete().where(_pending.expires_at <= now())
-_delete_same = pending_sign_ins.delete().where(
-    _pending.server_id == bindparam("i"), _pending.principal == bindparam("whose")
-)
-_delete_pending_of_server = pending_sign_ins.delete().where(_pending.server_id == bindparam("i"))
+_delete_same = pending_sign_ins.delete().where(matching(pending_sign_ins, server_id="i", principal="whose"))
+_delete_pending_of_server = pending_sign_ins.delete().where(matching(pending_sign_ins, server_id="i"))
 
 # One query for missing, used and expired states, so that a response does not tell them apart.
 _take = (
     pending_sign_ins.delete()
-    .where(_pending.hash == bindparam("h"), _pending.expires_at > now())
+    .where(matching(pending_sign_ins, hash="h"), _pending.expires_at > now())
     .returning(*pending_sign_ins.c)
 )
 
 
-@dataclass(frozen=True, slots=True)
-class EncryptedSignIn:
-    """A stored sign-in, still encrypted. `slug` is the server's name in messages."""
-
-    key: SignInKey
-    ciphertext: str
-    version: int
-    slug: str = ""
-
-    @property
-    def context(self) -> str:
-        """Encryption context of the ciphertext."""
-        return _context(self.key)
-
-    @property
-    def label(self) -> str:
-        """Its name in messages."""
-        return f"{self.slug} sign-in"
-
-    def replace_ciphertext(self, connection: sa.Connection, ciphertext: str) -> int:
-        """Replace the ciphertext unless it has changed meanwhile. Return 1 if it was replaced, else 0."""
-        values = {**_params(self.key), "was": self.ciphertext, "to": ciphertext}
-        return connection.execute(_reencrypt, values).rowcount
-
-
-def _context(key: SignInKey) -> str:
-    return json.dumps(["sign-in", key.server_id, key.person])
+def _context(server_id: str, person: str) -> str:
+    """Return the encryption context of a sign-in."""
+    return json.dumps(["sign-in", server_id, person])
 
 
 def _pending_context(server_id: str, principal: str) -> str:
@@ -107,20 +79,19 @@ class SqlSignInStore(Store):
 
     async def find(self, key: SignInKey) -> SignIn | None:
         """Return the sign-in, `None` if it does not exist."""
-        encrypted = await self._find(key)
-        if encrypted is None:
+        row = await self._find(key)
+        if row is None:
             return None
-        body = await asyncio.to_thread(self._box.open, encrypted.ciphertext, encrypted.context)
+        body = await asyncio.to_thread(self._box.open, row.body, _context(key.server_id, key.person))
         try:
-            return decode_text(SignIn, body, version=encrypted.version)
+            return decode_text(SignIn, body, version=row.version)
         except UNREADABLE:
             log.warning("sign-in to server %s: unreadable, ignored", key.server_id)
             return None
 
     @transaction
-    def _find(self, connection: sa.Connection, key: SignInKey) -> EncryptedSignIn | None:
-        row = _row(connection, key)
-        return None if row is None else EncryptedSignIn(key, row.body, row.version)
+    def _find(self, connection: sa.Connection, key: SignInKey) -> Any:
+        return connection.execute(_find, _params(key)).first()
 
     @transaction
     def versions(self, connection: sa.Connection) -> Mapping[SignInKey, int]:
@@ -129,44 +100,60 @@ class SqlSignInStore(Store):
 
     async def save(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
         """Save a sign-in, replacing the version it was read at."""
-        version = await self._replace(await self._encrypt(key, sign_in), audit_kind="")
-        return None if version is None else dataclasses.replace(sign_in, version=version)
+        return await self._write(key, sign_in, expected=sign_in.version)
 
     async def mark_revoked(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
         """Delete the tokens of a sign-in and keep its client registration."""
         rest = dataclasses.replace(sign_in, access_token="", refresh_token="", expires_at=None, renew_at=None)
-        version = await self._replace(await self._encrypt(key, rest), audit_kind="sign-in ended")
-        return None if version is None else dataclasses.replace(rest, version=version)
-
-    @transaction
-    def _replace(self, connection: sa.Connection, sign_in: EncryptedSignIn, audit_kind: str) -> int | None:
-        """Replace the sign-in of this version (0: a new row). Return the next version, `None` after a conflict."""
-        lock_config(connection)
-        row = _row(connection, sign_in.key)
-        if row is not None and row.body == sign_in.ciphertext:
-            # The same transaction, repeated after a lost COMMIT response: no two ciphertexts are alike.
-            return int(row.version)
-        if (row.version if row else 0) != sign_in.version:
-            return None
-        if audit_kind:
-            _record(connection, audit_kind, audit.NOBODY, sign_in.key)
-        return _write(connection, sign_in, audit.NOBODY)
+        return await self._write(key, rest, expected=sign_in.version, audit_kind="sign-in ended")
 
     async def signed_in(self, key: SignInKey, sign_in: SignIn, by: Author) -> SignIn:
         """Save a sign-in, regardless of the stored version."""
         sign_in = dataclasses.replace(sign_in, signed_in_by=by.principal, signed_in_at=self._clock())
-        version = await self._signed_in(await self._encrypt(key, sign_in), by)
-        return dataclasses.replace(sign_in, version=version)
+        written = await self._write(key, sign_in, expected=None, audit_kind="signed in", by=by.principal)
+        assert written is not None
+        return written
+
+    async def _write(
+        self, key: SignInKey, sign_in: SignIn, *, expected: int | None, audit_kind: str = "", by: str = audit.NOBODY
+    ) -> SignIn | None:
+        """Save a sign-in in place of the version `expected` (0: a new row, None: any). Return it with its new version,
+        `None` after a conflict.
+        """
+        context = _context(key.server_id, key.person)
+        ciphertext = await asyncio.to_thread(self._box.seal, encode_text(sign_in), context)
+        version = await self._replace(key, ciphertext, expected=expected, audit_kind=audit_kind, by=by)
+        return None if version is None else dataclasses.replace(sign_in, version=version)
 
     @transaction
-    def _signed_in(self, connection: sa.Connection, sign_in: EncryptedSignIn, by: Author) -> int:
+    def _replace(
+        self,
+        connection: sa.Connection,
+        key: SignInKey,
+        ciphertext: str,
+        *,
+        expected: int | None,
+        audit_kind: str,
+        by: str,
+    ) -> int | None:
+        """Replace a stored sign-in. The new version is that of the configuration, which is never used twice."""
         lock_config(connection)
-        row = _row(connection, sign_in.key)
-        if row is not None and row.body == sign_in.ciphertext:
+        row = connection.execute(_find, _params(key)).first()
+        if row is not None and row.body == ciphertext:
+            # The same transaction, repeated after a lost COMMIT response: no two ciphertexts are alike.
             return int(row.version)
-        _record(connection, "signed in", by.principal, sign_in.key)
-        version = row.version if row else 0
-        return _write(connection, dataclasses.replace(sign_in, version=version), by.principal)
+        if expected not in (None, row.version if row else 0):
+            return None
+        if audit_kind:
+            audit.record(connection, audit_kind, by, **_facts(connection, key))
+        bump_config_version(connection)
+        version = read_version(connection)
+        values = {"body": ciphertext, "version": version, "updated_by": by}
+        if row is not None:
+            connection.execute(_change.values(**values), _params(key))
+        else:
+            connection.execute(_add, {"server_id": key.server_id, "principal": key.person, **values})
+        return version
 
     @transaction
     def forget(self, connection: sa.Connection, key: SignInKey, by: Author) -> bool:
@@ -174,8 +161,7 @@ class SqlSignInStore(Store):
         lock_config(connection)
         if not connection.execute(_delete, _params(key)).rowcount:
             return False
-        _record(connection, "signed out", by.principal, key)
-        bump_config_version(connection)
+        record_change(connection, "signed out", by.principal, **_facts(connection, key))
         return True
 
     async def begin(self, pending: PendingSignIn) -> str:
@@ -210,10 +196,6 @@ class SqlSignInStore(Store):
     def _take(self, connection: sa.Connection, state: str) -> Any:
         return connection.execute(_take, {"h": hash_token(state)}).first()
 
-    async def _encrypt(self, key: SignInKey, sign_in: SignIn) -> EncryptedSignIn:
-        ciphertext = await asyncio.to_thread(self._box.seal, encode_text(sign_in), _context(key))
-        return EncryptedSignIn(key, ciphertext, sign_in.version)
-
 
 def delete_sign_ins(connection: sa.Connection, server_id: str) -> None:
     """Delete all sign-ins and links of a removed server. The caller bumps the configuration version."""
@@ -221,36 +203,24 @@ def delete_sign_ins(connection: sa.Connection, server_id: str) -> None:
     connection.execute(_delete_pending_of_server, {"i": server_id})
 
 
-def read_encrypted_sign_ins(connection: sa.Connection) -> Sequence[EncryptedSignIn]:
-    """Return all stored sign-ins."""
+def read_encrypted_sign_ins(connection: sa.Connection) -> Sequence[Encrypted]:
+    """Return all stored sign-ins, still encrypted."""
     return [
-        EncryptedSignIn(SignInKey(row.server_id, row.principal), row.body, row.version, row.slug or row.server_id)
+        Encrypted(
+            f"{row.slug or row.server_id} sign-in",
+            _context(row.server_id, row.principal),
+            row.body,
+            _columns.body,
+            (row.server_id, row.principal),
+        )
         for row in connection.execute(_all)
     ]
 
 
-def _row(connection: sa.Connection, key: SignInKey) -> Any:
-    return connection.execute(_find, _params(key)).first()
-
-
-def _write(connection: sa.Connection, sign_in: EncryptedSignIn, by: str) -> int:
-    """Write over the version that the caller has checked, and return the new version: the configuration version, which
-    is never used twice.
-    """
-    bump_config_version(connection)
-    version = read_version(connection)
-    values = {"body": sign_in.ciphertext, "version": version, "updated_by": by}
-    if sign_in.version:
-        connection.execute(_change.values(**values), _params(sign_in.key))
-    else:
-        connection.execute(_add, {"server_id": sign_in.key.server_id, "principal": sign_in.key.person, **values})
-    return version
-
-
-def _record(connection: sa.Connection, kind: str, actor: str, key: SignInKey) -> None:
+def _facts(connection: sa.Connection, key: SignInKey) -> Mapping[str, str]:
+    """Return what the audit has of a change of a sign-in."""
     slug = connection.execute(_slug, {"i": key.server_id}).scalar() or key.server_id
-    facts = {"person": key.person} if key.person else {}
-    audit.record(connection, kind, actor, subject=key.server_id, server=slug, **facts)
+    return {"subject": key.server_id, "server": slug, **({"person": key.person} if key.person else {})}
 
 
 def _params(key: SignInKey) -> dict[str, str]:

@@ -39,16 +39,22 @@ from bot.storage import audit
 from bot.storage.admin.grants import add_grant, call_to_cover, read_delegations
 from bot.storage.audit import record_refused, server_id_of
 from bot.storage.codec import converter, decode, encode
-from bot.storage.database import Store, insert_or_update, notify_turn, now, transaction
-from bot.storage.tables import Json, approval_of_step, approval_views, approvals, decisions, steps, turns
+from bot.storage.database import Store, insert_or_update, matching, notify_turn, now, transaction
+from bot.storage.tables import (
+    Json,
+    approval_of_step,
+    approval_views,
+    approvals,
+    decisions,
+    steps,
+    this_approval,
+    this_step,
+    turns,
+)
 from bot.storage.turn_log.records import read_approval, read_record
 from bot.storage.turn_log.states import lock_turn, mark_view_stale, note_approvals_ended, requeue
 
-_this_view = sa.and_(
-    approval_views.c.approval_id == bindparam("a"),
-    approval_views.c.revision == bindparam("r"),
-    approval_views.c.principal == bindparam("p"),
-)
+_this_view = matching(approval_views, approval_id="a", revision="r", principal="p")
 _select_view = sa.select(approval_views.c.pages, approval_views.c.viewed).where(_this_view)
 _add_view = approval_views.insert().values(
     approval_id=bindparam("a"),
@@ -68,6 +74,7 @@ _Approvers = Mapping[str, str]
 
 _asked = (
     sa.select(
+        approvals.c.id,
         approvals.c.turn_id,
         approvals.c.n,
         approvals.c.revision,
@@ -83,35 +90,25 @@ _asked = (
         (approvals.c.expires_at <= now()).label("overdue"),
     )
     .join(steps, approval_of_step)
-    .where(approvals.c.id == bindparam("approval_id"))
+    .where(this_approval)
 )
-_settle_step = (
-    steps.update()
-    .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"), steps.c.status == StepStatus.AWAITING)
-    .values(status=bindparam("to"))
-)
+_settle_step = steps.update().where(this_step, steps.c.status == StepStatus.AWAITING).values(status=bindparam("to"))
 _settle_approval = (
     approvals.update()
-    .where(approvals.c.id == bindparam("a"))
+    .where(this_approval)
     .values(decided_by=bindparam("by"), decided_at=now(), reason=bindparam("why"), approved_arguments=bindparam("what"))
 )
-_count = approvals.update().where(approvals.c.id == bindparam("a")).values(approver_names=bindparam("who", type_=Json))
+_count = approvals.update().where(this_approval).values(approver_names=bindparam("who", type_=Json))
 # A later denial by the same approver replaces the approval.
 _add_decision = insert_or_update(decisions, "decision", "reason", "key", "evidence", at=now())
-_decided = sa.select(decisions.c.decision, decisions.c.approval_id).where(decisions.c.key == bindparam("key"))
+_decided = sa.select(decisions.c.decision, decisions.c.approval_id).where(matching(decisions, key="key"))
 _signed = sa.select(decisions.c.principal, decisions.c.name, decisions.c.evidence).where(
-    decisions.c.approval_id == bindparam("a"),
-    decisions.c.revision == bindparam("r"),
-    decisions.c.decision == DecisionType.APPROVE.value,
+    matching(decisions, approval_id="a", revision="r"), decisions.c.decision == DecisionType.APPROVE.value
 )
-_remove_decision = decisions.delete().where(
-    decisions.c.approval_id == bindparam("a"),
-    decisions.c.revision == bindparam("r"),
-    decisions.c.principal == bindparam("p"),
-)
+_remove_decision = decisions.delete().where(matching(decisions, approval_id="a", revision="r", principal="p"))
 _revise = (
     approvals.update()
-    .where(approvals.c.id == bindparam("a"), approvals.c.revision == bindparam("was"))
+    .where(this_approval, approvals.c.revision == bindparam("was"))
     .values(
         revision=approvals.c.revision + 1,
         revised_arguments=bindparam("what"),
@@ -128,50 +125,30 @@ _revise = (
 )
 
 
-_due_reminders = (
+_awaiting = (
     sa.select(approvals.c.id, turns.c.conversation)
     .join(steps, approval_of_step)
     .join(turns, turns.c.id == approvals.c.turn_id)
     .where(
-        approvals.c.remind_in.is_not(None),
-        approvals.c.reminded_at.is_(None),
-        approvals.c.posted_at + approvals.c.remind_in <= now(),
         sa.or_(approvals.c.expires_at.is_(None), approvals.c.expires_at > now()),
         steps.c.status == StepStatus.AWAITING,
     )
     .order_by(approvals.c.posted_at)
+)
+_due_reminders = _awaiting.where(
+    approvals.c.remind_in.is_not(None),
+    approvals.c.reminded_at.is_(None),
+    approvals.c.posted_at + approvals.c.remind_in <= now(),
+)
+_due_notices = _awaiting.where(
+    approvals.c.notify_privately, approvals.c.notified_at.is_(None), approvals.c.posted_at.is_not(None)
 )
 # The update decides between concurrent processes.
-_claim_reminder = (
-    approvals.update()
-    .where(approvals.c.id == bindparam("a"), approvals.c.reminded_at.is_(None))
-    .values(reminded_at=now())
-    .returning(approvals.c.id)
+_claim_reminder, _claim_notice = (
+    approvals.update().where(this_approval, claimed_at.is_(None)).values({claimed_at: now()}).returning(approvals.c.id)
+    for claimed_at in (approvals.c.reminded_at, approvals.c.notified_at)
 )
-_remind_again = (
-    approvals.update()
-    .where(approvals.c.id == bindparam("a"))
-    .values(remind_in=bindparam("later"), reminded_at=sa.null())
-)
-_due_notices = (
-    sa.select(approvals.c.id, turns.c.conversation)
-    .join(steps, approval_of_step)
-    .join(turns, turns.c.id == approvals.c.turn_id)
-    .where(
-        approvals.c.notify_privately,
-        approvals.c.notified_at.is_(None),
-        approvals.c.posted_at.is_not(None),
-        sa.or_(approvals.c.expires_at.is_(None), approvals.c.expires_at > now()),
-        steps.c.status == StepStatus.AWAITING,
-    )
-    .order_by(approvals.c.posted_at)
-)
-_claim_notice = (
-    approvals.update()
-    .where(approvals.c.id == bindparam("a"), approvals.c.notified_at.is_(None))
-    .values(notified_at=now())
-    .returning(approvals.c.id)
-)
+_remind_again = approvals.update().where(this_approval).values(remind_in=bindparam("later"), reminded_at=sa.null())
 
 
 class SqlApprovalLog(Store):
@@ -179,13 +156,8 @@ class SqlApprovalLog(Store):
 
     async def decide(self, decision: Decision, signing: ApproverEvidence = NO_EVIDENCE) -> DecisionResult:
         """Settle an approval that is still awaiting and unchanged, or count one approver of several."""
-        return await self._decide(decision, uuid.uuid4().hex, signing)
-
-    @transaction
-    def _decide(
-        self, connection: sa.Connection, decision: Decision, key: str, signing: ApproverEvidence
-    ) -> DecisionResult:
-        return _record_decision(connection, decision, key, signing)
+        key = uuid.uuid4().hex
+        return await self._database.run(lambda connection: _record_decision(connection, decision, key, signing))
 
     async def grant(
         self,
@@ -197,72 +169,37 @@ class SqlApprovalLog(Store):
         """Approve a call and add a grant. Other calls of the turn that the grant covers are approved with it, as far as
         the approver may decide them: `following` has the grounds. A rejected decision adds no grant.
         """
-        return await self._grant(decision, grant, uuid.uuid4().hex, signing, following=following)
+        key = uuid.uuid4().hex
 
-    @transaction
-    def _grant(
-        self,
-        connection: sa.Connection,
-        decision: Decision,
-        grant: Grant,
-        key: str,
-        signing: ApproverEvidence,
-        *,
-        following: ApprovedTogether,
-    ) -> DecisionResult:
-        result = _record_decision(connection, decision, key, signing)
-        if result != Decided(DecisionType.APPROVE) or not add_grant(connection, grant):
+        def decide_and_grant(connection: sa.Connection) -> DecisionResult:
+            result = _record_decision(connection, decision, key, signing)
+            if result == Decided(DecisionType.APPROVE) and add_grant(connection, grant):
+                _approve_covered(connection, decision, grant, key, following)
             return result
-        turn_and_step = read_approval(connection, decision.approval_id)
-        assert turn_and_step is not None
-        turn, _ = turn_and_step
-        also_approved = []
-        for step in read_record(connection, turn.id).calls_awaiting_approval:
-            request = call_to_cover(step, turn.conversation)
-            if request is None or step.approval is None or turn.question.again or not covers(grant, request):
-                continue
-            grounds = following.get((step.approval.id, step.approval.revision))
-            if grounds is None:
-                continue
-            same = dataclasses.replace(decision, approval_id=step.approval.id, revision=step.approval.revision)
-            if isinstance(_record_decision(connection, same, f"{key}:{step.n}", grounds), Decided):
-                also_approved.append(step.approval.id)
-        audit.record(
-            connection,
-            "granted",
-            decision.by.principal,
-            turn_id=turn.id,
-            subject=grant.server,
-            grant=grant.id,
-            approval=grant.approval_id,
-            scope=grant.scope,
-            server=grant.server_name,
-            tool=grant.tool,
-            place=grant.place,
-            person=grant.person or "everyone",
-            fingerprint=grant.fingerprint,
-            destructive=grant.destructive,
-            seconds=grant.lasts,
-            followed=also_approved,
-        )
-        return result
+
+        return await self._database.run(decide_and_grant)
 
     @transaction
     def revise(self, connection: sa.Connection, revision: Revision) -> bool:
         """Replace the arguments of a waiting approval. Return False if it is settled, overdue or was edited by another
         user.
         """
-        row = connection.execute(_asked, {"approval_id": revision.approval_id}).first()
-        if row is None:
-            return False
-        lock_turn(connection, row.turn_id)
-        row = connection.execute(_asked, {"approval_id": revision.approval_id}).first()
+        row = _lock_asked(connection, revision.approval_id)
         if row is None:
             return False
         if row.revision == revision.of + 1 and row.fingerprint == revision.fingerprint:
             return True
         if row.status != StepStatus.AWAITING or row.revision != revision.of or row.overdue:
             return False
+        approvers = {
+            "requirements": row.requirements,
+            "possible": row.possible_approvers,
+            "notify": row.notify_privately,
+        }
+        if revision.requirements is not None and revision.possible_approvers is not None:
+            possible = revision.possible_approvers
+            notify = bool(possible.with_notice(ApprovalNotice.PRIVATE))
+            approvers = {"requirements": encode(revision.requirements), "possible": encode(possible), "notify": notify}
         connection.execute(
             _revise,
             {
@@ -273,21 +210,12 @@ class SqlApprovalLog(Store):
                 "editors": sorted({*(row.editors or ()), revision.by.principal}),
                 "print": revision.fingerprint,
                 "secrets": converter.unstructure(revision.secrets),
-                **_approver_columns(row, revision),
+                **approvers,
             },
         )
         mark_view_stale(connection, row.turn_id)
-        audit.record(
-            connection,
-            "revised",
-            revision.by.principal,
-            turn_id=row.turn_id,
-            subject=server_id_of(connection, revision.approval_id),
-            step=row.n,
-            approval=revision.approval_id,
-            revision=revision.of + 1,
-            fingerprint=revision.fingerprint,
-        )
+        changed = {"revision": revision.of + 1, "fingerprint": revision.fingerprint}
+        _record(connection, "revised", revision.by.principal, row, **changed)
         notify_turn(connection, row.turn_id)
         return True
 
@@ -298,12 +226,7 @@ class SqlApprovalLog(Store):
         """Record that a user opened a page of a whole call; the first page also goes to the audit. Pages count only in
         their order. Return False if the call is not awaiting approval at this revision.
         """
-        row = connection.execute(_asked, {"approval_id": approval_id}).first()
-        if row is None:
-            return False
-        lock_turn(connection, row.turn_id)
-        # Re-read under the lock: the call may have been decided or revised.
-        row = connection.execute(_asked, {"approval_id": approval_id}).first()
+        row = _lock_asked(connection, approval_id)
         if row is None or row.status != StepStatus.AWAITING or row.revision != revision:
             return False
         key = {"a": approval_id, "r": revision, "p": by.principal}
@@ -313,17 +236,7 @@ class SqlApprovalLog(Store):
         viewed = portion.number if portion.number == before + 1 else before
         if view is None:
             connection.execute(_add_view, {**key, "pages": portion.of, "viewed": viewed})
-            audit.record(
-                connection,
-                "opened",
-                by.principal,
-                turn_id=row.turn_id,
-                subject=server_id_of(connection, approval_id),
-                step=row.n,
-                approval=approval_id,
-                revision=revision,
-                fingerprint=row.fingerprint,
-            )
+            _record(connection, "opened", by.principal, row, revision=revision, fingerprint=row.fingerprint)
         elif portion.number and (view.pages, view.viewed) != (portion.of, viewed):
             connection.execute(_update_view, {**key, "to_pages": portion.of, "to_viewed": viewed})
         return True
@@ -378,19 +291,55 @@ def _claim_due(
     return [call for approval_id in claimed if (call := read_approval(connection, approval_id)) is not None]
 
 
-def _approver_columns(row: Any, revision: Revision) -> dict[str, Any]:
-    """Return who may approve a revised call: the revision's approvers, or those of before."""
-    if revision.requirements is None or revision.possible_approvers is None:
-        return {
-            "requirements": row.requirements,
-            "possible": row.possible_approvers,
-            "notify": row.notify_privately,
-        }
-    return {
-        "requirements": encode(revision.requirements),
-        "possible": encode(revision.possible_approvers),
-        "notify": bool(revision.possible_approvers.with_notice(ApprovalNotice.PRIVATE)),
-    }
+def _lock_asked(connection: sa.Connection, approval_id: str) -> Any:
+    """Lock the turn of an approval, and return its row as it is then, `None` if it is gone."""
+    row = connection.execute(_asked, {"a": approval_id}).first()
+    if row is None:
+        return None
+    lock_turn(connection, row.turn_id)
+    # Re-read under the lock: another decision or edit may have been faster.
+    return connection.execute(_asked, {"a": approval_id}).first()
+
+
+def _record(connection: sa.Connection, kind: str, actor: str, approval: Any, **facts: Any) -> None:
+    """Add a row about an approval to the audit."""
+    where = {"turn_id": approval.turn_id, "subject": server_id_of(connection, approval.id)}
+    audit.record(connection, kind, actor, **where, step=approval.n, approval=approval.id, **facts)
+
+
+def _approve_covered(
+    connection: sa.Connection, decision: Decision, grant: Grant, key: str, following: ApprovedTogether
+) -> None:
+    """Approve the other calls of the turn that a new grant covers, as far as `following` has the grounds."""
+    turn_and_step = read_approval(connection, decision.approval_id)
+    assert turn_and_step is not None
+    turn, _ = turn_and_step
+    also_approved = []
+    for step in read_record(connection, turn.id).calls_awaiting_approval:
+        request = call_to_cover(step, turn.conversation)
+        if request is None or step.approval is None or turn.question.again or not covers(grant, request):
+            continue
+        grounds = following.get((step.approval.id, step.approval.revision))
+        if grounds is None:
+            continue
+        same = dataclasses.replace(decision, approval_id=step.approval.id, revision=step.approval.revision)
+        if isinstance(_record_decision(connection, same, f"{key}:{step.n}", grounds), Decided):
+            also_approved.append(step.approval.id)
+    names = ("scope", "tool", "place", "fingerprint", "destructive")
+    audit.record(
+        connection,
+        "granted",
+        decision.by.principal,
+        turn_id=turn.id,
+        subject=grant.server,
+        grant=grant.id,
+        approval=grant.approval_id,
+        server=grant.server_name,
+        person=grant.person or "everyone",
+        seconds=grant.lasts,
+        followed=also_approved,
+        **{name: getattr(grant, name) for name in names},
+    )
 
 
 def _has_viewed(connection: sa.Connection, decision: Decision) -> bool:
@@ -407,16 +356,14 @@ def _record_decision(
     """
     recorded = connection.execute(_decided, {"key": key}).first()
     if recorded is not None:
-        return _repeated_result(connection, recorded.approval_id, DecisionType(recorded.decision), signing)
-    row = connection.execute(_asked, {"approval_id": decision.approval_id}).first()
-    if row is None:
-        return ApprovalNotFound()
-    lock_turn(connection, row.turn_id)
-    # Re-read under the lock: another decision may have been faster.
-    row = connection.execute(_asked, {"approval_id": decision.approval_id}).first()
+        asked = connection.execute(_asked, {"a": recorded.approval_id}).one()
+        if asked.status == StepStatus.AWAITING:
+            return MoreApprovalsNeeded(_missing(asked, len(asked.approver_names or ()), signing))
+        return Decided(DecisionType(recorded.decision))
+    row = _lock_asked(connection, decision.approval_id)
     rejection = _rejection(row, decision)
-    if row is None or rejection is not None:
-        return rejection or ApprovalNotFound()
+    if rejection is not None:
+        return rejection
     approved = decision.type is DecisionType.APPROVE
     if approved and signing.must_view and not _has_viewed(connection, decision):
         return ViewRequired()
@@ -426,7 +373,8 @@ def _record_decision(
     counted, outdated, used = _counted_approvers(connection, row, decision, signing)
     missing = _missing(row, len(counted), signing)
     if approved and used & {principal, right_holder(principal, evidence)}:
-        return AlreadyDecided(f"You have already approved it. It needs {_more_approvals(missing)}.")
+        more = "1 more approval" if missing == 1 else f"{max(missing, 0)} more approvals"
+        return AlreadyDecided(f"You have already approved it. It needs {more}.")
     if approved:
         for person in outdated:
             connection.execute(_remove_decision, {**position, "p": person})
@@ -452,14 +400,11 @@ def _record_decision(
     mark_view_stale(connection, row.turn_id)
     facts: dict[str, Any] = {"no_longer_count": sorted(outdated)} if approved and outdated else {}
     facts |= {"reason": decision.reason} if decision.is_automatic else {}
-    audit.record(
+    _record(
         connection,
         "decided" if counts else "signed",
         principal,
-        turn_id=row.turn_id,
-        subject=server_id_of(connection, decision.approval_id),
-        step=row.n,
-        approval=decision.approval_id,
+        row,
         revision=decision.revision,
         verdict=decision.type.value,
         evidence=evidence,
@@ -475,29 +420,12 @@ def _decider(decision: Decision) -> tuple[str, str]:
     return (audit.NOBODY, "") if decision.is_automatic else (decision.by.principal, decision.by.name)
 
 
-def _repeated_result(
-    connection: sa.Connection, approval_id: str, decision: DecisionType, signing: ApproverEvidence
-) -> DecisionResult:
-    row = connection.execute(_asked, {"approval_id": approval_id}).one()
-    waits = row.status == StepStatus.AWAITING
-    return MoreApprovalsNeeded(_missing(row, len(row.approver_names or ()), signing)) if waits else Decided(decision)
-
-
 def _settle(connection: sa.Connection, row: Any, decision: Decision, names: str) -> None:
     approved = decision.type is DecisionType.APPROVE
-    connection.execute(
-        _settle_step,
-        {"t": row.turn_id, "i": row.n, "to": StepStatus.READY if approved else StepStatus.DENIED},
-    )
-    connection.execute(
-        _settle_approval,
-        {
-            "a": decision.approval_id,
-            "by": names or _decider(decision)[1],
-            "why": decision.reason,
-            "what": row.asked if approved else None,
-        },
-    )
+    status = StepStatus.READY if approved else StepStatus.DENIED
+    connection.execute(_settle_step, {"t": row.turn_id, "i": row.n, "to": status})
+    settled = {"by": names or _decider(decision)[1], "why": decision.reason, "what": row.asked if approved else None}
+    connection.execute(_settle_approval, {"a": decision.approval_id, **settled})
     requeue(connection, row.turn_id)
     note_approvals_ended(connection, row.turn_id, [row.n], "approved" if approved else "denied")
 
@@ -524,10 +452,6 @@ def _counted_approvers(
 def _missing(row: Any, approvals: int, signing: ApproverEvidence) -> int:
     quorum: int = max(signing.quorum, decode(ApprovalRequirements, row.requirements).quorum)
     return quorum - approvals
-
-
-def _more_approvals(count: int) -> str:
-    return "1 more approval" if count == 1 else f"{max(count, 0)} more approvals"
 
 
 def _rejection(row: Any, decision: Decision) -> DecisionResult | None:

@@ -23,6 +23,8 @@ from bot.storage.database import (
     OWNER_RETRY_SECONDS,
     Store,
     Upsert,
+    is_one_of,
+    matching,
     notify_all,
     notify_turn,
     now,
@@ -37,6 +39,9 @@ from bot.storage.tables import (
     is_live,
     message_refs,
     steps,
+    this_approval,
+    this_delivery,
+    this_step,
     turns,
 )
 from bot.storage.turn_log import elicitation_rows
@@ -56,31 +61,22 @@ from bot.storage.turn_log.states import (
 
 _NOT_SHOWN = "The approval could not be shown here: {}. Not run."
 
+_is_of_turn = matching(approvals, turn_id="t")
+_is_unposted = sa.and_(_is_of_turn, approvals.c.posted_at.is_(None), approvals.c.view_revision <= bindparam("upto"))
 _undelivered_approvals = (
     sa.select(approvals.c.n, approvals.c.id, steps.c.body)
     .join(steps, approval_of_step)
-    .where(
-        approvals.c.turn_id == bindparam("t"),
-        approvals.c.posted_at.is_(None),
-        approvals.c.view_revision <= bindparam("upto"),
-        steps.c.status == StepStatus.AWAITING,
-    )
+    .where(_is_unposted, steps.c.status == StepStatus.AWAITING)
     .order_by(approvals.c.n)
 )
 _approved = (
     sa.select(approvals.c.n, decisions.c.principal)
     .join(decisions, sa.and_(decisions.c.approval_id == approvals.c.id, decisions.c.revision == approvals.c.revision))
-    .where(approvals.c.turn_id == bindparam("t"), decisions.c.decision == DecisionType.APPROVE)
+    .where(_is_of_turn, decisions.c.decision == DecisionType.APPROVE)
     .order_by(approvals.c.n, decisions.c.at)
 )
-_deny = (
-    steps.update()
-    .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"))
-    .values(status=StepStatus.DENIED, result=bindparam("what"), ended_at=now())
-)
-_give_reason = (
-    approvals.update().where(approvals.c.id == bindparam("a")).values(decided_at=now(), reason=bindparam("why"))
-)
+_deny = steps.update().where(this_step).values(status=StepStatus.DENIED, result=bindparam("what"), ended_at=now())
+_give_reason = approvals.update().where(this_approval).values(decided_at=now(), reason=bindparam("why"))
 
 
 def _deny_undeliverable(connection: sa.Connection, turn_id: str, revision: int, cause: str) -> Sequence[int]:
@@ -142,9 +138,10 @@ def _position_of(connection: sa.Connection, turn: Turn) -> int:
     return before
 
 
-_available = sa.or_(
-    deliveries.c.owner.is_(None), deliveries.c.owner == bindparam("me"), deliveries.c.lease_until <= now()
-)
+_is_mine = matching(deliveries, owner="me")
+_is_held = matching(deliveries, turn_id="t", owner="me")
+_available = sa.or_(deliveries.c.owner.is_(None), _is_mine, deliveries.c.lease_until <= now())
+_is_reached = sa.func.substr(turns.c.conversation + ":", 1, bindparam("length")) == bindparam("reach")
 _behind = (
     sa.select(deliveries.c.turn_id)
     .join(turns, turns.c.id == deliveries.c.turn_id)
@@ -155,7 +152,7 @@ _behind = (
         turns.c.status != TurnStatus.RUNNING,
         # Its messages would be emptied.
         turns.c.content_deleted_at.is_(None),
-        sa.func.substr(turns.c.conversation + ":", 1, bindparam("length")) == bindparam("reach"),
+        _is_reached,
     )
     .order_by(turns.c.created_at, turns.c.seq)
     .limit(bindparam("limit"))
@@ -170,7 +167,7 @@ _waits_unannounced = (
         turns.c.status == TurnStatus.QUEUED,
         turns.c.created_at <= now() - SHOWN_AFTER_SECONDS,
         deliveries.c.revision == 0,
-        sa.func.substr(turns.c.conversation + ":", 1, bindparam("length")) == bindparam("reach"),
+        _is_reached,
     )
     .order_by(turns.c.created_at)
     .limit(bindparam("limit"))
@@ -181,25 +178,21 @@ _show_waiting = (
     .values(revision=1)
 )
 _awaits_approval = sa.exists().where(steps.c.turn_id == turns.c.id, steps.c.status == StepStatus.AWAITING)
+_is_here = matching(turns, conversation="conversation")
 _ahead = (
     sa.select(turns.c.id, turns.c.status, _awaits_approval.label("signs"), elicitation_rows.still_asks.label("asks"))
-    .where(turns.c.conversation == bindparam("conversation"), turns.c.seq < bindparam("seq"), is_live(turns))
+    .where(_is_here, turns.c.seq < bindparam("seq"), is_live(turns))
     .order_by(turns.c.seq)
 )
-_recent = (
-    sa.select(turns.c.id)
-    .where(turns.c.conversation == bindparam("conversation"))
-    .order_by(turns.c.seq.desc())
-    .limit(bindparam("limit"))
-)
-_refs = sa.select(message_refs.c.slot, message_refs.c.ref).where(message_refs.c.turn_id == bindparam("turn_id"))
+_recent = sa.select(turns.c.id).where(_is_here).order_by(turns.c.seq.desc()).limit(bindparam("limit"))
+_refs = sa.select(message_refs.c.slot, message_refs.c.ref).where(matching(message_refs, turn_id="turn_id"))
 _driven_elsewhere = sa.exists().where(
     turns.c.id == deliveries.c.turn_id, turns.c.status == TurnStatus.RUNNING, turns.c.owner != bindparam("me")
 )
 _acquire = (
     deliveries.update()
     .where(
-        deliveries.c.turn_id == bindparam("t"),
+        this_delivery,
         deliveries.c.delivered_revision <= bindparam("known"),
         _available,
         ~_driven_elsewhere,
@@ -207,16 +200,11 @@ _acquire = (
     .values(owner=bindparam("me"), lease_until=now() + LEASE_SECONDS)
     .returning(deliveries.c.turn_id)
 )
-_prove = (
-    deliveries.update()
-    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
-    .values(lease_until=now() + LEASE_SECONDS)
-    .returning(deliveries.c.turn_id)
-)
+_prove = deliveries.update().where(_is_held).values(lease_until=now() + LEASE_SECONDS).returning(deliveries.c.turn_id)
 # Rows locked by another transaction are skipped, because none of them waits for the others.
 _unlocked = (
     sa.select(deliveries.c.turn_id)
-    .where(deliveries.c.turn_id.in_(bindparam("ids", expanding=True)), deliveries.c.owner == bindparam("me"))
+    .where(is_one_of(deliveries.c.turn_id, "ids"), _is_mine)
     .with_for_update(skip_locked=True)
     .cte("within_reach")
 )
@@ -226,19 +214,19 @@ _renew = (
     .values(lease_until=now() + LEASE_SECONDS)
 )
 _owned = sa.select(deliveries.c.turn_id).where(
-    deliveries.c.turn_id.in_(bindparam("ids", expanding=True)),
+    is_one_of(deliveries.c.turn_id, "ids"),
     deliveries.c.owner == bindparam("me"),
     deliveries.c.lease_until > now(),
 )
 _release = (
     deliveries.update()
-    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
+    .where(_is_held)
     .values(owner=None, lease_until=None)
     .returning((deliveries.c.delivered_revision < deliveries.c.revision).label("behind"))
 )
 _still_owned = (
     sa.select(deliveries.c.turn_id, bindparam("s", type_=sa.String), bindparam("r", type_=sa.String))
-    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
+    .where(_is_held)
     .with_for_update()
 )
 _save_ref = Upsert(
@@ -253,7 +241,7 @@ _running = sa.exists().where(turns.c.id == deliveries.c.turn_id, turns.c.status 
 _is_over = sa.and_(bindparam("upto") >= deliveries.c.revision, ~_running)
 _mark_delivered = (
     deliveries.update()
-    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
+    .where(_is_held)
     .values(
         delivered_revision=sa.case(
             (deliveries.c.delivered_revision < bindparam("upto"), bindparam("upto")),
@@ -268,32 +256,18 @@ _mark_delivered = (
 )
 _posted = (
     approvals.update()
-    .where(
-        approvals.c.turn_id == bindparam("t"),
-        approvals.c.posted_at.is_(None),
-        approvals.c.view_revision <= bindparam("upto"),
-        sa.exists().where(approval_of_step, steps.c.status == StepStatus.AWAITING),
-    )
+    .where(_is_unposted, sa.exists().where(approval_of_step, steps.c.status == StepStatus.AWAITING))
     .values(posted_at=now(), expires_at=now() + approvals.c.expires_in)
 )
-_unposted = sa.select(
-    sa.or_(
-        sa.exists().where(
-            approvals.c.turn_id == bindparam("t"),
-            approvals.c.posted_at.is_(None),
-            approvals.c.view_revision <= bindparam("upto"),
-        ),
-        elicitation_rows.unposted,
-    )
-)
+_unposted = sa.select(sa.or_(sa.exists().where(_is_unposted), elicitation_rows.unposted))
 _postpone = (
     deliveries.update()
-    .where(deliveries.c.turn_id == bindparam("t"))
+    .where(this_delivery)
     .values(due_at=now() + bindparam("seconds"), attempts=deliveries.c.attempts + 1)
 )
 _give_up = (
     deliveries.update()
-    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.delivered_revision < bindparam("upto"))
+    .where(this_delivery, deliveries.c.delivered_revision < bindparam("upto"))
     .values(delivered_revision=bindparam("upto"), error=bindparam("why"))
 )
 
@@ -367,10 +341,8 @@ class SqlDeliveryQueue(Store):
         """Save the ref of a posted message. Raises LostLease, because an expired owner must not replace the refs of the
         next one.
         """
-        saved = connection.execute(
-            _save_ref.on(connection), {"t": turn_id, "me": self.me, "s": drawn.slot, "r": drawn.ref}
-        )
-        if saved.first() is None:
+        values = {"t": turn_id, "me": self.me, "s": drawn.slot, "r": drawn.ref}
+        if connection.execute(_save_ref.on(connection), values).first() is None:
             raise LostLease(turn_id)
 
     @transaction(retry_seconds=OWNER_RETRY_SECONDS)
@@ -418,19 +390,14 @@ def _read_view(connection: sa.Connection, turn_id: str) -> TurnView:
         is_running = turn.status is TurnStatus.RUNNING
         return TurnView(turn, () if turn.content_deleted else record.steps, record.revision, early=is_running)
     ahead = connection.execute(_ahead, {"conversation": str(turn.conversation), "seq": turn.seq}).all()
-    return TurnView(
-        turn,
-        record.steps,
-        record.revision,
-        ahead=len(ahead) + _position_of(connection, turn),
-        blocker=_blocker(ahead[0]) if ahead else None,
-    )
-
-
-def _blocker(row: sa.Row[tuple[str, str, bool, bool]]) -> BlockingTurn:
-    """Return the blocking reason. A missing approval comes first, because the call is not sent without it."""
-    asks = row.asks and not row.signs
-    return BlockingTurn(row.id, awaits_approval=row.status == TurnStatus.WAITING and not asks, awaits_answer=asks)
+    blocker = None
+    if ahead:
+        # A missing approval comes first, because the call is not sent without it.
+        asks = ahead[0].asks and not ahead[0].signs
+        waits = ahead[0].status == TurnStatus.WAITING and not asks
+        blocker = BlockingTurn(ahead[0].id, awaits_approval=waits, awaits_answer=asks)
+    position = len(ahead) + _position_of(connection, turn)
+    return TurnView(turn, record.steps, record.revision, ahead=position, blocker=blocker)
 
 
 def _start_expiry(connection: sa.Connection, turn_id: str, revision: int) -> None:

@@ -19,7 +19,6 @@ from bot.domain.elicitations import (
     EXPIRED_REASON,
     Elicitation,
     ElicitationAction,
-    ElicitationRequest,
     ElicitationResult,
     ElicitationResults,
     FormMode,
@@ -28,27 +27,27 @@ from bot.domain.elicitations import (
 from bot.domain.turns import StepStatus
 from bot.storage import audit
 from bot.storage.codec import decode, encode
-from bot.storage.database import now
-from bot.storage.tables import deliveries, elicitations, steps, turns
+from bot.storage.database import matching, now
+from bot.storage.tables import deliveries, elicitations, steps, this_delivery, this_step, turns
 
-next_revision = sa.select(deliveries.c.revision + 1).where(deliveries.c.turn_id == bindparam("t")).scalar_subquery()
+next_revision = sa.select(deliveries.c.revision + 1).where(this_delivery).scalar_subquery()
 """The revision of turn `t` that a change of this transaction makes."""
 _add = elicitations.insert().values(created_at=now(), view_revision=next_revision)
-_rounds = sa.select(sa.func.coalesce(sa.func.max(elicitations.c.round), 0)).where(
-    elicitations.c.turn_id == bindparam("t"), elicitations.c.n == bindparam("i")
-)
+_of_this_turn = matching(elicitations, turn_id="t")
+_of_this_step = matching(elicitations, turn_id="t", n="i")
+_rounds = sa.select(sa.func.coalesce(sa.func.max(elicitations.c.round), 0)).where(_of_this_step)
 _of_turn = (
     sa.select(elicitations)
-    .where(elicitations.c.turn_id == bindparam("t"))
+    .where(_of_this_turn)
     .order_by(elicitations.c.n, elicitations.c.round, elicitations.c.created_at, elicitations.c.key)
 )
+_is_this = matching(elicitations, id="e")
 _one = (
     sa.select(elicitations, steps.c.status.label("step"), (elicitations.c.expires_at <= now()).label("overdue"))
     .join(steps, sa.and_(steps.c.turn_id == elicitations.c.turn_id, steps.c.n == elicitations.c.n))
-    .where(elicitations.c.id == bindparam("e"))
+    .where(_is_this)
 )
 _open = elicitations.c.status == "open"
-_of_this_turn = elicitations.c.turn_id == bindparam("t")
 _close = (
     elicitations.update()
     .where(_open)
@@ -60,50 +59,39 @@ _close = (
         answered_at=now(),
     )
 )
-_close_one = _close.where(elicitations.c.id == bindparam("e")).returning(elicitations.c.turn_id)
-_close_of_step = _close.where(_of_this_turn, elicitations.c.n == bindparam("i")).returning(elicitations.c.n)
+_close_one = _close.where(_is_this).returning(elicitations.c.turn_id)
+_close_of_step = _close.where(_of_this_step).returning(elicitations.c.n)
 _close_of_turn = _close.where(_of_this_turn).returning(elicitations.c.n)
 _close_overdue = _close.where(_of_this_turn, elicitations.c.expires_at <= now()).returning(elicitations.c.n)
 # A call that was running when its process died can take no answer.
 _close_orphaned = _close.where(
     _of_this_turn, elicitations.c.round == 0, elicitations.c.fence < bindparam("f")
 ).returning(elicitations.c.n)
-_still_asked = sa.exists().where(
-    elicitations.c.turn_id == steps.c.turn_id, elicitations.c.n == steps.c.n, elicitations.c.status == "open"
-)
+_of_step = sa.and_(elicitations.c.turn_id == steps.c.turn_id, elicitations.c.n == steps.c.n)
+_still_asked = sa.exists().where(_of_step, _open)
 _go_on = (
     steps.update()
-    .where(steps.c.turn_id == bindparam("t"), steps.c.status == StepStatus.ASKING, ~_still_asked)
+    .where(matching(steps, turn_id="t"), steps.c.status == StepStatus.ASKING, ~_still_asked)
     .values(status=StepStatus.READY)
     .returning(steps.c.n)
 )
 _wait = (
     steps.update()
     .where(
-        steps.c.turn_id == bindparam("t"),
-        steps.c.n == bindparam("i"),
+        this_step,
         steps.c.status.in_([StepStatus.READY, StepStatus.STARTED]),
     )
     .values(status=StepStatus.ASKING)
     .returning(steps.c.n)
 )
-_posted = (
-    elicitations.update()
-    .where(_of_this_turn, _open, elicitations.c.expires_at.is_(None), elicitations.c.view_revision <= bindparam("upto"))
-    .values(expires_at=now() + elicitations.c.expires_in)
-)
-_unseen = sa.select(elicitations.c.id).where(
+_is_unposted = sa.and_(
     _of_this_turn, _open, elicitations.c.expires_at.is_(None), elicitations.c.view_revision <= bindparam("upto")
 )
+_posted = elicitations.update().where(_is_unposted).values(expires_at=now() + elicitations.c.expires_in)
+_unseen = sa.select(elicitations.c.id).where(_is_unposted)
 _soonest = sa.select(sa.func.min(elicitations.c.expires_at)).where(_of_this_turn, _open)
 
-unposted = sa.exists().where(
-    _of_this_turn,
-    _open,
-    elicitations.c.expires_at.is_(None),
-    elicitations.c.expires_in.is_not(None),
-    elicitations.c.view_revision <= bindparam("upto"),
-)
+unposted = sa.exists().where(_is_unposted, elicitations.c.expires_in.is_not(None))
 """Condition: an elicitation of turn `t` up to revision `upto` has not started to expire."""
 asked_back = sa.exists().where(elicitations.c.turn_id == turns.c.id)
 """Condition: the turn has any elicitation. Few turns have one."""
@@ -191,7 +179,9 @@ def read_rows(connection: sa.Connection, turn_id: str) -> Mapping[int, Sequence[
 
 def elicitations_of(rows: Sequence[Any]) -> tuple[Elicitation, ...]:
     """Decode the elicitations of a step."""
-    return tuple(map(_elicitation_of, rows))
+    return tuple(
+        replace(decode(Elicitation, row._asdict(), question=row.request), reply=_read_reply(row)) for row in rows
+    )
 
 
 def replies_of(rows: Sequence[Any]) -> ElicitationResults | None:
@@ -227,46 +217,14 @@ def _insert(
     fencing_token: int | None = None,
 ) -> None:
     reason = rejection_reason(new.question)
-    connection.execute(
-        _add,
-        {
-            "id": new.id,
-            "turn_id": turn_id,
-            "t": turn_id,
-            "n": n,
-            "round": new.round,
-            "key": new.question.key if new.round else new.id,
-            "request": encode(new.question),
-            "state": state,
-            "fence": fencing_token,
-            "status": DECLINED.action.value if reason else "open",
-            "reason": reason,
-            "expires_in": new.expires_in,
-        },
-    )
-    audit.record(
-        connection,
-        "asked back",
-        audit.NOBODY,
-        turn_id=turn_id,
-        step=n,
-        elicitation=new.id,
-        mode="form" if isinstance(new.question.ask, FormMode) else "link",
-        **({"declined": reason} if reason else {}),
-    )
-
-
-def _elicitation_of(row: Any) -> Elicitation:
-    return Elicitation(
-        row.id,
-        decode(ElicitationRequest, row.request),
-        row.round,
-        _read_reply(row),
-        row.answered_by,
-        row.reason,
-        row.expires_in,
-        row.expires_at,
-    )
+    key = new.question.key if new.round else new.id
+    status = DECLINED.action.value if reason else "open"
+    where = {"id": new.id, "turn_id": turn_id, "t": turn_id, "n": n, "round": new.round, "key": key}
+    asked = {"request": encode(new.question), "state": state, "fence": fencing_token, "expires_in": new.expires_in}
+    connection.execute(_add, {**where, **asked, "status": status, "reason": reason})
+    mode = "form" if isinstance(new.question.ask, FormMode) else "link"
+    facts = {"elicitation": new.id, "mode": mode, **({"declined": reason} if reason else {})}
+    audit.record(connection, "asked back", audit.NOBODY, turn_id=turn_id, step=n, **facts)
 
 
 def _read_reply(row: Any) -> ElicitationResult | None:

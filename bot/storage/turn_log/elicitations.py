@@ -6,7 +6,7 @@ Each is safe to run twice. Answers hold values that a user has typed; the audit 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
@@ -34,38 +34,31 @@ class SqlElicitations(Store):
     ) -> TurnRecord:
         """Save the elicitations of a call that is sent again with the answers. Raises LostLease and Stopped."""
         new = [Elicitation(uuid.uuid4().hex, request, expires_in=expires_in) for request in needed.questions]
-        return await self._suspend(claim, n, new, needed.state)
-
-    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
-    def _suspend(
-        self, connection: sa.Connection, claim: Claim, n: int, new: Sequence[Elicitation], state: str | None
-    ) -> TurnRecord:
-        check_claim(connection, claim)
-        rows.add_elicitations(connection, claim.turn_id, n, new, state)
-        mark_view_stale(connection, claim.turn_id)
-        return read_record(connection, claim.turn_id)
+        return await self._change(
+            claim, lambda connection: rows.add_elicitations(connection, claim.turn_id, n, new, needed.state)
+        )
 
     async def open_elicitation(
         self, claim: Claim, n: int, question: ElicitationRequest, expires_in: float | None
     ) -> tuple[TurnRecord, str]:
         """Save the elicitation of a running call. Return its id with the record. Raises LostLease and Stopped."""
         new = Elicitation(uuid.uuid4().hex, question, expires_in=expires_in)
-        return await self._open(claim, n, new), new.id
+        record = await self._change(
+            claim,
+            lambda connection: rows.ask_meanwhile(connection, claim.turn_id, n, new, claim.fencing_token),
+        )
+        return record, new.id
 
-    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
-    def _open(self, connection: sa.Connection, claim: Claim, n: int, new: Elicitation) -> TurnRecord:
-        check_claim(connection, claim)
-        rows.ask_meanwhile(connection, claim.turn_id, n, new, claim.fencing_token)
-        mark_view_stale(connection, claim.turn_id)
-        return read_record(connection, claim.turn_id)
-
-    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
-    def cancel_elicitation(
-        self, connection: sa.Connection, claim: Claim, elicitation_id: str, reason: str
-    ) -> TurnRecord:
+    async def cancel_elicitation(self, claim: Claim, elicitation_id: str, reason: str) -> TurnRecord:
         """Withdraw an elicitation unless it is answered. Raises LostLease and Stopped."""
+        return await self._change(
+            claim, lambda connection: rows.withdraw_elicitation(connection, elicitation_id, reason)
+        )
+
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
+    def _change(self, connection: sa.Connection, claim: Claim, change: Callable[[sa.Connection], None]) -> TurnRecord:
         check_claim(connection, claim)
-        rows.withdraw_elicitation(connection, elicitation_id, reason)
+        change(connection)
         mark_view_stale(connection, claim.turn_id)
         return read_record(connection, claim.turn_id)
 
@@ -77,11 +70,8 @@ class SqlElicitations(Store):
             return None
         record = read_record(connection, row.turn_id)
         step = next(step for step in record.calls if step.n == row.n)
-        return OpenElicitation(
-            record.turn,
-            step,
-            next(elicitation for elicitation in step.elicitations if elicitation.id == elicitation_id),
-        )
+        elicitation = next(elicitation for elicitation in step.elicitations if elicitation.id == elicitation_id)
+        return OpenElicitation(record.turn, step, elicitation)
 
     @transaction
     def answer_elicitation(
@@ -104,15 +94,8 @@ class SqlElicitations(Store):
         rows.close_elicitation(connection, elicitation_id, reply, by.name)
         requeue(connection, row.turn_id)
         mark_view_stale(connection, row.turn_id)
-        audit.record(
-            connection,
-            "answered",
-            by.principal,
-            turn_id=row.turn_id,
-            step=row.n,
-            elicitation=elicitation_id,
-            action=reply.action.value,
-        )
+        facts = {"elicitation": elicitation_id, "action": reply.action.value}
+        audit.record(connection, "answered", by.principal, turn_id=row.turn_id, step=row.n, **facts)
         notify_turn(connection, row.turn_id)
         return ElicitationAnswered(reply.action)
 

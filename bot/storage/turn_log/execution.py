@@ -7,8 +7,8 @@ is unknown.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -34,8 +34,17 @@ from bot.storage import audit, usage
 from bot.storage.admin.grants import use_grants
 from bot.storage.audit import record_finished, record_new, record_sent
 from bot.storage.codec import converter, encode
-from bot.storage.database import OWNER_RETRY_SECONDS, Store, Upsert, insert_new, notify_all, now, transaction
-from bot.storage.tables import approvals, steps, turns
+from bot.storage.database import (
+    OWNER_RETRY_SECONDS,
+    Store,
+    Upsert,
+    insert_new,
+    matching,
+    notify_all,
+    now,
+    transaction,
+)
+from bot.storage.tables import approvals, steps, this_step, turns
 from bot.storage.turn_log import elicitation_rows
 from bot.storage.turn_log import records as turn_records
 from bot.storage.turn_log.history import HistoryCache
@@ -54,64 +63,51 @@ from bot.storage.turn_log.states import (
     suspend_until_decided,
 )
 
+T = TypeVar("T")
+
 _add_step = Upsert(lambda insert: insert(steps).values(created_at=now()).on_conflict_do_nothing())
+_times = (steps.c.created_at, steps.c.started_at, steps.c.ended_at)
+# A call that may be repeated is not recorded at its start.
+_started_at = sa.func.coalesce(steps.c.started_at, now() - bindparam("seconds", type_=sa.Double))
 _add_approval = insert_new(approvals, view_revision=elicitation_rows.next_revision)
 _begin = (
     steps.update()
     .where(
-        steps.c.turn_id == bindparam("t"),
-        steps.c.n == bindparam("i"),
+        this_step,
         sa.or_(
             steps.c.status == StepStatus.READY,
             sa.and_(steps.c.status == StepStatus.STARTED, steps.c.fence == bindparam("f")),
         ),
     )
     .values(status=StepStatus.STARTED, fence=bindparam("f"), started_at=now())
-    .returning(steps.c.created_at, steps.c.started_at, steps.c.ended_at)
+    .returning(*_times)
 )
 _end = (
     steps.update()
     .where(
-        steps.c.turn_id == bindparam("t"),
-        steps.c.n == bindparam("i"),
+        this_step,
         steps.c.status.in_([StepStatus.READY, StepStatus.STARTED]),
     )
-    .values(
-        status=bindparam("to"),
-        result=bindparam("what"),
-        # A call that may be repeated is not recorded at its start.
-        started_at=sa.func.coalesce(steps.c.started_at, now() - bindparam("seconds", type_=sa.Double)),
-        ended_at=now(),
-    )
-    .returning(steps.c.created_at, steps.c.started_at, steps.c.ended_at)
+    .values(status=bindparam("to"), result=bindparam("what"), started_at=_started_at, ended_at=now())
+    .returning(*_times)
 )
 _break_off = (
     steps.update()
-    .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"), steps.c.status == StepStatus.READY)
-    .values(
-        status=bindparam("to"),
-        started_at=sa.func.coalesce(steps.c.started_at, now() - bindparam("seconds", type_=sa.Double)),
-        ended_at=now(),
-    )
+    .where(this_step, steps.c.status == StepStatus.READY)
+    .values(status=bindparam("to"), started_at=_started_at, ended_at=now())
 )
 _keep_late_result = (
     steps.update()
     .where(
-        steps.c.turn_id == bindparam("t"),
-        steps.c.n == bindparam("i"),
+        this_step,
         steps.c.fence == bindparam("f"),
         sa.exists().where(turns.c.id == steps.c.turn_id, turns.c.content_deleted_at.is_(None)),
     )
     .values(late_result=bindparam("what"))
 )
-_suspended = sa.select(turns.c.id).where(
-    turns.c.id == bindparam("t"), turns.c.fence == bindparam("f"), turns.c.status == TurnStatus.WAITING
-)
-_finished = sa.select(turns.c.id).where(
-    turns.c.id == bindparam("t"),
-    turns.c.fence == bindparam("f"),
-    turns.c.status.in_([TurnStatus.DONE, TurnStatus.FAILED, TurnStatus.CANCELLED]),
-)
+_claimed = sa.select(turns.c.id).where(matching(turns, id="t", fence="f"))
+_suspended = _claimed.where(turns.c.status == TurnStatus.WAITING)
+_finished = _claimed.where(turns.c.status.in_([TurnStatus.DONE, TurnStatus.FAILED, TurnStatus.CANCELLED]))
 
 
 class SqlTurnExecution(Store):
@@ -123,18 +119,49 @@ class SqlTurnExecution(Store):
 
     async def resume(self, claim: Claim) -> TurnRecord:
         """Settle leftovers of the previous owner and return the turn's record. Raises LostLease and Stopped."""
-        return self._records.put(claim, await self._resume(claim))
+
+        def resume(connection: sa.Connection) -> TurnRecord:
+            check_claim(connection, claim)
+            settle_leftovers(connection, claim)
+            return read_record(connection, claim.turn_id)
+
+        return self._records.put(claim, await self._run(resume))
 
     async def append(self, claim: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
         """Add a reply and its calls, or calls alone. Usage is recorded even if the turn is stopped or lost."""
         charges = self._charges([reply] if reply else [])
-        record = self._records.pop(claim)
-        written = await self._append(claim, reply, calls, record=record, charges=charges)
-        return self._records.put(claim, _raise_if_interrupted(written))
+        cached = self._records.pop(claim)
+
+        def append_steps(connection: sa.Connection) -> TurnRecord | TurnInterrupted:
+            """Add steps. LostLease and Stopped are returned, because raising them would roll back the usage."""
+            usage.add(connection, claim, charges)
+            try:
+                record = turn_records.current_record(cached, check_claim(connection, claim))
+            except TurnInterrupted as interrupted:
+                return interrupted
+            more: Sequence[Step] = [*([reply] if reply else []), *use_grants(connection, claim.turn_id, calls)]
+            new = _add_steps(connection, claim.turn_id, more)
+            mark_view_stale(connection, claim.turn_id)
+            record = turn_records.with_steps(record, more) or read_record(connection, claim.turn_id)
+            record_new(connection, record.turn, new)
+            return record
+
+        return self._records.put(claim, _raise_if_interrupted(await self._run(append_steps)))
 
     async def start_call(self, claim: Claim, n: int) -> TurnRecord:
         """Record that a call is about to be sent. Raises LostLease if it may not be, and Stopped."""
-        return self._records.put(claim, await self._start_call(claim, n, record=self._records.pop(claim)))
+        cached = self._records.pop(claim)
+
+        def start(connection: sa.Connection) -> TurnRecord:
+            record = turn_records.current_record(cached, check_claim(connection, claim))
+            times = connection.execute(_begin, {"t": claim.turn_id, "i": n, "f": claim.fencing_token}).first()
+            if times is None:
+                raise LostLease(claim.turn_id)
+            mark_view_stale(connection, claim.turn_id)
+            started = turn_records.with_call(record, n, StepStatus.STARTED, StepTimes(*times))
+            return started or read_record(connection, claim.turn_id)
+
+        return self._records.put(claim, await self._run(start))
 
     async def finish_call(
         self, claim: Claim, n: int, status: StepStatus, result: ToolResult, seconds: float | None = None
@@ -143,10 +170,9 @@ class SqlTurnExecution(Store):
         the step then.
         """
         try:
-            record = self._records.pop(claim)
-            return self._records.put(
-                claim, await self._finish_call(claim, n, status, result, seconds=seconds, record=record)
-            )
+            cached = self._records.pop(claim)
+            finished = await self._finish_call(claim, n, status, result, seconds=seconds, record=cached)
+            return self._records.put(claim, finished)
         except LostLease:
             await self._save_late_result(claim, n, result)
             raise
@@ -154,7 +180,7 @@ class SqlTurnExecution(Store):
     async def suspend(self, claim: Claim) -> TurnRecord | None:
         """Release the turn and its lease while it waits for users. Return its record instead if it can continue."""
         self._records.pop(claim)
-        return await self._park(claim)
+        return await self._run(lambda connection: _park(connection, claim))
 
     async def finish(
         self,
@@ -179,53 +205,15 @@ class SqlTurnExecution(Store):
     async def fail(self, claim: Claim, failure: str) -> None:
         """End the turn without reading it. Raises LostLease."""
         self._records.pop(claim)
-        await self._fail(claim, failure)
+        await self._run(lambda connection: _fail(connection, claim, failure))
 
     async def record_usage(self, uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
         """Record usage of models."""
-        await self._record_usage([(claim, self._charge(use)) for claim, use in uses])
+        priced = [(claim, self._charge(use)) for claim, use in uses]
+        await self._run(lambda connection: usage.add_all(connection, priced))
 
-    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
-    def _resume(self, connection: sa.Connection, claim: Claim) -> TurnRecord:
-        check_claim(connection, claim)
-        settle_leftovers(connection, claim)
-        return read_record(connection, claim.turn_id)
-
-    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
-    def _append(
-        self,
-        connection: sa.Connection,
-        claim: Claim,
-        reply: ModelStep | None,
-        calls: Sequence[ToolStep],
-        *,
-        record: TurnRecord | None,
-        charges: Sequence[PricedUsage],
-    ) -> TurnRecord | TurnInterrupted:
-        """Add steps. LostLease and Stopped are returned, not raised, because an exception would roll back the usage."""
-        usage.add(connection, claim, charges)
-        try:
-            record = turn_records.current_record(record, check_claim(connection, claim))
-        except TurnInterrupted as interrupted:
-            return interrupted
-        calls = use_grants(connection, claim.turn_id, calls)
-        more: Sequence[Step] = [*([reply] if reply else []), *calls]
-        new = _add_steps(connection, claim.turn_id, more)
-        mark_view_stale(connection, claim.turn_id)
-        record = turn_records.with_steps(record, more) or read_record(connection, claim.turn_id)
-        record_new(connection, record.turn, new)
-        return record
-
-    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
-    def _start_call(self, connection: sa.Connection, claim: Claim, n: int, *, record: TurnRecord | None) -> TurnRecord:
-        record = turn_records.current_record(record, check_claim(connection, claim))
-        times = connection.execute(_begin, {"t": claim.turn_id, "i": n, "f": claim.fencing_token}).first()
-        if times is None:
-            raise LostLease(claim.turn_id)
-        mark_view_stale(connection, claim.turn_id)
-        return turn_records.with_call(record, n, StepStatus.STARTED, StepTimes(*times)) or read_record(
-            connection, claim.turn_id
-        )
+    async def _run(self, work: Callable[[sa.Connection], T]) -> T:
+        return await self._database.run(work, retry_seconds=OWNER_RETRY_SECONDS)
 
     @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _finish_call(
@@ -239,7 +227,7 @@ class SqlTurnExecution(Store):
         seconds: float | None,
         record: TurnRecord | None,
     ) -> TurnRecord:
-        record = turn_records.current_record(record, own_to_the_end(connection, claim).revision)
+        record = turn_records.current_record(record, own_to_the_end(connection, claim)[0])
         what = encode(turn_records.save_files(connection, claim.turn_id, result))
         ended = connection.execute(
             _end, {"t": claim.turn_id, "i": n, "to": status, "what": what, "seconds": seconds}
@@ -261,36 +249,8 @@ class SqlTurnExecution(Store):
         """Record a result that arrived after the lease was lost. The step stays as the new owner settled it."""
         body = encode(turn_records.strip_bytes(result))
         connection.execute(_keep_late_result, {"t": claim.turn_id, "i": n, "f": claim.fencing_token, "what": body})
-        audit.record(
-            connection,
-            "came late",
-            audit.NOBODY,
-            turn_id=claim.turn_id,
-            conversation=str(claim.conversation),
-            step=n,
-            is_error=result.is_error,
-        )
-
-    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
-    def _park(self, connection: sa.Connection, claim: Claim) -> TurnRecord | None:
-        try:
-            check_claim(connection, claim)
-        except LostLease:
-            if connection.execute(_suspended, {"t": claim.turn_id, "f": claim.fencing_token}).first() is None:
-                raise
-            return None  # by this same transaction, after a lost COMMIT response
-        expired = expire_overdue(connection, claim.turn_id)
-        if elicitation_rows.settle_overdue(connection, claim.turn_id) or expired:
-            mark_view_stale(connection, claim.turn_id)
-        record = read_record(connection, claim.turn_id)
-        open_calls = [step for step in record.calls if not step.status.ended]
-        goes_on = not open_calls or any(step.status not in WAITING for step in open_calls)
-        if not goes_on:
-            suspend_until_decided(connection, claim.turn_id)
-            mark_queued_views_stale(connection, claim.turn_id)
-            notify_all(connection)
-        record_expired(connection, claim.turn_id, expired)
-        return record if goes_on else None
+        where = {"turn_id": claim.turn_id, "conversation": str(claim.conversation)}
+        audit.record(connection, "came late", audit.NOBODY, **where, step=n, is_error=result.is_error)
 
     @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _finish(
@@ -308,20 +268,20 @@ class SqlTurnExecution(Store):
         """End the turn. LostLease is returned, not raised, because an exception would roll back the usage."""
         usage.add(connection, claim, charges)
         try:
-            owned = own_to_the_end(connection, claim)
+            revision, stopped_by = own_to_the_end(connection, claim)
         except LostLease as lost:
             if connection.execute(_finished, {"t": claim.turn_id, "f": claim.fencing_token}).first() is None:
                 return lost
             return read_record(
                 connection, claim.turn_id
             )  # ended by this same transaction, after a lost COMMIT response
-        if owned.stopped_by is None and status is TurnStatus.CANCELLED:
+        if stopped_by is None and status is TurnStatus.CANCELLED:
             release_claims(connection, [claim])  # not stopped: the turn continues
-        elif owned.stopped_by is None:
+        elif stopped_by is None:
             new = _add_steps(connection, claim.turn_id, last)
             if new:
                 record_new(connection, read_record(connection, claim.turn_id).turn, new)
-            record = turn_records.with_steps(turn_records.current_record(record, owned.revision), last)
+            record = turn_records.with_steps(turn_records.current_record(record, revision), last)
             if record is not None and turn_records.is_settled(record):
                 end_settled(connection, claim.turn_id, status, failure)
                 return turn_records.ended_record(record, status, failure)
@@ -330,25 +290,8 @@ class SqlTurnExecution(Store):
         else:
             _close_unanswered(connection, claim, unanswered)
             _add_steps(connection, claim.turn_id, [step for step in last if isinstance(step, ModelStep)])
-            end_turn(connection, claim.turn_id, TurnStatus.CANCELLED, f"Stopped by {owned.stopped_by}.")
-        return read_record(connection, claim.turn_id)
-
-    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
-    def _fail(self, connection: sa.Connection, claim: Claim, failure: str) -> None:
-        try:
-            stopped_by = own_to_the_end(connection, claim).stopped_by
-        except LostLease:
-            if connection.execute(_finished, {"t": claim.turn_id, "f": claim.fencing_token}).first() is None:
-                raise
-            return
-        if stopped_by is None:
-            end_turn(connection, claim.turn_id, TurnStatus.FAILED, failure)
-        else:
             end_turn(connection, claim.turn_id, TurnStatus.CANCELLED, f"Stopped by {stopped_by}.")
-
-    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
-    def _record_usage(self, connection: sa.Connection, uses: Sequence[tuple[Claim, PricedUsage]]) -> None:
-        usage.add_all(connection, uses)
+        return read_record(connection, claim.turn_id)
 
     def _charges(self, new: Sequence[Step]) -> Sequence[PricedUsage]:
         return [
@@ -359,6 +302,40 @@ class SqlTurnExecution(Store):
 
     def _charge(self, use: UsageEntry) -> PricedUsage:
         return PricedUsage(use, self._prices.cost(use.model, use.usage), self._prices.currency)
+
+
+def _park(connection: sa.Connection, claim: Claim) -> TurnRecord | None:
+    try:
+        check_claim(connection, claim)
+    except LostLease:
+        if connection.execute(_suspended, {"t": claim.turn_id, "f": claim.fencing_token}).first() is None:
+            raise
+        return None  # by this same transaction, after a lost COMMIT response
+    expired = expire_overdue(connection, claim.turn_id)
+    if elicitation_rows.settle_overdue(connection, claim.turn_id) or expired:
+        mark_view_stale(connection, claim.turn_id)
+    record = read_record(connection, claim.turn_id)
+    open_calls = [step for step in record.calls if not step.status.ended]
+    goes_on = not open_calls or any(step.status not in WAITING for step in open_calls)
+    if not goes_on:
+        suspend_until_decided(connection, claim.turn_id)
+        mark_queued_views_stale(connection, claim.turn_id)
+        notify_all(connection)
+    record_expired(connection, claim.turn_id, expired)
+    return record if goes_on else None
+
+
+def _fail(connection: sa.Connection, claim: Claim, failure: str) -> None:
+    try:
+        _, stopped_by = own_to_the_end(connection, claim)
+    except LostLease:
+        if connection.execute(_finished, {"t": claim.turn_id, "f": claim.fencing_token}).first() is None:
+            raise
+        return
+    if stopped_by is None:
+        end_turn(connection, claim.turn_id, TurnStatus.FAILED, failure)
+    else:
+        end_turn(connection, claim.turn_id, TurnStatus.CANCELLED, f"Stopped by {stopped_by}.")
 
 
 def _close_unanswered(connection: sa.Connection, claim: Claim, unanswered: Mapping[int, float]) -> None:
@@ -389,46 +366,29 @@ def _is_new_for_audit(connection: sa.Connection, turn_id: str, step: ToolStep) -
 
 
 def _step_row(turn_id: str, step: Step) -> dict[str, Any]:
+    row = {"turn_id": turn_id, "n": step.n, "body": encode(step)}
     match step:
         case ModelStep():
-            return {
-                "turn_id": turn_id,
-                "n": step.n,
-                "kind": "model",
-                "status": StepStatus.DONE,
-                "repeatable": True,
-                "body": encode(step),
-                "result": None,
-            }
-        case ToolStep():
-            return {
-                "turn_id": turn_id,
-                "n": step.n,
-                "kind": "tool",
-                "status": step.status,
-                "repeatable": step.repeatable,
-                "body": encode(step),
-                "result": None if step.result is None else encode(step.result),
-            }
+            return {**row, "kind": "model", "status": StepStatus.DONE, "repeatable": True, "result": None}
+        case ToolStep(status=status, repeatable=repeatable):
+            result = None if step.result is None else encode(step.result)
+            return {**row, "kind": "tool", "status": status, "repeatable": repeatable, "result": result}
 
 
 def _approval_row(turn_id: str, step: ToolStep) -> dict[str, Any]:
     approval = step.approval
     assert approval is not None
+    same = ("id", "revision", "fingerprint", "expires_in", "remind_in")
     return {
-        "id": approval.id,
+        **{name: getattr(approval, name) for name in same},
         "turn_id": turn_id,
         "t": turn_id,
         "n": step.n,
-        "revision": approval.revision,
-        "fingerprint": approval.fingerprint,
         "proposed_arguments": dict(step.call.arguments),
         "requested_for_id": approval.requested_for.id,
         "requested_for_name": approval.requested_for.name,
-        "expires_in": approval.expires_in,
         "requirements": encode(approval.requirements),
         "proposed_secrets": converter.unstructure(approval.secrets),
-        "remind_in": approval.remind_in,
         "possible_approvers": encode(approval.possible_approvers),
         "notify_privately": bool(approval.possible_approvers.with_notice(ApprovalNotice.PRIVATE)),
     }

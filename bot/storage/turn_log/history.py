@@ -29,7 +29,7 @@ from bot.domain.turns import (
     truncate_results,
 )
 from bot.storage.codec import UNREADABLE, converter
-from bot.storage.database import OWNER_RETRY_SECONDS, Store, insert_or_update, now, transaction
+from bot.storage.database import OWNER_RETRY_SECONDS, Store, insert_or_update, is_one_of, matching, now, transaction
 from bot.storage.tables import (
     approval_of_step,
     approvals,
@@ -121,24 +121,22 @@ def _size(value: object) -> int:
             return _A_VALUE
 
 
-_read = sa.select(summaries.c.upto, summaries.c.text, summaries.c.sources).where(
-    summaries.c.conversation == bindparam("k")
-)
+_read = sa.select(summaries.c.upto, summaries.c.text, summaries.c.sources).where(matching(summaries, conversation="k"))
 _save = insert_or_update(summaries, "upto", "text", "sources", created_at=now())
 # Locked, so that a concurrent deletion waits, and then deletes the new summary too.
 _lock_summary = _read.with_for_update()
 _lock_turns = (
     sa.select(turns.c.seq)
-    .where(turns.c.conversation == bindparam("k"), turns.c.seq.in_(bindparam("seqs", expanding=True)))
+    .where(matching(turns, conversation="k"), is_one_of(turns.c.seq, "seqs"))
     .order_by(turns.c.seq)
     .with_for_update(read=True)
 )
-_delete = summaries.delete().where(summaries.c.conversation.in_(bindparam("keys", expanding=True)))
+_delete = summaries.delete().where(is_one_of(summaries.c.conversation, "keys"))
 _all_steps = (
     sa.select(*step_columns)
     .select_from(steps)
     .outerjoin(approvals, approval_of_step)
-    .where(steps.c.turn_id.in_(bindparam("ids", expanding=True)))
+    .where(is_one_of(steps.c.turn_id, "ids"))
     .order_by(steps.c.n)
 )
 _call_at = (
@@ -147,19 +145,18 @@ _call_at = (
     .join(turns, turns.c.id == steps.c.turn_id)
     .outerjoin(approvals, approval_of_step)
     .where(
-        turns.c.conversation == bindparam("conversation"),
-        turns.c.seq == bindparam("seq"),
-        steps.c.n == bindparam("n"),
+        matching(turns, conversation="conversation", seq="seq"),
+        matching(steps, n="n"),
         steps.c.kind == "tool",
     )
 )
-_refs = sa.select(message_refs).where(message_refs.c.turn_id.in_(bindparam("ids", expanding=True)))
-_turns = sa.select(turns).where(turns.c.id.in_(bindparam("ids", expanding=True)))
+_refs = sa.select(message_refs).where(is_one_of(message_refs.c.turn_id, "ids"))
+_turns = sa.select(turns).where(is_one_of(turns.c.id, "ids"))
 _ended_before = (
     sa.select(turns.c.id, deliveries.c.revision.label("revision"), turns.c.content_deleted_at)
     .join(deliveries, deliveries.c.turn_id == turns.c.id)
     .where(
-        turns.c.conversation == bindparam("conversation"),
+        matching(turns, conversation="conversation"),
         turns.c.seq < bindparam("before"),
         turns.c.seq > bindparam("after"),
         ~is_live(turns),
@@ -183,10 +180,11 @@ _is_undelivered = sa.exists().where(
     deliveries.c.delivered_revision < deliveries.c.revision,
     turns.c.content_deleted_at.is_(None),
 )
+_is_reached = sa.func.substr(turns.c.conversation, 1, bindparam("length")) == bindparam("reach")
 _unanswered = (
     sa.select(turns.c.conversation)
     .where(
-        sa.func.substr(turns.c.conversation, 1, bindparam("length")) == bindparam("reach"),
+        _is_reached,
         sa.or_(is_live(turns), _is_undelivered),
     )
     .group_by(turns.c.conversation)
@@ -196,7 +194,7 @@ _unanswered = (
 _abandoned = (
     sa.select(turns.c.id)
     .where(
-        sa.func.substr(turns.c.conversation, 1, bindparam("length")) == bindparam("reach"),
+        _is_reached,
         turns.c.status == TurnStatus.RUNNING,
         sa.or_(turns.c.owner.is_(None), turns.c.lease_until < now()),
     )
@@ -280,8 +278,8 @@ class SqlTurnHistory(Store):
         """Return conversations with the key prefix `reach` in which a turn has not ended or its end is not delivered,
         the latest first.
         """
-        values = {"reach": reach, "length": len(reach), "limit": limit}
-        return [ConversationKey.parse(key) for key in connection.execute(_unanswered, values).scalars()]
+        keys = connection.execute(_unanswered, {"reach": reach, "length": len(reach), "limit": limit}).scalars()
+        return [ConversationKey.parse(key) for key in keys]
 
     @transaction
     def abandoned_turns(self, connection: sa.Connection, reach: str, limit: int) -> Sequence[str]:

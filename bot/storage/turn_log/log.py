@@ -11,7 +11,6 @@ import dataclasses
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -44,12 +43,14 @@ from bot.storage.database import (
     Store,
     Upsert,
     insert_new,
+    is_one_of,
+    matching,
     notify_all,
     notify_stop,
     now,
     transaction,
 )
-from bot.storage.tables import LIVE, conversations, deliveries, is_live, message_keys, turns
+from bot.storage.tables import LIVE, conversations, deliveries, is_live, message_keys, this_turn, turns
 from bot.storage.turn_log.approvals import SqlApprovalLog
 from bot.storage.turn_log.deliveries import SqlDeliveryQueue
 from bot.storage.turn_log.elicitations import SqlElicitations
@@ -67,7 +68,12 @@ _TITLE_LENGTH = 80
 _QUEUES = 0x717565756573
 """Namespace of PostgreSQL's advisory locks on users."""
 
-_seen = sa.select(message_keys.c.turn_id).where(message_keys.c.key.in_(bindparam("keys", expanding=True)))
+_fields_of_input, _fields_of_message = (
+    {field.name for field in dataclasses.fields(kind)} for kind in (TurnInput, InboundMessage)
+)
+_OF_MESSAGE = (_fields_of_input & _fields_of_message) - {"agent"}
+"""Fields of a turn's input that are those of its message."""
+_seen = sa.select(message_keys.c.turn_id).where(is_one_of(message_keys.c.key, "keys"))
 _named_id, _named = (bindparam(name, type_=StorableText) for name in ("agent_id", "agent_name"))
 _next_seq = Upsert(
     lambda insert: (
@@ -102,11 +108,8 @@ _add_claimed_turn = (
 _add_key = insert_new(message_keys)
 _add_delivery = deliveries.insert()
 _add_claimed_delivery = deliveries.insert().values(revision=0, lease_until=now() + LEASE_SECONDS)
-_ahead = (
-    sa.select(sa.func.count())
-    .select_from(turns)
-    .where(turns.c.conversation == bindparam("conversation"), is_live(turns))
-)
+_ahead = sa.select(sa.func.count()).select_from(turns)
+_ahead = _ahead.where(matching(turns, conversation="conversation"), is_live(turns))
 
 
 def _count_query(has_status: sa.ColumnElement[bool]) -> sa.Select[int]:
@@ -131,14 +134,13 @@ _question = sa.select(
         turns.c.ended_at.is_(None),
         sa.and_(turns.c.ended_at > now() - EDIT_SECONDS, turns.c.content_deleted_at.is_(None)),
     ).label("is_recent"),
-).where(turns.c.id == bindparam("t"))
+).where(this_turn)
 _new_input = bindparam("new", type_=turns.c.input.type)
-_save_input = (
-    turns.update().where(turns.c.id == bindparam("t")).values(input=_new_input, agent_id=bindparam("new_agent"))
-)
-_move_keys = message_keys.update().where(message_keys.c.turn_id == bindparam("t")).values(turn_id=bindparam("to"))
+_save_input = turns.update().where(this_turn).values(input=_new_input, agent_id=bindparam("new_agent"))
+_move_keys = message_keys.update().where(matching(message_keys, turn_id="t")).values(turn_id=bindparam("to"))
+_is_this = matching(conversations, key="k")
 _is_followed = sa.select(conversations.c.followed).where(
-    conversations.c.key == bindparam("k"),
+    _is_this,
     conversations.c.last_seq > 0,
     conversations.c.addressed_at <= bindparam("at", type_=sa.Double()),
     sa.or_(
@@ -148,31 +150,20 @@ _is_followed = sa.select(conversations.c.followed).where(
 )
 _save_addressee = (
     conversations.update()
-    .where(conversations.c.key == bindparam("k"), conversations.c.addressed_at <= bindparam("at", type_=sa.Double()))
+    .where(_is_this, conversations.c.addressed_at <= bindparam("at", type_=sa.Double()))
     .values(followed=bindparam("is_bot"), addressed_at=bindparam("at"))
 )
-_rename = conversations.update().where(conversations.c.key == bindparam("k")).values(title=bindparam("t"))
+_rename = conversations.update().where(_is_this).values(title=bindparam("t"))
 _delete_title = (
     conversations.update()
-    .where(conversations.c.key == sa.select(turns.c.conversation).where(turns.c.id == bindparam("t")).scalar_subquery())
+    .where(conversations.c.key == sa.select(turns.c.conversation).where(this_turn).scalar_subquery())
     .values(title="")
 )
-_ask_to_stop = turns.update().where(turns.c.id == bindparam("t")).values(stop_by=bindparam("by"))
+_ask_to_stop = turns.update().where(this_turn).values(stop_by=bindparam("by"))
 
 
 class Duplicate(Exception):
     """The message is already stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Position:
-    """Place of a new turn in its conversation: its sequence number, the number of unfinished turns before it, and the
-    agent that answers.
-    """
-
-    seq: int
-    ahead: int
-    agent: AgentRef | None
 
 
 class SqlTurnQueue(Store):
@@ -184,28 +175,37 @@ class SqlTurnQueue(Store):
 
     async def enqueue(self, message: InboundMessage) -> Receipt:
         """Add a turn for a message unless it is a duplicate. Raises QueueFull."""
-        turn_id = uuid.uuid4().hex
-        message = _with_key(message, turn_id)
-        try:
-            return self._require_receipt(await self._enqueue(message, turn_id))
-        except (Duplicate, IntegrityError):
-            receipt = await self._find_duplicate(message, turn_id)
-            return receipt if receipt is not None else self._require_receipt(await self._enqueue(message, turn_id))
+        receipt, _ = await self._enqueue_once(message, uuid.uuid4().hex, claims=False)
+        return receipt
 
     async def enqueue_and_claim(self, message: InboundMessage) -> tuple[Receipt, Claim | None]:
         """Add a turn for a message unless it is a duplicate, and claim it unless it has to wait. Raises QueueFull."""
         turn_id = uuid.uuid4().hex
-        message = _with_key(message, turn_id)
         # A concurrent poll must not claim the same turn before the caller has the claim.
         self._arriving.add(turn_id)
         try:
-            receipt, claim = await self._enqueue_and_claim(message, turn_id)
-            return self._require_receipt(receipt), claim
-        except (Duplicate, IntegrityError):
-            receipt = await self._find_duplicate(message, turn_id)
-            return receipt if receipt is not None else await self.enqueue(message), None
+            return await self._enqueue_once(message, turn_id, claims=True)
         finally:
             self._arriving.discard(turn_id)
+
+    async def _enqueue_once(
+        self, message: InboundMessage, turn_id: str, *, claims: bool
+    ) -> tuple[Receipt, Claim | None]:
+        if not message.keys:
+            # A repetition after a lost COMMIT response is recognized by the key.
+            message = dataclasses.replace(message, keys=(f"turn:{turn_id}",))
+        try:
+            receipt, claim = await self._enqueue(message, turn_id, claims=claims)
+        except (Duplicate, IntegrityError):
+            claim = None
+            receipt = await self._database.run(lambda connection: _find_duplicate(connection, message, turn_id))
+            if receipt is None and claims:
+                return await self._enqueue_once(message, uuid.uuid4().hex, claims=False)
+            if receipt is None:
+                receipt, _ = await self._enqueue(message, turn_id, claims=False)
+        if receipt is None:
+            raise QueueFull(self._limits.queued)
+        return receipt, claim
 
     @transaction
     def is_stored(self, connection: sa.Connection, keys: Sequence[str]) -> bool:
@@ -294,54 +294,31 @@ class SqlTurnQueue(Store):
         return _stop(connection, turn_id, by)
 
     @transaction
-    def _enqueue(self, connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
-        """Add a turn for a message under the given id. Return `None` if its author's queue is full. Raises Duplicate if
-        one of the message's keys is stored.
+    def _enqueue(
+        self, connection: sa.Connection, message: InboundMessage, turn_id: str, *, claims: bool
+    ) -> tuple[Receipt | None, Claim | None]:
+        """Add a turn for a message, and if `claims`, claim it and its delivery unless it has to wait. Return no receipt
+        if its author's queue is full. Raises Duplicate if one of the message's keys is stored.
         """
         if _is_full(connection, message, self._limits):
             # A queued message that is delivered again is not rejected.
-            return _find_duplicate(connection, message, turn_id)
-        position = _queue_position(connection, message)
-        ahead = position.ahead
-        connection.execute(_add_turn, _turn_row(message, turn_id, position))
-        _add_keys(connection, message, turn_id)
-        # Only a turn that has to wait is marked for a view here; others are when they run.
-        connection.execute(_add_delivery, {"turn_id": turn_id, "revision": 1 if ahead else 0})
-        notify_all(connection)
-        return Receipt(turn_id, queue_position=ahead)
-
-    @transaction
-    def _enqueue_and_claim(
-        self, connection: sa.Connection, message: InboundMessage, turn_id: str
-    ) -> tuple[Receipt | None, Claim | None]:
-        """Add a turn for a message, and claim it and its delivery unless it has to wait. Return no receipt if its
-        author's queue is full. Raises Duplicate.
-        """
-        if _is_full(connection, message, self._limits):
             return _find_duplicate(connection, message, turn_id), None
-        position = _queue_position(connection, message)
-        ahead = position.ahead
-        if ahead or _must_wait(connection, message, self._limits):
-            connection.execute(_add_turn, _turn_row(message, turn_id, position))
+        new, ahead = _new_turn(connection, message, turn_id)
+        claim = None
+        if not claims or ahead or _must_wait(connection, message, self._limits):
+            connection.execute(_add_turn, new)
+            # Only a turn that has to wait is marked for a view here; others are when they run.
             connection.execute(_add_delivery, {"turn_id": turn_id, "revision": 1 if ahead else 0})
-            claim = None
         else:
-            row = connection.execute(
-                _add_claimed_turn, {**_turn_row(message, turn_id, position), "owner": self.me}
-            ).one()
+            claim = to_claim(connection.execute(_add_claimed_turn, {**new, "owner": self.me}).one())
             connection.execute(_add_claimed_delivery, {"turn_id": turn_id, "owner": self.me})
-            claim = to_claim(row)
-        _add_keys(connection, message, turn_id)
+        # Sorted, because two transactions that insert the same keys could deadlock.
+        for key in sorted(message.keys):
+            if connection.execute(_add_key.on(connection), {"key": key, "turn_id": turn_id}).first() is None:
+                raise Duplicate
+        if not claims:
+            notify_all(connection)
         return Receipt(turn_id, queue_position=ahead), claim
-
-    @transaction
-    def _find_duplicate(self, connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
-        return _find_duplicate(connection, message, turn_id)
-
-    def _require_receipt(self, receipt: Receipt | None) -> Receipt:
-        if receipt is None:
-            raise QueueFull(self._limits.queued)
-        return receipt
 
 
 def _find_duplicate(connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
@@ -377,17 +354,31 @@ def _title(text: str) -> str:
     return " ".join(text.split())[:_TITLE_LENGTH]
 
 
-def _queue_position(connection: sa.Connection, message: InboundMessage) -> _Position:
-    """Return the place of a new turn in its conversation. A named agent stays the one of the conversation."""
-    key = str(message.conversation)
-    title = _title(message.text)
-    named = message.agent
+def _new_turn(connection: sa.Connection, message: InboundMessage, turn_id: str) -> tuple[dict[str, Any], int]:
+    """Return the row of a new turn in its conversation, and the number of unfinished turns before it. A named agent
+    stays the one of the conversation.
+    """
+    key, named = str(message.conversation), message.agent
     agent_id, agent_name = (None, None) if named is None else (named.id, named.name)
-    values = {"k": key, "t": title, "agent_id": agent_id, "agent_name": agent_name}
+    values = {"k": key, "t": _title(message.text), "agent_id": agent_id, "agent_name": agent_name}
     row = connection.execute(_next_seq.on(connection), values).one()
     # Counted under the conversation's lock, so that of two concurrent messages one comes second.
     ahead = connection.execute(_ahead, {"conversation": key}).scalar_one()
-    return _Position(row.last_seq, ahead, AgentRef(row.agent_id, row.agent_name) if row.agent_id else None)
+    agent = AgentRef(row.agent_id, row.agent_name) if row.agent_id else None
+    question = TurnInput(**{name: getattr(message, name) for name in _OF_MESSAGE}, agent=agent)
+    new = {
+        "id": turn_id,
+        "conversation": key,
+        "seq": row.last_seq,
+        "kind": "call" if message.call else "message",
+        "author_id": message.author.id,
+        "author_name": message.author.name,
+        "principal": message.author.principal,
+        "workspace": message.conversation.workspace_key,
+        "agent_id": row.agent_id,
+        "input": encode(question),
+    }
+    return new, ahead
 
 
 def _answering(named: AgentRef | None, before: AgentRef | None) -> AgentRef | None:
@@ -398,50 +389,6 @@ def _answering(named: AgentRef | None, before: AgentRef | None) -> AgentRef | No
 
 def _id(agent: AgentRef | None) -> str:
     return agent.id if agent is not None else ""
-
-
-def _turn_row(message: InboundMessage, turn_id: str, position: _Position) -> dict[str, Any]:
-    return {
-        "id": turn_id,
-        "conversation": str(message.conversation),
-        "seq": position.seq,
-        "kind": "call" if message.call else "message",
-        "author_id": message.author.id,
-        "author_name": message.author.name,
-        "principal": message.author.principal,
-        "workspace": message.conversation.workspace_key,
-        "agent_id": _id(position.agent),
-        "input": encode(
-            TurnInput(
-                message.text,
-                message.attachments,
-                message.context,
-                message.call,
-                message.again,
-                message.message_id,
-                message.attached,
-                model=message.model,
-                locale=message.locale,
-                author_locale=message.author_locale,
-                agent=position.agent,
-                may_have_run=message.may_have_run,
-            )
-        ),
-    }
-
-
-def _add_keys(connection: sa.Connection, message: InboundMessage, turn_id: str) -> None:
-    # Sorted, because two transactions that insert the same keys could deadlock.
-    for key in sorted(message.keys):
-        if connection.execute(_add_key.on(connection), {"key": key, "turn_id": turn_id}).first() is None:
-            raise Duplicate
-
-
-def _with_key(message: InboundMessage, turn_id: str) -> InboundMessage:
-    """Return the message with a generated key if it has none, so that a repetition after a lost COMMIT response is
-    recognized.
-    """
-    return message if message.keys else dataclasses.replace(message, keys=(f"turn:{turn_id}",))
 
 
 async def _never_wake(_on_wakeup: Callable[[Wakeup], None]) -> None:

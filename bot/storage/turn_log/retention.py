@@ -22,7 +22,17 @@ from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnInput
 from bot.storage import audit
 from bot.storage.admin.grants import delete_ended_grants, delete_grants_of_conversation
 from bot.storage.codec import CONTENT_DELETED, UNREADABLE, Body, decode, encode
-from bot.storage.database import NO_RETRIES, Database, Store, Upsert, has_prefix, now, prefix_bounds, transaction
+from bot.storage.database import (
+    NO_RETRIES,
+    Database,
+    Store,
+    Upsert,
+    has_prefix,
+    is_one_of,
+    now,
+    prefix_bounds,
+    transaction,
+)
 from bot.storage.tables import (
     approvals,
     conversations,
@@ -34,6 +44,8 @@ from bot.storage.tables import (
     jobs,
     steps,
     summaries,
+    this_step,
+    this_turn,
     turns,
 )
 from bot.storage.turn_log import history
@@ -90,7 +102,7 @@ _steps = sa.select(steps.c.turn_id, steps.c.n, steps.c.kind, sa.cast(steps.c.bod
 )
 _clear_step = (
     steps.update()
-    .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"))
+    .where(this_step)
     .values(body=bindparam("left", type_=steps.c.body.type), result=sa.null(), late_result=sa.null())
 )
 _clear_approvals = (
@@ -112,7 +124,7 @@ _clear_decisions = (
 )
 _clear_turn = (
     turns.update()
-    .where(turns.c.id == bindparam("t"))
+    .where(this_turn)
     .values(input=bindparam("left", type_=turns.c.input.type), failure="", content_deleted_at=now())
 )
 _clear_deliveries = (
@@ -223,13 +235,11 @@ _old = (
 )
 _key = conversations.c.key
 # Rows locked by another transaction are not empty, or will not be.
-_at_rest = (
-    sa.select(_key).where(_key.in_(bindparam("keys", expanding=True))).order_by(_key).with_for_update(skip_locked=True)
-)
+_at_rest = sa.select(_key).where(is_one_of(_key, "keys")).order_by(_key).with_for_update(skip_locked=True)
 _lock = sa.select(_key).where(_key == bindparam("k")).with_for_update()
-_delete_turns = turns.delete().where(turns.c.id.in_(bindparam("ids", expanding=True))).returning(turns.c.conversation)
+_delete_turns = turns.delete().where(is_one_of(turns.c.id, "ids")).returning(turns.c.conversation)
 _delete_empty = conversations.delete().where(
-    conversations.c.key.in_(bindparam("keys", expanding=True)),
+    is_one_of(conversations.c.key, "keys"),
     ~sa.exists().where(turns.c.conversation == conversations.c.key),
 )
 _delete_unused = conversations.delete().where(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -25,42 +24,44 @@ from bot.errors import LostLease, Stopped
 from bot.storage import audit
 from bot.storage.audit import record_finished
 from bot.storage.codec import UNREADABLE
-from bot.storage.database import NO_RETRIES, Store, notify_all, now, record_metric, transaction
-from bot.storage.tables import approval_of_step, approvals, count_where, deliveries, is_active, is_live, steps, turns
+from bot.storage.database import NO_RETRIES, Store, is_one_of, matching, notify_all, now, record_metric, transaction
+from bot.storage.tables import (
+    approval_of_step,
+    approvals,
+    count_where,
+    deliveries,
+    is_active,
+    is_live,
+    steps,
+    this_delivery,
+    this_turn,
+    turns,
+)
 from bot.storage.turn_log import elicitation_rows
 from bot.storage.turn_log.records import RecordCache, read_turn
 
 LEASE_SECONDS = 15.0
 """Lease duration of claims and deliveries, in seconds."""
 
+_NO_OWNER = {"owner": None, "lease_until": None}
+_RENEWED = now() + LEASE_SECONDS
+
 # FOR NO KEY UPDATE does not block inserts of rows that refer to the turn.
-_lock = sa.select(turns.c.status, turns.c.stop_by).where(turns.c.id == bindparam("t")).with_for_update(key_share=True)
+_lock = sa.select(turns.c.status, turns.c.stop_by).where(this_turn).with_for_update(key_share=True)
+_of_turn_t = matching(steps, turn_id="t")
+_is_unrepeatable = sa.and_(steps.c.status == StepStatus.STARTED, sa.not_(steps.c.repeatable))
 _close_steps = (
     steps.update()
-    .where(
-        steps.c.turn_id == bindparam("t"),
-        steps.c.status.in_(OPEN),
-    )
+    .where(_of_turn_t, steps.c.status.in_(OPEN))
     .values(
-        status=sa.case(
-            (sa.and_(steps.c.status == StepStatus.STARTED, sa.not_(steps.c.repeatable)), StepStatus.UNKNOWN.value),
-            else_=StepStatus.CANCELLED.value,
-        ),
-        ended_at=now(),
+        status=sa.case((_is_unrepeatable, StepStatus.UNKNOWN.value), else_=StepStatus.CANCELLED.value), ended_at=now()
     )
     .returning(steps.c.n, steps.c.status)
 )
 _close_turn = (
     turns.update()
-    .where(turns.c.id == bindparam("t"))
-    .values(
-        status=bindparam("to"),
-        failure=bindparam("why"),
-        owner=None,
-        lease_until=None,
-        wake_at=None,
-        ended_at=now(),
-    )
+    .where(this_turn)
+    .values(status=bindparam("to"), failure=bindparam("why"), **_NO_OWNER, wake_at=None, ended_at=now())
     .returning(turns.c.conversation, (now() - turns.c.created_at).label("seconds"))
 )
 _delivered_by_owner = sa.exists().where(
@@ -68,13 +69,13 @@ _delivered_by_owner = sa.exists().where(
 )
 _raise_wanted = (
     deliveries.update()
-    .where(deliveries.c.turn_id == bindparam("t"))
+    .where(this_delivery)
     # A writing owner is alive, so its delivery lease is extended. The lease of a dead owner must not be extended by the
     # next owner of the turn.
     .values(
         revision=deliveries.c.revision + 1,
         error="",
-        lease_until=sa.case((_delivered_by_owner, now() + LEASE_SECONDS), else_=deliveries.c.lease_until),
+        lease_until=sa.case((_delivered_by_owner, _RENEWED), else_=deliveries.c.lease_until),
     )
 )
 _waiting_behind, _of_turn = turns.alias("waiting_behind"), deliveries.alias("theirs")
@@ -86,7 +87,7 @@ _raise_wanted_of_queued = (
             .join(_waiting_behind, _waiting_behind.c.id == _of_turn.c.turn_id)
             .join(turns, turns.c.conversation == _waiting_behind.c.conversation)
             .where(
-                turns.c.id == bindparam("t"),
+                this_turn,
                 _waiting_behind.c.seq > turns.c.seq,
                 _waiting_behind.c.status == TurnStatus.QUEUED,
             )
@@ -100,7 +101,7 @@ _raise_wanted_of_queued = (
 _expire = (
     steps.update()
     .where(
-        steps.c.turn_id == bindparam("t"),
+        _of_turn_t,
         steps.c.status == StepStatus.AWAITING,
         sa.exists().where(approval_of_step, approvals.c.expires_at <= now()),
     )
@@ -108,25 +109,19 @@ _expire = (
     .returning(steps.c.n)
 )
 _requeue = (
-    turns.update()
-    .where(turns.c.id == bindparam("t"), turns.c.status == TurnStatus.WAITING)
-    .values(status=TurnStatus.QUEUED, wake_at=None)
+    turns.update().where(this_turn, turns.c.status == TurnStatus.WAITING).values(status=TurnStatus.QUEUED, wake_at=None)
 )
 _wake_at = sa.select(sa.func.min(approvals.c.expires_at)).where(
-    approvals.c.turn_id == bindparam("t"),
+    matching(approvals, turn_id="t"),
     sa.exists().where(approval_of_step, steps.c.status == StepStatus.AWAITING),
 )
-_park = (
-    turns.update()
-    .where(turns.c.id == bindparam("t"))
-    .values(status=TurnStatus.WAITING, owner=None, lease_until=None, wake_at=bindparam("at"))
-)
+_park = turns.update().where(this_turn).values(status=TurnStatus.WAITING, **_NO_OWNER, wake_at=bindparam("at"))
 
 _asked = (
     sa.select(turns.c.conversation, (now() - steps.c.created_at).label("seconds"))
     .join(turns, turns.c.id == steps.c.turn_id)
     .join(approvals, approval_of_step)
-    .where(steps.c.turn_id == bindparam("t"), steps.c.n.in_(bindparam("ns", expanding=True)))
+    .where(_of_turn_t, is_one_of(steps.c.n, "ns"))
 )
 _undecided = _asked.where(approvals.c.decided_at.is_(None))
 
@@ -225,29 +220,8 @@ def _record_ends(
 # -------------------- fair scheduling
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingTurn:
-    """A turn that could run now. `created_at` is in epoch seconds."""
-
-    id: str
-    person: str
-    workspace: str
-    conversation: str
-    created_at: float
-
-
-@dataclass(slots=True)
-class Loads:
-    """Numbers of running turns in all processes, by user and by workspace."""
-
-    persons: Counter[str] = field(default_factory=Counter)
-    workspaces: Counter[str] = field(default_factory=Counter)
-
-    def add(self, person: str, workspace: str, running: int = 1) -> None:
-        """Count turns that run."""
-        self.persons[person] += running
-        self.workspaces[workspace] += running
-
+_Loads = tuple[Counter[str], Counter[str]]
+"""Numbers of running turns in all processes, by user and by workspace."""
 
 _wanted = sa.select(deliveries.c.revision).where(deliveries.c.turn_id == turns.c.id).scalar_subquery()
 _other = turns.alias("other")
@@ -281,67 +255,49 @@ _lock_claims = sa.select(sa.func.pg_advisory_xact_lock(_CLAIMS))
 # sooner could be claimed by another process too.
 _acquire_deliveries = (
     deliveries.update()
-    .where(deliveries.c.turn_id.in_(bindparam("ids", expanding=True)), deliveries.c.owner.is_(None))
-    .values(owner=bindparam("me"), lease_until=now() + LEASE_SECONDS)
+    .where(is_one_of(deliveries.c.turn_id, "ids"), deliveries.c.owner.is_(None))
+    .values(owner=bindparam("me"), lease_until=_RENEWED)
 )
 _owners = sa.union(
     sa.select(turns.c.owner).where(is_live(turns), turns.c.owner.is_not(None)),
     sa.select(deliveries.c.owner).where(deliveries.c.owner.is_not(None)),
 )
 _release_turns = (
-    turns.update()
-    .where(turns.c.status == TurnStatus.RUNNING, turns.c.owner == bindparam("dead"))
-    .values(owner=None, lease_until=None)
+    turns.update().where(turns.c.status == TurnStatus.RUNNING, matching(turns, owner="dead")).values(**_NO_OWNER)
 )
-_release_deliveries = (
-    deliveries.update().where(deliveries.c.owner == bindparam("dead")).values(owner=None, lease_until=None)
-)
+_release_deliveries = deliveries.update().where(matching(deliveries, owner="dead")).values(**_NO_OWNER)
 # A turn locked by another transaction is skipped: that transaction has renewed the lease itself, and its wait must
 # not cost the other turns their leases.
 _unlocked = (
     sa.select(turns.c.id)
     .where(
-        turns.c.id.in_(bindparam("ids", expanding=True)),
+        is_one_of(turns.c.id, "ids"),
         turns.c.owner == bindparam("me"),
         turns.c.status == TurnStatus.RUNNING,
     )
     .with_for_update(skip_locked=True, key_share=True)
     .cte("within_reach")
 )
-_renew_all = turns.update().where(turns.c.id.in_(sa.select(_unlocked.c.id))).values(lease_until=now() + LEASE_SECONDS)
+_renew_all = turns.update().where(turns.c.id.in_(sa.select(_unlocked.c.id))).values(lease_until=_RENEWED)
 _driven = sa.select(turns.c.id, turns.c.fence, turns.c.stop_by).where(
-    turns.c.id.in_(bindparam("ids", expanding=True)), turns.c.status == TurnStatus.RUNNING
+    is_one_of(turns.c.id, "ids"), turns.c.status == TurnStatus.RUNNING
 )
+_is_claimed = sa.and_(matching(turns, id="t", fence="f"), turns.c.status == TurnStatus.RUNNING)
 _renew = (
-    turns.update()
-    .where(turns.c.id == bindparam("t"), turns.c.fence == bindparam("f"), turns.c.status == TurnStatus.RUNNING)
-    .values(lease_until=now() + LEASE_SECONDS)
-    .returning(turns.c.stop_by, _wanted.label("revision"))
+    turns.update().where(_is_claimed).values(lease_until=_RENEWED).returning(turns.c.stop_by, _wanted.label("revision"))
 )
 _release = (
     turns.update()
-    .where(turns.c.id == bindparam("t"), turns.c.fence == bindparam("f"), turns.c.status == TurnStatus.RUNNING)
+    .where(_is_claimed)
     # Queued, not lost: a regular release is not a recovery.
-    .values(status=TurnStatus.QUEUED, owner=None, lease_until=None)
+    .values(status=TurnStatus.QUEUED, **_NO_OWNER)
 )
 _reopen = (
     steps.update()
-    .where(
-        steps.c.turn_id == bindparam("t"),
-        steps.c.status == StepStatus.STARTED,
-        steps.c.fence < bindparam("f"),
-    )
+    .where(_of_turn_t, steps.c.status == StepStatus.STARTED, steps.c.fence < bindparam("f"))
     .values(status=sa.case((steps.c.repeatable, StepStatus.READY.value), else_=StepStatus.UNKNOWN.value))
     .returning(steps.c.n, steps.c.status)
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """The revision of an owned turn and the name of the user who stopped it, `None` if it was not stopped."""
-
-    revision: int
-    stopped_by: str | None
 
 
 class SqlClaims(Store):
@@ -408,39 +364,36 @@ class SqlClaims(Store):
         ids = _choose(connection, values, limit, reaches, self._limits)
         if not ids:
             return []
-        free_slots = {turn_id: position for position, turn_id in enumerate(ids)}
-        rows = sorted(
-            connection.execute(_claim_chosen, {**values, "ids": ids}).all(), key=lambda row: free_slots[row.id]
-        )
+        rows = sorted(connection.execute(_claim_chosen, {**values, "ids": ids}), key=lambda row: ids.index(row.id))
         if undelivered := [row.id for row in rows if row.revision == 0]:
             connection.execute(_acquire_deliveries, {"me": self.me, "ids": undelivered})
         return [to_claim(row) for row in rows]
 
 
-def _choose_turns(
-    waiting: Iterable[WaitingTurn], loads: Loads, *, most_running: int, free_slots: int
-) -> Sequence[WaitingTurn]:
-    """Return the turns to claim, at most `free_slots`, and count them in `loads`.
+def _choose_turns(waiting: Iterable[Any], loads: _Loads, *, most_running: int, free_slots: int) -> Sequence[str]:
+    """Return the ids of the turns to claim, at most `free_slots`, from rows of `_waiting_within`.
 
     The user with the fewest running turns goes first; among equals, the workspace with the fewest; then the oldest
     turn. A user with `most_running` gets no more.
     """
-    queues: dict[str, list[WaitingTurn]] = defaultdict(list)
+    persons, workspaces = loads
+    queues: dict[str, list[Any]] = defaultdict(list)
     for turn in sorted(waiting, key=_age, reverse=True):
-        queues[turn.person].append(turn)
-    chosen: list[WaitingTurn] = []
+        queues[turn.principal].append(turn)
+    chosen: list[str] = []
     while len(chosen) < free_slots:
-        heads = [queue[-1] for person, queue in queues.items() if queue and loads.persons[person] < most_running]
+        heads = [queue[-1] for person, queue in queues.items() if queue and persons[person] < most_running]
         if not heads:
             break
-        turn = min(heads, key=lambda head: (loads.persons[head.person], loads.workspaces[head.workspace], *_age(head)))
-        queues[turn.person].pop()
-        loads.add(turn.person, turn.workspace)
-        chosen.append(turn)
+        turn = min(heads, key=lambda head: (persons[head.principal], workspaces[head.workspace], *_age(head)))
+        queues[turn.principal].pop()
+        persons[turn.principal] += 1
+        workspaces[turn.workspace] += 1
+        chosen.append(turn.id)
     return chosen
 
 
-def _age(turn: WaitingTurn) -> tuple[float, str]:
+def _age(turn: Any) -> tuple[float, str]:
     return turn.created_at, turn.conversation
 
 
@@ -481,7 +434,7 @@ def _waiting_within(reaches: tuple[str, ...]) -> sa.Select[Any]:
     """Return a query for the claimable turns of some users."""
     return sa.select(turns.c.id, turns.c.principal, turns.c.workspace, turns.c.conversation, turns.c.created_at).where(
         is_live(turns),
-        turns.c.principal.in_(bindparam("persons", expanding=True)),
+        is_one_of(turns.c.principal, "persons"),
         _is_due,
         _is_deliverable(reaches),
         _is_first,
@@ -492,7 +445,7 @@ def _waiting_within(reaches: tuple[str, ...]) -> sa.Select[Any]:
 # are skipped.
 _chosen = (
     sa.select(turns.c.id)
-    .where(turns.c.id.in_(bindparam("ids", expanding=True)), sa.or_(_is_due, _is_lost))
+    .where(is_one_of(turns.c.id, "ids"), sa.or_(_is_due, _is_lost))
     .with_for_update(skip_locked=True, key_share=True)
     .cte("chosen")
 )
@@ -503,7 +456,7 @@ _claim_chosen = (
         status=TurnStatus.RUNNING,
         owner=bindparam("me"),
         fence=turns.c.fence + 1,
-        lease_until=now() + LEASE_SECONDS,
+        lease_until=_RENEWED,
         wake_at=None,
         recoveries=turns.c.recoveries + sa.case((turns.c.status == TurnStatus.RUNNING, 1), else_=0),
     )
@@ -515,9 +468,12 @@ def _choose(
     connection: sa.Connection, values: Mapping[str, Any], limit: int, reaches: tuple[str, ...], limits: TurnLimits
 ) -> Sequence[str]:
     """Return the ids of the turns to claim, first those that have lost their process."""
-    loads, waits, lost = Loads(), dict[str, tuple[float, str]](), 0
+    loads: _Loads = (Counter(), Counter())
+    running_of, running_in = loads
+    waits, lost = dict[str, tuple[float, str]](), 0
     for row in connection.execute(_loads, values):
-        loads.add(row.principal, row.workspace, row.running)
+        running_of[row.principal] += row.running
+        running_in[row.workspace] += row.running
         lost += row.lost
         if row.waits_since is not None:
             first = (row.waits_since, row.workspace)
@@ -527,19 +483,17 @@ def _choose(
         ids += connection.execute(_lost_within(reaches), {**values, "limit": limit}).scalars().all()
     free_slots = limit - len(ids)
     persons = sorted(
-        (person for person in waits if loads.persons[person] < limits.running),
-        key=lambda person: (loads.persons[person], loads.workspaces[waits[person][1]], waits[person]),
+        (person for person in waits if running_of[person] < limits.running),
+        key=lambda person: (running_of[person], running_in[waits[person][1]], waits[person]),
     )
-    waiting: list[WaitingTurn] = []
+    waiting: list[Any] = []
     at_once = limit
-    while persons and len({turn.person for turn in waiting}) < free_slots:
+    while persons and len({turn.principal for turn in waiting}) < free_slots:
         # The turns of later users are read only if these users have none to claim.
         batch, persons = persons[:at_once], persons[at_once:]
-        rows = connection.execute(_waiting_within(reaches), {**values, "persons": batch})
-        waiting += (WaitingTurn(*row) for row in rows)
+        waiting += connection.execute(_waiting_within(reaches), {**values, "persons": batch})
         at_once *= 4
-    chosen = _choose_turns(waiting, loads, most_running=limits.running, free_slots=free_slots)
-    return [*ids, *(turn.id for turn in chosen)]
+    return [*ids, *_choose_turns(waiting, loads, most_running=limits.running, free_slots=free_slots)]
 
 
 def to_claim(row: Any) -> Claim:
@@ -564,18 +518,20 @@ def check_claim(connection: sa.Connection, claim: Claim) -> int:
     """Prove ownership of the turn and renew its lease. Return its revision. Raises LostLease, or Stopped if a user
     stopped it.
     """
-    owned = own_to_the_end(connection, claim)
-    if owned.stopped_by is not None:
+    revision, stopped_by = own_to_the_end(connection, claim)
+    if stopped_by is not None:
         raise Stopped(claim.turn_id)
-    return owned.revision
+    return revision
 
 
-def own_to_the_end(connection: sa.Connection, claim: Claim) -> Owned:
-    """Prove ownership of the turn, stopped or not, and renew its lease. Raises LostLease."""
+def own_to_the_end(connection: sa.Connection, claim: Claim) -> tuple[int, str | None]:
+    """Prove ownership of the turn, stopped or not, and renew its lease. Return its revision, and the name of the user
+    who stopped it, `None` if nobody did. Raises LostLease.
+    """
     row = connection.execute(_renew, {"t": claim.turn_id, "f": claim.fencing_token}).first()
     if row is None:
         raise LostLease(claim.turn_id)
-    return Owned(row.revision, row.stop_by)
+    return row.revision, row.stop_by
 
 
 def settle_leftovers(connection: sa.Connection, claim: Claim) -> None:
