@@ -151,12 +151,18 @@ class ApprovalRequirements:
 
     def combine(self, other: ApprovalRequirements) -> ApprovalRequirements:
         """Return requirements that fulfil both: the stricter of each, and all destinations of both."""
+        # A requirement with a time limit and no outcome of its own means denial.
+        either = self.on_timeout or other.on_timeout
+        over = any(
+            requirements.on_timeout is OnTimeout.DENY or (requirements.on_timeout is None and requirements.expires)
+            for requirements in (self, other)
+        )
         return ApprovalRequirements(
             approvers=tuple(dict.fromkeys((*self.approvers, *other.approvers))),
             four_eyes=self.four_eyes or other.four_eyes,
             quorum=max(self.quorum, other.quorum),
             expires=min((moment for moment in (self.expires, other.expires) if moment is not None), default=None),
-            on_timeout=_stricter(self, other),
+            on_timeout=OnTimeout.DENY if either and over else either,
             remind=self.remind or other.remind,
             deliver=self.deliver | other.deliver,
             self_approval=self.restrict(other.self_approval).self_approval,
@@ -182,16 +188,6 @@ def _joint_escalation(first: ApprovalRequirements, second: ApprovalRequirements)
     if first.escalate is None or second.escalate is None:
         return None
     return Escalation(max(first.escalate.after, second.escalate.after), first.escalate.to & second.escalate.to)
-
-
-def _stricter(first: ApprovalRequirements, second: ApprovalRequirements) -> OnTimeout | None:
-    """Return the stricter outcome. A requirement with a time limit and no outcome of its own means denial."""
-    either = first.on_timeout or second.on_timeout
-    over = any(
-        requirements.on_timeout is OnTimeout.DENY or (requirements.on_timeout is None and requirements.expires)
-        for requirements in (first, second)
-    )
-    return OnTimeout.DENY if either and over else either
 
 
 @dataclass(frozen=True, slots=True)

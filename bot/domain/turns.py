@@ -483,14 +483,10 @@ def _shorten_step(step: Step) -> Step:
     result = step.result if isinstance(step, ToolStep) else None
     if not isinstance(step, ToolStep) or result is None or len(result.text_or_json) <= BEGINNING:
         return step
-    return replace(step, result=_beginning(result))
-
-
-def _beginning(result: ToolResult) -> ToolResult:
     text = result.text_or_json
     others = (part for part in result.parts if not isinstance(part, TextPart))
     parts = (TextPart(text[:BEGINNING]), *others)
-    return replace(result, parts=parts, structured=None, left_out=result.length - BEGINNING)
+    return replace(step, result=replace(result, parts=parts, structured=None, left_out=result.length - BEGINNING))
 
 
 @dataclass(frozen=True, slots=True)

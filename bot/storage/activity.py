@@ -11,7 +11,6 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -103,20 +102,8 @@ def read_backlog(connection: sa.Connection, most_running: int) -> Backlog:
     )
 
 
-@dataclass(slots=True)
-class _Approval:
-    """A requested approval with its outcome and the epoch seconds of both."""
-
-    asked_at: float
-    outcome: str = ""
-    ended_at: float = 0.0
-
-
-@dataclass(slots=True)
-class _Calls:
-    count: int = 0
-    succeeded: int = 0
-    seconds: list[float] = field(default_factory=list)
+_Approval = tuple[float, str, float]
+"""Times of an approval's request and end in epoch seconds, with its outcome between them."""
 
 
 def read_activity(
@@ -132,52 +119,41 @@ def read_activity(
     }
     statuses = {row.status: row.number for row in connection.execute(_turns, values)}
     rows = connection.execute(_rows.where(_is_of_server) if server else _rows, {**values, "server": server}).all()
-    calls: defaultdict[str, _Calls] = defaultdict(_Calls)
+    calls: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     approvals: dict[tuple[str, object], _Approval] = {}
     for row in reversed(rows):
         facts = _facts(row.body)
         call_key = (row.turn_id, facts.get("step"))
         match row.kind:
             case "ran":
-                _count(calls[str(facts.get("server", ""))], facts)
+                calls[str(facts.get("server", ""))].append(facts)
             case "asked":
-                approvals[call_key] = _Approval(row.at)
+                approvals[call_key] = (row.at, "", 0.0)
             case kind if call_key in approvals:
                 # Approvals requested before the period are not counted.
-                approvals[call_key].outcome = "expired" if kind == "expired" else str(facts.get("verdict", ""))
-                approvals[call_key].ended_at = row.at
+                outcome = "expired" if kind == "expired" else str(facts.get("verdict", ""))
+                approvals[call_key] = (approvals[call_key][0], outcome, row.at)
             case _:
                 pass
+    servers = [_server_activity(name, served) for name, served in calls.items()]
     return Activity(
         turns=statuses,
-        servers=tuple(
-            sorted(
-                (_server_activity(name, served) for name, served in calls.items()),
-                key=lambda row: (-row.calls, row.server),
-            )
-        ),
+        servers=tuple(sorted(servers, key=lambda row: (-row.calls, row.server))),
         approvals=_approval_activity(approvals.values()),
         whole=len(rows) < limit and sum(statuses.values()) < limit,
     )
 
 
-def _count(calls: _Calls, facts: Mapping[str, Any]) -> None:
-    calls.count += 1
-    calls.succeeded += facts.get("status") == StepStatus.DONE.value
-    if isinstance(seconds := facts.get("seconds"), int | float):
-        calls.seconds.append(float(seconds))
-
-
-def _server_activity(server: str, calls: _Calls) -> ServerActivity:
-    return ServerActivity(
-        server, calls.count, calls.succeeded, _quantile(calls.seconds, 0.5), _quantile(calls.seconds, 0.95)
-    )
+def _server_activity(server: str, calls: Sequence[Mapping[str, Any]]) -> ServerActivity:
+    succeeded = sum(facts.get("status") == StepStatus.DONE.value for facts in calls)
+    times = [float(took) for facts in calls if isinstance(took := facts.get("seconds"), int | float)]
+    return ServerActivity(server, len(calls), succeeded, _quantile(times, 0.5), _quantile(times, 0.95))
 
 
 def _approval_activity(approvals: Iterable[_Approval]) -> ApprovalActivity:
     listed = list(approvals)
-    outcomes = Counter(approval.outcome for approval in listed)
-    decided = [approval.ended_at - approval.asked_at for approval in listed if approval.outcome in tuple(DecisionType)]
+    outcomes = Counter(outcome for _, outcome, _ in listed)
+    decided = [ended_at - asked_at for asked_at, outcome, ended_at in listed if outcome in tuple(DecisionType)]
     return ApprovalActivity(
         requested=len(listed),
         approved=outcomes[DecisionType.APPROVE.value],

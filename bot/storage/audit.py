@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,8 +29,10 @@ from bot.storage.database import (
     OWNER_RETRY_SECONDS,
     StorableText,
     Store,
+    given,
     has_prefix,
     is_one_of,
+    matching,
     now,
     prefix_bounds,
     record_metric,
@@ -53,23 +54,9 @@ _last = sa.select(audit.c.seq, audit.c.hash, now().label("at")).order_by(audit.c
 _now = sa.select(now())
 _add = audit.insert()
 _conversation_of_turn = sa.select(turns.c.conversation).where(turns.c.id == bindparam("turn_id"))
-_same = (
-    sa.select(audit.c.seq)
-    .where(
-        audit.c.turn_id == bindparam("turn_id"),
-        audit.c.kind == bindparam("kind"),
-        audit.c.actor == bindparam("actor"),
-        audit.c.body == bindparam("body"),
-    )
-    .limit(1)
-)
-_recent = (
-    sa.select(audit.c.seq)
-    .where(
-        audit.c.at > now() - OWNER_RETRY_SECONDS, audit.c.actor == bindparam("actor"), audit.c.body == bindparam("body")
-    )
-    .limit(1)
-)
+_equal = sa.select(audit.c.seq).where(matching(audit, actor="actor", body="body")).limit(1)
+_same = _equal.where(matching(audit, turn_id="turn_id", kind="kind"))
+_recent = _equal.where(audit.c.at > now() - OWNER_RETRY_SECONDS)
 # Written as in the index's condition, because planners use the index only then.
 _has_subject = audit.c.subject != sa.literal_column("''")
 _is_of_subject = sa.and_(_has_subject, audit.c.subject == bindparam("subject", type_=StorableText))
@@ -186,42 +173,24 @@ def read_head(connection: sa.Connection) -> AuditHead:
 
 def entry_of(row: Row) -> AuditEntry:
     """Return a row as a value. Unreadable facts are returned as text."""
-    return AuditEntry(
-        seq=row["seq"],
-        at=row["at"],
-        kind=row["kind"],
-        actor=row["actor"],
-        facts=_read_facts(row["body"]),
-        conversation=row["conversation"],
-        turn_id=row["turn_id"],
-        subject=row["subject"],
-        previous=row["previous"],
-        hash=row["hash"],
-        mac=row["mac"],
-    )
+    columns = {name: value for name, value in row.items() if name != "body"}
+    return AuditEntry(**columns, facts=_read_facts(row["body"]))
 
 
 def _conditions(query: AuditQuery) -> tuple[list[sa.ColumnElement[bool]], dict[str, Any]]:
-    conditions: list[sa.ColumnElement[bool]] = []
-    values: dict[str, Any] = {}
-    for is_given, condition, value in (
+    scope = query.scope or AuditScope("")
+    return given(
         (bool(query.subject), _is_of_subject, {"subject": query.subject}),
         (bool(query.person), _is_of_actor, {"person": query.person}),
         (bool(query.kinds), _is_of_kinds, {"kinds": list(query.kinds)}),
         (query.since is not None, _is_since, {"since": query.since}),
         (query.until is not None, _is_before, {"until": query.until}),
-        (query.scope is not None, _is_in_scope, _scope(query.scope)),
-    ):
-        if is_given:
-            conditions.append(condition)
-            values.update(value)
-    return conditions, values
-
-
-def _scope(scope: AuditScope | None) -> dict[str, Any]:
-    if scope is None:
-        return {}
-    return {**prefix_bounds("home", f"{scope.home}:"), "known": sorted(scope.subjects)}
+        (
+            query.scope is not None,
+            _is_in_scope,
+            {**prefix_bounds("home", f"{scope.home}:"), "known": sorted(scope.subjects)},
+        ),
+    )
 
 
 def _read_facts(body: Any) -> Mapping[str, object]:
@@ -237,15 +206,12 @@ def _read_facts(body: Any) -> Mapping[str, object]:
 
 _ran = (
     sa.select(
-        turns.c.conversation,
-        turns.c.author_id,
+        *turns.c["conversation", "author_id"],
         # As text, because an unreadable body must not block the end of its turn.
         sa.cast(steps.c.body, sa.Text).label("body"),
         sa.cast(approvals.c.revised_arguments, sa.Text).label("revised"),
         approvals.c.id.label("approval"),
-        steps.c.status,
-        steps.c.started_at,
-        steps.c.ended_at,
+        *steps.c["status", "started_at", "ended_at"],
     )
     .join(turns, turns.c.id == steps.c.turn_id)
     .outerjoin(approvals, approval_of_step)
@@ -306,70 +272,37 @@ def record_finished(connection: sa.Connection, turn_id: str, n: int, seconds: fl
     takes it from the row. The actor is the turn's author.
     """
     row = connection.execute(_ran, {"t": turn_id, "i": n}).one()
-    asker = Author(ConversationKey.parse(row.conversation).platform, row.author_id, "")
+    asker = Author(ConversationKey.parse(row.conversation).platform, row.author_id, "").principal
     if seconds is None and row.started_at is not None and row.ended_at is not None:
         seconds = row.ended_at - row.started_at
     tool, facts = _read_call(row)
-    _record_ended(
-        connection,
-        _EndedCall(
-            turn_id,
-            row.conversation,
-            asker.principal,
-            n,
-            row.status,
-            tool,
-            facts,
-            seconds,
-            approval=row.approval,
-            sent=seconds is not None or row.started_at is not None,
-        ),
-    )
+    kind = "not run" if seconds is None and row.started_at is None else "ran"
+    facts |= {"turn_id": turn_id, "conversation": row.conversation, "step": n, "approval": row.approval}
+    _record_ended(connection, kind, asker, tool, status=row.status, seconds=seconds, **facts)
 
 
 def record_sent(connection: sa.Connection, turn: Turn, step: ToolStep, seconds: float | None) -> None:
     """Record the end of a call that needed no approval, from its new step. `seconds` is its duration."""
     facts = _argument_facts(step.tool, step.call.arguments, step.grant)
+    facts |= {"turn_id": turn.id, "conversation": str(turn.conversation), "step": step.n, "approval": None}
     asker = turn.author.principal
-    _record_ended(
-        connection,
-        _EndedCall(turn.id, str(turn.conversation), asker, step.n, step.status, step.tool, facts, seconds, sent=True),
-    )
+    _record_ended(connection, "ran", asker, step.tool, status=step.status, seconds=seconds, **facts)
 
 
-@dataclass(frozen=True, slots=True)
-class _EndedCall:
-    """An ended call. `approval` is the id of its approval, `None` if it needed none."""
-
-    turn_id: str
-    conversation: str
-    asker: str
-    n: int
-    status: str
-    tool: ToolRef | None
-    facts: Mapping[str, Any]
-    seconds: float | None
-    _: KW_ONLY
-    approval: str | None = None
-    sent: bool
-
-
-def _record_ended(connection: sa.Connection, call: _EndedCall) -> None:
-    record(
-        connection,
-        "ran" if call.sent else "not run",
-        call.asker,
-        turn_id=call.turn_id,
-        conversation=call.conversation,
-        subject=call.tool.server_id if call.tool else "",
-        step=call.n,
-        status=call.status,
-        seconds=None if call.seconds is None else round(call.seconds, 3),
-        approval=call.approval,
-        **_tool_facts(call.tool),
-        **call.facts,
-    )
-    record_metric(connection, _call_ended(call.tool, call.status, call.seconds))
+def _record_ended(
+    connection: sa.Connection,
+    kind: str,
+    asker: str,
+    tool: ToolRef | None,
+    *,
+    status: str,
+    seconds: float | None,
+    **facts: Any,
+) -> None:
+    """Record an ended call. The facts have the id of its approval, `None` if it needed none."""
+    facts |= {"status": status, "seconds": None if seconds is None else round(seconds, 3), **_tool_facts(tool)}
+    record(connection, kind, asker, subject=tool.server_id if tool else "", **facts)
+    record_metric(connection, _call_ended(tool, status, seconds))
 
 
 def record_refused(connection: sa.Connection, approval_id: str, by: Author, reason: str) -> None:
@@ -474,10 +407,8 @@ def _record_direct(connection: sa.Connection, kind: str, call: DirectCall, **fac
         "fingerprint": fingerprint(call.tool, call.arguments),
     }
     by, subject = call.by.principal, call.tool.server_id
-    if (
-        connection.execute(_recent, {"actor": storable(by), "body": _body(storable(subject), facts)}).first()
-        is not None
-    ):
+    recent = {"actor": storable(by), "body": _body(storable(subject), facts)}
+    if connection.execute(_recent, recent).first() is not None:
         return False
     record(connection, kind, by, conversation=str(call.conversation), subject=subject, **facts)
     return True

@@ -248,16 +248,8 @@ class ChainCheck:
 def row_hash(row: Mapping[str, Any]) -> str:
     """Return the SHA-256 of the row's fields and the previous row's hash; empty if a field has an impossible type."""
     try:
-        fields = [
-            row["seq"],
-            repr(float(row["at"])),
-            row["kind"],
-            row["conversation"],
-            row["turn_id"],
-            row["actor"],
-            row["body"],
-            row["previous"],
-        ]
+        others = (row[name] for name in ("kind", "conversation", "turn_id", "actor", "body", "previous"))
+        fields = [row["seq"], repr(float(row["at"])), *others]
         return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
     except (TypeError, ValueError):
         return ""

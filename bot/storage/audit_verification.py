@@ -12,6 +12,7 @@ import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +75,7 @@ _page = sa.select(turns.c.id).where(turns.c.id > bindparam("behind")).order_by(t
 _latest = sa.select(turns.c.id).order_by(turns.c.created_at.desc()).limit(bindparam("limit"))
 _calls = (
     sa.select(
-        steps.c.turn_id,
-        steps.c.n,
-        steps.c.status,
-        steps.c.started_at,
+        *steps.c["turn_id", "n", "status", "started_at"],
         # As text, because an unreadable body must not end the verification.
         sa.cast(steps.c.body, sa.Text).label("body"),
         sa.cast(approvals.c.revised_arguments, sa.Text).label("revised"),
@@ -94,7 +92,7 @@ _decisions = (
     .where(approvals.c.turn_id.in_(_in_turns))
 )
 _rows = (
-    sa.select(audit.c.seq, audit.c.turn_id, audit.c.kind, audit.c.actor, audit.c.body)
+    sa.select(*audit.c["seq", "turn_id", "kind", "actor", "body"])
     .where(audit.c.turn_id.in_(_in_turns))
     .order_by(audit.c.seq)
 )
@@ -176,7 +174,12 @@ class Verification(Store):
         files = await asyncio.to_thread(sort_checkpoints, self._database.audit_keys, self._external.places)
         checkpoints = CheckpointCheck([checkpoint for file in files for checkpoint in file.sound])
         chain = ChainCheck(self._database.audit_keys, self._findings, after)
-        await self._compare_earlier_checkpoints(checkpoints, files, after)
+        numbers = sorted(
+            {checkpoint.seq for file in files for checkpoint in file.sound if 0 < checkpoint.seq <= after.seq}
+        )
+        for seq in numbers[-_EARLIER_CHECKPOINTS:]:
+            for row in await self._read(seq - 1, 1):
+                checkpoints.add(row["seq"], row["hash"])
         await self._read_rows(chain, checkpoints, whole=not after.seq)
         if self._external.head is not None:
             await self._compare_head(self._external.head, chain.head)
@@ -185,7 +188,11 @@ class Verification(Store):
         await self._check_coverage(files, chain, checkpoints)
         turns = await self._compare_turns(quick=quick)
         if not after.seq:
-            self._compare_grants(grants)
+            for grant_id, description in grants.items():
+                if grant_id not in self._granted:
+                    what = f"The grant {grant_id} ({description}) exists, and no row says that it was given."
+                    means = "somebody deleted rows of the audit, or wrote the grant into the database by hand"
+                    self._findings.add(AuditFinding(Fault.GRANT, what, means))
         return AuditReport(
             head=chain.head,
             rows=chain.rows,
@@ -202,16 +209,6 @@ class Verification(Store):
         )
 
     # ------------------------------------------------------------------ rows
-
-    async def _compare_earlier_checkpoints(
-        self, checkpoints: CheckpointCheck, files: Sequence[SortedCheckpoints], after: AuditHead
-    ) -> None:
-        numbers = sorted(
-            {checkpoint.seq for file in files for checkpoint in file.sound if 0 < checkpoint.seq <= after.seq}
-        )
-        for seq in numbers[-_EARLIER_CHECKPOINTS:]:
-            for row in await self._read(seq - 1, 1):
-                checkpoints.add(row["seq"], row["hash"])
 
     async def _read_rows(self, chain: ChainCheck, checkpoints: CheckpointCheck, *, whole: bool) -> None:
         deleted = DeletedTurns()
@@ -355,32 +352,22 @@ class Verification(Store):
 
     async def _compare_turns(self, *, quick: bool) -> int:
         if quick:
-            latest = await self._latest_turns()
+            latest = await self._database.read(
+                lambda connection: connection.execute(_latest, {"limit": LATEST_TURNS}).scalars().all()
+            )
             for first in range(0, len(latest), TURNS):
                 await self._compare(latest[first : first + TURNS])
             return len(latest)
         count, behind = 0, ""
-        while ids := await self._page_of_turns(behind):
+        while ids := await self._database.read(partial(page_of_turns, behind=behind, limit=TURNS)):
             await self._compare(ids)
             count += len(ids)
             behind = ids[-1]
         return count
 
-    @report
-    def _latest_turns(self, connection: sa.Connection) -> Sequence[str]:
-        return connection.execute(_latest, {"limit": LATEST_TURNS}).scalars().all()
-
-    @report
-    def _page_of_turns(self, connection: sa.Connection, behind: str) -> Sequence[str]:
-        return page_of_turns(connection, behind, TURNS)
-
     async def _compare(self, ids: Sequence[str]) -> None:
-        for finding in await self._findings_of_turns(ids):
+        for finding in await self._database.read(partial(compare_turns, ids=ids)):
             self._findings.add(finding)
-
-    @report
-    def _findings_of_turns(self, connection: sa.Connection, ids: Sequence[str]) -> Sequence[AuditFinding]:
-        return compare_turns(connection, ids)
 
     @report
     def _grants(self, connection: sa.Connection) -> Mapping[str, str]:
@@ -389,13 +376,6 @@ class Verification(Store):
             row.id: f"{row.server_name}.{row.tool}, as granted by {row.granted_by}"
             for row in connection.execute(_grants)
         }
-
-    def _compare_grants(self, grants: Mapping[str, str]) -> None:
-        for grant_id, description in grants.items():
-            if grant_id not in self._granted:
-                what = f"The grant {grant_id} ({description}) exists, and no row says that it was given."
-                means = "somebody deleted rows of the audit, or wrote the grant into the database by hand"
-                self._findings.add(AuditFinding(Fault.GRANT, what, means))
 
 
 def _missing_triggers(connection: sa.Connection) -> Sequence[AuditFinding]:

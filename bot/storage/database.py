@@ -416,6 +416,14 @@ def is_one_of(column: sa.ColumnElement[Any], parameter: str) -> sa.ColumnElement
     return column.in_(bindparam(parameter, expanding=True))
 
 
+def given(
+    *filters: tuple[bool, sa.ColumnElement[bool], Mapping[str, Any]],
+) -> tuple[list[sa.ColumnElement[bool]], dict[str, Any]]:
+    """Return the conditions of those filters that are given, and the values of their parameters."""
+    conditions = [condition for is_given, condition, _ in filters if is_given]
+    return conditions, {name: value for is_given, _, values in filters if is_given for name, value in values.items()}
+
+
 def row_values(table: sa.Table, value: object, **columns: Any) -> dict[str, Any]:
     """Return the values of a row: those of the columns that are fields of `value`, and the given ones."""
     names = (column.name for column in table.c)

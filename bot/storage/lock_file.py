@@ -165,21 +165,18 @@ class FileUse:
                 fcntl.flock(lock, fcntl.LOCK_UN)  # its owner is about to share it
             if not alone and _lock(lock, fcntl.LOCK_SH):
                 return False
-            self._check_holders(lock, time.monotonic() - began, alone=alone)
+            waited = time.monotonic() - began
+            others = self.others()
+            working = [process for process in others if not process.alone]
+            last = Process.parse(_read(lock))
+            is_starting = bool(others) or (last is not None and last.alone)
+            if alone and working:
+                raise self._held(working, _FIX)
+            if not is_starting and waited > SETTLING_SECONDS:
+                raise self._held([last], _EARLIER_FIX)
+            if waited > STARTING_SECONDS:
+                raise self._held(others or [last], _FIX)
             time.sleep(_PAUSE_SECONDS)
-
-    def _check_holders(self, lock: int, waited: float, *, alone: bool) -> None:
-        """Raise DatabaseHeld if waiting for the holders of the lock has no purpose."""
-        others = self.others()
-        working = [process for process in others if not process.alone]
-        last = Process.parse(_read(lock))
-        is_starting = bool(others) or (last is not None and last.alone)
-        if alone and working:
-            raise self._held(working, _FIX)
-        if not is_starting and waited > SETTLING_SECONDS:
-            raise self._held([last], _EARLIER_FIX)
-        if waited > STARTING_SECONDS:
-            raise self._held(others or [last], _FIX)
 
     def _register(self) -> int:
         """Create and lock the file of this process."""

@@ -42,6 +42,7 @@ from bot.storage.database import (
     StorableText,
     Store,
     change_once,
+    given,
     has_prefix,
     insert_new,
     is_one_of,
@@ -107,7 +108,7 @@ _active = (
 )
 
 
-def _page(condition: sa.ColumnElement[bool]) -> sa.Select[tuple[str, str, str, float, float, int, str]]:
+def _page(condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
     # First the page, then the counts of its rows only.
     page = (
         sa.select(_key)
@@ -120,12 +121,15 @@ def _page(condition: sa.ColumnElement[bool]) -> sa.Select[tuple[str, str, str, f
     states = _states.c
     return (
         sa.select(
-            states.id, states.title, states.status, states.created_at, states.updated_at,
-            _number.label("turns"), _first.label("started_by"),
+            states.id.label("key"),
+            states.status.label("state"),
+            *states["title", "created_at", "updated_at"],
+            _number.label("turns"),
+            sa.func.coalesce(_first, "").label("started_by"),
         )
         .join(page, page.c.key == states.id)
         .order_by(states.updated_at.desc(), states.id)
-    )  # fmt: skip
+    )
 
 
 _page_of_workspace, _page_of_user = _page(_has_prefix), _page(_is_of_user)
@@ -143,15 +147,10 @@ _live = (
 )
 _all_awaiting = (
     sa.select(
-        approvals.c.id,
-        approvals.c.requested_for_id,
-        approvals.c.requested_for_name,
-        approvals.c.requirements,
-        approvals.c.editors,
+        *approvals.c["id", "requested_for_id", "requested_for_name", "requirements", "editors"],
         sa.func.coalesce(now() - approvals.c.posted_at, 0.0).label("waited"),
         steps.c.created_at,
-        _live.c.conversation,
-        _live.c.agent_id,
+        *_live.c["conversation", "agent_id"],
     )
     .select_from(_live)
     .join(steps, steps.c.turn_id == _live.c.id)
@@ -171,7 +170,7 @@ _open_elicitations = (
     .join(turns, turns.c.id == _live.c.id)
     .join(elicitations, elicitations.c.turn_id == _live.c.id)
     .where(
-        turns.c.author_id == bindparam("principal", type_=StorableText),
+        turns.c.author_id == _principal,
         has_prefix(_live.c.conversation, "platform"),
         has_prefix(_live.c.conversation, "key_prefix"),
         elicitations.c.status == "open",
@@ -183,7 +182,7 @@ _open_elicitations = (
 _turns_of_principal = (
     sa.select(turns)
     .where(
-        turns.c.author_id == bindparam("principal", type_=StorableText),
+        turns.c.author_id == _principal,
         has_prefix(turns.c.conversation, "platform"),
         has_prefix(turns.c.conversation, "key_prefix"),
         turns.c.content_deleted_at.is_(None),
@@ -233,18 +232,14 @@ _server = sa.select(mcp_servers.c.slug, mcp_servers.c.workspace).where(mcp_serve
 _is_of_server = server_of(steps.c.body) == bindparam("server", type_=StorableText)
 _calls = (
     sa.select(
-        steps.c.turn_id,
-        steps.c.n,
+        *steps.c["turn_id", "n"],
         # As text, because an unreadable body must not hide the other calls.
         sa.cast(steps.c.body, sa.Text).label("body"),
         sa.case(
             (steps.c.status == StepStatus.DONE.value, sa.null()),
             else_=sa.cast(sa.func.coalesce(steps.c.late_result, steps.c.result), sa.Text),
         ).label("result"),
-        steps.c.status,
-        steps.c.created_at,
-        steps.c.started_at,
-        steps.c.ended_at,
+        *steps.c["status", "created_at", "started_at", "ended_at"],
         turns.c.conversation,
         sa.case((turns.c.author_name != "", turns.c.author_name), else_=turns.c.author_id).label("asked_by"),
         sa.func.coalesce(approvals.c.decided_by, "").label("decided_by"),
@@ -254,35 +249,24 @@ _calls = (
 )
 
 
-def _call_conditions(query: CallQuery) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions of a query on calls; `_call_params` has their values."""
-    conditions = [steps.c.kind == "tool", has_prefix(turns.c.conversation, "key_prefix")]
-    if query.server:
-        conditions.append(_is_of_server)
-    if query.tool:
-        conditions.append(tool_of(steps.c.body) == bindparam("tool", type_=StorableText))
-    if query.statuses:
-        conditions.append(is_one_of(steps.c.status, "statuses"))
-    if query.asked_by:
-        conditions.append(turns.c.author_id == bindparam("principal", type_=StorableText))
-        conditions.append(has_prefix(turns.c.conversation, "platform"))
-    if query.since is not None:
-        conditions.append(steps.c.created_at >= bindparam("since"))
-    if query.until is not None:
-        conditions.append(steps.c.created_at < bindparam("until"))
-    return conditions
+_is_call = sa.and_(steps.c.kind == "tool", has_prefix(turns.c.conversation, "key_prefix"))
+_is_of_tool = tool_of(steps.c.body) == bindparam("tool", type_=StorableText)
+_is_asked_by = sa.and_(turns.c.author_id == _principal, has_prefix(turns.c.conversation, "platform"))
 
 
-def _call_params(connection: sa.Connection, query: CallQuery) -> dict[str, Any]:
-    return {
-        **prefix_bounds("key_prefix", _prefix_of(query.workspace)),
-        **({"server": _slug_and_workspace(connection, query.server)[0]} if query.server else {}),
-        **({"tool": query.tool} if query.tool else {}),
-        **({"statuses": [status.value for status in query.statuses]} if query.statuses else {}),
-        **_principal_params(query.asked_by),
-        **({"since": query.since} if query.since is not None else {}),
-        **({"until": query.until} if query.until is not None else {}),
-    }
+def _matching_calls(connection: sa.Connection, query: CallQuery) -> tuple[sa.Select[Any], dict[str, Any]]:
+    """Return the query for calls, and the values of its parameters."""
+    slug = _slug_and_workspace(connection, query.server)[0] if query.server else ""
+    conditions, values = given(
+        (True, _is_call, prefix_bounds("key_prefix", _prefix_of(query.workspace))),
+        (bool(query.server), _is_of_server, {"server": slug}),
+        (bool(query.tool), _is_of_tool, {"tool": query.tool}),
+        (bool(query.statuses), is_one_of(steps.c.status, "statuses"), {"statuses": [*map(str, query.statuses)]}),
+        (bool(query.asked_by), _is_asked_by, _principal_params(query.asked_by)),
+        (query.since is not None, steps.c.created_at >= bindparam("since"), {"since": query.since}),
+        (query.until is not None, steps.c.created_at < bindparam("until"), {"until": query.until}),
+    )
+    return _calls.where(*conditions), values
 
 
 _count_pending = (
@@ -358,14 +342,13 @@ class SqlReporting(Store):
         self, connection: sa.Connection, query: CallQuery, limit: int, offset: int
     ) -> tuple[Sequence[CallSummary], int]:
         """Return a page of the matching calls, newest first, and the number of all."""
-        matching = _calls.where(*_call_conditions(query))
+        matching, values = _matching_calls(connection, query)
         page = (
             matching.order_by(steps.c.created_at.desc(), steps.c.turn_id, steps.c.n.desc())
             .limit(bindparam("limit"))
             .offset(bindparam("offset"))
         )
         count = sa.select(sa.func.count()).select_from(matching.with_only_columns(steps.c.n).subquery())
-        values = _call_params(connection, query)
         rows = connection.execute(page, {**values, "limit": limit, "offset": offset})
         return [_call(row) for row in rows], connection.execute(count, values).scalar_one()
 
@@ -429,16 +412,8 @@ class SqlReporting(Store):
         return connection.execute(_open_elicitations, values).scalars().all()
 
 
-def _summary(row: sa.Row[tuple[str, str, str, float, float, int, str]]) -> ConversationSummary:
-    return ConversationSummary(
-        key=ConversationKey.parse(row.id),
-        title=row.title,
-        state=row.status,
-        turns=row.turns,
-        started_by=row.started_by or "",
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )
+def _summary(row: Any) -> ConversationSummary:
+    return ConversationSummary(**{**row._asdict(), "key": ConversationKey.parse(row.key)})
 
 
 def _call(row: Any) -> CallSummary:
@@ -491,15 +466,10 @@ def _pending_approval(row: Any) -> PendingApproval | None:
         log.warning("approval %s: requirements unreadable, left out: %r", row.id, error)
         return None
     asker = Author(conversation.platform, row.requested_for_id, row.requested_for_name)
+    agent = AgentRef(row.agent_id, "") if row.agent_id else None
+    times = {"asked_at": row.created_at, "waited": row.waited}
     return PendingApproval(
-        row.id,
-        conversation,
-        asker,
-        requirements,
-        frozenset(row.editors or ()),
-        asked_at=row.created_at,
-        agent=AgentRef(row.agent_id, "") if row.agent_id else None,
-        waited=row.waited,
+        row.id, conversation, asker, requirements, frozenset(row.editors or ()), agent=agent, **times
     )
 
 

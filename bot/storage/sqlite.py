@@ -149,7 +149,10 @@ class SqliteDatabase(Database):
         """Finish requested transactions, interrupt queries of reports, and close the connections."""
         if not self._closed:
             self._closed = True
-            await self._close_readers()
+            for driver, task in tuple(self._reads.items()):
+                await _interrupt(driver, task)
+            if self._readers is not None:
+                await self._readers.dispose()
             self._put(_Rank.LAST, None)
             # A limit, because another program may lock the file. The thread ends by itself or with the process.
             await asyncio.to_thread(self._thread.join, _CLOSING_SECONDS)
@@ -216,12 +219,6 @@ class SqliteDatabase(Database):
                 await connection.invalidate()  # the pool that it came from was closed without it
         return task.result()
 
-    async def _close_readers(self) -> None:
-        for driver, task in tuple(self._reads.items()):
-            await _interrupt(driver, task)
-        if self._readers is not None:
-            await self._readers.dispose()
-
     def _write(self, connection: sa.Connection) -> None:
         super()._write(connection)
         if shutil.disk_usage(self._path.parent).free < _LEAST_FREE:
@@ -231,16 +228,13 @@ class SqliteDatabase(Database):
 
     def _work(self) -> None:
         while jobs := self._next_batch():
-            self._run_jobs(jobs)
+            with self._working:
+                if transactions := [job for job in jobs if not job.alone]:
+                    _resolve_futures(transactions, self._commit(transactions))
+                for job in jobs:
+                    if job.alone:
+                        _resolve_futures([job], [self._run_alone(job)])
         self._engine.dispose()
-
-    def _run_jobs(self, jobs: Sequence[_Job]) -> None:
-        with self._working:
-            if transactions := [job for job in jobs if not job.alone]:
-                _resolve_futures(transactions, self._commit(transactions))
-            for job in jobs:
-                if job.alone:
-                    _resolve_futures([job], [self._run_alone(job)])
 
     def _next_batch(self) -> Sequence[_Job]:
         """Return all queued transactions, at least one; empty once the database is closed."""

@@ -59,6 +59,15 @@ def _required(kind: _Type, *names: str, default: str | None = None) -> list[sa.C
     return [sa.Column(name, kind, nullable=False, server_default=default) for name in names]
 
 
+def _key(kind: _Type, *names: str) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, primary_key=True, autoincrement=False) for name in names]
+
+
+def _partial_index(name: str, condition: str, *columns: sa.Column[Any], unique: bool = False) -> None:
+    where = sa.text(condition)
+    sa.Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+
+
 def _nullable(kind: _Type, *names: str) -> list[sa.Column[Any]]:
     return [sa.Column(name, kind) for name in names]
 
@@ -87,7 +96,7 @@ def count_where(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
 
 conversations = _table(
     "conversations",
-    sa.Column("key", sa.Text, primary_key=True),
+    *_key(sa.Text, "key"),
     *_required(StorableText, "title", default=""),
     *_required(sa.BigInteger, "last_seq"),
     *_required(sa.Double, "created_at", "updated_at"),
@@ -112,7 +121,7 @@ summaries = _table(
 
 turns = _table(
     "turns",
-    sa.Column("id", sa.Text, primary_key=True),
+    *_key(sa.Text, "id"),
     sa.Column("conversation", sa.ForeignKey(conversations.c.key, ondelete="CASCADE"), nullable=False),
     *_required(sa.BigInteger, "seq"),
     *_required(sa.Text, "status", "kind"),
@@ -135,27 +144,25 @@ turns = _table(
     *_nullable(sa.Double, "content_deleted_at"),
     sa.UniqueConstraint("conversation", "seq"),
 )
-_live = sa.text("status in ('queued', 'running', 'waiting')")
-_active = sa.text("status in ('running', 'waiting')")
-sa.Index("turns_live", turns.c.created_at, sqlite_where=_live, postgresql_where=_live)
+_live = "status in ('queued', 'running', 'waiting')"
+_partial_index("turns_live", _live, turns.c.created_at)
 # The database itself enforces one running turn a conversation.
-sa.Index("turns_one_active", turns.c.conversation, unique=True, sqlite_where=_active, postgresql_where=_active)
-sa.Index("turns_principal", turns.c.principal, turns.c.created_at, sqlite_where=_live, postgresql_where=_live)
+_partial_index("turns_one_active", "status in ('running', 'waiting')", turns.c.conversation, unique=True)
+_partial_index("turns_principal", _live, turns.c.principal, turns.c.created_at)
 sa.Index("turns_author", turns.c.author_id, turns.c.created_at)
 sa.Index("turns_created", turns.c.created_at)
-_with_content = sa.text("content_deleted_at is null and ended_at is not null")
-sa.Index("turns_with_content", turns.c.ended_at, sqlite_where=_with_content, postgresql_where=_with_content)
+_partial_index("turns_with_content", "content_deleted_at is null and ended_at is not null", turns.c.ended_at)
 
 message_keys = _table(
     "message_keys",
-    sa.Column("key", StorableText, primary_key=True),
+    *_key(StorableText, "key"),
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), nullable=False, index=True),
 )
 
 steps = _table(
     "steps",
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("n", sa.Integer, primary_key=True, autoincrement=False),
+    *_key(sa.Integer, "n"),
     *_required(sa.Text, "kind", "status"),
     *_required(sa.Boolean, "repeatable"),
     *_required(Json, "body"),
@@ -167,7 +174,7 @@ steps = _table(
 
 user_locales = _table(
     "user_locales",
-    sa.Column("principal", StorableText, primary_key=True),
+    *_key(StorableText, "principal"),
     *_required(sa.Text, "language", "time_zone", "told_language", default=""),
     *_required(sa.Double, "updated_at"),
 )
@@ -175,7 +182,7 @@ user_locales = _table(
 feedback = _table(
     "feedback",
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("principal", StorableText, primary_key=True),
+    *_key(StorableText, "principal"),
     *_required(sa.Boolean, "good"),
     *_required(sa.Double, "at"),
 )
@@ -184,14 +191,14 @@ feedback = _table(
 files = _table(
     "files",
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("id", sa.Text, primary_key=True),
+    *_key(sa.Text, "id"),
     *_required(sa.LargeBinary, "data"),
 )
 
 # Usage of models. Outlives the turns and holds no texts.
 usage = _table(
     "usage",
-    sa.Column("id", sa.Text, primary_key=True),
+    *_key(sa.Text, "id"),
     *_required(sa.Text, "turn_id"),
     # The request's step; 0 until the final usage is known.
     *_required(sa.Integer, "n"),
@@ -215,7 +222,7 @@ sa.Index("usage_at", usage.c.at)
 
 approvals = _table(
     "approvals",
-    sa.Column("id", sa.Text, primary_key=True),
+    *_key(sa.Text, "id"),
     *_required(sa.Text, "turn_id"),
     *_required(sa.Integer, "n", "revision"),
     *_required(sa.Text, "fingerprint"),
@@ -241,10 +248,8 @@ approvals = _table(
     sa.UniqueConstraint("turn_id", "n"),
     sa.ForeignKeyConstraint(["turn_id", "n"], [steps.c.turn_id, steps.c.n], ondelete="CASCADE"),
 )
-_to_remind = sa.text("remind_in is not null and reminded_at is null")
-sa.Index("approvals_to_remind", approvals.c.posted_at, sqlite_where=_to_remind, postgresql_where=_to_remind)
-_to_notify = sa.text("notify_privately and notified_at is null")
-sa.Index("approvals_to_notify", approvals.c.posted_at, sqlite_where=_to_notify, postgresql_where=_to_notify)
+_partial_index("approvals_to_remind", "remind_in is not null and reminded_at is null", approvals.c.posted_at)
+_partial_index("approvals_to_notify", "notify_privately and notified_at is null", approvals.c.posted_at)
 
 this_turn = matching(turns, id="t")
 this_step = matching(steps, turn_id="t", n="i")
@@ -256,8 +261,8 @@ approval_of_step = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n
 decisions = _table(
     "decisions",
     sa.Column("approval_id", sa.ForeignKey(approvals.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("principal", StorableText, primary_key=True),
+    *_key(sa.Integer, "revision"),
+    *_key(StorableText, "principal"),
     *_required(StorableText, "name"),
     *_required(sa.Text, "decision"),
     *_required(StorableText, "reason", default=""),
@@ -270,15 +275,15 @@ decisions = _table(
 approval_views = _table(
     "approval_views",
     sa.Column("approval_id", sa.ForeignKey(approvals.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("principal", StorableText, primary_key=True),
+    *_key(sa.Integer, "revision"),
+    *_key(StorableText, "principal"),
     *_required(sa.Integer, "pages", "viewed"),
     *_required(sa.Double, "at"),
 )
 
 grants = _table(
     "grants",
-    sa.Column("id", sa.Text, primary_key=True),
+    *_key(sa.Text, "id"),
     *_required(sa.Text, "server", "tool", "fingerprint", "conversation"),
     *_required(StorableText, "principal", "granted_by"),
     *_required(sa.Double, "created_at"),
@@ -299,7 +304,7 @@ sa.Index("grants_tool", grants.c.server, grants.c.tool)
 # Elicitations of servers during a call, or before its next attempt.
 elicitations = _table(
     "elicitations",
-    sa.Column("id", sa.Text, primary_key=True),
+    *_key(sa.Text, "id"),
     *_required(sa.Text, "turn_id"),
     *_required(sa.Integer, "n", "round"),
     *_required(StorableText, "key"),
@@ -332,13 +337,12 @@ deliveries = _table(
     *_nullable(sa.Double, "lease_until"),
 )
 this_delivery = matching(deliveries, turn_id="t")
-_behind = sa.text("delivered_revision < revision")
-sa.Index("deliveries_stale", deliveries.c.due_at, sqlite_where=_behind, postgresql_where=_behind)
+_partial_index("deliveries_stale", "delivered_revision < revision", deliveries.c.due_at)
 
 message_refs = _table(
     "message_refs",
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("slot", sa.Text, primary_key=True),
+    *_key(sa.Text, "slot"),
     *_required(sa.Text, "ref"),
 )
 
@@ -347,7 +351,7 @@ message_refs = _table(
 
 audit = _table(
     "audit",
-    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    *_key(sa.BigInteger, "seq"),
     *_required(sa.Double, "at"),
     *_required(sa.Text, "kind", "conversation", "turn_id"),
     *_required(StorableText, "actor"),
@@ -360,8 +364,7 @@ audit = _table(
 sa.Index("audit_turn", audit.c.turn_id)
 sa.Index("audit_actor", audit.c.actor, audit.c.seq)
 sa.Index("audit_at", audit.c.at)
-_about = sa.text("subject <> ''")
-sa.Index("audit_subject", audit.c.subject, audit.c.seq, sqlite_where=_about, postgresql_where=_about)
+_partial_index("audit_subject", "subject <> ''", audit.c.subject, audit.c.seq)
 
 
 # -------------------- MCP servers, their secrets and capabilities
@@ -369,7 +372,7 @@ sa.Index("audit_subject", audit.c.subject, audit.c.seq, sqlite_where=_about, pos
 # JSON is stored as plain text below, because an unreadable row must not hide the others.
 mcp_servers = _table(
     "mcp_servers",
-    sa.Column("id", StorableText, primary_key=True),
+    *_key(StorableText, "id"),
     *_required(StorableText, "workspace", "slug", "title", "title_key", "description"),
     *_required(sa.Text, "transport", "definition", "authentication"),
     *_required(sa.Boolean, "trusted", "auto_connect"),
@@ -386,7 +389,7 @@ mcp_servers = _table(
 mcp_secrets = _table(
     "mcp_secrets",
     sa.Column("server_id", sa.ForeignKey(mcp_servers.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("slot", StorableText, primary_key=True),
+    *_key(StorableText, "slot"),
     *_required(sa.Text, "source"),
     *_required(StorableText, "location", default=""),
     *_nullable(sa.Text, "ciphertext"),
@@ -399,7 +402,7 @@ mcp_secrets = _table(
 
 mcp_capabilities = _table(
     "mcp_capabilities",
-    sa.Column("server_id", StorableText, primary_key=True),
+    *_key(StorableText, "server_id"),
     *_required(sa.Text, "status"),
     *_nullable(sa.Text, "capabilities", "definitions"),
     *_required(StorableText, "server_version", default=""),
@@ -410,8 +413,7 @@ mcp_capabilities = _table(
 # One row for each pinned tool. The row without a tool marks the server's first sync.
 tool_pins = _table(
     "tool_pins",
-    sa.Column("server_id", StorableText, primary_key=True),
-    sa.Column("tool", StorableText, primary_key=True),
+    *_key(StorableText, "server_id", "tool"),
     *_required(sa.Text, "definition", "body"),
     *_required(StorableText, "pinned_by"),
     *_required(sa.Double, "pinned_at"),
@@ -422,7 +424,7 @@ tool_pins = _table(
 
 api_tokens = _table(
     "api_tokens",
-    sa.Column("id", sa.Text, primary_key=True),
+    *_key(sa.Text, "id"),
     sa.Column("name", StorableText, nullable=False, unique=True),
     sa.Column("hash", sa.Text, nullable=False, unique=True),
     *_required(sa.Text, "role"),
@@ -434,7 +436,7 @@ api_tokens = _table(
 
 one_time_links = _table(
     "one_time_links",
-    sa.Column("hash", sa.Text, primary_key=True),
+    *_key(sa.Text, "hash"),
     *_required(StorableText, "server_id", "slot", "principal", "user_name"),
     *_required(sa.Text, "conversation"),
     *_required(sa.Double, "created_at", "expires_at"),
@@ -445,8 +447,7 @@ sa.Index("one_time_links_expiry", one_time_links.c.expires_at)
 # The body is encrypted, and bound to its server and user.
 sign_ins = _table(
     "sign_ins",
-    sa.Column("server_id", StorableText, primary_key=True),
-    sa.Column("principal", StorableText, primary_key=True),
+    *_key(StorableText, "server_id", "principal"),
     *_required(sa.Text, "body"),
     *_required(sa.BigInteger, "version"),
     *_required(sa.Double, "updated_at"),
@@ -455,7 +456,7 @@ sign_ins = _table(
 
 pending_sign_ins = _table(
     "pending_sign_ins",
-    sa.Column("hash", sa.Text, primary_key=True),
+    *_key(sa.Text, "hash"),
     *_required(StorableText, "server_id", "principal"),
     *_required(sa.Text, "body"),
     *_required(sa.Double, "created_at", "expires_at"),
@@ -465,8 +466,7 @@ sa.Index("pending_sign_ins_expiry", pending_sign_ins.c.expires_at)
 # The body is encrypted, and bound to its workspace.
 installations = _table(
     "installations",
-    sa.Column("platform", StorableText, primary_key=True),
-    sa.Column("workspace", StorableText, primary_key=True),
+    *_key(StorableText, "platform", "workspace"),
     *_required(sa.Text, "body"),
     *_required(sa.BigInteger, "version"),
     *_nullable(sa.Double, "removed_at"),
@@ -475,7 +475,7 @@ installations = _table(
 
 used_install_states = _table(
     "used_install_states",
-    sa.Column("hash", sa.Text, primary_key=True),
+    *_key(sa.Text, "hash"),
     *_required(sa.Double, "expires_at"),
 )
 sa.Index("used_install_states_expiry", used_install_states.c.expires_at)
@@ -483,7 +483,7 @@ sa.Index("used_install_states_expiry", used_install_states.c.expires_at)
 
 policy_rules = _table(
     "policy_rules",
-    sa.Column("id", sa.Text, primary_key=True),
+    *_key(sa.Text, "id"),
     *_required(StorableText, "workspace", "server_id"),
     *_required(sa.Text, "body"),
     *_required(StorableText, "set_by"),
@@ -493,7 +493,7 @@ sa.Index("policy_rules_server", policy_rules.c.server_id)
 
 profiles = _table(
     "profiles",
-    sa.Column("id", StorableText, primary_key=True),
+    *_key(StorableText, "id"),
     *_required(StorableText, "workspace", "name", "name_key"),
     *_required(sa.Text, "body"),
     *_required(sa.BigInteger, "version"),
@@ -504,7 +504,7 @@ profiles = _table(
 
 profile_bindings = _table(
     "profile_bindings",
-    sa.Column("scope", StorableText, primary_key=True),
+    *_key(StorableText, "scope"),
     sa.Column("profile_id", sa.ForeignKey(profiles.c.id, ondelete="CASCADE"), nullable=False, index=True),
     *_required(StorableText, "set_by"),
     *_required(sa.Double, "set_at"),
@@ -513,7 +513,7 @@ profile_bindings = _table(
 # Profiles that answer to their names in a place, beside the one that is bound to it.
 agent_bindings = _table(
     "agent_bindings",
-    sa.Column("scope", StorableText, primary_key=True),
+    *_key(StorableText, "scope"),
     sa.Column("profile_id", sa.ForeignKey(profiles.c.id, ondelete="CASCADE"), primary_key=True, index=True),
     *_required(StorableText, "set_by"),
     *_required(sa.Double, "set_at"),
@@ -524,32 +524,32 @@ agent_bindings = _table(
 
 jobs = _table(
     "jobs",
-    sa.Column("name", sa.Text, primary_key=True),
+    *_key(sa.Text, "name"),
     *_required(sa.Double, "due_at"),
 )
 
 leases = _table(
     "leases",
-    sa.Column("name", sa.Text, primary_key=True),
+    *_key(sa.Text, "name"),
     *_required(sa.Text, "holder"),
     *_required(sa.Double, "expires_at"),
 )
 
 quotas = _table(
     "quotas",
-    sa.Column("name", sa.Text, primary_key=True),
+    *_key(sa.Text, "name"),
     *_required(sa.Double, "due_at"),
 )
 
 config_version = _table(
     "config_version",
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    *_key(sa.Integer, "id"),
     *_required(sa.BigInteger, "version"),
 )
 
 faults = _table(
     "faults",
-    sa.Column("key", sa.Text, primary_key=True),
+    *_key(sa.Text, "key"),
     *_required(sa.Text, "kind"),
     *_required(Json, "body"),
     *_required(sa.Double, "opened_at"),
@@ -564,6 +564,6 @@ faults = _table(
 fault_reports = _table(
     "fault_reports",
     sa.Column("key", sa.Text, sa.ForeignKey("faults.key", ondelete="CASCADE"), primary_key=True),
-    sa.Column("reporter", sa.Text, primary_key=True),
+    *_key(sa.Text, "reporter"),
     *_required(sa.Double, "expires_at"),
 )

@@ -127,6 +127,7 @@ _author = bindparam("author", type_=StorableText)
 # By the id first, which has an index.
 _is_author = sa.and_(turns.c.author_id == _author, turns.c.principal == _person)
 _ids = sa.select(turns.c.id).where(_is_author)
+_links = one_time_links.c
 EXPORTED: Mapping[str, sa.Select[Any]] = {
     "turns": sa.select(turns).where(_is_author).order_by(turns.c.created_at, turns.c.seq),
     "steps": sa.select(steps).where(steps.c.turn_id.in_(_ids)).order_by(steps.c.created_at, steps.c.turn_id, steps.c.n),
@@ -140,9 +141,7 @@ EXPORTED: Mapping[str, sa.Select[Any]] = {
     "grants": sa.select(grants).where(sa.or_(grants.c.principal == _person, grants.c.granted_by == _person)),
     # Without the encrypted bodies.
     "sign_ins": sa.select(sign_ins.c.server_id, sign_ins.c.updated_at).where(sign_ins.c.principal == _person),
-    "links": sa.select(
-        one_time_links.c.server_id, one_time_links.c.slot, one_time_links.c.created_at, one_time_links.c.used_at
-    ).where(one_time_links.c.principal == _person),
+    "links": sa.select(*_links["server_id", "slot", "created_at", "used_at"]).where(_links.principal == _person),
     "usage": sa.select(usage).where(usage.c.principal == _person).order_by(usage.c.at),
     "audit": sa.select(audit_rows).where(audit_rows.c.actor == _person).order_by(audit_rows.c.seq),
 }
@@ -170,14 +169,10 @@ _names = (
     decisions.update().where(decisions.c.principal == _person).values(name="", reason=""),
     grants.update().where(grants.c.granted_by == _person).values(granted_by_name=""),
 )
-_deletions = (
-    user_locales.delete().where(user_locales.c.principal == _person),
-    feedback.delete().where(feedback.c.principal == _person),
-    grants.delete().where(grants.c.principal == _person),
-    sign_ins.delete().where(sign_ins.c.principal == _person),
-    pending_sign_ins.delete().where(pending_sign_ins.c.principal == _person),
-    one_time_links.delete().where(one_time_links.c.principal == _person),
-)
+_deletions = [
+    table.delete().where(table.c.principal == _person)
+    for table in (user_locales, feedback, grants, sign_ins, pending_sign_ins, one_time_links)
+]
 _anonymize_usage = usage.update().where(usage.c.principal == _person).values(principal=FORGOTTEN)
 
 

@@ -43,24 +43,13 @@ from bot.storage.turn_log import elicitation_rows
 log = logging.getLogger(__name__)
 
 _Secrets = tuple[StoredSecret, ...]
+_DECIDED = ("decided_by", "decided_at", "reason", "revised_by")
+_SAME = ("id", "revision", "fingerprint", "expires_in", "expires_at", "remind_in", *_DECIDED)
+"""Columns that are fields of an approval as they are."""
 
 
 step_columns = (
-    *(
-        column.label(f"step_{column.name}")
-        for column in (
-            steps.c.turn_id,
-            steps.c.n,
-            steps.c.kind,
-            steps.c.status,
-            steps.c.repeatable,
-            steps.c.body,
-            steps.c.result,
-            steps.c.created_at,
-            steps.c.started_at,
-            steps.c.ended_at,
-        )
-    ),
+    *(column.label(f"step_{column.name}") for column in steps.c if column.name not in ("late_result", "fence")),
     *(column.label(f"approval_{column.name}") for column in approvals.c),
     sa.func.coalesce(now() - approvals.c.posted_at, 0.0).label("approval_waited"),
     *(
@@ -148,17 +137,9 @@ def _read_approval(row: Any, platform: str) -> Approval:
     revised = row.approval_revised_arguments is not None
     proposed_secrets = converter.structure(row.approval_proposed_secrets, _Secrets)
     return Approval(
-        id=row.approval_id,
-        revision=row.approval_revision,
-        fingerprint=row.approval_fingerprint,
+        **{name: getattr(row, f"approval_{name}") for name in _SAME},
         requested_for=Author(platform, row.approval_requested_for_id, row.approval_requested_for_name),
-        expires_in=row.approval_expires_in,
-        expires_at=row.approval_expires_at,
-        decided_by=row.approval_decided_by,
-        decided_at=row.approval_decided_at,
-        reason=row.approval_reason,
         proposed=row.approval_proposed_arguments if revised else None,
-        revised_by=row.approval_revised_by,
         editors=frozenset(row.approval_editors or ()),
         requirements=decode(ApprovalRequirements, row.approval_requirements),
         possible_approvers=(
@@ -167,7 +148,6 @@ def _read_approval(row: Any, platform: str) -> Approval:
             else decode(PossibleApprovers, row.approval_possible_approvers)
         ),
         approver_names=tuple(row.approval_approver_names or ()),
-        remind_in=row.approval_remind_in,
         waited=row.approval_waited or 0.0,
         granted=parse_scope(row.granted_scope or "", row.granted_seconds),
         secrets=converter.structure(row.approval_revised_secrets, _Secrets) if revised else proposed_secrets,

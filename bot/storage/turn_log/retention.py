@@ -184,14 +184,13 @@ def _bare_step(kind: str, body: str) -> Body:
     """Return the body of a step without content: models, tools and rules by their names, and counts of tokens."""
     bare: ModelStep | ToolStep
     try:
-        bare = _bare_reply(json.loads(body)) if kind == "model" else _bare_call(json.loads(body))
+        if kind == "model":
+            bare = replace(decode(ModelStep, json.loads(body), n=0), message=_NO_REPLY.message, notes=())
+        else:
+            bare = _bare_call(json.loads(body))
     except UNREADABLE:
         bare = _NO_REPLY if kind == "model" else _NO_CALL
     return {**encode(bare), CONTENT_DELETED: True}
-
-
-def _bare_reply(body: Body) -> ModelStep:
-    return replace(decode(ModelStep, body, n=0), message=_NO_REPLY.message, notes=())
 
 
 def _bare_call(body: Body) -> ToolStep:
