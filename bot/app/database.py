@@ -14,9 +14,8 @@ import logging
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -47,50 +46,31 @@ VACUUM = "PostgreSQL keeps deleted rows in its files until its next VACUUM, and 
 
 
 @contextmanager
-def use_database(settings: Settings, purpose: str, *, as_bot: bool = False) -> Iterator[FileUse | None]:
-    """Use a SQLite file beside other processes, `as_bot` as the only one that receives messages of platforms; None for
-    PostgreSQL, which has its own means. Raises DatabaseHeld, and DatabaseError if the folder cannot be used.
+def use_database(
+    settings: Settings, purpose: str, *, as_bot: bool = False, alone: bool = False
+) -> Iterator[FileUse | None]:
+    """Use a SQLite file beside other processes, `as_bot` as the only one that receives messages of platforms, or
+    `alone`; None for PostgreSQL, which has its own means. Raises DatabaseHeld, and DatabaseError if the folder cannot
+    be used.
     """
-    with _using(settings, purpose) as use:
-        if use is not None:
-            _begin(use.begin, settings)
-            if as_bot:
-                _begin(use.begin_as_bot, settings)
-        yield use
-
-
-@contextmanager
-def lock_database(settings: Settings, purpose: str) -> Iterator[None]:
-    """Use a SQLite file alone; PostgreSQL needs no lock. Raises DatabaseHeld if another process uses it, DatabaseError
-    if the folder cannot be used.
-    """
-    with _using(settings, purpose) as use:
-        if use is not None:
-            _begin(partial(use.begin, alone=True), settings)
-        yield
-
-
-@contextmanager
-def _using(settings: Settings, purpose: str) -> Iterator[FileUse | None]:
-    match read_address(settings.database_url):
-        case SqliteFile(path):
-            use = FileUse(path, purpose)
-            try:
-                yield use
-            finally:
-                use.end()
-        case PostgresServer():
-            yield None
-
-
-def _begin(begin: Callable[[], None], settings: Settings) -> None:
+    address = read_address(settings.database_url)
+    if isinstance(address, PostgresServer):
+        yield None
+        return
+    use = FileUse(address.path, purpose)
     try:
-        begin()
-    except OSError as error:
-        folder = read_address(settings.database_url).folder
-        raise DatabaseError(
-            f"The folder {folder} cannot be used: {error.strerror}.", "check the folder and DATABASE_URL or DATA_FOLDER"
-        ) from error
+        try:
+            use.begin(alone=alone)
+            if as_bot:
+                use.begin_as_bot()
+        except OSError as error:
+            raise DatabaseError(
+                f"The folder {address.folder} cannot be used: {error.strerror}.",
+                "check the folder and DATABASE_URL or DATA_FOLDER",
+            ) from error
+        yield use
+    finally:
+        use.end()
 
 
 @asynccontextmanager
@@ -157,7 +137,7 @@ async def upgrade(settings: Settings) -> str:
     if version == wanted:
         return wanted
     try:
-        with lock_database(settings, "countersign db upgrade"):
+        with use_database(settings, "countersign db upgrade", alone=True):
             async with open_migrated_database(settings, migrate=True):
                 return wanted
     except DatabaseHeld:

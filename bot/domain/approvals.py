@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import reduce
 from typing import Any
 
 from bot.domain.conversations import Author
@@ -175,10 +176,7 @@ NO_REQUIREMENTS = ApprovalRequirements()
 
 def strictest(several: Iterable[ApprovalRequirements]) -> ApprovalRequirements:
     """Return requirements that fulfil all of these."""
-    combined = NO_REQUIREMENTS
-    for requirements in several:
-        combined = combined.combine(requirements)
-    return combined
+    return reduce(ApprovalRequirements.combine, several, NO_REQUIREMENTS)
 
 
 def _joint_escalation(first: ApprovalRequirements, second: ApprovalRequirements) -> Escalation | None:
@@ -223,17 +221,10 @@ def scope_name(scope: Scope) -> str:
 
 def parse_scope(word: str, seconds: float | None) -> Scope | None:
     """Return the scope with this stored name, for a grant that lasts `seconds`; None for a name of another release."""
-    match word:
-        case "thread":
-            return ThreadScope()
-        case "arguments":
-            return ArgumentsScope()
-        case "hours" if seconds is not None:
-            return HoursScope(round(seconds / 3600, 2))
-        case "always":
-            return PermanentScope()
-        case _:
-            return None
+    if word == "hours":
+        return None if seconds is None else HoursScope(round(seconds / 3600, 2))
+    scopes: tuple[Scope, ...] = (ThreadScope(), ArgumentsScope(), PermanentScope())
+    return next((scope for scope in scopes if scope_name(scope) == word), None)
 
 
 class ApprovalPolicy(StrEnum):

@@ -5,12 +5,14 @@ Money is counted in micro-units of one currency: a price of 3 a million tokens i
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import reduce
 
 from bot.domain.completions import Usage
 from bot.domain.conversations import Author, ConversationKey
@@ -167,17 +169,10 @@ class UsageTotal:
 
     def add(self, other: UsageTotal) -> UsageTotal:
         """Return the sum of both."""
-        mine, theirs = self.usage, other.usage
         names = {**self.costs, **other.costs}
         return UsageTotal(
             self.requests + other.requests,
-            Usage(
-                mine.input_tokens + theirs.input_tokens,
-                mine.output_tokens + theirs.output_tokens,
-                mine.cached_tokens + theirs.cached_tokens,
-                mine.cache_writes + theirs.cache_writes,
-                mine.reasoning_tokens + theirs.reasoning_tokens,
-            ),
+            Usage(*map(operator.add, astuple(self.usage), astuple(other.usage))),
             {name: self.costs.get(name, 0) + other.costs.get(name, 0) for name in names},
             self.unpriced + other.unpriced,
             self.estimated + other.estimated,
@@ -187,17 +182,14 @@ class UsageTotal:
 
 def total(sums: Iterable[UsageTotal]) -> UsageTotal:
     """Return the sum of all totals."""
-    whole = UsageTotal()
-    for part in sums:
-        whole = whole.add(part)
-    return whole
+    return reduce(UsageTotal.add, sums, UsageTotal())
 
 
 # Limits
 
 
 class LimitScope(StrEnum):
-    """Scope of a limit: each user, channel or workspace has the limit alone."""
+    """Scope of a limit: each user, channel or workspace has the limit alone. The values are fields of a UsageOwner."""
 
     PERSON = "person"
     CHANNEL = "channel"
@@ -266,13 +258,8 @@ def limits_for(limits: Sequence[UsageLimit], spender: UsageOwner) -> Sequence[Us
 
 def limit_owner(limit: UsageLimit, spender: UsageOwner) -> str:
     """Return the owner of the usage that a limit counts."""
-    match limit.per:
-        case LimitScope.PERSON:
-            return spender.person
-        case LimitScope.CHANNEL:
-            return spender.channel
-        case LimitScope.WORKSPACE:
-            return spender.workspace
+    owner: str = getattr(spender, limit.per.value)
+    return owner
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,11 +137,11 @@ class SqlAuditTrail(Store):
 
     async def entries(self, query: AuditQuery) -> AsyncGenerator[AuditEntry, None]:
         """Yield all matching rows, oldest first."""
-        rows = await self._read(query, None, self._batch_size)
+        rows = await self._read(None, self._batch_size, query)
         while rows:
             for row in rows:
                 yield entry_of(row)
-            rows = await self._read(query, rows[-1]["seq"], self._batch_size) if len(rows) == self._batch_size else ()
+            rows = await self._read(rows[-1]["seq"], self._batch_size, query) if len(rows) == self._batch_size else ()
 
     async def verify(self, external: ExternalRecords = NO_EXTERNAL_RECORDS, *, quick: bool = False) -> AuditReport:
         """Verify the chain of rows, their MACs, the checkpoints in `external`, and the turns they refer to. `quick`
@@ -150,16 +150,17 @@ class SqlAuditTrail(Store):
         return await Verification(self._database, self._batch_size, external).run(quick=quick)
 
     @report
-    def _read(self, connection: sa.Connection, query: AuditQuery, behind: int | None, limit: int) -> Sequence[Row]:
+    def _read(
+        self, connection: sa.Connection, behind: int | None, limit: int, query: AuditQuery = _ALL
+    ) -> Sequence[Row]:
         return read_after(connection, query, behind, limit)
 
 
-class Verification(Store):
+class Verification(SqlAuditTrail):
     """One run of a verification. `batch_size` is the number of rows for each transaction."""
 
     def __init__(self, database: Database, batch_size: int, external: ExternalRecords) -> None:
-        super().__init__(database)
-        self._batch_size = batch_size
+        super().__init__(database, batch_size)
         self._external = external
         self._findings = Findings()
         self._granted: set[str] = set()
@@ -226,10 +227,6 @@ class Verification(Store):
                 deleted.add(rows, await self._deleted_turns(rows))
         if (finding := deleted.finding()) is not None:
             self._findings.add(finding)
-
-    @report
-    def _read(self, connection: sa.Connection, behind: int | None, limit: int) -> Sequence[Row]:
-        return read_after(connection, _ALL, behind, limit)
 
     @report
     def _deleted_turns(self, connection: sa.Connection, rows: Sequence[Row]) -> Mapping[int, str]:

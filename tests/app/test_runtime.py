@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from bot.app.chat import ChatOptions, chat
-from bot.app.database import lock_database
+from bot.app.database import use_database
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import Runtime, WatchLog, open_runtime
 from bot.domain.turns import Claim
@@ -124,7 +124,7 @@ def test_a_folder_that_cannot_be_used_is_named_with_the_variable(folder: Path) -
     said = r"The folder file cannot be used: .+ Fix: check the folder and DATABASE_URL"
     with (
         pytest.raises(DatabaseError, match=said),
-        lock_database(read_settings(database_url="sqlite:///file/chat.db"), "test"),
+        use_database(read_settings(database_url="sqlite:///file/chat.db"), "test", alone=True),
     ):
         pytest.fail("it was held")
 
@@ -132,10 +132,10 @@ def test_a_folder_that_cannot_be_used_is_named_with_the_variable(folder: Path) -
 def test_a_database_is_held_until_the_block_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock_file, "STARTING_SECONDS", 0.1)
     with (
-        lock_database(read_settings(), "first"),
+        use_database(read_settings(), "first", alone=True),
         pytest.raises(DatabaseHeld, match=r"in use by process \d+ \(first, since"),
-        lock_database(read_settings(), "second"),
+        use_database(read_settings(), "second", alone=True),
     ):
         pytest.fail("both held it")
-    with lock_database(read_settings(), "third"):
+    with use_database(read_settings(), "third", alone=True):
         pass

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.app.database import current, lock_database, open_migrated_database, upgrade, use_database
+from bot.app.database import current, open_migrated_database, upgrade, use_database
 from bot.app.service import run
 from bot.errors import DatabaseHeld, SettingsError
 from bot.settings import read_settings
@@ -52,7 +52,7 @@ async def test_its_servers_are_gone_when_it_has_left(folder: Path) -> None:
 async def test_while_it_runs_no_other_process_runs_turns_or_changes_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock_file, "STARTING_SECONDS", 0.1)
     settings = read_settings()
-    with lock_database(settings, "countersign run"):
+    with use_database(settings, "countersign run", alone=True):
         for second in (run, upgrade):
             with pytest.raises(DatabaseHeld, match=rf"in use by process {os.getpid()} \(countersign run, since"):
                 await second(settings)

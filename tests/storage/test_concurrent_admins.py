@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from typing import TypeVar
 
 import pytest
@@ -24,9 +24,8 @@ from bot.storage.encryption import generate_key, make_box
 from bot.storage.postgresql import PostgresDatabase, listen
 from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, until
-from tests.postgres import Server
 from tests.rules import plain
-from tests.storage.test_concurrent_turns import nothing_deadlocked, overlapping
+from tests.storage.test_concurrent_turns import overlapping
 from tests.turn_log_harness import PostgresHarness
 
 T = TypeVar("T")
@@ -36,13 +35,7 @@ OFFER = ServerCapabilities(tools=(Tool("s__run", "s", "run"),))
 STORED = SecretReference(SecretSource.STORED)
 
 
-@pytest.fixture
-async def harness(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> AsyncIterator[PostgresHarness]:
-    caplog.set_level("DEBUG", "bot.storage.database")
-    server: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
-    harness = PostgresHarness(await asyncio.to_thread(server.fresh, virtual_clock=True))
-    yield harness
-    await harness.close()
+pytestmark = pytest.mark.usefixtures("no_deadlocks")
 
 
 @pytest.fixture
@@ -68,7 +61,7 @@ async def outcome(work: Awaitable[T]) -> T | CountersignError:
 
 
 async def test_of_two_changes_at_once_one_holds_and_the_other_hears_of_it(
-    harness: PostgresHarness, servers: SqlServerStore, caplog: pytest.LogCaptureFixture
+    harness: PostgresHarness, servers: SqlServerStore
 ) -> None:
     added = await servers.add(record(), {"auth": "old"}, ANA)
     first = servers.change(described(added, "one"), {"auth": "one"}, ANA, changes={"description": "one"})
@@ -80,7 +73,6 @@ async def test_of_two_changes_at_once_one_holds_and_the_other_hears_of_it(
     assert await servers.records() == [results[0]]
     assert await servers.read_secrets(results[0]) == {"auth": "one"}
     assert await audit_findings(harness.database) == []
-    nothing_deadlocked(caplog)
 
 
 @pytest.mark.parametrize("other", ["test:w", EVERYWHERE])
@@ -110,7 +102,7 @@ async def test_a_server_removed_while_it_is_changed_is_gone(harness: PostgresHar
 
 @pytest.mark.parametrize("known", [False, True])
 async def test_a_sync_that_ends_while_its_server_is_removed_leaves_nothing_behind(
-    harness: PostgresHarness, servers: SqlServerStore, caplog: pytest.LogCaptureFixture, *, known: bool
+    harness: PostgresHarness, servers: SqlServerStore, *, known: bool
 ) -> None:
     added = await servers.add(record(), {"auth": "x"}, ANA)
     if known:
@@ -122,7 +114,6 @@ async def test_a_sync_that_ends_while_its_server_is_removed_leaves_nothing_behin
     removing = servers.remove(again.id, again.version, ANA)
     await overlapping(harness, servers.save_capabilities(again.id, OFFER), "commit", removing)
     assert await servers.cached_capabilities() == {}
-    nothing_deadlocked(caplog)
 
 
 async def test_a_policy_set_while_its_server_is_removed_is_refused(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-
-import pytest
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import assistant
@@ -14,20 +11,11 @@ from bot.storage.turn_log.log import SqlTurnLog
 from bot.storage.user_data import SqlPersonData
 from tests.audit_check import audit_findings
 from tests.fakes.parts import BEN, NEWEST, message
-from tests.postgres import Server
 from tests.stored_content import columns_with
 from tests.turn_log_harness import PostgresHarness
 
 WORD = "Kirschkuchen"
 CONVERSATIONS = [ConversationKey("test", "w", "hall", str(n)) for n in range(4)]
-
-
-@pytest.fixture
-async def harness(request: pytest.FixtureRequest) -> AsyncIterator[PostgresHarness]:
-    server: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
-    harness = PostgresHarness(await asyncio.to_thread(server.fresh, virtual_clock=True))
-    yield harness
-    await harness.close()
 
 
 async def answer_everything(log: SqlTurnLog, number: int) -> None:

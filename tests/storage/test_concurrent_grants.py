@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -25,22 +24,19 @@ from bot.engine.approvals import build_grant
 from bot.storage.admin.grants import SqlGrantStore
 from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL
-from tests.postgres import Server
-from tests.storage.test_concurrent_turns import nothing_deadlocked, overlapping
+from tests.storage.test_concurrent_turns import overlapping
 from tests.turn_log_harness import PostgresHarness, running
 
 REF = ToolRef("s", "write", definition="d", destructive=False, server_id="id-of-s")
 
 
-@pytest.fixture
-async def harness(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> AsyncIterator[PostgresHarness]:
-    caplog.set_level("DEBUG", "bot.storage.database")
-    server: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
-    harness = PostgresHarness(await asyncio.to_thread(server.fresh, virtual_clock=True))
-    yield harness
-    nothing_deadlocked(caplog)
+pytestmark = pytest.mark.usefixtures("no_deadlocks")
+
+
+@pytest.fixture(autouse=True)
+async def verified_audit(harness: PostgresHarness) -> AsyncIterator[None]:
+    yield
     assert await audit_findings(harness.database) == []
-    await harness.close()
 
 
 def wanted(n: int, card: str) -> ToolStep:

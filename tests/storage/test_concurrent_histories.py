@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-
 import pytest
 import sqlalchemy as sa
 
@@ -12,17 +9,8 @@ from bot.domain.turns import StepStatus, TurnStatus
 from bot.storage.tables import deliveries, steps
 from tests.contracts.test_histories import ANSWER, CALL, RESULT, WANTS
 from tests.fakes.parts import HALL
-from tests.postgres import Server
 from tests.storage.test_concurrent_turns import overlapping
 from tests.turn_log_harness import PostgresHarness, running
-
-
-@pytest.fixture
-async def harness(request: pytest.FixtureRequest) -> AsyncIterator[PostgresHarness]:
-    server: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
-    harness = PostgresHarness(await asyncio.to_thread(server.fresh, virtual_clock=True))
-    yield harness
-    await harness.close()
 
 
 def change(connection: sa.Connection) -> None:

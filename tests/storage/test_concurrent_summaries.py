@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-
 import pytest
 
 from bot.domain.turns import Claim, History, HistorySummary, TurnStatus
 from tests.fakes.parts import HALL, NEWEST
-from tests.postgres import Server
-from tests.storage.test_concurrent_turns import nothing_deadlocked, overlapping
+from tests.storage.test_concurrent_turns import overlapping
 from tests.turn_log_harness import PostgresHarness, running
 
 LATER = HistorySummary(2, "They spoke of one and two.")
 
 
-@pytest.fixture
-async def harness(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> AsyncIterator[PostgresHarness]:
-    caplog.set_level("DEBUG", "bot.storage.database")
-    server: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
-    harness = PostgresHarness(await asyncio.to_thread(server.fresh, virtual_clock=True))
-    yield harness
-    nothing_deadlocked(caplog)
-    await harness.close()
+pytestmark = pytest.mark.usefixtures("no_deadlocks")
 
 
 async def remembered(harness: PostgresHarness, before: HistorySummary | None) -> tuple[Claim, History]:

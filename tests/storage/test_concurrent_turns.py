@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -22,7 +22,6 @@ from bot.storage import audit
 from bot.storage.turn_log.log import SqlTurnLog
 from tests.audit_check import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message, until
-from tests.postgres import Server
 from tests.turn_log_harness import PostgresHarness, running
 
 A = TypeVar("A")
@@ -32,13 +31,7 @@ OTHER = ConversationKey("test", "w", "hall", "2")
 WANTS = ModelStep(1, assistant("", ToolCall("c2", "s__write", {"a": 1})), StopReason.TOOLS)
 
 
-@pytest.fixture
-async def harness(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> AsyncIterator[PostgresHarness]:
-    caplog.set_level("DEBUG", "bot.storage.database")
-    server: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
-    harness = PostgresHarness(await asyncio.to_thread(server.fresh, virtual_clock=True))
-    yield harness
-    await harness.close()
+pytestmark = pytest.mark.usefixtures("no_deadlocks")
 
 
 class Gate:
@@ -107,10 +100,6 @@ async def asking(harness: PostgresHarness) -> tuple[Claim, int]:
     return claim, record.revision
 
 
-def nothing_deadlocked(caplog: pytest.LogCaptureFixture) -> None:
-    assert "deadlock" not in caplog.text
-
-
 async def test_a_turn_parked_while_its_card_is_being_posted_still_expires(harness: PostgresHarness) -> None:
     claim, revision = await asking(harness)
     posting = harness.log.mark_delivered(claim.turn_id, revision)
@@ -148,39 +137,30 @@ async def test_a_message_that_comes_while_old_turns_are_deleted_is_not_deleted_w
     assert [view.turn.id for view in await harness.log.recent_turns(HALL, 9)] == [receipt.turn_id]
 
 
-async def test_keeping_a_reference_and_deciding_do_not_block_each_other_for_good(
-    harness: PostgresHarness, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_keeping_a_reference_and_deciding_do_not_block_each_other_for_good(harness: PostgresHarness) -> None:
     claim, _ = await asking(harness)
     click = harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
     keeping = harness.log.save_message_ref(claim.turn_id, PostedMessage("card", "m1"))
     settled, _ = await overlapping(harness, click, "update deliveries", keeping)
     assert settled == Decided(DecisionType.APPROVE)
-    nothing_deadlocked(caplog)
 
 
-async def test_posting_a_card_and_deciding_do_not_block_each_other_for_good(
-    harness: PostgresHarness, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_posting_a_card_and_deciding_do_not_block_each_other_for_good(harness: PostgresHarness) -> None:
     claim, revision = await asking(harness)
     await harness.log.suspend(claim)
     posting = harness.log.mark_delivered(claim.turn_id, revision)
     click = harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
     _, settled = await overlapping(harness, posting, "update approvals", click)
     assert settled == Decided(DecisionType.APPROVE)
-    nothing_deadlocked(caplog)
 
 
-async def test_deciding_and_stopping_the_turn_behind_do_not_block_each_other_for_good(
-    harness: PostgresHarness, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_deciding_and_stopping_the_turn_behind_do_not_block_each_other_for_good(harness: PostgresHarness) -> None:
     claim, _ = await asking(harness)
     await harness.log.suspend(claim)
     behind = await harness.log.enqueue(message("next"))
     click = harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
     settled, stopped = await overlapping(harness, click, "pg_advisory_xact_lock", harness.log.stop(behind.turn_id, BEN))
     assert (settled, stopped) == (Decided(DecisionType.APPROVE), True)
-    nothing_deadlocked(caplog)
 
 
 async def test_leases_are_renewed_though_a_transaction_on_one_of_the_turns_waits(harness: PostgresHarness) -> None:
@@ -242,13 +222,12 @@ async def test_two_messages_at_once_know_which_of_them_waits(harness: PostgresHa
 
 
 async def test_one_message_under_several_names_in_two_conversations_is_one_turn_without_a_deadlock(
-    harness: PostgresHarness, caplog: pytest.LogCaptureFixture
+    harness: PostgresHarness,
 ) -> None:
     here = harness.log.enqueue(message("hi", "a", "b"))
     there = harness.log.enqueue(message("hi", "b", "a", conversation=OTHER))
     receipts = await overlapping(harness, here, "insert into message_keys", there, which=2)
     assert len({receipt.turn_id for receipt in receipts}) == 1
-    nothing_deadlocked(caplog)
 
 
 async def test_the_audit_stays_one_chain_at_any_default_isolation_of_the_server(harness: PostgresHarness) -> None:
