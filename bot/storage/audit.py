@@ -66,11 +66,7 @@ _is_before = audit.c.at < bindparam("until", type_=sa.Double)
 _is_of_kinds = is_one_of(audit.c.kind, "kinds")
 _is_in_scope = sa.or_(
     has_prefix(audit.c.conversation, "home"),
-    sa.and_(
-        audit.c.conversation == sa.literal_column("''"),
-        _has_subject,
-        is_one_of(audit.c.subject, "known"),
-    ),
+    sa.and_(audit.c.conversation == sa.literal_column("''"), _has_subject, is_one_of(audit.c.subject, "known")),
 )
 _first = sa.select(audit).order_by(audit.c.seq).limit(bindparam("limit"))
 _head_row = sa.select(audit.c.seq, audit.c.hash).order_by(audit.c.seq.desc()).limit(1)

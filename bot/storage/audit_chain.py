@@ -54,9 +54,7 @@ class AuditKeys:
     """
 
     def __init__(
-        self,
-        load: Callable[[], Sequence[bytes]] = tuple,
-        make: Callable[[], Sequence[bytes]] | None = None,
+        self, load: Callable[[], Sequence[bytes]] = tuple, make: Callable[[], Sequence[bytes]] | None = None
     ) -> None:
         self._load = load
         self._make = make or load

@@ -59,10 +59,7 @@ _ABOUT_A_CALL = ("asked", "decided", "signed", "revised", "expired", "not shown"
 _DELETED = "somebody deleted rows of the audit, or wrote to the turn by hand"
 _FORGED = "somebody wrote to the turn by hand"
 _REMOVED = "somebody deleted rows at the end, or an older copy of the database was put in place"
-_TRIGGERS = {
-    "sqlite": ("audit_is_never_changed", "audit_is_never_deleted"),
-    "postgresql": ("audit_is_append_only",),
-}
+_TRIGGERS = {"sqlite": ("audit_is_never_changed", "audit_is_never_deleted"), "postgresql": ("audit_is_append_only",)}
 _triggers_of = {
     "sqlite": sa.text("select name from sqlite_master where type = 'trigger' and tbl_name = 'audit'"),
     "postgresql": sa.text(

@@ -144,6 +144,5 @@ converter.register_unstructure_hook(
     ),
 )
 converter.register_structure_hook(
-    ToolStep,
-    make_dict_structure_fn(ToolStep, converter, **_omitting(*_IN_TABLES), policy_result=_STORED_RULING),
+    ToolStep, make_dict_structure_fn(ToolStep, converter, **_omitting(*_IN_TABLES), policy_result=_STORED_RULING)
 )

@@ -71,11 +71,7 @@ class SecretBox:
     """
 
     def __init__(
-        self,
-        keys: Sequence[bytes] = (),
-        password: str = "",
-        *,
-        later: Callable[[], tuple[bytes, ...]] = tuple,
+        self, keys: Sequence[bytes] = (), password: str = "", *, later: Callable[[], tuple[bytes, ...]] = tuple
     ) -> None:
         self._given = tuple(keys)
         self._later = functools.cache(later)

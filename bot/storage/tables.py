@@ -473,11 +473,7 @@ installations = _table(
     *_required(sa.Double, "updated_at"),
 )
 
-used_install_states = _table(
-    "used_install_states",
-    *_key(sa.Text, "hash"),
-    *_required(sa.Double, "expires_at"),
-)
+used_install_states = _table("used_install_states", *_key(sa.Text, "hash"), *_required(sa.Double, "expires_at"))
 sa.Index("used_install_states_expiry", used_install_states.c.expires_at)
 
 
@@ -522,30 +518,13 @@ agent_bindings = _table(
 
 # -------------------- jobs, leases, quotas, faults
 
-jobs = _table(
-    "jobs",
-    *_key(sa.Text, "name"),
-    *_required(sa.Double, "due_at"),
-)
+jobs = _table("jobs", *_key(sa.Text, "name"), *_required(sa.Double, "due_at"))
 
-leases = _table(
-    "leases",
-    *_key(sa.Text, "name"),
-    *_required(sa.Text, "holder"),
-    *_required(sa.Double, "expires_at"),
-)
+leases = _table("leases", *_key(sa.Text, "name"), *_required(sa.Text, "holder"), *_required(sa.Double, "expires_at"))
 
-quotas = _table(
-    "quotas",
-    *_key(sa.Text, "name"),
-    *_required(sa.Double, "due_at"),
-)
+quotas = _table("quotas", *_key(sa.Text, "name"), *_required(sa.Double, "due_at"))
 
-config_version = _table(
-    "config_version",
-    *_key(sa.Integer, "id"),
-    *_required(sa.BigInteger, "version"),
-)
+config_version = _table("config_version", *_key(sa.Integer, "id"), *_required(sa.BigInteger, "version"))
 
 faults = _table(
     "faults",

@@ -56,11 +56,7 @@ class SecretValues:
     """
 
     def __init__(
-        self,
-        box: SecretBox,
-        environment: Mapping[str, str],
-        open_file: Callable[[str], BinaryIO],
-        grants: FindGrants,
+        self, box: SecretBox, environment: Mapping[str, str], open_file: Callable[[str], BinaryIO], grants: FindGrants
     ) -> None:
         self._box = box
         self._environment = environment

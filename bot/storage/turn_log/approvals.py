@@ -130,8 +130,7 @@ _awaiting = (
     .join(steps, approval_of_step)
     .join(turns, turns.c.id == approvals.c.turn_id)
     .where(
-        sa.or_(approvals.c.expires_at.is_(None), approvals.c.expires_at > now()),
-        steps.c.status == StepStatus.AWAITING,
+        sa.or_(approvals.c.expires_at.is_(None), approvals.c.expires_at > now()), steps.c.status == StepStatus.AWAITING
     )
     .order_by(approvals.c.posted_at)
 )

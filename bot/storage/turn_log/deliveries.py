@@ -191,12 +191,7 @@ _driven_elsewhere = sa.exists().where(
 )
 _acquire = (
     deliveries.update()
-    .where(
-        this_delivery,
-        deliveries.c.delivered_revision <= bindparam("known"),
-        _available,
-        ~_driven_elsewhere,
-    )
+    .where(this_delivery, deliveries.c.delivered_revision <= bindparam("known"), _available, ~_driven_elsewhere)
     .values(owner=bindparam("me"), lease_until=now() + LEASE_SECONDS)
     .returning(deliveries.c.turn_id)
 )
@@ -214,9 +209,7 @@ _renew = (
     .values(lease_until=now() + LEASE_SECONDS)
 )
 _owned = sa.select(deliveries.c.turn_id).where(
-    is_one_of(deliveries.c.turn_id, "ids"),
-    deliveries.c.owner == bindparam("me"),
-    deliveries.c.lease_until > now(),
+    is_one_of(deliveries.c.turn_id, "ids"), deliveries.c.owner == bindparam("me"), deliveries.c.lease_until > now()
 )
 _release = (
     deliveries.update()

@@ -77,10 +77,7 @@ _go_on = (
 )
 _wait = (
     steps.update()
-    .where(
-        this_step,
-        steps.c.status.in_([StepStatus.READY, StepStatus.STARTED]),
-    )
+    .where(this_step, steps.c.status.in_([StepStatus.READY, StepStatus.STARTED]))
     .values(status=StepStatus.ASKING)
     .returning(steps.c.n)
 )

@@ -44,8 +44,7 @@ class SqlElicitations(Store):
         """Save the elicitation of a running call. Return its id with the record. Raises LostLease and Stopped."""
         new = Elicitation(uuid.uuid4().hex, question, expires_in=expires_in)
         record = await self._change(
-            claim,
-            lambda connection: rows.ask_meanwhile(connection, claim.turn_id, n, new, claim.fencing_token),
+            claim, lambda connection: rows.ask_meanwhile(connection, claim.turn_id, n, new, claim.fencing_token)
         )
         return record, new.id
 

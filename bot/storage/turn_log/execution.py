@@ -34,16 +34,7 @@ from bot.storage import audit, usage
 from bot.storage.admin.grants import use_grants
 from bot.storage.audit import record_finished, record_new, record_sent
 from bot.storage.codec import converter, encode
-from bot.storage.database import (
-    OWNER_RETRY_SECONDS,
-    Store,
-    Upsert,
-    insert_new,
-    matching,
-    notify_all,
-    now,
-    transaction,
-)
+from bot.storage.database import OWNER_RETRY_SECONDS, Store, Upsert, insert_new, matching, notify_all, now, transaction
 from bot.storage.tables import approvals, steps, this_step, turns
 from bot.storage.turn_log import elicitation_rows
 from bot.storage.turn_log import records as turn_records
@@ -84,10 +75,7 @@ _begin = (
 )
 _end = (
     steps.update()
-    .where(
-        this_step,
-        steps.c.status.in_([StepStatus.READY, StepStatus.STARTED]),
-    )
+    .where(this_step, steps.c.status.in_([StepStatus.READY, StepStatus.STARTED]))
     .values(status=bindparam("to"), result=bindparam("what"), started_at=_started_at, ended_at=now())
     .returning(*_times)
 )

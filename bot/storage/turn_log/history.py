@@ -144,11 +144,7 @@ _call_at = (
     .select_from(steps)
     .join(turns, turns.c.id == steps.c.turn_id)
     .outerjoin(approvals, approval_of_step)
-    .where(
-        matching(turns, conversation="conversation", seq="seq"),
-        matching(steps, n="n"),
-        steps.c.kind == "tool",
-    )
+    .where(matching(turns, conversation="conversation", seq="seq"), matching(steps, n="n"), steps.c.kind == "tool")
 )
 _refs = sa.select(message_refs).where(is_one_of(message_refs.c.turn_id, "ids"))
 _turns = sa.select(turns).where(is_one_of(turns.c.id, "ids"))
@@ -183,10 +179,7 @@ _is_undelivered = sa.exists().where(
 _is_reached = sa.func.substr(turns.c.conversation, 1, bindparam("length")) == bindparam("reach")
 _unanswered = (
     sa.select(turns.c.conversation)
-    .where(
-        _is_reached,
-        sa.or_(is_live(turns), _is_undelivered),
-    )
+    .where(_is_reached, sa.or_(is_live(turns), _is_undelivered))
     .group_by(turns.c.conversation)
     .order_by(sa.func.max(turns.c.created_at).desc())
     .limit(bindparam("limit"))
@@ -194,9 +187,7 @@ _unanswered = (
 _abandoned = (
     sa.select(turns.c.id)
     .where(
-        _is_reached,
-        turns.c.status == TurnStatus.RUNNING,
-        sa.or_(turns.c.owner.is_(None), turns.c.lease_until < now()),
+        _is_reached, turns.c.status == TurnStatus.RUNNING, sa.or_(turns.c.owner.is_(None), turns.c.lease_until < now())
     )
     .order_by(turns.c.created_at.desc())
     .limit(bindparam("limit"))

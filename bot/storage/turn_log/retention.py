@@ -69,8 +69,7 @@ _is_delivered = sa.and_(
     ),
 )
 _is_due = sa.and_(
-    _has_content,
-    sa.or_(_is_delivered, turns.c.ended_at < now() - bindparam("undelivered_seconds", type_=sa.Double)),
+    _has_content, sa.or_(_is_delivered, turns.c.ended_at < now() - bindparam("undelivered_seconds", type_=sa.Double))
 )
 _due = (
     sa.select(turns.c.id, turns.c.conversation)
@@ -238,8 +237,7 @@ _at_rest = sa.select(_key).where(is_one_of(_key, "keys")).order_by(_key).with_fo
 _lock = sa.select(_key).where(_key == bindparam("k")).with_for_update()
 _delete_turns = turns.delete().where(is_one_of(turns.c.id, "ids")).returning(turns.c.conversation)
 _delete_empty = conversations.delete().where(
-    is_one_of(conversations.c.key, "keys"),
-    ~sa.exists().where(turns.c.conversation == conversations.c.key),
+    is_one_of(conversations.c.key, "keys"), ~sa.exists().where(turns.c.conversation == conversations.c.key)
 )
 _delete_unused = conversations.delete().where(
     conversations.c.last_seq == 0, conversations.c.updated_at < now() - bindparam("seconds")

@@ -86,11 +86,7 @@ _raise_wanted_of_queued = (
             sa.select(_of_turn.c.turn_id)
             .join(_waiting_behind, _waiting_behind.c.id == _of_turn.c.turn_id)
             .join(turns, turns.c.conversation == _waiting_behind.c.conversation)
-            .where(
-                this_turn,
-                _waiting_behind.c.seq > turns.c.seq,
-                _waiting_behind.c.status == TurnStatus.QUEUED,
-            )
+            .where(this_turn, _waiting_behind.c.seq > turns.c.seq, _waiting_behind.c.status == TurnStatus.QUEUED)
             # Locked in the order of the conversation, so that two ending turns cannot deadlock.
             .order_by(_waiting_behind.c.seq)
             .with_for_update(of=_of_turn)
@@ -112,8 +108,7 @@ _requeue = (
     turns.update().where(this_turn, turns.c.status == TurnStatus.WAITING).values(status=TurnStatus.QUEUED, wake_at=None)
 )
 _wake_at = sa.select(sa.func.min(approvals.c.expires_at)).where(
-    matching(approvals, turn_id="t"),
-    sa.exists().where(approval_of_step, steps.c.status == StepStatus.AWAITING),
+    matching(approvals, turn_id="t"), sa.exists().where(approval_of_step, steps.c.status == StepStatus.AWAITING)
 )
 _park = turns.update().where(this_turn).values(status=TurnStatus.WAITING, **_NO_OWNER, wake_at=bindparam("at"))
 
@@ -270,11 +265,7 @@ _release_deliveries = deliveries.update().where(matching(deliveries, owner="dead
 # not cost the other turns their leases.
 _unlocked = (
     sa.select(turns.c.id)
-    .where(
-        is_one_of(turns.c.id, "ids"),
-        turns.c.owner == bindparam("me"),
-        turns.c.status == TurnStatus.RUNNING,
-    )
+    .where(is_one_of(turns.c.id, "ids"), turns.c.owner == bindparam("me"), turns.c.status == TurnStatus.RUNNING)
     .with_for_update(skip_locked=True, key_share=True)
     .cte("within_reach")
 )
@@ -352,11 +343,7 @@ class SqlClaims(Store):
 
     @transaction(retry_seconds=NO_RETRIES)
     def _claim(
-        self,
-        connection: sa.Connection,
-        limit: int,
-        reaches: tuple[str, ...],
-        holding: Collection[str],
+        self, connection: sa.Connection, limit: int, reaches: tuple[str, ...], holding: Collection[str]
     ) -> Sequence[Claim]:
         if connection.dialect.name == "postgresql":
             connection.execute(_lock_claims)
@@ -433,11 +420,7 @@ def _lost_within(reaches: tuple[str, ...]) -> sa.Select[str]:
 def _waiting_within(reaches: tuple[str, ...]) -> sa.Select[Any]:
     """Return a query for the claimable turns of some users."""
     return sa.select(turns.c.id, turns.c.principal, turns.c.workspace, turns.c.conversation, turns.c.created_at).where(
-        is_live(turns),
-        is_one_of(turns.c.principal, "persons"),
-        _is_due,
-        _is_deliverable(reaches),
-        _is_first,
+        is_live(turns), is_one_of(turns.c.principal, "persons"), _is_due, _is_deliverable(reaches), _is_first
     )
 
 
