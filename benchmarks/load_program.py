@@ -13,7 +13,7 @@ import signal
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from bot.app.database import lock_database
+from bot.app.database import use_database
 from bot.app.discord import open_discord
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import Runtime, open_runtime
@@ -69,7 +69,7 @@ async def run(settings: Settings) -> None:
     log_to_stderr(settings.log_level, settings.log_format)
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    with lock_database(settings, "the load"):
+    with use_database(settings, "the load", alone=True):
         async with AsyncExitStack() as stack:
             metrics = await open_metrics()
             slack = await stack.enter_async_context(_slack_without_limits(settings))
