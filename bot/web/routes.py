@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, FastAPI
 from fastapi.params import Depends
@@ -120,6 +120,39 @@ def api_router(prefix: str = "", *, tags: Iterable[str] = (), dependencies: Sequ
         responses={status: {"description": description, "content": _ERROR} for status, description in _ERRORS.items()},
         generate_unique_id_function=_operation_id,
     )
+
+
+_Method = TypeVar("_Method", bound=Callable[..., Awaitable[object]])
+_ROUTE = "countersign_route"
+"""Name of what a declaration adds to a method."""
+
+
+def route(verb: str, path: str, summary: str | None = None, **options: Any) -> Callable[[_Method], _Method]:
+    """Declare a method of `Routes` as the handler of a route. `options` are those of FastAPI; the method's name is that
+    of the operation.
+    """
+
+    def declare(method: _Method) -> _Method:
+        setattr(method, _ROUTE, (verb, path, {"summary": summary, **options}))
+        return method
+
+    return declare
+
+
+class Routes:
+    """Routes of one subject: the methods that `route` declares."""
+
+    def mount(
+        self, prefix: str, tag: str, scope: Callable[..., Awaitable[object]] | None = None, name: str = ""
+    ) -> APIRouter:
+        """Return a router below `prefix`. Each route depends on `scope`; `name` begins the names of operations."""
+        router = api_router(prefix, tags=[tag], dependencies=[Depends(scope)] if scope is not None else ())
+        for method in vars(type(self)).values():
+            if hasattr(method, _ROUTE):
+                verb, path, options = getattr(method, _ROUTE)
+                declare = getattr(router, verb)(path, name=f"{name}{method.__name__}", **options)
+                declare(method.__get__(self))
+        return router
 
 
 def api_routes(routers: Iterable[APIRouter]) -> FastAPI:

@@ -20,7 +20,7 @@ from bot.i18n import _, english
 from bot.rendering.response_models import ResponseModel
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_conversation
-from bot.web.routes import RequestModel, WebDependencies, api_router
+from bot.web.routes import RequestModel, Routes, WebDependencies, route
 
 MOST_WORDS = 200
 
@@ -115,7 +115,7 @@ class CommandAnswer(ResponseModel):
     instead: str = Field(default="", description="The same command without the form.")
 
 
-class CommandRoutes:
+class CommandRoutes(Routes):
     """The routes. The commands check rights themselves."""
 
     def __init__(self, dependencies: WebDependencies) -> None:
@@ -123,11 +123,13 @@ class CommandRoutes:
         self._engine = dependencies.engine
         self._locales = dependencies.locales
 
+    @route("post", "", "Any command")
     async def run_command(self, body: CommandBody, caller: MemberCaller) -> CommandAnswer:
         """Run a command. A rejected command is a response, too: it has `failed`."""
         member, conversation = _speaker(body, caller)
         return await self._answer(Invocation(body.command, tuple(body.words), member, conversation))
 
+    @route("post", "/forms", "A form of a command, filled in")
     async def submit_form(self, body: FormBody, caller: MemberCaller) -> CommandAnswer:
         """Submit a form."""
         member, conversation = _speaker(body, caller)
@@ -149,10 +151,7 @@ class CommandRoutes:
 
 def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes."""
-    router, commands = api_router(prefix="/api/commands", tags=["commands"]), CommandRoutes(dependencies)
-    router.post("", name="run_command", summary="Any command")(commands.run_command)
-    router.post("/forms", name="submit_form", summary="A form of a command, filled in")(commands.submit_form)
-    return router
+    return CommandRoutes(dependencies).mount("/api/commands", "commands")
 
 
 def _speaker(body: _Place, caller: ApiClient) -> tuple[Member, ConversationKey]:

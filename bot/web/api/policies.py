@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from pydantic import Field
 
 from bot.commands.command import NotFoundRejection
@@ -16,7 +16,7 @@ from bot.domain.policies import ANY, Rule, RuleError, describe_rule, parse_rule,
 from bot.i18n import _
 from bot.rendering.response_models import ResponseModel
 from bot.web.problems import Problem
-from bot.web.routes import RequestModel, WebDependencies, api_router
+from bot.web.routes import RequestModel, Routes, WebDependencies, route
 from bot.web.server_responses import Moment, RequestedOptions, ResponseOptions
 from bot.web.server_scope import CurrentScope, Services
 
@@ -56,12 +56,13 @@ class PolicyAnswer(ResponseModel):
     set_at: Moment
 
 
-class PolicyRoutes:
+class PolicyRoutes(Routes):
     """The routes, over the services of `/mcp policy`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
+    @route("get", "", "Rules that allow, ask and forbid")
     async def list_policies(
         self,
         options: RequestedOptions,
@@ -76,6 +77,7 @@ class PolicyRoutes:
         servers = await self._services.directory.all(scope.conversation)
         return [_answer(rule, servers, options) for rule in rules]
 
+    @route("put", "", "Set the policy of a tool")
     async def set_policy(self, body: PolicyBody, options: RequestedOptions, scope: CurrentScope) -> PolicyAnswer:
         """Save a rule. It replaces the rule about the same calls."""
         policies = self._services.policies
@@ -91,6 +93,7 @@ class PolicyRoutes:
         )
         return _answer(saved.rule, [server] if server else [], options)
 
+    @route("delete", "", "Take a rule back", status_code=204)
     async def clear_policy(
         self,
         scope: CurrentScope,
@@ -126,14 +129,7 @@ class PolicyRoutes:
 def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes."""
     services = Services.build(dependencies.command_dependencies)
-    router = api_router(
-        prefix="/api/mcp/approval-policies", tags=["policies"], dependencies=[Depends(services.query_scope)]
-    )
-    policies = PolicyRoutes(services)
-    router.get("", name="list_policies", summary="Rules that allow, ask and forbid")(policies.list_policies)
-    router.put("", name="set_policy", summary="Set the policy of a tool")(policies.set_policy)
-    router.delete("", name="clear_policy", summary="Take a rule back", status_code=204)(policies.clear_policy)
-    return router
+    return PolicyRoutes(services).mount("/api/mcp/approval-policies", "policies", services.query_scope)
 
 
 def _parse_rule(table: dict[str, Any]) -> Rule:

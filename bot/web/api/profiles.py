@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field, create_model
 from pydantic.alias_generators import to_camel
 
@@ -19,7 +19,7 @@ from bot.rendering.response_models import ResponseModel
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_conversation
 from bot.web.problems import Problem
-from bot.web.routes import RequestModel, WebDependencies, api_router
+from bot.web.routes import RequestModel, Routes, WebDependencies, route
 from bot.web.server_responses import Moment, RequestedOptions, ResponseOptions
 from bot.web.server_scope import (
     CurrentScope,
@@ -66,12 +66,16 @@ class Agent(ResponseModel):
     default: bool = Field(description="True for the one that answers without a name, too.")
 
 
-class ProfileRoutes:
+_MADE: Any = {201: {"model": AgentAnswer, "description": "It has been made."}}
+
+
+class ProfileRoutes(Routes):
     """The routes, over the services of `/profile`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
+    @route("get", "", "Every profile of a workspace")
     async def list_agents(self, options: RequestedOptions, scope: CurrentScope) -> list[AgentAnswer]:
         """List the profiles of the workspace and the global ones."""
         servers = await self._services.directory.all(scope.conversation)
@@ -81,12 +85,14 @@ class ProfileRoutes:
             for profile in await self._services.profiles.all(scope.conversation)
         ]
 
+    @route("get", "/{agent}", "One profile")
     async def show_agent(
         self, agent: AgentId, response: Response, options: RequestedOptions, scope: CurrentScope
     ) -> AgentAnswer:
         """Return one profile."""
         return await self._respond(await self._find(agent, scope), response, options, scope)
 
+    @route("put", "/{agent}", "Set the servers, tools and instructions of a profile", responses=_MADE)
     async def put_agent(
         self,
         agent: AgentId,
@@ -125,6 +131,7 @@ class ProfileRoutes:
             response.headers["Location"] = f"/api/workspaces/{scope.workspace}/agents/{saved.id}"
         return await self._respond(saved, response, options, scope)
 
+    @route("delete", "/{agent}", "Delete a profile", status_code=204)
     async def delete_agent(self, agent: AgentId, scope: CurrentScope, if_match: IfMatch = None) -> None:
         """Delete a profile and its bindings."""
         profile = await self._find(agent, scope)
@@ -150,49 +157,33 @@ class ProfileRoutes:
         return [binding for binding in bindings if f"{binding.place}:".startswith(f"{scope.workspace}:")]
 
 
-def routes(dependencies: WebDependencies) -> APIRouter:
-    """Return the routes."""
-    services = Services.build(dependencies.command_dependencies)
-    router = api_router()
-    router.routes.extend(_profile_routes(services).routes)
-    router.routes.extend(_callable_agent_routes(services.dependencies.administration).routes)
-    return router
+class CallableAgents(Routes):
+    """The route of agents that can be asked."""
 
+    def __init__(self, administration: Administration) -> None:
+        self._administration = administration
 
-def _profile_routes(services: Services) -> APIRouter:
-    router = api_router(
-        prefix="/api/workspaces/{workspace}/agents", tags=["profiles"], dependencies=[Depends(services.workspace_scope)]
-    )
-    profiles = ProfileRoutes(services)
-    router.get("", name="list_agents", summary="Every profile of a workspace")(profiles.list_agents)
-    router.get("/{agent}", name="show_agent", summary="One profile")(profiles.show_agent)
-    router.put(
-        "/{agent}",
-        name="put_agent",
-        summary="Set the servers, tools and instructions of a profile",
-        responses={201: {"model": AgentAnswer, "description": "It has been made."}},
-    )(profiles.put_agent)
-    router.delete("/{agent}", name="delete_agent", summary="Delete a profile", status_code=204)(profiles.delete_agent)
-    return router
-
-
-def _callable_agent_routes(administration: Administration) -> APIRouter:
-    router = api_router(tags=["agents"])
-
-    @router.get("/api/agents", response_model=list[Agent], summary="Agents that can be asked by name")
+    @route("get", "/api/agents", "Agents that can be asked by name", response_model=list[Agent])
     async def list_callable_agents(
+        self,
         caller: MemberCaller,
         conversation_id: Annotated[str, Query(alias="conversationId", max_length=500)] = "",
         workspace: Annotated[str, Query(max_length=200, description="PLATFORM:ID; the token's own if empty.")] = "",
     ) -> list[Agent]:
         """List the agents that this token may ask in its own conversations of a workspace."""
         conversation = own_conversation(caller, workspace, conversation_id or "-")
-        default = administration.profile_of(conversation)
+        default = self._administration.profile_of(conversation)
         return [
             Agent(id=profile.id, name=profile.name, about=profile.about, default=profile.id == default.id)
-            for profile in administration.agent_profiles(conversation)
+            for profile in self._administration.agent_profiles(conversation)
         ]
 
+
+def routes(dependencies: WebDependencies) -> APIRouter:
+    """Return the routes."""
+    services = Services.build(dependencies.command_dependencies)
+    router = ProfileRoutes(services).mount("/api/workspaces/{workspace}/agents", "profiles", services.workspace_scope)
+    router.routes.extend(CallableAgents(services.dependencies.administration).mount("", "agents").routes)
     return router
 
 

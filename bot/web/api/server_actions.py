@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from pydantic import Field
 
 from bot.commands.command import NotFoundRejection
@@ -28,9 +28,9 @@ from bot.ports import ServerAdmin
 from bot.rendering.response_models import ResponseModel
 from bot.web.limits import RequestStreamPlace
 from bot.web.problems import Problem
-from bot.web.routes import EventStream, RequestModel, ServerEvent, WebDependencies, api_router
+from bot.web.routes import EventStream, RequestModel, Routes, ServerEvent, WebDependencies, api_router, route
 from bot.web.server_responses import CapabilitiesAnswer, Moment, RequestedOptions, ResponseOptions, ServerSerializer
-from bot.web.server_scope import CurrentScope, ServerScope, Services
+from bot.web.server_scope import CurrentScope, Services
 
 # -------------------- events
 
@@ -82,10 +82,11 @@ def _was_synced(before: ServerSnapshot | None, after: ServerSnapshot | None) -> 
 
 
 _OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
-_STREAM_DESCRIPTION = (
-    "Events `status_update` (at once), `connection_change`, `capabilities_synced` and `server_removed`, each with the "
-    "server as in the list; comments while nothing happens."
-)
+_STREAM: Any = {
+    "content": {EventStream.media_type: {"schema": {"type": "string"}}},
+    "description": "Events `status_update` (at once), `connection_change`, `capabilities_synced` and "
+    "`server_removed`, each with the server as in the list; comments while nothing happens.",
+}
 
 
 class ConnectionAnswer(ResponseModel):
@@ -140,7 +141,7 @@ class SyncAnswer(ResponseModel):
     gone: list[str]
 
 
-class ServerActions:
+class ServerActions(Routes):
     """The routes, over the services of `/mcp`."""
 
     def __init__(self, services: Services) -> None:
@@ -148,7 +149,8 @@ class ServerActions:
         self._servers = services.dependencies.servers
         self._directory = services.directory
 
-    async def connect(self, ref: str, options: RequestedOptions, scope: CurrentScope) -> ConnectedAnswer:
+    @route("post", "/connect", "Connect to a server now")
+    async def connect_server(self, ref: str, options: RequestedOptions, scope: CurrentScope) -> ConnectedAnswer:
         """Connect a server that is not connected. A disconnected server reconnects automatically from now on."""
         server = await self._directory.find(ref, scope.conversation)
         if not await self._services.servers.let_connect(server, scope.member):
@@ -167,7 +169,8 @@ class ServerActions:
             sign_in_url=sign_in_url,
         )
 
-    async def disconnect(self, ref: str, options: RequestedOptions, scope: CurrentScope) -> ConnectionAnswer:
+    @route("post", "/disconnect", "Leave a server alone until it is connected again")
+    async def disconnect_server(self, ref: str, options: RequestedOptions, scope: CurrentScope) -> ConnectionAnswer:
         """Close the connection, which stays closed until the next request to connect."""
         server = await self._directory.find(ref, scope.conversation)
         record = self._directory.record_of(server, scope.member)
@@ -176,7 +179,8 @@ class ServerActions:
         current = await self._directory.find(server.id, scope.conversation)
         return ConnectionAnswer(connected=False, status=options.status(current.status), last_error=None)
 
-    async def verify(
+    @route("post", "/verify", "Whether a server can be used")
+    async def verify_server(
         self,
         ref: str,
         options: RequestedOptions,
@@ -194,7 +198,8 @@ class ServerActions:
             await self._servers.connect(server.id)
         return _verify_answer(await self._directory.find(server.id, scope.conversation), checks, options, deep=deep)
 
-    async def sync(self, ref: str, options: RequestedOptions, scope: CurrentScope) -> SyncAnswer:
+    @route("post", "/sync", "Ask a server for everything it offers")
+    async def sync_server(self, ref: str, options: RequestedOptions, scope: CurrentScope) -> SyncAnswer:
         """Fetch and store tools, resources and prompts."""
         server = await self._directory.find(ref, scope.conversation)
         if server.status in _OFF:
@@ -212,13 +217,21 @@ class ServerActions:
             gone=list(fetched.gone),
         )
 
+    @route("get", "/capabilities", "Capabilities of a server")
     async def show_capabilities(self, ref: str, options: RequestedOptions, scope: CurrentScope) -> CapabilitiesAnswer:
         """Return the known tools, resources and prompts; a server without any is synced first."""
         server = await self._services.directory.find_synced(ref, scope.conversation)
         synced = await self._directory.find(server.id, scope.conversation)
         return self._serializer(options).capabilities(synced, scope.conversation)
 
-    async def stream(
+    @route(
+        "get",
+        "/status/stream",
+        "How a server stands, as it changes",
+        response_class=EventStream,
+        responses={200: _STREAM},
+    )
+    async def watch_server(
         self, ref: str, options: RequestedOptions, scope: CurrentScope, place: RequestStreamPlace
     ) -> EventStream:
         """Stream the status as server-sent events."""
@@ -237,38 +250,10 @@ def routes(dependencies: WebDependencies) -> APIRouter:
     services = Services.build(dependencies.command_dependencies)
     router = api_router()
     for scope in services.server_scopes():
-        router.routes.extend(_action_routes(scope, services).routes)
-        router.routes.extend(_review_routes(scope, services).routes)
-    router.routes.extend(_common_routes(services).routes)
-    return router
-
-
-def _action_routes(scope: ServerScope, services: Services) -> APIRouter:
-    router = api_router(f"{scope.path}/{{ref}}", tags=["servers"], dependencies=[Depends(scope.dependency)])
-    actions = ServerActions(services)
-    posts = (
-        ("connect", "Connect to a server now", actions.connect),
-        ("disconnect", "Leave a server alone until it is connected again", actions.disconnect),
-        ("verify", "Whether a server can be used", actions.verify),
-        ("sync", "Ask a server for everything it offers", actions.sync),
-    )
-    for verb, summary, action in posts:
-        router.post(f"/{verb}", name=f"{scope.name}{verb}_server", summary=summary)(action)
-    router.get("/capabilities", name=f"{scope.name}show_capabilities", summary="Capabilities of a server")(
-        actions.show_capabilities
-    )
-    router.get(
-        "/status/stream",
-        name=f"{scope.name}watch_server",
-        summary="How a server stands, as it changes",
-        response_class=EventStream,
-        responses={
-            200: {
-                "content": {EventStream.media_type: {"schema": {"type": "string"}}},
-                "description": _STREAM_DESCRIPTION,
-            }
-        },
-    )(actions.stream)
+        for routes_of, path in ((ServerActions(services), "{ref}"), (ReviewRoutes(services), "{ref}/review")):
+            mounted = routes_of.mount(f"{scope.path}/{path}", "servers", scope.dependency, scope.name)
+            router.routes.extend(mounted.routes)
+    router.routes.extend(CommonRoutes(services).mount("/api/mcp", "servers", services.query_scope).routes)
     return router
 
 
@@ -338,13 +323,14 @@ class Approved(ResponseModel):
     approved: list[str]
 
 
-class ReviewRoutes:
+class ReviewRoutes(Routes):
     """The routes, over the services of `/mcp review`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def show(self, ref: str, options: RequestedOptions, scope: CurrentScope) -> ReviewAnswer:
+    @route("get", "", "Tools that wait for a review")
+    async def show_review(self, ref: str, options: RequestedOptions, scope: CurrentScope) -> ReviewAnswer:
         """Return the unreviewed tools and their differences from the pins."""
         server = await self._services.directory.find_synced(ref, scope.conversation)
         tools = await self._services.review.unreviewed_tools(server.id)
@@ -354,7 +340,8 @@ class ReviewRoutes:
             definition=combined_digest(tool.tool for tool in tools) if tools else None,
         )
 
-    async def approve(self, ref: str, body: ApprovalBody, scope: CurrentScope) -> Approved:
+    @route("post", "", "Approve tools as they were shown")
+    async def approve_tools(self, ref: str, body: ApprovalBody, scope: CurrentScope) -> Approved:
         """Approve tools in the reviewed version."""
         server = await self._services.directory.find(ref, scope.conversation)
         approved = await self._services.review.approve(server, body.tool, body.definition, scope.member)
@@ -366,14 +353,6 @@ class ReviewRoutes:
                 _("look again"),
             )
         return Approved(approved=[approved_tool.tool.original_name for approved_tool in approved])
-
-
-def _review_routes(scope: ServerScope, services: Services) -> APIRouter:
-    router = api_router(f"{scope.path}/{{ref}}/review", tags=["servers"], dependencies=[Depends(scope.dependency)])
-    reviews = ReviewRoutes(services)
-    router.get("", name=f"{scope.name}show_review", summary="Tools that wait for a review")(reviews.show)
-    router.post("", name=f"{scope.name}approve_tools", summary="Approve tools as they were shown")(reviews.approve)
-    return router
 
 
 def _waiting_tool(unreviewed: UnreviewedTool, options: ResponseOptions) -> WaitingTool:
@@ -422,11 +401,14 @@ class Instructions(ResponseModel):
     servers: list[Instruction]
 
 
-def _common_routes(services: Services) -> APIRouter:
-    router = api_router("/api/mcp", tags=["servers"], dependencies=[Depends(services.query_scope)])
+class CommonRoutes(Routes):
+    """The routes about all servers."""
 
-    @router.get("/instructions", summary="Instructions of the servers for the model")
-    async def list_instructions(scope: CurrentScope) -> Instructions:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    @route("get", "/instructions", "Instructions of the servers for the model")
+    async def list_instructions(self, scope: CurrentScope) -> Instructions:
         """Return the instructions for the model. An unusable server contributes none."""
         entries = [
             Instruction(
@@ -436,21 +418,24 @@ def _common_routes(services: Services) -> APIRouter:
                 response_instruction=server.config.response_instruction,
                 auto_context_tool=server.config.auto_context_tool,
             )
-            for server in await services.directory.all(scope.conversation)
+            for server in await self._services.directory.all(scope.conversation)
             if server.status in (ServerStatus.CONNECTED, ServerStatus.IDLE)
         ]
         joined = "\n\n".join(entry.system_instruction for entry in entries if entry.system_instruction)
         return Instructions(instructions=joined, servers=entries)
 
-    @router.post("/reload", summary="Read the operator's file again")
+    @route("post", "/reload", "Read the operator's file again")
     async def reload_file(
+        self,
         scope: CurrentScope,
         *,
         dry_run: Annotated[bool, Query(alias="dryRun", description="Return the changes, apply none.")] = False,
     ) -> FileDifference:
         """Apply servers and rules from the operator's file as it is now."""
         difference = await (
-            services.dependencies.administration.difference() if dry_run else services.servers.reload(scope.member)
+            self._services.dependencies.administration.difference()
+            if dry_run
+            else self._services.servers.reload(scope.member)
         )
         return FileDifference(
             added=list(difference.added),
@@ -459,5 +444,3 @@ def _common_routes(services: Services) -> APIRouter:
             problems=list(difference.problems),
             applied=not dry_run,
         )
-
-    return router

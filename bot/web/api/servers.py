@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import AliasChoices, Field, SecretStr, create_model
 from pydantic.alias_generators import to_camel
 
@@ -32,7 +32,7 @@ from bot.domain.server_settings import SETTINGS, field_text
 from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord
 from bot.i18n import _, gettext_lazy
 from bot.web.problems import Problem
-from bot.web.routes import RequestModel, WebDependencies, api_router
+from bot.web.routes import RequestModel, Routes, WebDependencies, api_router, route
 from bot.web.server_responses import (
     RequestedOptions,
     ResponseOptions,
@@ -44,7 +44,6 @@ from bot.web.server_scope import (
     CurrentScope,
     IfMatch,
     RequestScope,
-    ServerScope,
     Services,
     check_version,
     format_etag,
@@ -284,21 +283,24 @@ def _is_reference(text: str) -> bool:
 
 CONNECTING_SECONDS = 45.0
 """Seconds that a response waits for a connection attempt, which continues after that."""
+_CHANGED: Any = {200: {"model": ServerAnswer, "description": "It was there, and has been changed (`upsert`)."}}
 _INVALID = gettext_lazy("Some fields cannot be used. Nothing was saved.")
 
 
-class ServerRoutes:
+class ServerRoutes(Routes):
     """The routes, over the services of `/mcp`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._dependencies = services.dependencies
 
+    @route("get", "", "Every server and its status")
     async def list_servers(self, options: RequestedOptions, scope: CurrentScope) -> list[ServerAnswer]:
         """List the servers of this scope and the global ones."""
         writer = self._serializer(options)
         return [writer.summary(server) for server in await self._services.directory.all(scope.conversation)]
 
+    @route("post", "", "A new server, connected to at once", status_code=201, responses=_CHANGED)
     async def add_server(
         self,
         body: ServerBody,
@@ -334,6 +336,7 @@ class ServerRoutes:
         response.headers["Location"] = f"{scope.servers}/{server.id}"
         return self._serializer(options).summary(server)
 
+    @route("get", "/{ref}", "One server in full")
     async def show_server(
         self, ref: str, response: Response, options: RequestedOptions, scope: CurrentScope
     ) -> ServerDetails:
@@ -342,6 +345,7 @@ class ServerRoutes:
         _set_etag(response, server)
         return self._serializer(options).details(server)
 
+    @route("put", "/{ref}", "Change a server")
     async def change_server(
         self,
         ref: str,
@@ -359,6 +363,7 @@ class ServerRoutes:
         _set_etag(response, present)
         return self._serializer(options).details(present)
 
+    @route("delete", "/{ref}", "Delete a server", status_code=204)
     async def remove_server(self, ref: str, scope: CurrentScope, if_match: IfMatch = None) -> None:
         """Delete a server with its secrets and rules."""
         await self._remove(await self._find(ref, scope), scope, if_match)
@@ -441,29 +446,7 @@ def routes(dependencies: WebDependencies) -> APIRouter:
     services = Services.build(dependencies.command_dependencies)
     router = api_router()
     for scope in services.server_scopes():
-        router.routes.extend(_routes_in(scope, services).routes)
-    return router
-
-
-def _routes_in(scope: ServerScope, services: Services) -> APIRouter:
-    router = api_router(scope.path, tags=["servers"], dependencies=[Depends(scope.dependency)])
-    servers = ServerRoutes(services)
-    changed: dict[int | str, dict[str, Any]] = {
-        200: {"model": ServerAnswer, "description": "It was there, and has been changed (`upsert`)."}
-    }
-    router.get("", name=f"{scope.name}list_servers", summary="Every server and its status")(servers.list_servers)
-    router.post(
-        "",
-        name=f"{scope.name}add_server",
-        summary="A new server, connected to at once",
-        status_code=201,
-        responses=changed,
-    )(servers.add_server)
-    router.get("/{ref}", name=f"{scope.name}show_server", summary="One server in full")(servers.show_server)
-    router.put("/{ref}", name=f"{scope.name}change_server", summary="Change a server")(servers.change_server)
-    router.delete("/{ref}", name=f"{scope.name}remove_server", summary="Delete a server", status_code=204)(
-        servers.remove_server
-    )
+        router.routes.extend(ServerRoutes(services).mount(scope.path, "servers", scope.dependency, scope.name).routes)
     return router
 
 

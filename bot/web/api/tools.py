@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import JSONResponse
 
@@ -35,7 +35,7 @@ from bot.rendering.response_models import CallStatus, ResponseModel, call_status
 from bot.web.conversation_ids import format_id
 from bot.web.limits import RequestStreamPlace
 from bot.web.problems import Problem
-from bot.web.routes import RequestModel, WebDependencies, api_router, parse_moment
+from bot.web.routes import RequestModel, Routes, WebDependencies, parse_moment, route
 from bot.web.server_responses import ResponseOptions, ServerSerializer, ToolAnswer
 from bot.web.server_scope import CurrentScope, RequestScope, Services, WorkspaceName
 
@@ -171,7 +171,10 @@ class CallList(ResponseModel):
     size: int
 
 
-class ToolRoutes:
+_LATER: Any = {202: {"model": Pending, "description": "It waits for an approval, or is still running."}}
+
+
+class ToolRoutes(Routes):
     """The routes, over the services of `/mcp`."""
 
     def __init__(self, services: Services, dependencies: WebDependencies) -> None:
@@ -183,6 +186,7 @@ class ToolRoutes:
         self._audit = dependencies.call_audit
         self._clock = dependencies.clock
 
+    @route("get", "/tools", "All tools of the servers here")
     async def list_tools(self, scope: CurrentScope) -> list[OfferedTool]:
         """List the known tools of every enabled server."""
         serializer = ServerSerializer(self._services.dependencies, self._services.directory, ResponseOptions())
@@ -193,6 +197,7 @@ class ToolRoutes:
             for tool in self._services.directory.capabilities(server).tools
         ]
 
+    @route("post", "/tools/execute", "Run a tool", response_model=Executed, responses=_LATER)
     async def execute_tool(
         self, body: Execution, scope: CurrentScope, place: RequestStreamPlace
     ) -> Executed | JSONResponse:
@@ -218,6 +223,7 @@ class ToolRoutes:
             return JSONResponse(result.model_dump(mode="json"), 202, {"Location": result.follow})
         return result
 
+    @route("post", "/resources/read", "Read a resource")
     async def read_resource(self, body: ReadBody, scope: CurrentScope) -> ReadAnswer:
         """Read a resource."""
         server, tool = await self._directory.find_with(ToolKind.READ_RESOURCE, body.server_id, scope.conversation)
@@ -226,7 +232,8 @@ class ToolRoutes:
         pieces = await self._read(call, partial(self._servers.read_resource, server.id, body.uri))
         return ReadAnswer(contents=[_piece(piece) for piece in pieces])
 
-    async def render_prompt(self, body: PromptBody, scope: CurrentScope) -> RenderedPrompt:
+    @route("post", "/prompts/get", "Render a prompt")
+    async def get_prompt(self, body: PromptBody, scope: CurrentScope) -> RenderedPrompt:
         """Render a prompt."""
         server, tool = await self._directory.find_with(ToolKind.GET_PROMPT, body.server_id, scope.conversation)
         arguments = {"name": body.name, "arguments": body.arguments}
@@ -262,6 +269,7 @@ class ToolRoutes:
         if result.policy is ApprovalPolicy.ASK_USER:
             raise ForbiddenRejection(_("A policy wants an approval of {tool}: `tools/execute` asks.", tool=name))
 
+    @route("get", "/tool-calls")
     async def list_tool_calls(self, scope: CurrentScope, wanted: Annotated[CallFilter, Query()]) -> CallList:
         """List calls of the workspace, or of all workspaces for a token without one. Newest first."""
         offset = (wanted.page - 1) * wanted.size
@@ -277,19 +285,7 @@ class ToolRoutes:
 def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes."""
     services = Services.build(dependencies.command_dependencies)
-    router = api_router(prefix="/api/mcp", tags=["tools"], dependencies=[Depends(services.query_scope)])
-    tools = ToolRoutes(services, dependencies)
-    later: dict[int | str, dict[str, Any]] = {
-        202: {"model": Pending, "description": "It waits for an approval, or is still running."}
-    }
-    router.get("/tools", name="list_tools", summary="All tools of the servers here")(tools.list_tools)
-    router.post("/tools/execute", name="execute_tool", summary="Run a tool", response_model=Executed, responses=later)(
-        tools.execute_tool
-    )
-    router.post("/resources/read", name="read_resource", summary="Read a resource")(tools.read_resource)
-    router.post("/prompts/get", name="get_prompt", summary="Render a prompt")(tools.render_prompt)
-    router.get("/tool-calls", name="list_tool_calls")(tools.list_tool_calls)
-    return router
+    return ToolRoutes(services, dependencies).mount("/api/mcp", "tools", services.query_scope)
 
 
 async def _execution_result(view: TurnView) -> Executed | Pending:
