@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from bot.cli.execution import Debug, run_command
+from bot.cli.execution import Debug, command, run_command
 from bot.llm.providers import PROVIDERS
 from bot.settings import Settings
 
@@ -59,19 +59,16 @@ def chat(
     run_command(talk, debug=debug)
 
 
-def run(
+@command
+async def run(
+    settings: Settings,
     *,
     only: Annotated[str, typer.Option(metavar="PART,...", help="Some parts only: slack, discord, worker, web.")] = "",
-    debug: Debug = False,
-) -> None:
+) -> int:
     """Run all configured components, until SIGTERM."""
+    from bot.app.service import run as run_service  # noqa: PLC0415
 
-    async def serve(settings: Settings) -> int:
-        from bot.app.service import run as run_service  # noqa: PLC0415
-
-        return await run_service(settings, frozenset(part.strip() for part in only.split(",") if part.strip()))
-
-    run_command(serve, debug=debug)
+    return await run_service(settings, frozenset(part.strip() for part in only.split(",") if part.strip()))
 
 
 def doctor(

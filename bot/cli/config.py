@@ -38,7 +38,12 @@ def print_paths(
 
     async def show(settings: Settings) -> int:
         folders = find_folders()
-        for line in [_path_of(name, folders, settings)] if name else _report(folders, settings):
+        paths = {
+            PathOption.CONFIG: folders.config,
+            PathOption.DATA: settings.data_folder,
+            PathOption.ENV: folders.env_file,
+        }
+        for line in [str(paths[name].absolute())] if name else _report(folders, settings):
             typer.echo(line)
         return 0
 
@@ -71,32 +76,22 @@ def make_files(
         typer.echo(f"All files are there already, in {folder.absolute()}.")
 
 
-def _path_of(name: PathOption, folders: Folders, settings: Settings) -> str:
-    match name:
-        case PathOption.CONFIG:
-            path = folders.config
-        case PathOption.DATA:
-            path = settings.data_folder
-        case PathOption.ENV:
-            path = folders.env_file
-    return str(path.absolute())
-
-
 def _report(folders: Folders, settings: Settings) -> list[str]:
-    files = {
-        "settings": (folders.env_file, ""),
-        "servers": (settings.mcp_servers_file, "mcp_servers_file"),
-        "policies": (settings.policy_file, "policy_file"),
-        "prompt": (settings.system_prompt_file, "system_prompt_file"),
-        "prices": (settings.prices_file, "prices_file"),
-        "limits": (settings.limits_file, "limits_file"),
-        "templates": (settings.mcp_launch_templates_file, "mcp_launch_templates_file"),
-        "grants": (settings.mcp_secret_grants_file, "mcp_secret_grants_file"),
-        "programs": (settings.mcp_allowed_commands_file, "mcp_allowed_commands_file"),
-        "data": (settings.data_folder, "data_folder"),
+    fields = {
+        "servers": "mcp_servers_file",
+        "policies": "policy_file",
+        "prompt": "system_prompt_file",
+        "prices": "prices_file",
+        "limits": "limits_file",
+        "templates": "mcp_launch_templates_file",
+        "grants": "mcp_secret_grants_file",
+        "programs": "mcp_allowed_commands_file",
+        "data": "data_folder",
     }
+    files: list[tuple[str, str, Path]] = [("settings", "", folders.env_file)]
+    files += [(label, field, getattr(settings, field)) for label, field in fields.items()]
     lines = []
-    for label, (path, field) in files.items():
+    for label, field, path in files:
         notes = [f"set by {field.upper()}"] if field in settings.model_fields_set else []
         notes += [] if path.exists() else ["not there"]
         note_text = f"  ({', '.join(notes)})" if notes else ""

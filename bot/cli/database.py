@@ -8,83 +8,70 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.execution import FAILED, USAGE, Debug, print_error, run_command
+from bot.cli.execution import FAILED, USAGE, Debug, command, print_error, run_command
 from bot.settings import Settings
 
 commands = typer.Typer(help="The database: its schema, a backup, and the data of one person.", rich_markup_mode=None)
 
 
 @commands.command("upgrade")
-def upgrade(*, debug: Debug = False) -> None:
+@command
+async def upgrade(settings: Settings) -> int:
     """Bring the database to this release's schema."""
+    from bot.app.database import upgrade  # noqa: PLC0415
 
-    async def migrate(settings: Settings) -> int:
-        from bot.app.database import upgrade  # noqa: PLC0415
-
-        typer.echo(f"The database has schema {await upgrade(settings)} now.")
-        return 0
-
-    run_command(migrate, debug=debug)
+    typer.echo(f"The database has schema {await upgrade(settings)} now.")
+    return 0
 
 
 @commands.command("current")
-def current(*, debug: Debug = False) -> None:
+@command
+async def current(settings: Settings) -> int:
     """Show the database's schema and this release's; exit code 1 if they differ."""
+    from bot.app.database import current  # noqa: PLC0415
 
-    async def show(settings: Settings) -> int:
-        from bot.app.database import current  # noqa: PLC0415
-
-        version, wanted = await current(settings)
-        typer.echo(f"database: {version or 'empty'}, this release: {wanted}")
-        return 0 if version == wanted else FAILED
-
-    run_command(show, debug=debug)
+    version, wanted = await current(settings)
+    typer.echo(f"database: {version or 'empty'}, this release: {wanted}")
+    return 0 if version == wanted else FAILED
 
 
 @commands.command("backup")
-def backup(
+@command
+async def backup(
+    settings: Settings,
     target: Annotated[Path, typer.Argument(metavar="PATH", help="The file to make. None is overwritten.")],
-    *,
-    debug: Debug = False,
-) -> None:
+) -> int:
     """Copy the SQLite database to a file, also beside a bot that runs."""
+    from bot.app.database import back_up  # noqa: PLC0415
 
-    async def copy(settings: Settings) -> int:
-        from bot.app.database import back_up  # noqa: PLC0415
-
-        backup = await back_up(settings, target)
-        typer.echo(f"{backup.path} has everything up to now, {backup.size:,} bytes. Its audit ends with {backup.head}")
-        return 0
-
-    run_command(copy, debug=debug)
+    backup = await back_up(settings, target)
+    typer.echo(f"{backup.path} has everything up to now, {backup.size:,} bytes. Its audit ends with {backup.head}")
+    return 0
 
 
 Person = Annotated[str, typer.Argument(metavar="PLATFORM:ID", help="The person, such as slack:U0123ABCD or api:ci.")]
 
 
 @commands.command("export-person")
-def export_person(
+@command
+async def export_person(
+    settings: Settings,
     person: Person,
     *,
     output: Annotated[
         Path | None, typer.Option(metavar="PATH", help="The file to make instead of standard output.")
     ] = None,
-    debug: Debug = False,
-) -> None:
+) -> int:
     """Write everything that is stored about one person as JSON; no secrets."""
+    from bot.app.database import export_person, save_export  # noqa: PLC0415
 
-    async def export(settings: Settings) -> int:
-        from bot.app.database import export_person, save_export  # noqa: PLC0415
-
-        text = await export_person(settings, person)
-        if output is None:
-            typer.echo(text)
-        else:
-            save_export(text, output)
-            typer.echo(f"{output} has everything that is stored about {person}.", err=True)
-        return 0
-
-    run_command(export, debug=debug)
+    text = await export_person(settings, person)
+    if output is None:
+        typer.echo(text)
+    else:
+        save_export(text, output)
+        typer.echo(f"{output} has everything that is stored about {person}.", err=True)
+    return 0
 
 
 @commands.command("forget")

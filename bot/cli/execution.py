@@ -10,6 +10,7 @@ COUNTERSIGN_HOME, is a choice of the folder.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
 import sys
@@ -18,7 +19,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 from dotenv import dotenv_values
@@ -32,6 +33,7 @@ from bot.folders import HOME_VARIABLE, Folders, copy_defaults, find_folders, in_
 from bot.machine import drop_key_log, machine_problems
 from bot.settings import Settings, read_settings
 
+P = ParamSpec("P")
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
@@ -41,19 +43,33 @@ _PRIVATE_FILE, _PRIVATE_FOLDER = 0o600, 0o700
 
 
 def run_command(
-    command: Callable[[Settings], Coroutine[Any, Any, int]], *, debug: bool, needs_consent: bool = True
+    run: Callable[[Settings], Coroutine[Any, Any, int]], *, debug: bool, needs_consent: bool = True
 ) -> None:
     """Run a command with the loaded settings, in the language of the terminal, and exit with its code. A command that
     starts nothing and sends nothing needs no consent to the files of the working folder.
     """
     locale = system_locale(os.environ)
     with use_locale(locale):
-        code = _run(command, locale, debug=debug, needs_consent=needs_consent)
+        code = _run(run, locale, debug=debug, needs_consent=needs_consent)
     raise typer.Exit(code)
 
 
+def command(run: Callable[Concatenate[Settings, P], Coroutine[Any, Any, int]]) -> Callable[..., None]:
+    """Return a function of the command line: it has the parameters behind the settings as options, and `--debug`."""
+
+    def start(debug: bool, *arguments: P.args, **options: P.kwargs) -> None:
+        run_command(lambda settings: run(settings, *arguments, **options), debug=debug)
+
+    _settings, *parameters = inspect.signature(run, eval_str=True).parameters.values()
+    parameters.append(inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug))
+    start.__name__, start.__doc__ = run.__name__, run.__doc__
+    start.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    vars(start)["__signature__"] = inspect.Signature(parameters)
+    return start
+
+
 def _run(
-    command: Callable[[Settings], Coroutine[Any, Any, int]], locale: Locale, *, debug: bool, needs_consent: bool
+    run: Callable[[Settings], Coroutine[Any, Any, int]], locale: Locale, *, debug: bool, needs_consent: bool
 ) -> int:
     printed = [str(problem) for problem in machine_problems()]
     for problem in printed:
@@ -66,23 +82,22 @@ def _run(
         settings = read_settings()
         _fill_own_folders()
         with use_locale(locale.or_else(Locale(settings.language, settings.time_zone))):
-            code = asyncio.run(command(settings))
+            return asyncio.run(run(settings))
     except CountersignError as error:
         if debug:
             traceback.print_exc()
         if str(error) not in printed:
             print_error(str(error))
-        code = USAGE if isinstance(error, SettingsError | InvalidOption) else FAILED
+        return USAGE if isinstance(error, SettingsError | InvalidOption) else FAILED
     except KeyboardInterrupt:
-        code = INTERRUPTED
+        return INTERRUPTED
     except Exception as error:  # last resort: users get one line, not a traceback
         if isinstance(error, OSError) and output_failed("\n"):
             return FAILED
         if debug:
             raise
         print_error(f"Something broke ({type(error).__name__}: {error}). Fix: run it with --debug to see where")
-        code = FAILED
-    return code
+        return FAILED
 
 
 def output_failed(last: str = "") -> bool:
