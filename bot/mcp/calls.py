@@ -300,7 +300,13 @@ def _unknown(error: Exception, attempt: RequestContext, tool: Tool) -> NoRespons
         return CallOutcomeUnknown(
             gettext_lazy("The call was sent to server {server}, but its answer could not be read.", server=tool.server)
         )
-    if why := _unreadable_reason(error):
+    why: str = UNREADABLE.get(error.message, "")
+    quote = visible(error.data)[:_LONGEST_QUOTE] if isinstance(error.data, str) else ""
+    if sdk.is_event_too_large(error):
+        why = TOO_LARGE
+    elif why and quote:
+        why = gettext_lazy("{reason}: {quote}", reason=why, quote=quote.rstrip("."))
+    if why:
         return CallOutcomeUnknown(
             gettext_lazy("Server {server} answered, but {reason}.", server=tool.server, reason=why)
         )
@@ -322,14 +328,3 @@ def _without_response(error: MCPError, attempt: RequestContext, tool: Tool) -> N
         problem = refused_status(tool.server, attempt.status)
         return NoResponse(gettext_lazy("{problem}. The call may have arrived.", problem=problem))
     return None
-
-
-def _unreadable_reason(error: MCPError) -> str:
-    """Return the reason why a response could not be read; empty if the error is another one."""
-    if sdk.is_event_too_large(error):
-        return TOO_LARGE
-    if error.message not in UNREADABLE:
-        return ""
-    quote = visible(error.data)[:_LONGEST_QUOTE] if isinstance(error.data, str) else ""
-    reason = UNREADABLE[error.message]
-    return gettext_lazy("{reason}: {quote}", reason=reason, quote=quote.rstrip(".")) if quote else reason

@@ -207,10 +207,13 @@ def connect_failure(
             gettext_lazy("Server {server} speaks a version of MCP that is not known here.", server=config.name),
             gettext_lazy("update one of the two"),
         )
+    if isinstance(cause, ValidationError) or (isinstance(cause, MCPError) and is_unparsable_response(cause)):
+        reason: str = _OTHER_FORM
+    else:
+        sentence = error_text(cause, redact) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
+        reason = redact(sentence)[:_LONGEST_QUOTE].rstrip(".")
     return Problem.quoting(
-        gettext_lazy(
-            "Server {server} could not be used: {reason}.", server=config.name, reason=_unusable_reason(cause, redact)
-        ),
+        gettext_lazy("Server {server} could not be used: {reason}.", server=config.name, reason=reason),
         gettext_lazy("Server {server} could not be used.", server=config.name),
         _unusable_fix(config, cause, attempt),
     )
@@ -236,13 +239,6 @@ def _version_fix(config: ServerConfig, cause: BaseException | None, attempt: Req
     return gettext_lazy(
         "check that it is an MCP server and speaks MCP {version}, or set its protocol to auto", version=config.protocol
     )
-
-
-def _unusable_reason(cause: BaseException, redact: Redaction) -> str:
-    if isinstance(cause, ValidationError) or (isinstance(cause, MCPError) and is_unparsable_response(cause)):
-        return _OTHER_FORM
-    sentence = error_text(cause, redact) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
-    return redact(sentence)[:_LONGEST_QUOTE].rstrip(".")
 
 
 def _process_failure(

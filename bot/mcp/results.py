@@ -296,7 +296,12 @@ def _texts_contain(texts: Sequence[str], structured: Any) -> bool:
     wanted = _unwrap(structured)
     if wanted in texts:  # as most servers do it, and to find out that a text is no JSON takes time
         return True
-    read = [_parse_json(text) for text in texts]
+    read: list[Any] = []
+    for text in texts:
+        try:
+            read.append(json.loads(text))
+        except (ValueError, RecursionError):
+            read.append(text)
     return structured in read or wanted in read or read == wanted
 
 
@@ -306,13 +311,6 @@ def _unwrap(structured: Any) -> Any:
         ((name, value),) = structured.items()
         return value if name == "result" or isinstance(value, str) else structured
     return structured
-
-
-def _parse_json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _schema_mismatch(tool: Tool, structured: Any, *, is_sent: bool) -> str:

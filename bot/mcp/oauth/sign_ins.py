@@ -258,7 +258,12 @@ class OAuthSignIns:
         self, config: ServerConfig, token_provider: TokenProvider, before: SignIn | None, auth_server: AuthServerClient
     ) -> SignIn:
         """Return the sign-in up to the user's part. `before` is the stored one."""
-        challenge = token_provider.challenge or await _challenge(config, auth_server)
+        challenge = token_provider.challenge
+        if challenge is None:
+            # The server's answer without a token.
+            accepted = {"accept": "application/json, text/event-stream"}
+            answer = await auth_server.send(httpx2.Request("POST", _url(config), json=_PING, headers=accepted))
+            challenge = Challenge.from_response(answer) if answer.status_code in (401, 403) else Challenge()
         discovered = await discover(_url(config), challenge, auth_server, token_provider.terms.issuer)
         check_proof(discovered.metadata)
         check_party(discovered.metadata, registered_by_hand=bool(token_provider.terms.client_id))
@@ -302,13 +307,6 @@ class OAuthSignIns:
                 await revoke(sign_in, auth_server)
         except (ServerTrouble, TimeoutError) as error:
             log.info("tokens for MCP server %s were not revoked: %s", config.name, error)
-
-
-async def _challenge(config: ServerConfig, auth_server: AuthServerClient) -> Challenge:
-    """Request the server without a token and return its challenge."""
-    accepted = {"accept": "application/json, text/event-stream"}
-    answer = await auth_server.send(httpx2.Request("POST", _url(config), json=_PING, headers=accepted))
-    return Challenge.from_response(answer) if answer.status_code in (401, 403) else Challenge()
 
 
 def _url(config: ServerConfig) -> str:

@@ -168,137 +168,6 @@ class SignInCache:
             tokens.add_generation((sign_in.access_token, sign_in.refresh_token, sign_in.registration.client_secret))
 
 
-class TokenRefresh:
-    """Refresh of one server's tokens. `refusal` is the last rejection, None after a success. `challenge` is the
-    server's last one, if it rejected a token.
-    """
-
-    def __init__(
-        self, config: ServerConfig, endpoint: HttpTransport, cache: SignInCache, dependencies: OAuthDependencies
-    ) -> None:
-        self.refusal: TokenRequestRejected | None = None
-        self.challenge: Challenge | None = None
-        self._config = config
-        self._url = endpoint.url
-        self._cache = cache
-        self._dependencies = dependencies
-        self._is_client_credentials = cache.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
-        self._retry_at = -math.inf
-        self._task: asyncio.Task[None] | None = None
-        self._holder = uuid.uuid4().hex
-
-    def is_possible(self, sign_in: SignIn | None) -> bool:
-        """Return True if another token can be had without a user."""
-        return self._is_client_credentials or (sign_in is not None and bool(sign_in.refresh_token))
-
-    def start_refresh(self, old: str) -> None:
-        """Refresh the still valid token `old` in the background, unless an attempt has just failed."""
-        if self._dependencies.elapsed() >= self._retry_at:
-            self._start(old)
-
-    async def replace_token(self, old: str) -> None:
-        """Replace the token `old` and wait for it. After a final rejection there is no token. Raises
-        CountersignError if the refresh may succeed later.
-        """
-        if self._cache.access_token not in ("", old):
-            return
-        task = self._start(old)
-        await asyncio.wait({task})
-        if task.cancelled():
-            raise ServerTrouble(gettext_lazy("The program is ending."), gettext_lazy("try again"))
-        task.result()
-
-    def _start(self, old: str) -> asyncio.Task[None]:
-        """Start the refresh in a task of its own, because its result must be stored even if the caller is
-        cancelled: the old refresh token is invalid then.
-        """
-        if self._task is None or self._task.done():
-            self._task = self._dependencies.start(self._renew(old), f"sign-in:{self._config.name}")
-        return self._task
-
-    async def _renew(self, old: str) -> None:
-        try:
-            await self._renew_in_turn(old)
-        except CountersignError as error:
-            self._retry_at = self._dependencies.elapsed() + _RETRY_SECONDS
-            log.info("sign-in to MCP server %s was not refreshed: %s", self._config.name, error.cause)
-            raise
-
-    async def _renew_in_turn(self, old: str) -> None:
-        key = self._cache.key
-        lease = f"sign-in:{key.server_id}:{key.person}"
-        began = self._dependencies.elapsed()
-        while not await self._dependencies.leases.acquire_or_renew(lease, self._holder, _LEASE_SECONDS):
-            # Another process refreshes it.
-            if self._is_done(await self._cache.read_sign_in(), old):
-                return
-            if self._dependencies.elapsed() - began > _WAIT_SECONDS:
-                cause = gettext_lazy(
-                    "The sign-in to {server} is being renewed elsewhere, and that takes too long.",
-                    server=self._config.name,
-                )
-                raise ServerTrouble(cause, gettext_lazy("try again"))
-            await self._dependencies.pause(_POLL_SECONDS)
-        try:
-            stored = await self._cache.read_sign_in()
-            if not self._is_done(stored, old):
-                await self._renew_alone(stored)
-        finally:
-            with suppress(DatabaseError):
-                await self._dependencies.leases.release(lease, self._holder)
-
-    def _is_done(self, sign_in: SignIn | None, old: str) -> bool:
-        """Return True if the token was replaced already or cannot be replaced."""
-        if sign_in is None:
-            return not self._is_client_credentials
-        fresh = sign_in.renew_at is None or self._dependencies.clock() < sign_in.renew_at
-        return (sign_in.access_token not in ("", old) and fresh) or not self.is_possible(sign_in)
-
-    async def _renew_alone(self, sign_in: SignIn | None) -> None:
-        try:
-            async with self._dependencies.client_for(self._config) as auth_server:
-                renewed = await self._request_tokens(sign_in, auth_server)
-        except TokenRequestRejected as refusal:
-            self.refusal = refusal
-            log.warning("MCP server %s: %s", self._config.name, self._dependencies.secrets(refusal.cause))
-            if self._is_client_credentials:
-                self._cache.drop_token()
-            elif sign_in is not None:
-                if refusal.is_unknown_client and not self._cache.terms.client_id:
-                    # The next sign-in registers again.
-                    registration = replace(sign_in.registration, client_secret="", redirect_uri="")
-                    sign_in = replace(sign_in, registration=registration)
-                await self._cache.delete(sign_in)
-        else:
-            self.refusal = None
-            await self._cache.save(renewed)
-
-    async def _request_tokens(self, sign_in: SignIn | None, auth_server: AuthServerClient) -> SignIn:
-        """Return the sign-in with other tokens. Client credentials are requested at the discovered authorization
-        server. Raises ServerTrouble.
-        """
-        from bot.mcp.oauth.client import (  # noqa: PLC0415 - it loads the MCP library
-            Challenge,
-            client_credentials_grant,
-            discover,
-            exchange_refresh_token,
-            manual_registration,
-            wanted_scope,
-        )
-
-        now = self._dependencies.clock()
-        if sign_in is not None and not self._is_client_credentials:
-            return await exchange_refresh_token(sign_in, auth_server, now)
-        if sign_in is None or self.challenge is not None:
-            challenge, terms, before = self.challenge or Challenge(), self._cache.terms, self._cache.stored
-            where = await discover(self._url, challenge, auth_server, terms.issuer)
-            scope = wanted_scope(where, challenge, terms, sign_in.scope if sign_in else "", ())
-            registration = manual_registration(where.metadata, terms, before.registration if before else None)
-            place, version = endpoint_fingerprint(self._config), before.version if before else 0
-            sign_in = SignIn(place, where.resource, registration, where.endpoints, scope, version=version)
-        return await client_credentials_grant(sign_in, auth_server, now)
-
-
 class TokenProvider:
     """Token of one server.
 
@@ -309,7 +178,6 @@ class TokenProvider:
 
     def __init__(self, config: ServerConfig, endpoint: HttpTransport, dependencies: OAuthDependencies) -> None:
         self.cache = SignInCache(config, dependencies)
-        self._refresh = TokenRefresh(config, endpoint, self.cache, dependencies)
         self.terms = self.cache.terms
         self.defined = config.sign_in is not None
         self.challenge: Challenge | None = None
@@ -318,6 +186,14 @@ class TokenProvider:
         self.is_signed_out = False
         self.config = config
         self._dependencies = dependencies
+        self._url = endpoint.url
+        self._refusal: TokenRequestRejected | None = None
+        """Last rejection of a renewal, None after a success."""
+        self._renewal_challenge: Challenge | None = None
+        """Last challenge of the server that a renewal has to answer."""
+        self._retry_at = -math.inf
+        self._task: asyncio.Task[None] | None = None
+        self._holder = uuid.uuid4().hex
         self._is_client_credentials = self.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
 
     async def token(self) -> str:
@@ -328,21 +204,23 @@ class TokenProvider:
         if sign_in is None:
             return ""
         over = not sign_in.access_token or (sign_in.expires_at is not None and now >= sign_in.expires_at)
-        if over and not self._refresh.is_possible(sign_in):
+        if over and not self._can_renew(sign_in):
             return ""
         if over:
-            await self._refresh.replace_token(sign_in.access_token)
-        elif sign_in.renew_at is not None and now >= sign_in.renew_at and self._refresh.is_possible(sign_in):
-            self._refresh.start_refresh(sign_in.access_token)
+            await self._renew_token(sign_in.access_token)
+        is_due = sign_in.renew_at is not None and now >= sign_in.renew_at and self._can_renew(sign_in)
+        # In the background, because the token is still valid; not right after an attempt that has failed.
+        if not over and is_due and self._dependencies.elapsed() >= self._retry_at:
+            self._start(sign_in.access_token)
         return self.cache.access_token
 
     async def replace_token(self, refused: str, challenge: Challenge) -> str:
         """Return a token in place of a rejected or missing one; empty if there is none. Raises as `token`."""
-        self.challenge = self._refresh.challenge = challenge
+        self.challenge = self._renewal_challenge = challenge
         self.cache.mark_outdated()
         sign_in = await self.cache.read_if_outdated()
-        if self.cache.access_token in ("", refused) and self._refresh.is_possible(sign_in):
-            await self._refresh.replace_token(refused)
+        if self.cache.access_token in ("", refused) and self._can_renew(sign_in):
+            await self._renew_token(refused)
         return "" if self.cache.access_token == refused else self.cache.access_token
 
     async def widen_token(self, refused: str, challenge: Challenge) -> str:
@@ -370,7 +248,7 @@ class TokenProvider:
         none.
         """
         self.challenge = challenge
-        sign_in, name, refusal = self.cache.sign_in, self.config.name, self._refresh.refusal
+        sign_in, name, refusal = self.cache.sign_in, self.config.name, self._refusal
         had = sign_in is not None and bool(sign_in.access_token or sign_in.signed_in_by)
         self.rejected_bot = True
         self.is_signed_out = self.defined or had
@@ -393,7 +271,7 @@ class TokenProvider:
     def record_sign_in(self, version: int) -> None:
         """Record a new sign-in, and drop the server's earlier challenge."""
         self.cache.record_version(version)
-        self.challenge = self._refresh.challenge = None
+        self.challenge = self._renewal_challenge = None
 
     def needs_wider_scope(self, challenge: Challenge) -> str:
         """Return the error text for a token that lacks scope."""
@@ -435,6 +313,112 @@ class TokenProvider:
             server=self.config.name,
         )
         return cause_and_fix(cause, gettext_lazy("check its scope, and what its client may do"))
+
+    def _can_renew(self, sign_in: SignIn | None) -> bool:
+        """Return True if another token can be had without a user."""
+        return self._is_client_credentials or (sign_in is not None and bool(sign_in.refresh_token))
+
+    async def _renew_token(self, old: str) -> None:
+        """Replace the token `old` and wait for it. After a final rejection there is no token. Raises
+        CountersignError if the refresh may succeed later.
+        """
+        if self.cache.access_token not in ("", old):
+            return
+        task = self._start(old)
+        await asyncio.wait({task})
+        if task.cancelled():
+            raise ServerTrouble(gettext_lazy("The program is ending."), gettext_lazy("try again"))
+        task.result()
+
+    def _start(self, old: str) -> asyncio.Task[None]:
+        """Start the refresh in a task of its own, because its result must be stored even if the caller is
+        cancelled: the old refresh token is invalid then.
+        """
+        if self._task is None or self._task.done():
+            self._task = self._dependencies.start(self._renew(old), f"sign-in:{self.config.name}")
+        return self._task
+
+    async def _renew(self, old: str) -> None:
+        try:
+            await self._renew_in_turn(old)
+        except CountersignError as error:
+            self._retry_at = self._dependencies.elapsed() + _RETRY_SECONDS
+            log.info("sign-in to MCP server %s was not refreshed: %s", self.config.name, error.cause)
+            raise
+
+    async def _renew_in_turn(self, old: str) -> None:
+        key = self.cache.key
+        lease = f"sign-in:{key.server_id}:{key.person}"
+        began = self._dependencies.elapsed()
+        while not await self._dependencies.leases.acquire_or_renew(lease, self._holder, _LEASE_SECONDS):
+            # Another process refreshes it.
+            if self._is_done(await self.cache.read_sign_in(), old):
+                return
+            if self._dependencies.elapsed() - began > _WAIT_SECONDS:
+                cause = gettext_lazy(
+                    "The sign-in to {server} is being renewed elsewhere, and that takes too long.",
+                    server=self.config.name,
+                )
+                raise ServerTrouble(cause, gettext_lazy("try again"))
+            await self._dependencies.pause(_POLL_SECONDS)
+        try:
+            stored = await self.cache.read_sign_in()
+            if not self._is_done(stored, old):
+                await self._renew_alone(stored)
+        finally:
+            with suppress(DatabaseError):
+                await self._dependencies.leases.release(lease, self._holder)
+
+    def _is_done(self, sign_in: SignIn | None, old: str) -> bool:
+        """Return True if the token was replaced already or cannot be replaced."""
+        if sign_in is None:
+            return not self._is_client_credentials
+        fresh = sign_in.renew_at is None or self._dependencies.clock() < sign_in.renew_at
+        return (sign_in.access_token not in ("", old) and fresh) or not self._can_renew(sign_in)
+
+    async def _renew_alone(self, sign_in: SignIn | None) -> None:
+        try:
+            async with self._dependencies.client_for(self.config) as auth_server:
+                renewed = await self._request_tokens(sign_in, auth_server)
+        except TokenRequestRejected as refusal:
+            self._refusal = refusal
+            log.warning("MCP server %s: %s", self.config.name, self._dependencies.secrets(refusal.cause))
+            if self._is_client_credentials:
+                self.cache.drop_token()
+            elif sign_in is not None:
+                if refusal.is_unknown_client and not self.cache.terms.client_id:
+                    # The next sign-in registers again.
+                    registration = replace(sign_in.registration, client_secret="", redirect_uri="")
+                    sign_in = replace(sign_in, registration=registration)
+                await self.cache.delete(sign_in)
+        else:
+            self._refusal = None
+            await self.cache.save(renewed)
+
+    async def _request_tokens(self, sign_in: SignIn | None, auth_server: AuthServerClient) -> SignIn:
+        """Return the sign-in with other tokens. Client credentials are requested at the discovered authorization
+        server. Raises ServerTrouble.
+        """
+        from bot.mcp.oauth.client import (  # noqa: PLC0415 - it loads the MCP library
+            Challenge,
+            client_credentials_grant,
+            discover,
+            exchange_refresh_token,
+            manual_registration,
+            wanted_scope,
+        )
+
+        now = self._dependencies.clock()
+        if sign_in is not None and not self._is_client_credentials:
+            return await exchange_refresh_token(sign_in, auth_server, now)
+        if sign_in is None or self._renewal_challenge is not None:
+            challenge, terms, before = self._renewal_challenge or Challenge(), self.cache.terms, self.cache.stored
+            where = await discover(self._url, challenge, auth_server, terms.issuer)
+            scope = wanted_scope(where, challenge, terms, sign_in.scope if sign_in else "", ())
+            registration = manual_registration(where.metadata, terms, before.registration if before else None)
+            place, version = endpoint_fingerprint(self.config), before.version if before else 0
+            sign_in = SignIn(place, where.resource, registration, where.endpoints, scope, version=version)
+        return await client_credentials_grant(sign_in, auth_server, now)
 
 
 class TokenProviders:

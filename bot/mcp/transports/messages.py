@@ -367,21 +367,18 @@ def _plain_list(result: dict[str, Any], key: str, identity: str, other: str) -> 
         if other == "size" and isinstance(raw.get("size"), int) and not isinstance(raw["size"], bool):
             item["size"] = raw["size"]
         if other == "arguments":
-            item["arguments"] = _prompt_arguments(raw.get("arguments"))
+            given = raw.get("arguments")
+            item["arguments"] = [
+                {
+                    "name": argument["name"],
+                    "required": argument.get("required") is True,
+                    "description": argument["description"] if isinstance(argument.get("description"), str) else "",
+                }
+                for argument in (given if isinstance(given, list) else [])
+                if isinstance(argument, dict) and _has_text(argument, "name")
+            ]
         items.append(item)
     return _complete({**result, key: items})
-
-
-def _prompt_arguments(given: Any) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": raw["name"],
-            "required": raw.get("required") is True,
-            "description": raw["description"] if isinstance(raw.get("description"), str) else "",
-        }
-        for raw in (given if isinstance(given, list) else [])
-        if isinstance(raw, dict) and _has_text(raw, "name")
-    ]
 
 
 def _tool(raw: dict[str, Any]) -> dict[str, Any]:
