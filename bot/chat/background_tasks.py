@@ -132,7 +132,15 @@ class BackgroundTasks:
         return self.start(send(text), "notice of a message that was not taken")
 
     def _run(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.create_task(_run_logged(work, name), name=name)
+        async def run() -> None:
+            try:
+                await work
+            except CountersignError as error:
+                log.warning("%s: %s", name, error)
+            except Exception:
+                log.exception("%s failed", name)
+
+        task = asyncio.create_task(run(), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         # One that was cancelled before its first step never awaited it.
@@ -156,15 +164,6 @@ class BackgroundTasks:
         """Wait until no task is running."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
-
-
-async def _run_logged(work: Coroutine[Any, Any, None], name: str) -> None:
-    try:
-        await work
-    except CountersignError as error:
-        log.warning("%s: %s", name, error)
-    except Exception:
-        log.exception("%s failed", name)
 
 
 async def retry_until_available(call: Callable[[], Awaitable[T]], service: str) -> T:

@@ -11,7 +11,6 @@ from bot.chat.message_model import Block, Caption, Code, Heading, Paragraph, Tex
 from bot.domain.turns import StepStatus, ToolStep
 from bot.i18n import _, gettext_lazy, ngettext
 from bot.rendering.approval_card import (
-    ApprovalCard,
     approval_card,
     headline,
     warning_lines,
@@ -69,10 +68,15 @@ def whole_call(step: ToolStep, limits: PartLimits, *, whole: bool) -> WholeCall 
         "\n".join((f"{argument.name}:", indent(argument.full, INDENT, lambda _line: True), *warning_lines(argument)))
         for argument in card.arguments
     )
+    ending: Part = ()
+    if card.outcome:
+        ending = (Paragraph((Text(card.outcome),)),)
+    elif card.withheld:
+        ending = (Caption((withheld_text(card),)),)
     return WholeCall(
         (Heading(headline(step, card), TITLE), call_facts(card)),
         parts or ((Paragraph((Text(str(NO_ARGUMENTS)),)),),),
-        _ending(card),
+        ending,
         (decision_buttons(step, card),) if step.status is StepStatus.AWAITING else (),
         "\n\n".join(arguments) + "\n",
     )
@@ -119,9 +123,3 @@ def _pieces(value: str, limits: PartLimits) -> Iterator[str]:
         start = end
         if start >= len(value):
             return
-
-
-def _ending(card: ApprovalCard) -> Part:
-    if card.outcome:
-        return (Paragraph((Text(card.outcome),)),)
-    return (Caption((withheld_text(card),)),) if card.withheld else ()

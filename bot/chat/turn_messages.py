@@ -399,8 +399,21 @@ def _answers(
     texts = (entry.text for entry in segment.entries if isinstance(entry, ReplyText | ToolOutput))
     text = "\n\n".join(strip_control(text).strip() for text in texts)
     if is_complete:
-        in_file, missing = (Caption((notice,)) for notice in _file_notices(text))
-        yield Answer(f"{pages[0].name}-file", (in_file,), ending, AnswerFile(FILE_NAME, text, (missing,)), silent=True)
+        in_file = ngettext(
+            "The whole answer is in {file}: {n} character.",
+            "The whole answer is in {file}: {n} characters.",
+            len(text),
+            file=FILE_NAME,
+        )
+        missing = ngettext(
+            "The whole answer, {n} character, could not be attached: the bot lacks the permission to share files here, "
+            "or the file is too large.",
+            "The whole answer, {n} characters, could not be attached: the bot lacks the permission to share files "
+            "here, or the file is too large.",
+            len(text),
+        )
+        file = AnswerFile(FILE_NAME, text, (Caption((missing,)),))
+        yield Answer(f"{pages[0].name}-file", (Caption((in_file,)),), ending, file, silent=True)
         return
     writing = ngettext(
         "Still writing: {n} character so far, which becomes a file",
@@ -409,24 +422,6 @@ def _answers(
     )
     notice = Caption((busy_text(writing),))
     yield Answer(pages[limits.most_messages - 1].name, (notice,), ending, alert=alert, silent=True)
-
-
-def _file_notices(text: str) -> tuple[str, str]:
-    """Return the notice about the file with the whole answer, and the one about a file that is missing."""
-    in_file = ngettext(
-        "The whole answer is in {file}: {n} character.",
-        "The whole answer is in {file}: {n} characters.",
-        len(text),
-        file=FILE_NAME,
-    )
-    missing = ngettext(
-        "The whole answer, {n} character, could not be attached: the bot lacks the permission to share files here, "
-        "or the file is too large.",
-        "The whole answer, {n} characters, could not be attached: the bot lacks the permission to share files here, "
-        "or the file is too large.",
-        len(text),
-    )
-    return in_file, missing
 
 
 def _body(page: AnswerPage, view: TurnView, *, is_complete: bool, words_first: bool) -> tuple[Block, ...]:

@@ -147,18 +147,15 @@ async def _replace(names: PrincipalNames, text: str, write: Callable[[str], str]
     text = str(text)
     pattern = re.compile(rf"`[^`]*`|(?<![\w:-])({names.principals})\b")
     principals = list(dict.fromkeys(match[1] for match in pattern.finditer(text) if match[1]))
-    replacements = {principal: write(await _name(names, principal)) for principal in principals[:MOST]}
+    replacements: dict[str, str] = {}
+    for principal in principals[:MOST]:
+        try:
+            # A URL in a name would become a link.
+            name = single_line((await names.name(principal)).replace("://", " "), LONGEST_NAME)
+        except DeliveryFailed:
+            name = ""
+        replacements[principal] = write(f"@{name}" if name and name not in principal else principal)
     return pattern.sub(lambda match: replacements.get(match[1], match[0]), text) if replacements else text
-
-
-async def _name(names: PrincipalNames, principal: str) -> str:
-    try:
-        name = await names.name(principal)
-    except DeliveryFailed:
-        return principal
-    # A URL in a name would become a link.
-    name = single_line(name.replace("://", " "), LONGEST_NAME)
-    return f"@{name}" if name and name not in principal else principal
 
 
 @dataclass(frozen=True, slots=True)

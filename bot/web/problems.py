@@ -137,17 +137,14 @@ def _message(errors: Sequence[Mapping[str, Any]], position: Position, body_type:
         hint = did_you_mean(str(position[-1]), _known_fields(body_type, position[:-1]))
         return sentences(_("It is not known here."), hint)
     if error["type"] == _VALUE_ERROR:
-        return _sentence(str(error["msg"]).removeprefix(_PREFIX))
+        text = str(error["msg"]).removeprefix(_PREFIX)
+        return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?', '。')) else '.'}"
     kind = error["type"]
     limits = error.get("ctx", {})
     texts = {name: f"{limit:,.15g}" if isinstance(limit, int | float) else str(limit) for name, limit in limits.items()}
     if "expected" in texts:
         texts["expected"] = ", ".join(limit.strip("'") for limit in _SEPARATORS.split(texts["expected"]))
     return str(_LIMITS.get(kind, _OTHER_ERROR)).format_map(texts)
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?', '。')) else '.'}"
 
 
 def _known_fields(body_type: object, position: Position) -> Iterable[str]:
