@@ -210,7 +210,10 @@ class ChainCheck:
             text = f"does not follow {before}: one of them was inserted or rewritten"
             self._findings.add_row(Fault.CHANGED, seq, text, "do not follow each other")
         mac = self._keys.check_row(str(row["hash"]), row["mac"])
-        self._count(row["mac"], mac)
+        if mac is MacCheck.MISSING:
+            self.unsigned += 1
+        else:
+            self._uses[_key_of(row["mac"])] += 1
         match mac:
             case MacCheck.WRONG:
                 text = "a MAC that is not of their key"
@@ -220,27 +223,16 @@ class ChainCheck:
             case MacCheck.UNKNOWN_KEY:
                 text = f"a MAC by the key {_key_of(row['mac'])}, which is not here"
                 self._findings.add_row(Fault.UNKNOWN_KEY, seq, f"has {text}", f"have {text}")
-            case MacCheck.GOOD if is_intact:
-                self._check_seal(row, seq)
+            case MacCheck.GOOD if is_intact and row["kind"] == SEALED:
+                reason = json.loads(row["body"]).get("reason", "")
+                self.seal = AuditSeal(seq, row["at"], row["actor"], str(reason))
+                # The chain leads from this row, whose MAC is good, to every row before it: none was changed since.
+                self._findings.drop_before(seq, (Fault.UNSIGNED, Fault.UNKNOWN_KEY))
             case _:
                 pass
         if isinstance(at := row["at"], float):
             self.first_at = at if self.first_at is None else self.first_at
             self.last_at = at
-
-    def _count(self, mac: object, check: MacCheck) -> None:
-        if check is MacCheck.MISSING:
-            self.unsigned += 1
-        else:
-            self._uses[_key_of(mac)] += 1
-
-    def _check_seal(self, row: Mapping[str, Any], seq: int) -> None:
-        if row["kind"] != SEALED:
-            return
-        facts = json.loads(row["body"])
-        self.seal = AuditSeal(seq, row["at"], row["actor"], str(facts.get("reason", "")))
-        # The chain leads from this row, whose MAC is good, to every row before it: none was changed since.
-        self._findings.drop_before(seq, (Fault.UNSIGNED, Fault.UNKNOWN_KEY))
 
 
 def row_hash(row: Mapping[str, Any]) -> str:

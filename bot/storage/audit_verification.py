@@ -250,10 +250,9 @@ class Verification(SqlAuditTrail):
             if file.lines.mixed and file.lines.path != self._external.expected:
                 continue  # a log, which other programs write to: only checkpoints with a MAC count
             if file.lines.torn:
-                what = (
-                    f"{_line_count(len(file.lines.torn))} of {file.lines.path} cannot be read, the first one is line "
-                )
-                what += f"{file.lines.torn[0]}."
+                torn = file.lines.torn
+                lines = "1 line" if len(torn) == 1 else f"{len(torn)} lines"
+                what = f"{lines} of {file.lines.path} cannot be read, the first one is line {torn[0]}."
                 means = "a process died while it wrote the line, or somebody changed it"
                 self._findings.add(AuditFinding(Fault.CHECKPOINT, what, means, certain=False))
             if file.wrong:
@@ -397,10 +396,6 @@ def _is_before(checkpoint: Checkpoint, seal: AuditSeal | None) -> bool:
 
 def _checkpoint_count(count: int) -> str:
     return "1 checkpoint" if count == 1 else f"{count} checkpoints"
-
-
-def _line_count(count: int) -> str:
-    return "1 line" if count == 1 else f"{count} lines"
 
 
 def page_of_turns(connection: sa.Connection, behind: str, limit: int) -> Sequence[str]:

@@ -133,7 +133,10 @@ class Database(ABC):
                 await asyncio.sleep(min(pause, remaining) * random.uniform(0.5, 1))  # noqa: S311
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
-                self._log_recovery()
+                if self._away_since is not None:
+                    away = time.monotonic() - self._away_since
+                    log.warning("the database %s is back after %.1f s", self.name, away)
+                    self._away_since = None
                 if refused:
                     self._refused_at = -math.inf  # the same transaction may succeed now
                 await self._test_write()
@@ -257,11 +260,6 @@ class Database(ABC):
 
     def _is_quiet(self) -> bool:
         return time.monotonic() - self._refused_at >= _QUIET_SECONDS
-
-    def _log_recovery(self) -> None:
-        if self._away_since is not None:
-            log.warning("the database %s is back after %.1f s", self.name, time.monotonic() - self._away_since)
-            self._away_since = None
 
 
 class Store:

@@ -401,7 +401,13 @@ class SqlReporting(Store):
         """Return a user's recent turns, newest first."""
         values = {**_principal_params(principal), **prefix_bounds("key_prefix", key_prefix), "limit": limit}
         rows = connection.execute(_turns_of_principal, values)
-        return [turn for row in rows if (turn := _turn(row)) is not None]
+        turns = []
+        for row in rows:
+            try:
+                turns.append(read_turn(row))
+            except UNREADABLE as error:
+                log.warning("turn %s: unreadable, left out of the recent turns: %r", row.id, error)
+        return turns
 
     @report
     def open_elicitations(
@@ -417,15 +423,12 @@ def _summary(row: Any) -> ConversationSummary:
 
 
 def _call(row: Any) -> CallSummary:
+    is_timed = row.started_at is not None and row.ended_at is not None
     return CallSummary(
+        **{name: getattr(row, name) for name in ("status", "asked_by", "decided_by", "turn_id", "n")},
         at=row.created_at,
         name=_name(row.body),
-        status=row.status,
-        asked_by=row.asked_by,
-        decided_by=row.decided_by,
-        seconds=None if row.started_at is None or row.ended_at is None else float(row.ended_at - row.started_at),
-        turn_id=row.turn_id,
-        n=row.n,
+        seconds=float(row.ended_at - row.started_at) if is_timed else None,
         conversation=ConversationKey.parse(row.conversation),
         error=_error(row.result),
     )
@@ -471,14 +474,6 @@ def _pending_approval(row: Any) -> PendingApproval | None:
     return PendingApproval(
         row.id, conversation, asker, requirements, frozenset(row.editors or ()), agent=agent, **times
     )
-
-
-def _turn(row: sa.Row[tuple[object, ...]]) -> Turn | None:
-    try:
-        return read_turn(row)
-    except UNREADABLE as error:
-        log.warning("turn %s: unreadable, left out of the recent turns: %r", row.id, error)
-        return None
 
 
 def _principal_params(principal: str) -> dict[str, str]:

@@ -65,12 +65,8 @@ class _Job:
     alone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """Outcome of a transaction: `error`, or else `result`."""
-
-    result: Any = None
-    error: Exception | None = None
+_Outcome = tuple[Any, Exception | None]
+"""Outcome of a transaction: its result and no error, or its error."""
 
 
 class SqliteDatabase(Database):
@@ -259,10 +255,12 @@ class SqliteDatabase(Database):
             with self._engine.begin() as connection:
                 connection.exec_driver_sql("begin immediate")
                 self._check_file()
-                return [_Outcome(job.work(connection)) for job in jobs]
+                return [(job.work(connection), None) for job in jobs]
         except BaseException as error:  # noqa: BLE001 - the caller gets it; this thread must live
-            if len(jobs) == 1 or _fails_whole_batch(error):
-                return [_Outcome(error=_to_exception(error)) for _ in jobs]
+            reason = str(getattr(error, "orig", ""))
+            # Each part of the batch would only wait for the lock again.
+            if len(jobs) == 1 or "locked" in reason or _MOVED in reason:
+                return [(None, _to_exception(error)) for _ in jobs]
             # The whole batch was rolled back. It is split until the failing transaction is alone;
             # failures are so rare that this costs less than a savepoint for each.
             half = len(jobs) // 2
@@ -272,9 +270,9 @@ class SqliteDatabase(Database):
         try:
             with self._engine.connect() as connection:
                 self._check_file()
-                return _Outcome(job.work(connection))
+                return job.work(connection), None
         except BaseException as error:  # noqa: BLE001 - the caller gets it; this thread must live
-            return _Outcome(error=_to_exception(error))
+            return None, _to_exception(error)
 
     def _check_file(self) -> None:
         """Raise an error if the file was deleted or replaced, because writes to it would be lost."""
@@ -360,12 +358,6 @@ def _to_exception(error: BaseException) -> Exception:
     return wrapped
 
 
-def _fails_whole_batch(error: BaseException) -> bool:
-    """Return True if the error affects the whole batch: each part would only wait for the lock again."""
-    reason = str(getattr(error, "orig", ""))
-    return "locked" in reason or _MOVED in reason
-
-
 def _resolve_futures(jobs: Sequence[_Job], outcomes: Sequence[_Outcome]) -> None:
     """Set the results of futures with one wake-up for each event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Job, _Outcome]]] = {}
@@ -378,10 +370,10 @@ def _resolve_futures(jobs: Sequence[_Job], outcomes: Sequence[_Outcome]) -> None
 
 
 def _settle(pairs: Sequence[tuple[_Job, _Outcome]]) -> None:
-    for job, outcome in pairs:
+    for job, (result, error) in pairs:
         if job.future.done():
             continue
-        if outcome.error is not None:
-            job.future.set_exception(outcome.error)
+        if error is not None:
+            job.future.set_exception(error)
         else:
-            job.future.set_result(outcome.result)
+            job.future.set_result(result)

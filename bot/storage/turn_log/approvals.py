@@ -300,6 +300,12 @@ def _lock_asked(connection: sa.Connection, approval_id: str) -> Any:
     return connection.execute(_asked, {"a": approval_id}).first()
 
 
+def _has_viewed(connection: sa.Connection, decision: Decision) -> bool:
+    key = {"a": decision.approval_id, "r": decision.revision, "p": decision.by.principal}
+    view = connection.execute(_select_view, key).first()
+    return view is not None and view.viewed >= view.pages
+
+
 def _record(connection: sa.Connection, kind: str, actor: str, approval: Any, **facts: Any) -> None:
     """Add a row about an approval to the audit."""
     where = {"turn_id": approval.turn_id, "subject": server_id_of(connection, approval.id)}
@@ -339,12 +345,6 @@ def _approve_covered(
         followed=also_approved,
         **{name: getattr(grant, name) for name in names},
     )
-
-
-def _has_viewed(connection: sa.Connection, decision: Decision) -> bool:
-    key = {"a": decision.approval_id, "r": decision.revision, "p": decision.by.principal}
-    view = connection.execute(_select_view, key).first()
-    return view is not None and view.viewed >= view.pages
 
 
 def _record_decision(

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.approvals import ApprovalNotice
+from bot.domain.approvals import Approval, ApprovalNotice
 from bot.domain.completions import StopReason
 from bot.domain.messages import ToolResult
 from bot.domain.turns import (
@@ -344,13 +344,17 @@ def _close_unanswered(connection: sa.Connection, claim: Claim, unanswered: Mappi
 def _add_steps(connection: sa.Connection, turn_id: str, new: Sequence[Step]) -> Sequence[ToolStep]:
     if new:
         connection.execute(_add_step.on(connection), [_step_row(turn_id, step) for step in new])
-    return [step for step in new if isinstance(step, ToolStep) and _is_new_for_audit(connection, turn_id, step)]
-
-
-def _is_new_for_audit(connection: sa.Connection, turn_id: str, step: ToolStep) -> bool:
-    if step.approval is None:
-        return step.status is StepStatus.DENIED
-    return connection.execute(_add_approval.on(connection), _approval_row(turn_id, step)).first() is not None
+    recorded = []
+    for step in new:
+        if not isinstance(step, ToolStep):
+            continue
+        if step.approval is None:
+            is_new = step.status is StepStatus.DENIED
+        else:
+            row = _approval_row(turn_id, step, step.approval)
+            is_new = connection.execute(_add_approval.on(connection), row).first() is not None
+        recorded += [step] if is_new else []
+    return recorded
 
 
 def _step_row(turn_id: str, step: Step) -> dict[str, Any]:
@@ -363,9 +367,7 @@ def _step_row(turn_id: str, step: Step) -> dict[str, Any]:
             return {**row, "kind": "tool", "status": status, "repeatable": repeatable, "result": result}
 
 
-def _approval_row(turn_id: str, step: ToolStep) -> dict[str, Any]:
-    approval = step.approval
-    assert approval is not None
+def _approval_row(turn_id: str, step: ToolStep, approval: Approval) -> dict[str, Any]:
     same = ("id", "revision", "fingerprint", "expires_in", "remind_in")
     return {
         **{name: getattr(approval, name) for name in same},

@@ -211,7 +211,8 @@ class SqlTurnHistory(Store):
         summary. Turns missing from the cache are read and cached. Those without content have bare steps, unless this
         process has shown them in a terminal.
         """
-        summary = _read_summary(connection, str(conversation))
+        stored = connection.execute(_read, {"k": str(conversation)}).first()
+        summary = stored and HistorySummary(stored.upto, stored.text, converter.structure(stored.sources, Sources))
         wanted = {"before": before, "after": summary.upto if summary else 0, "limit": limit}
         rows = connection.execute(_ended_before, {"conversation": str(conversation), **wanted}).all()
         revisions = {row.id: row.revision for row in reversed(rows)}
@@ -299,11 +300,6 @@ def _read_turns(connection: sa.Connection, revisions: Mapping[str, int]) -> dict
         else:
             records[row.id] = truncate_results(TurnRecord(turn, done, revisions[row.id]))
     return records
-
-
-def _read_summary(connection: sa.Connection, conversation: str) -> HistorySummary | None:
-    row = connection.execute(_read, {"k": conversation}).first()
-    return None if row is None else HistorySummary(row.upto, row.text, converter.structure(row.sources, Sources))
 
 
 def _sources_exist(connection: sa.Connection, conversation: str, summary: HistorySummary, past: History) -> bool:

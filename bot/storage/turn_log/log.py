@@ -236,7 +236,10 @@ class SqlTurnQueue(Store):
                 new = dataclasses.replace(question, edited_text=text, edited_agent=agent)
             else:
                 effect = EditEffect.REPLACED
-                new = dataclasses.replace(question, text=text, agent=_answering(agent, question.agent))
+                answering = question.agent if agent is None else agent
+                # Without one, the profile of the place answers.
+                answering = answering if answering is not None and answering.id else None
+                new = dataclasses.replace(question, text=text, agent=answering)
             connection.execute(_save_input, {"t": turn_id, "new": encode(new), "new_agent": _id(new.agent)})
             mark_view_stale(connection, turn_id)
         return EditedQuestion(turn_id, ConversationKey.parse(row.conversation), effect)
@@ -379,12 +382,6 @@ def _new_turn(connection: sa.Connection, message: InboundMessage, turn_id: str) 
         "input": encode(question),
     }
     return new, ahead
-
-
-def _answering(named: AgentRef | None, before: AgentRef | None) -> AgentRef | None:
-    """Return the agent of a turn, None for the profile of the place."""
-    agent = before if named is None else named
-    return agent if agent is not None and agent.id else None
 
 
 def _id(agent: AgentRef | None) -> str:
