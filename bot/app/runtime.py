@@ -32,7 +32,7 @@ from bot.app.slack import (
 from bot.app.stores import Stores, turn_limits
 from bot.app.web import build_link_service
 from bot.chat.delivery import ChannelMessages
-from bot.commands.dependencies import CommandDependencies, Rights
+from bot.commands.dependencies import AdminStores, CommandDependencies, OperatorTerms, Rights, RunningProcess
 from bot.commands.registry import CommandRegistry
 from bot.domain.api_clients import OPERATOR_PRINCIPAL
 from bot.domain.completions import ModelLimits
@@ -254,26 +254,27 @@ async def open_services(
         servers=toolbox,
         administration=reloader,
         rights=rights,
-        server_store=stores.servers,
-        pins=stores.pins,
-        policies=stores.policies,
-        profiles=stores.profiles,
-        archive=stores.reporting,
-        grants=stores.grants,
-        recent_turns=turn_log.recent_turns,
-        health=health.check,
-        process_counters=counters.counters_of,
-        usage=stores.usage,
-        usage_limits=limiter.statuses,
-        catalog=_catalog(settings, targets),
-        locale_store=stores.locales,
-        file=str(settings.mcp_servers_file),
-        admits=targets.allows_slug,
+        stores=AdminStores(
+            stores.servers,
+            stores.pins,
+            stores.policies,
+            stores.profiles,
+            stores.grants,
+            stores.usage,
+            stores.locales,
+            stores.reporting,
+        ),
+        operator=OperatorTerms(
+            _catalog(settings, targets),
+            str(settings.mcp_servers_file),
+            targets.allows_slug,
+            targets.templates,
+            settings.mcp_servers_enabled,
+        ),
+        process=RunningProcess(turn_log.recent_turns, health.check, counters.counters_of, limiter.statuses),
         links=links,
         # The callback of a sign-in needs a public address.
         sign_ins=_sign_ins(toolbox, tokens, links.address) if links else None,
-        templates=targets.templates,
-        servers_enabled=settings.mcp_servers_enabled,
     )
     default = Locale(settings.language, settings.time_zone)
     locales = LocaleResolver(default, lambda conversation: rules.rules(conversation).profile, stores.locales)

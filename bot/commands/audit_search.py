@@ -127,7 +127,7 @@ class AuditSearch(Verbs):
         query = await self._query(request, server)
         download = request.arguments.has("download")
         first, rows = (0, LONGEST_DOCUMENT) if download else (offset(number), ROWS)
-        entries, count = await self._dependencies.archive.audit(query, rows, first)
+        entries, count = await self._dependencies.stores.archive.audit(query, rows, first)
         label = server_label(server.config) if server else ""
         if not count:
             nothing = (
@@ -192,7 +192,7 @@ class AuditSearch(Verbs):
         servers = [server.id for server in await self._directory.all(conversation)]
         profiles = [
             profile.id
-            for profile in await self._dependencies.profiles.profiles()
+            for profile in await self._dependencies.stores.profiles.profiles()
             if profile.workspace in (EVERYWHERE, conversation.workspace_key)
         ]
         return AuditScope(conversation.workspace_key, frozenset((*servers, *profiles)))

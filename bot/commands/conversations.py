@@ -195,7 +195,9 @@ class Conversations(Verbs):
         # A user's own conversations are on the user's platform, also over HTTP in another platform's
         # workspace.
         reach = request.conversation.workspace_key if everybody else ":".join(str(request.conversation).split(":")[:2])
-        summaries, count = await self._dependencies.archive.conversations(f"{reach}:", person, ROWS, offset(number))
+        summaries, count = await self._dependencies.stores.archive.conversations(
+            f"{reach}:", person, ROWS, offset(number)
+        )
         if not count:
             return Reply(_("No conversations yet."))
         now = self._dependencies.clock()
@@ -286,7 +288,7 @@ class Conversations(Verbs):
             )
         if typed.strip() not in (word, shown, _id(key)):
             raise CommandRejected(_("That was not its id. Nothing was deleted."))
-        if not await self._dependencies.archive.delete(key, request.author):
+        if not await self._dependencies.stores.archive.delete(key, request.author):
             raise CommandRejected(
                 _("It is not at rest: something runs or waits in it. Stop that first. Nothing was deleted.")
             )
@@ -298,7 +300,7 @@ class Conversations(Verbs):
         views = await self._turns(key, EXPORTED_TURNS)
         text = format_transcript(key, views[0].turn.question.text, views)
         safe = "".join(character if character.isalnum() else "-" for character in _id(key))[:80]
-        summary = await self._dependencies.archive.summary(key)
+        summary = await self._dependencies.stores.archive.summary(key)
         omitted = summary.turns - len(views) if summary is not None else 0
         cut = (
             ngettext("The {n} turn before them are left out.", "The {n} turns before them are left out.", omitted)
@@ -317,7 +319,7 @@ class Conversations(Verbs):
 
     async def _turns(self, key: ConversationKey, most: int) -> Sequence[TurnView]:
         """Return the last turns of a conversation. Raises CommandRejected without any."""
-        if views := await self._dependencies.recent_turns(key, most):
+        if views := await self._dependencies.process.recent_turns(key, most):
             return views
         raise CommandRejected(_NONE)
 
@@ -326,13 +328,13 @@ class Conversations(Verbs):
         typed, here = request.arguments.get("conversation"), request.conversation
         key = _parse_key(typed, here)
         if typed and key is not None and key.platform == CONSOLE and key.channel == here.channel:
-            matches = await find_conversations(self._dependencies.archive, key)
+            matches = await find_conversations(self._dependencies.stores.archive, key)
             if len(matches) > 1:
                 raise CommandRejected(ambiguous_id(key.thread, matches))
             key = matches[0] if matches else key
         if key is None or key.workspace_key != request.conversation.workspace_key:
             raise CommandRejected(_NONE)
-        took_part = await self._dependencies.archive.has_participant(key, request.author.principal)
+        took_part = await self._dependencies.stores.archive.has_participant(key, request.author.principal)
         if not (took_part or self._dependencies.rights.administers(request.member)):
             raise CommandRejected(_NONE)
         return key

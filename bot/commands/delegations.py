@@ -27,7 +27,7 @@ class DelegationVerbs(Verbs):
 
     def __init__(self, dependencies: CommandDependencies) -> None:
         self._dependencies = dependencies
-        self._store = dependencies.grants
+        self._store = dependencies.stores.grants
 
     @verb("delegate", "hand your right to decide to another user", (_WHO, _END), who=RequiredRole.EVERYONE)
     async def _delegate(self, request: CommandContext) -> Reply:

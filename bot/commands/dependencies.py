@@ -211,43 +211,64 @@ class ServerCatalog(Protocol):
         """Return the servers with all these words."""
 
 
-def any_name(slug: str) -> bool:  # noqa: ARG001 - see CommandDependencies.admits
+def any_name(slug: str) -> bool:  # noqa: ARG001 - see OperatorTerms.admits
     """Accept every name: the operator reserves none."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
-class CommandDependencies:
-    """Dependencies of the commands.
+class AdminStores:
+    """What admins and users define, and what is recorded of their use."""
 
-    `recent_turns` returns the last turns of a conversation, oldest first (`EngineApi.recent_turns`). `health` returns
-    the state of this process and never raises; `process_counters` returns its counters of servers by slug.
-    `usage_limits` returns the usage limits of a member and their current use. `file` is the display name of the
-    operator's file of servers. `admits` returns True if the operator allows a server of this slug. `clock` is in epoch
-    seconds. `links` is None without one-time links, `sign_ins` without sign-ins in a browser. `templates` returns the
-    operator's current launch templates. `servers_enabled` are those that a profile may use without naming them.
+    servers: ServerStore
+    pins: PinStore
+    policies: PolicyStore
+    profiles: ProfileStore
+    grants: GrantStore
+    usage: UsageStore
+    locales: LocaleStore
+    archive: ReportingStore
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTerms:
+    """What the operator offers and allows. `file` is the display name of the file of servers. `admits` returns True for
+    the slug of an allowed server. `templates` returns the current launch templates. `servers_enabled` are those that a
+    profile may use without naming them.
+    """
+
+    catalog: ServerCatalog
+    file: str = "config/mcp_servers.json"
+    admits: Callable[[str], bool] = any_name
+    templates: Callable[[], Templates] = no_templates
+    servers_enabled: ServersEnabled = ServersEnabled.ALL
+
+
+@dataclass(frozen=True, slots=True)
+class RunningProcess:
+    """State of this process. `recent_turns` returns the last turns of a conversation, oldest first
+    (`EngineApi.recent_turns`). `health` never raises. `counters` returns those of servers by slug. `usage_limits`
+    returns the usage limits of a member and their current use.
+    """
+
+    recent_turns: Callable[[ConversationKey, int], Awaitable[Sequence[TurnView]]]
+    health: Callable[[], Awaitable[Health]]
+    counters: Callable[[Collection[str]], ProcessCounters]
+    usage_limits: Callable[[UsageOwner], Awaitable[Sequence[LimitStatus]]]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandDependencies:
+    """Dependencies of the commands. `clock` is in epoch seconds. `links` is None without one-time links, `sign_ins`
+    without sign-ins in a browser.
     """
 
     servers: ServerAdmin
     administration: Administration
     rights: Rights
-    server_store: ServerStore
-    pins: PinStore
-    policies: PolicyStore
-    profiles: ProfileStore
-    archive: ReportingStore
-    grants: GrantStore
-    recent_turns: Callable[[ConversationKey, int], Awaitable[Sequence[TurnView]]]
-    health: Callable[[], Awaitable[Health]]
-    process_counters: Callable[[Collection[str]], ProcessCounters]
-    usage: UsageStore
-    usage_limits: Callable[[UsageOwner], Awaitable[Sequence[LimitStatus]]]
-    catalog: ServerCatalog
-    locale_store: LocaleStore
-    file: str = "config/mcp_servers.json"
-    admits: Callable[[str], bool] = any_name
+    stores: AdminStores
+    operator: OperatorTerms
+    process: RunningProcess
     clock: Callable[[], float] = time.time
     links: LinkService | None = None
     sign_ins: SignIns | None = None
-    templates: Callable[[], Templates] = no_templates
-    servers_enabled: ServersEnabled = ServersEnabled.ALL

@@ -110,14 +110,14 @@ class Grants(Verbs):
     async def _revoke(self, request: CommandContext) -> Reply:
         wanted = request.arguments.get("grant").lower()
         grant = next((candidate for candidate in await self._visible_grants(request) if candidate.id == wanted), None)
-        if grant is None or not await self._dependencies.grants.revoke(grant.id, request.author):
+        if grant is None or not await self._dependencies.stores.grants.revoke(grant.id, request.author):
             raise CommandRejected(_("There is no such grant that still holds. `/mcp grants list` lists them."))
         name = format_enumeration((code(grant.server_name, _("the server")), code(grant.tool, _("the tool"))))
         return Reply(_("{tool}: calls ask for an approval again. A call that runs already goes on.", tool=name))
 
     async def _visible_grants(self, request: CommandContext) -> Sequence[Grant]:
         """Return the grants that the user may see."""
-        grants = await self._dependencies.grants.active_grants(request.conversation.workspace_key)
+        grants = await self._dependencies.stores.grants.active_grants(request.conversation.workspace_key)
         if self._dependencies.rights.administers(request.member):
             return grants
         own = request.author.principal
@@ -178,7 +178,7 @@ class CallLog(Verbs):
             statuses=_WITHOUT_RESULT if failed else (),
             since=request.arguments.since(self._dependencies.clock()),
         )
-        calls, count = await self._dependencies.archive.calls(query, ROWS, offset(number))
+        calls, count = await self._dependencies.stores.archive.calls(query, ROWS, offset(number))
         if not count:
             return Reply(_("No call has failed.") if failed else _("Nothing has been called yet."))
         columns = (
@@ -245,12 +245,12 @@ class ServerStatistics(Verbs):
         name = request.arguments.get("server")
         server = await self._directory.find(name, request.conversation) if name else None
         servers = [server] if server else await self._directory.all(request.conversation)
-        counts = _counter_facts(self._dependencies.process_counters({server.name for server in servers}), servers)
+        counts = _counter_facts(self._dependencies.process.counters({server.name for server in servers}), servers)
         now = self._dependencies.clock()
         given = request.arguments.since(now)
         since = now - DAY if given is None else given
         home = EVERYWHERE if self._dependencies.rights.operates(request.member) else request.conversation.workspace_key
-        activity = await self._dependencies.archive.activity(since, home, server.id if server else "")
+        activity = await self._dependencies.stores.archive.activity(since, home, server.id if server else "")
         since_text = {"time": format_moment(since), "zone": format_time_zone()}
         values = {"server": server_label(server.config) if server else "", **since_text}
         if not (activity.turns or activity.servers or activity.approvals.requested):
@@ -291,9 +291,9 @@ class ServerStatistics(Verbs):
 
     @verb("health", "how the database, the platforms and the servers stand")
     async def _health(self, request: CommandContext) -> Reply:
-        health = await self._dependencies.health()
+        health = await self._dependencies.process.health()
         servers = await self._directory.all(request.conversation)
-        backlog = await self._dependencies.archive.backlog() if health.database else None
+        backlog = await self._dependencies.stores.archive.backlog() if health.database else None
         trouble = [server for server in servers if server.status in _IN_TROUBLE]
         rejection = self._dependencies.administration.files_rejection
         return Reply(

@@ -220,7 +220,7 @@ class PolicyService:
         """Return the admins' rules that apply in a conversation."""
         return [
             rule
-            for rule in await self._dependencies.policies.rules()
+            for rule in await self._dependencies.stores.policies.rules()
             if rule.workspace in (EVERYWHERE, conversation.workspace_key)
         ]
 
@@ -240,7 +240,7 @@ class PolicyService:
         """Return the id of a profile by its name or id; empty without a name. Raises NotFoundRejection."""
         if not name:
             return ""
-        for profile in await self._dependencies.profiles.profiles():
+        for profile in await self._dependencies.stores.profiles.profiles():
             if profile.workspace in (EVERYWHERE, conversation.workspace_key) and name.strip().lower() in (
                 profile.name.lower(),
                 profile.id,
@@ -270,9 +270,10 @@ class PolicyService:
     async def set(self, rule: Rule, by: Author) -> RuleSaved:
         """Save a rule. It replaces the rule of its workspace about the same calls. Raises NotFound."""
         before = next(
-            (candidate for candidate in await self._dependencies.policies.rules() if _same(candidate, rule)), None
+            (candidate for candidate in await self._dependencies.stores.policies.rules() if _same(candidate, rule)),
+            None,
         )
-        saved = await self._dependencies.policies.set_rule(rule, by)
+        saved = await self._dependencies.stores.policies.set_rule(rule, by)
         await self._dependencies.administration.refresh()
         return RuleSaved(saved, before)
 
@@ -294,7 +295,7 @@ class PolicyService:
             raise ForbiddenRejection(
                 _("{rule} holds in every workspace. Only the operator can change it.", rule=rule_label(rule))
             )
-        cleared = await self._dependencies.policies.clear_rule(rule.id, member.author)
+        cleared = await self._dependencies.stores.policies.clear_rule(rule.id, member.author)
         if cleared:
             await self._dependencies.administration.refresh()
         return cleared

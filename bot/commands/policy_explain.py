@@ -69,7 +69,9 @@ class PolicyExplain(Verbs):
         if request.arguments.has("tool"):
             return await self._hypothetical(request)
         wanted = request.arguments.get("server")
-        results = await self._dependencies.policies.stored_results(wanted, f"{request.conversation.workspace_key}:")
+        results = await self._dependencies.stores.policies.stored_results(
+            wanted, f"{request.conversation.workspace_key}:"
+        )
         if not results:
             raise CommandRejected(
                 _(

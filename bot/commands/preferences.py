@@ -25,7 +25,7 @@ class PreferenceVerbs(Verbs):
     """Verbs of `/preferences`."""
 
     def __init__(self, dependencies: CommandDependencies) -> None:
-        self._store = dependencies.locale_store
+        self._store = dependencies.stores.locales
         self._clock = dependencies.clock
 
     @verb("show", "your language and time zone, and where they come from", who=RequiredRole.EVERYONE, aliases=("get",))

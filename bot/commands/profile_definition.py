@@ -71,7 +71,7 @@ class ProfileService:
         """Return all profiles of a workspace and the global ones, sorted by name."""
         profiles = [
             profile
-            for profile in await self._dependencies.profiles.profiles()
+            for profile in await self._dependencies.stores.profiles.profiles()
             if profile.workspace in (EVERYWHERE, conversation.workspace_key)
         ]
         self._known_names[conversation.workspace_key] = tuple(profile.name for profile in profiles)
@@ -97,7 +97,7 @@ class ProfileService:
 
     def blank(self, name: str, workspace: str) -> Profile:
         """Return a new profile, not saved."""
-        servers = self._dependencies.servers_enabled.default_profile.servers
+        servers = self._dependencies.operator.servers_enabled.default_profile.servers
         return Profile(str(uuid.uuid4()), name, workspace, servers=servers)
 
     def may_change(self, profile: Profile, member: Member) -> None:
@@ -108,7 +108,7 @@ class ProfileService:
     async def save(self, profile: Profile, by: Author) -> Profile | Outdated:
         """Save a new profile, or a changed one if its version is current. Raises NotFound, Conflict for its name."""
         try:
-            saved = await self._dependencies.profiles.save(profile, by)
+            saved = await self._dependencies.stores.profiles.save(profile, by)
         except Conflict as conflict:
             if conflict.field:
                 raise
@@ -119,13 +119,13 @@ class ProfileService:
     async def name_error(self, profile: Profile, conversation: ConversationKey) -> str:
         """Return why the profile may not have its name; empty if it may."""
         others = [other.name for other in await self.all(conversation) if other.id != profile.id]
-        bindings = await self._dependencies.profiles.bindings()
+        bindings = await self._dependencies.stores.profiles.bindings()
         is_agent = any(binding.by_name and binding.profile == profile.id for binding in bindings)
         return str(name_error(profile.name, others, is_agent=is_agent))
 
     async def delete(self, profile: Profile, by: Author) -> None:
         """Delete a profile and its bindings."""
-        await self._dependencies.profiles.delete(profile.id, by)
+        await self._dependencies.stores.profiles.delete(profile.id, by)
         await self._dependencies.administration.refresh()
 
 

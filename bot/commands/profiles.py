@@ -275,7 +275,7 @@ class Profiles(Verbs):
         if request.arguments.has("agent"):
             return await self._bind_by_name(profile, place, scope_text, request)
         before = await self._bound_profile(place)
-        await self._dependencies.profiles.bind(place, profile.id, request.author)
+        await self._dependencies.stores.profiles.bind(place, profile.id, request.author)
         await self._dependencies.administration.refresh()
         scope = request.arguments.get("scope", SCOPES[0])
         names = {other.id: other.name for other in await self._service.all(request.conversation)}
@@ -292,7 +292,7 @@ class Profiles(Verbs):
         if request.arguments.has("agent"):
             return await self._unbind_by_name(place, scope_text, request)
         before = await self._bound_profile(place)
-        if not await self._dependencies.profiles.unbind(place, request.author):
+        if not await self._dependencies.stores.profiles.unbind(place, request.author):
             return Reply(_("No profile holds in {place}. Nothing was changed.", place=scope_text), failed=True)
         await self._dependencies.administration.refresh()
         names = {profile.id: profile.name for profile in await self._service.all(request.conversation)}
@@ -301,11 +301,11 @@ class Profiles(Verbs):
         return Reply(_("No profile holds in {place} any more.", place=scope_text), actions=undo)
 
     async def _bound_profile(self, place: str) -> str | None:
-        bindings = await self._dependencies.profiles.bindings()
+        bindings = await self._dependencies.stores.profiles.bindings()
         return {binding.place: binding.profile for binding in bindings if not binding.by_name}.get(place)
 
     async def _bind_by_name(self, profile: Profile, place: str, scope_text: str, request: CommandContext) -> Reply:
-        added = await self._dependencies.profiles.bind_by_name(place, profile.id, request.author)
+        added = await self._dependencies.stores.profiles.bind_by_name(place, profile.id, request.author)
         await self._dependencies.administration.refresh()
         is_wider = place != binding_scopes(request.conversation)[0]
         undo = ("profile", "unbind", request.arguments.get("scope", SCOPES[0]), "--agent", profile.name)
@@ -327,7 +327,7 @@ class Profiles(Verbs):
 
     async def _unbind_by_name(self, place: str, scope_text: str, request: CommandContext) -> Reply:
         profile = await self._service.find(request.arguments.get("agent"), request.conversation)
-        if not await self._dependencies.profiles.unbind_by_name(place, profile.id, request.author):
+        if not await self._dependencies.stores.profiles.unbind_by_name(place, profile.id, request.author):
             text = _("It is not asked by name in {place}. Nothing was changed.", place=scope_text)
             return Reply(text, failed=True)
         await self._dependencies.administration.refresh()
@@ -356,7 +356,7 @@ class Profiles(Verbs):
     async def _enable(self, request: CommandContext) -> Reply:
         server = await self._directory.find(request.arguments.get("server"), request.conversation)
         profile = await self._named_or_current(request)
-        if profile is None and self._dependencies.servers_enabled is ServersEnabled.ALL:
+        if profile is None and self._dependencies.operator.servers_enabled is ServersEnabled.ALL:
             return Reply(_("No profile holds here, so every server is enabled."))
         if profile is None:
             return await self._enable_in_new_profile(server, request)
@@ -405,7 +405,7 @@ class Profiles(Verbs):
             profile = replace(profile, servers=profile.servers | {server.id})
         reply = await self._save_servers(profile, server, request)
         if not reply.failed:
-            await self._dependencies.profiles.bind(workspace, profile.id, request.author)
+            await self._dependencies.stores.profiles.bind(workspace, profile.id, request.author)
             await self._dependencies.administration.refresh()
             reply = replace(reply, details=(*reply.details, (gettext_lazy("holds in"), _("this workspace"))))
         return reply
@@ -437,7 +437,7 @@ class Profiles(Verbs):
         scope_texts = {channel: _("this channel"), workspace: _("this workspace"), EVERYWHERE: _("every workspace")}
         bindings: dict[str, list[str]] = {}
         named: dict[str, list[str]] = {}
-        for binding in await self._dependencies.profiles.bindings():
+        for binding in await self._dependencies.stores.profiles.bindings():
             if binding.place in scope_texts or binding.place.startswith(f"{workspace}:"):
                 places = (named if binding.by_name else bindings).setdefault(binding.profile, [])
                 places.append(scope_texts.get(binding.place, binding.place.split(":")[-1]))

@@ -59,7 +59,7 @@ class CatalogCommands(Verbs):
     """The verb `catalog`, and requests for servers by name."""
 
     def __init__(self, dependencies: CommandDependencies) -> None:
-        self._catalog: ServerCatalog = dependencies.catalog
+        self._catalog: ServerCatalog = dependencies.operator.catalog
 
     async def request(
         self, context: CommandContext, options: Mapping[str, str], *, everywhere: bool

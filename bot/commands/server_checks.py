@@ -343,7 +343,7 @@ class ServerValidator:
 
     def is_name_allowed(self, slug: str) -> bool:
         """Return True if the operator allows this name."""
-        return self._dependencies.admits(slug)
+        return self._dependencies.operator.admits(slug)
 
     async def check_allowed(self, config: ServerConfig) -> None:
         """Check the definition against the operator's settings, without resolving secrets. Raises CommandRejected."""
@@ -394,11 +394,13 @@ class ServerValidator:
         if _is_typed_program(config.transport) and not self.is_operator(member):
             choose = (
                 _("Choose streamable_http or a launch template.")
-                if self._dependencies.templates()
+                if self._dependencies.operator.templates()
                 else _("Choose streamable_http.")
             )
             draft.errors["transport"] = sentences(_OPERATORS, choose)
-        place = place_of_template(draft.record, self._dependencies.templates()) or ("command" if local else "url")
+        place = place_of_template(draft.record, self._dependencies.operator.templates()) or (
+            "command" if local else "url"
+        )
         misplaced = place in draft.errors or any(name.startswith(SLOT) for name in draft.errors)
         # In a thread, because it looks up paths on the disk.
         if not misplaced and (
@@ -437,7 +439,7 @@ class ServerValidator:
         """Return the field of a slot's reference."""
         kind, _, name = slot.partition(":")
         launch = launch_of(record)
-        template = self._dependencies.templates().get(launch.template) if launch is not None else None
+        template = self._dependencies.operator.templates().get(launch.template) if launch is not None else None
         if template is not None:
             slots = (f"{SLOT}{slot_name}" for slot_name, variable in template.secrets.items() if variable == name)
             return next(slots, "env")
@@ -466,10 +468,12 @@ class ServerValidator:
 
     def exact_definition(self, record: ServerRecord) -> tuple[tuple[str, str], ...]:
         """Return the exact address or command line, with separated words."""
-        return known_facts(*endpoint_facts(expand_template(record.config, self._dependencies.templates())))
+        return known_facts(*endpoint_facts(expand_template(record.config, self._dependencies.operator.templates())))
 
     def _parse(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
-        filled = fill_template(record, server_request.fields, server_request.argv, self._dependencies.templates())
+        filled = fill_template(
+            record, server_request.fields, server_request.argv, self._dependencies.operator.templates()
+        )
         argv = () if launch_of(filled.record) else server_request.argv
         draft = parse_definition(
             filled.record, filled.fields, hidden=server_request.hidden, values=server_request.values, argv=argv

@@ -96,7 +96,7 @@ class ServerService:
         if draft.errors:
             return InvalidServer(draft.errors)
         try:
-            record = await self._dependencies.server_store.add(draft.record, draft.secrets, by, policy=policy)
+            record = await self._dependencies.stores.servers.add(draft.record, draft.secrets, by, policy=policy)
         except Conflict as conflict:
             return InvalidServer({conflict.field or "name": str(conflict)})
         await self._dependencies.administration.refresh()
@@ -125,7 +125,7 @@ class ServerService:
         if not changes:
             return ServerSaved(before)
         try:
-            record = await self._dependencies.server_store.change(draft.record, draft.secrets, by, changes=changes)
+            record = await self._dependencies.stores.servers.change(draft.record, draft.secrets, by, changes=changes)
         except Conflict as conflict:
             if conflict.field:
                 return InvalidServer({conflict.field: str(conflict)})
@@ -135,7 +135,7 @@ class ServerService:
 
     async def set_enablement(self, record: ServerRecord, standing: ServerEnablement, by: Author) -> ServerRecord:
         """Enable or disable a server, in every process."""
-        present = await self._dependencies.server_store.set_enablement(record.id, standing, by)
+        present = await self._dependencies.stores.servers.set_enablement(record.id, standing, by)
         await self._dependencies.administration.refresh()
         return present
 
@@ -166,7 +166,7 @@ class ServerService:
     async def remove(self, record: ServerRecord, by: Author) -> VersionConflict | None:
         """Delete a server with its secrets and rules if its version is current."""
         try:
-            await self._dependencies.server_store.remove(record.id, record.version, by)
+            await self._dependencies.stores.servers.remove(record.id, record.version, by)
         except Conflict:
             return VersionConflict(await self._current(record))
         await self._dependencies.administration.refresh()
@@ -183,7 +183,7 @@ class ServerService:
         return await self._dependencies.administration.reload()
 
     async def _current(self, record: ServerRecord) -> ServerRecord:
-        records = await self._dependencies.server_store.records()
+        records = await self._dependencies.stores.servers.records()
         return next((candidate for candidate in records if candidate.id == record.id), record)
 
 
@@ -218,10 +218,10 @@ class ServerControl(Verbs):
 
     async def _consequences(self, server: VisibleServer, record: ServerRecord, *, overtaken: bool) -> Reply:
         now = self._dependencies.clock()
-        waiting = await self._dependencies.archive.count_pending(server.id)
-        rules = sum(rule.server_id == server.id for rule in await self._dependencies.policies.rules())
+        waiting = await self._dependencies.stores.archive.count_pending(server.id)
+        rules = sum(rule.server_id == server.id for rule in await self._dependencies.stores.policies.rules())
         this_week = CallQuery(server.config.workspace, server.name, since=now - A_WEEK)
-        recent, _count = await self._dependencies.archive.calls(this_week, LOOKED_THROUGH, 0)
+        recent, _count = await self._dependencies.stores.archive.calls(this_week, LOOKED_THROUGH, 0)
         people = len({call.asked_by for call in recent})
         secrets = len(record.secrets.keys() - record.missing)
         uses = {
@@ -268,7 +268,7 @@ class ServerControl(Verbs):
         server, record = await self._directory.get_editable(request.arguments.get("server"), request)
         if record.enablement is ServerEnablement.DISABLED:
             return Reply(_("{server} is off already.", server=server_label(server.config)))
-        waiting = await self._dependencies.archive.count_pending(server.id)
+        waiting = await self._dependencies.stores.archive.count_pending(server.id)
         await self._service.set_enablement(record, ServerEnablement.DISABLED, request.author)
         undo = "enable" if record.enablement is ServerEnablement.ON else "disconnect"
         text = _("{server} is off: its tools are gone from the next answer on.", server=server_label(server.config))
@@ -334,7 +334,7 @@ class ServerControl(Verbs):
 
     @verb("reload", "say if the operator's files are in use as they are saved", (_APPLY,))
     async def _reload(self, request: CommandContext) -> Reply:
-        file = self._dependencies.file
+        file = self._dependencies.operator.file
         try:
             if request.arguments.has("apply"):
                 difference = await self._service.reload(request.member)

@@ -89,10 +89,10 @@ class ServerDirectory:
 
     async def all(self, conversation: ConversationKey) -> list[VisibleServer]:
         """Return all visible servers, sorted by name."""
-        templates = self._dependencies.templates()
+        templates = self._dependencies.operator.templates()
         records = [
             replace(record, config=expand_template(record.config, templates))
-            for record in await self._dependencies.server_store.records()
+            for record in await self._dependencies.stores.servers.records()
             if _visible(record.config, conversation)
         ]
         states = self._states()
@@ -134,7 +134,7 @@ class ServerDirectory:
         if not is_slug(wanted.replace("_", "-")) or looks_like_token(wanted):
             return sentences(_("There is no server of that name."), hint, _("`/mcp list` lists them."))
         if conversation.platform == CONSOLE:
-            elsewhere = [record.config for record in await self._dependencies.server_store.records()]
+            elsewhere = [record.config for record in await self._dependencies.stores.servers.records()]
             for config in elsewhere:
                 if wanted in (config.name.lower(), config.id.lower()):
                     return _(
@@ -159,7 +159,7 @@ class ServerDirectory:
                     "{server} is managed in the operator's file `{file}` and is "
                     "read-only here. Change it there: it counts from the next question on.",
                     server=server_label(server.config),
-                    file=self._dependencies.file,
+                    file=self._dependencies.operator.file,
                 )
             )
         if server.config.workspace == EVERYWHERE and not self._dependencies.rights.administers_everywhere(member):

@@ -198,7 +198,7 @@ class ServerEdit(Verbs):
         service: ServerService,
     ) -> None:
         self._clock = dependencies.clock
-        self._templates = dependencies.templates
+        self._templates = dependencies.operator.templates
         self._links = SecretLinks(dependencies)
         self._directory = directory
         self._validator = validator
@@ -368,7 +368,7 @@ class ServerAdd(Verbs):
         self._rights = dependencies.rights
         self._administration = dependencies.administration
         self._links = SecretLinks(dependencies)
-        self._templates = dependencies.templates
+        self._templates = dependencies.operator.templates
         self._validator = validator
         self._service = service
         self._consent_to_program = ProgramConsent(dependencies)

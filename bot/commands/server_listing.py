@@ -244,7 +244,7 @@ class ServerListing(Verbs):
         add = (ReplyAction(_("Add a server"), ("mcp", "add"), ActionStyle.PRIMARY),) if administers else ()
         if not servers:
             how = (
-                _("Try `/mcp add`, or put one in `{file}`.", file=self._dependencies.file)
+                _("Try `/mcp add`, or put one in `{file}`.", file=self._dependencies.operator.file)
                 if administers
                 else _("Ask {who} for one.", who=self._dependencies.rights.who)
             )
@@ -339,7 +339,7 @@ class ServerListing(Verbs):
 
     def _file(self, request: CommandContext) -> str:
         is_admin = self._dependencies.rights.administers(request.member)
-        return self._dependencies.file if is_admin else _("the operator's file")
+        return self._dependencies.operator.file if is_admin else _("the operator's file")
 
     def _review_note(self, server: VisibleServer) -> str:
         """Return the number of withheld tools."""

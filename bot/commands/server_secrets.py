@@ -287,7 +287,7 @@ class ServerSecrets(Verbs):
         cleared: bool = False,
     ) -> Reply:
         try:
-            saved = await self._dependencies.server_store.change(record, values, by, changes=changes)
+            saved = await self._dependencies.stores.servers.change(record, values, by, changes=changes)
         except Conflict as conflict:
             return replace(self._version_conflict(record), details=((gettext_lazy("cause"), str(conflict)),))
         await self._dependencies.administration.refresh()
@@ -576,7 +576,7 @@ class SecretEntry:
         changed = replace(record, secrets={**record.secrets, **dict.fromkeys(values, _STORED)})
         changes = {f"secret {slot}": f"{record.secrets.get(slot) or 'nothing'} → {_STORED}, by a one-time link"}
         try:
-            await self._dependencies.server_store.change(changed, values, by, changes=changes)
+            await self._dependencies.stores.servers.change(changed, values, by, changes=changes)
         except Conflict:
             return Denied(_("The server was changed at this very moment. Ask for another link."))
         except NotFound:

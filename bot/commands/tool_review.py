@@ -89,7 +89,7 @@ class ToolReview:
 
     async def unreviewed_tools(self, server_id: str) -> tuple[UnreviewedTool, ...]:
         """Return the tools of a server without a pin on their definition."""
-        pins = {pin.tool: pin for pin in await self._dependencies.pins.pins_of(server_id)}
+        pins = {pin.tool: pin for pin in await self._dependencies.stores.pins.pins_of(server_id)}
         pinned = {tool: pin.definition for tool, pin in pins.items()}
         # Another process may have pinned it a moment ago.
         return tuple(
@@ -124,7 +124,7 @@ class ToolReview:
         )
         if not chosen or current_digest != definition:
             return ()
-        await self._dependencies.pins.pin(server.id, [unreviewed.tool for unreviewed in chosen], member.author)
+        await self._dependencies.stores.pins.pin(server.id, [unreviewed.tool for unreviewed in chosen], member.author)
         await self._dependencies.administration.refresh()
         return chosen
 

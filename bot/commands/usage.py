@@ -72,7 +72,7 @@ class UsageVerbs(Verbs):
         query = UsageQuery(self._since(request), person=request.author.principal)
         spender = UsageOwner.of(request.author, request.conversation)
         return await self._reply(
-            _("Your usage"), query, UsageGrouping.MODEL, await self._dependencies.usage_limits(spender)
+            _("Your usage"), query, UsageGrouping.MODEL, await self._dependencies.process.usage_limits(spender)
         )
 
     @verb("channel", "usage of this channel, by user", (_SINCE, _BY))
@@ -81,7 +81,7 @@ class UsageVerbs(Verbs):
         query = UsageQuery(self._since(request), channel=spender.channel, workspace=spender.workspace)
         limits = [
             balance
-            for balance in await self._dependencies.usage_limits(spender)
+            for balance in await self._dependencies.process.usage_limits(spender)
             if balance.limit.per is not LimitScope.PERSON
         ]
         return await self._reply(_("This channel"), query, _grouping(request, UsageGrouping.PERSON), limits)
@@ -92,7 +92,7 @@ class UsageVerbs(Verbs):
         query = UsageQuery(self._since(request), workspace=spender.workspace)
         limits = [
             balance
-            for balance in await self._dependencies.usage_limits(spender)
+            for balance in await self._dependencies.process.usage_limits(spender)
             if balance.limit.per is LimitScope.WORKSPACE
         ]
         return await self._reply(_("This workspace"), query, _grouping(request, UsageGrouping.PERSON), limits)
@@ -105,8 +105,8 @@ class UsageVerbs(Verbs):
         return await self._reply(_("All workspaces"), query, _grouping(request, UsageGrouping.WORKSPACE), ())
 
     async def _reply(self, whose: str, query: UsageQuery, by: UsageGrouping, limits: Sequence[LimitStatus]) -> Reply:
-        sums = await self._dependencies.usage.totals_by(query, by)
-        questions = await self._dependencies.usage.count_questions(query)
+        sums = await self._dependencies.stores.usage.totals_by(query, by)
+        questions = await self._dependencies.stores.usage.count_questions(query)
         overall = replace(total(spent for _name, spent in sums), questions=questions)
         now = self._dependencies.clock()
         limit_facts = tuple(

@@ -230,7 +230,7 @@ async def test_all_other_files_are_followed_too(folder: Path) -> None:
         statuses = await here.services.usage_limiter.statuses(UsageOwner.of(ANA, HALL))
         assert [status.limit for status in statuses] == list(used.limits)
         assert "git" in used.launches.templates
-        assert here.services.command_dependencies.templates() == used.launches.templates
+        assert here.services.command_dependencies.operator.templates() == used.launches.templates
 
 
 async def test_a_variable_of_a_server_is_followed_and_neither_it_nor_its_fingerprint_is_stored(folder: Path) -> None:

@@ -6,7 +6,15 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from bot.commands.dependencies import CommandDependencies, ConfigDiff, Rights, any_name
+from bot.commands.dependencies import (
+    AdminStores,
+    CommandDependencies,
+    ConfigDiff,
+    OperatorTerms,
+    Rights,
+    RunningProcess,
+    any_name,
+)
 from bot.commands.registry import CommandRegistry
 from bot.domain.agents import AgentRef, Agents
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
@@ -330,24 +338,29 @@ class CommandHarness:
                 lambda member: member == OPERATOR,
                 "test:ana",
             ),
-            self.store,
-            self.servers.pins,
-            self.policies,
-            self.profiles,
-            self.archive,
-            self.grants,
-            self.recent,
-            self.examined,
-            lambda servers: self.counted if "jira" in servers else ProcessCounters(),
-            self.usage,
-            self.usage.balances,
-            self.catalog,
-            self.locales,
-            file="config/mcp_servers.json",
-            admits=self.admits,
+            AdminStores(
+                self.store,
+                self.servers.pins,
+                self.policies,
+                self.profiles,
+                self.grants,
+                self.usage,
+                self.locales,
+                self.archive,
+            ),
+            OperatorTerms(
+                self.catalog,
+                admits=self.admits,
+                templates=lambda: self.templates,
+                servers_enabled=self.servers_enabled,
+            ),
+            RunningProcess(
+                self.recent,
+                self.examined,
+                lambda servers: self.counted if "jira" in servers else ProcessCounters(),
+                self.usage.balances,
+            ),
             clock=lambda: NOW,
-            templates=lambda: self.templates,
-            servers_enabled=self.servers_enabled,
         )
 
     @property

@@ -188,7 +188,7 @@ async def test_a_direct_read_is_in_the_audit_like_a_call(api: Api, jira: FakeEnd
     await api.post(EXECUTE, json=run)
     await api.put(POLICIES, json={"serverId": "jira", "policy": "ALWAYS_DENY"})
     assert (await api.post("/api/mcp/prompts/get", json=prompt)).status_code == 403
-    found = await api.parts.command_dependencies.archive.audit(AuditQuery(kinds=("ran", "forbidden")), 10, 0)
+    found = await api.parts.command_dependencies.stores.archive.audit(AuditQuery(kinds=("ran", "forbidden")), 10, 0)
     facts = [(entry.kind, entry.actor, entry.facts) for entry in reversed(found[0])]
     assert [(kind, actor, row["tool"], row.get("status")) for kind, actor, row in facts] == [
         ("ran", "api:admin", "read_mcp_resource", "done"),
@@ -224,7 +224,7 @@ async def test_a_direct_read_of_an_unreachable_server_has_not_run(api: Api, jira
     await api.post(f"{SERVERS}/jira/sync")
     answer = await api.post("/api/mcp/resources/read", json={"serverId": "jira", "uri": "jira://board"})
     assert answer.status_code == 502
-    rows, _ = await api.parts.command_dependencies.archive.audit(AuditQuery(kinds=("ran", "not run")), 10, 0)
+    rows, _ = await api.parts.command_dependencies.stores.archive.audit(AuditQuery(kinds=("ran", "not run")), 10, 0)
     assert [(row.kind, row.facts["status"], row.facts["seconds"]) for row in rows] == [("not run", "failed", None)]
 
 

@@ -80,7 +80,7 @@ class ConversationList(ResponseModel):
 def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes to list, create, read and delete conversations."""
     router = api_router(tags=["conversations"])
-    archive = dependencies.command_dependencies.archive
+    archive = dependencies.command_dependencies.stores.archive
 
     @router.get("/api/conversations", response_model=ConversationList)
     async def list_conversations(

@@ -153,7 +153,7 @@ class ProfileRoutes(Routes):
         return _answer(profile, servers, await self._bindings(scope), options)
 
     async def _bindings(self, scope: RequestScope) -> Sequence[Binding]:
-        bindings = await self._services.dependencies.profiles.bindings()
+        bindings = await self._services.dependencies.stores.profiles.bindings()
         return [binding for binding in bindings if f"{binding.place}:".startswith(f"{scope.workspace}:")]
 
 

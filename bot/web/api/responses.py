@@ -348,7 +348,7 @@ class _Responses:
         parsed = parse_input(request.payload, self._uploads, caller.author.id)
         has_turns = bool(await self._engine.recent_turns(key, 1))
         if request.title.strip() and not has_turns:
-            await self._dependencies.command_dependencies.archive.create(key, request.title)
+            await self._dependencies.command_dependencies.stores.archive.create(key, request.title)
         keys = (f"http:{caller.author.id}:{name}" if name is not None else f"http:{secrets.token_hex(16)}",)
         has_history = has_turns and self._dependencies.keeps_content
         earlier = () if has_history else parsed.earlier

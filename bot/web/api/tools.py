@@ -277,7 +277,7 @@ class ToolRoutes(Routes):
             text = _("A list ends after {rows} rows.", rows=MOST_ROWS)
             raise Problem(422, "invalid", text, _("filter by time"), {"page": _("Too far.")})
         query = _call_query(scope, wanted, self._clock())
-        calls, total = await self._services.dependencies.archive.calls(query, wanted.size, offset)
+        calls, total = await self._services.dependencies.stores.archive.calls(query, wanted.size, offset)
         shown = [_logged_call(scope, call) for call in calls]
         return CallList(calls=shown, total=total, page=wanted.page, size=wanted.size)
 

@@ -78,7 +78,7 @@ class UsageShape(ResponseModel):
 def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the route."""
     router = api_router(tags=["usage"])
-    usage = dependencies.command_dependencies.usage
+    usage = dependencies.command_dependencies.stores.usage
 
     @router.get("/api/usage", response_model=UsageShape)
     async def read_usage(
@@ -108,7 +108,7 @@ def routes(dependencies: WebDependencies) -> APIRouter:
                 )
         sums = await usage.totals_by(query, by)
         owner = UsageOwner.of(caller.author, own_key(caller, workspace, "-"))
-        limits = await dependencies.command_dependencies.usage_limits(owner) if of is Of.ME else ()
+        limits = await dependencies.command_dependencies.process.usage_limits(owner) if of is Of.ME else ()
         questions = await usage.count_questions(query)
         return UsageShape.model_validate(usage_report(query.since, by, sums, limits, questions))
 
