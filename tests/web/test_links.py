@@ -473,7 +473,9 @@ async def test_a_secret_that_cannot_be_kept_is_told_of_and_the_link_is_used_up(d
     ):
         path = path_of(await desk.ask("mcp secret set tickets auth")) if office.toolbox.servers() else await desk.add()
         token = path.rpartition("/")[2]
-        parts = replace(office.command_dependencies, server_store=Failing(error))  # type: ignore[arg-type]
+        dependencies = office.command_dependencies
+        stores = replace(dependencies.stores, servers=Failing(error))  # type: ignore[arg-type]
+        parts = replace(dependencies, stores=stores)
         entry = SecretEntry(parts, desk.stores.links, PlatformUserMessenger([desk.staff], LocaleResolver()))
         version = version_of(await desk.open(path))
         outcome = await entry.save_secret(token, version, SECRET)
