@@ -72,7 +72,14 @@ from bot.i18n import _, gettext_lazy, ngettext, pgettext
 from bot.ports import ApprovalLog, Commands, EngineApi, UserActivity
 from bot.ports.platform import ApproverDirectory
 from bot.ports.reporting import read_pending_approvals
-from bot.rendering.approval_card import ApprovalCard, approval_card, earliest_expiry, format_duration, headline
+from bot.rendering.approval_card import (
+    ApprovalCard,
+    approval_card,
+    asker_name,
+    earliest_expiry,
+    format_duration,
+    headline,
+)
 
 T = TypeVar("T")
 
@@ -339,7 +346,7 @@ def _row(call: PendingCall, now: float) -> tuple[str, ...]:
     left = 0.0 if end is None else max(end[0] - now, 0.0) if end[0] else end[1]
     expires = _("never") if end is None else _("in {duration}", duration=format_duration(left))
     place = call.card_url or conversation.thread or conversation.channel
-    return (_list_id(approval), headline(call.step, card).removesuffix("?"), card.asked_by, place, expires)
+    return (_list_id(approval), headline(call.step, card).removesuffix("?"), asker_name(approval), place, expires)
 
 
 _NO_RIGHTS = Rights(administers=lambda _: False, operates=lambda _: False, vouches=lambda _: False)

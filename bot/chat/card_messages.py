@@ -450,7 +450,9 @@ def _decided_call(step: ToolStep, approval: Approval, card: ApprovalCard, view: 
     sent = replace(step, status=StepStatus.STARTED) if step.status is StepStatus.READY else step
     rest = [span for part in outcome_parts(sent, view) for span in (_SEPARATOR, Text(part, limit=RESULT))]
     outcome = Text(card.outcome, limit=OUTCOME)
-    yield Paragraph((*first, Text("\n"), outcome, *decided, *rest, _SEPARATOR, Text(card.short_id, code=True)))
+    yield Paragraph(
+        (*first, Text("\n"), outcome, *decided, *rest, _SEPARATOR, Text(single_line(approval.id, 200)[:8], code=True))
+    )
     if step.status is StepStatus.EXPIRED and view.turn.status.ended:
         yield Buttons((Button(_("Ask again"), RunAgainAction(view.turn.id, step.n)),))
 

@@ -12,7 +12,7 @@ import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -25,37 +25,35 @@ from bot.domain.completions import (
     StopReason,
     TextDelta,
     ToolCallDelta,
-    ToolChoice,
-    Usage,
     UsageReported,
 )
 from bot.domain.lenient_json import parse_object
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
-from bot.llm.hosted_model import Delta, HostedConfig, VendorClient
+from bot.llm import reply_draft
+from bot.llm.hosted_model import HostedConfig, VendorClient
 from bot.llm.model_list import ModelListPaths, listed_model
 from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected
-from bot.llm.tool_schemas import tool_arguments, tool_description
+from bot.llm.reply_draft import Delta, Event, ItemDraft
+from bot.llm.tool_schemas import tool_fields
 from bot.llm.wire_format import (
     CallIds,
     describe_file,
     describe_image,
     distinct_ids,
     encode_arguments,
-    fields_of_calls,
     fit_to_read,
     get_count,
     get_field,
     get_list,
     is_system,
     parse_call,
-    placed,
     single_line,
     storable,
     text,
     tokens,
     unknown_fields,
     valid_name,
-    with_fields,
+    write_parts,
 )
 from bot.ports import LanguageModel
 
@@ -131,17 +129,7 @@ def request_body(
     leading = sum(1 for _ in takewhile(is_system, request.messages))
     stable = request.stable_messages - leading if marks else 0
     body["messages"] = _transcript(request.messages[leading:], stable, by)
-    if request.tools:
-        body["tools"] = [
-            {
-                "name": tool.name,
-                "description": tool_description(tool),
-                "input_schema": tool_arguments(tool, _KEYS),
-            }
-            for tool in request.tools
-        ]
-        if request.tool_choice is ToolChoice.NONE:  # the tools stay listed: calls in the transcript refer to them
-            body["tool_choice"] = {"type": "none"}
+    body |= tool_fields(request, _KEYS, dict, {"type": "none"}, parameters="input_schema")
     if marks and own_address:  # the service keeps the transcript for the next request
         body["cache_control"] = _KEPT
     elif (
@@ -202,21 +190,21 @@ def _blocks(message: Message, ids: CallIds, by: str) -> list[Block]:
 
 
 def _assistant(message: Message, ids: CallIds, by: str) -> list[Block]:
-    metadata = message.provider_metadata.get(METADATA)
-    thinking, fields = list(placed(metadata, by, "thinking", "block")), fields_of_calls(metadata, by)
-    blocks: list[Block] = []
-    for n, part in enumerate(message.parts):
-        blocks += [block for before, block in thinking if before == n and block.get("type") in _THOUGHTS]
+    def write(part: Part) -> Block | None:
         match part:
             case ToolCall():
                 name = valid_name(part.name)
-                call = {"type": "tool_use", "id": ids.of_call(part.id), "name": name, "input": encode_arguments(part)}
-                blocks.append(with_fields(call, next(fields)))
+                return {"type": "tool_use", "id": ids.of_call(part.id), "name": name, "input": encode_arguments(part)}
             case TextPart() if part.text.strip():
-                blocks.append(_text_block(part.text))
-    while blocks and blocks[-1]["type"].endswith("thinking"):  # refused at the end of a message
-        blocks.pop()
-    return blocks
+                return _text_block(part.text)
+        return None
+
+    metadata = message.provider_metadata.get(METADATA)
+    return write_parts(message, metadata, by, ("thinking", "block"), is_thought=_is_thought, write=write)
+
+
+def _is_thought(block: Block) -> bool:
+    return block.get("type") in _THOUGHTS
 
 
 def _result(result: ToolResult, ids: CallIds) -> Block:
@@ -267,46 +255,17 @@ def _text_block(text: str) -> Block:
 # servers may omit fields or use other types.
 
 
-@dataclass(slots=True)
-class _Block:
-    """Draft of a content block. `text` joins its deltas: text, thinking or the arguments as JSON."""
+class ReplyDraft(reply_draft.ReplyDraft):
+    """Draft of a reply. Its items are the content blocks."""
 
-    kind: str
-    id: str = ""
-    name: str = ""
-    pieces: list[str] = field(default_factory=list)
-    input: Any = None
-    signature: str = ""
-    data: str = ""
-    fields: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces)
-
-    @property
-    def echo(self) -> dict[str, str] | None:
-        """The block as the service accepts it back; None for other kinds and for a missing signature or data."""
-        if self.kind == "thinking" and self.signature:
-            return {"type": "thinking", "thinking": self.text, "signature": self.signature}
-        if self.kind == "redacted_thinking" and self.data:
-            return {"type": "redacted_thinking", "data": self.data}
-        return None
-
-
-class ReplyDraft:
-    """Draft of a reply, built from stream events. `by` names the writer in `provider_metadata`."""
+    METADATA = METADATA
 
     def __init__(self, by: str = "") -> None:
-        self._by = by
-        self._blocks: list[_Block] = []
-        self._at: dict[int, _Block] = {}
-        self._stop = ""
+        super().__init__(by)
         self._counts: Counter[str] = Counter()
         self._earlier: Counter[str] = Counter()
 
-    def take(self, event: Mapping[str, Any]) -> Iterator[Delta]:
-        """Add an event and yield its visible deltas. Ignores unknown events. Raises ProviderRejected for an error."""
+    def take(self, event: Event, /) -> Iterator[Delta]:  # noqa: D102 - the base says it
         match text(event, "type"):
             case "content_block_delta":
                 yield from self._continue(event)
@@ -314,7 +273,7 @@ class ReplyDraft:
                 yield from self._begin(get_field(event, "index"), get_field(event, "content_block"))
             case "message_start":
                 self._count(get_field(get_field(event, "message"), "usage"))
-                yield UsageReported(self._usage())
+                yield UsageReported(self._usage)
             case "message_delta":
                 yield from self._end(get_field(event, "delta"), get_field(event, "usage"))
             case "message_stop" if self._is_whole:  # a server that does not say why the model stopped
@@ -326,51 +285,33 @@ class ReplyDraft:
             case kind if kind == "error" or event.get("error"):
                 raise ProviderRejected(ProviderError.from_response(200, event))
 
-    @property
-    def finished(self) -> bool:
-        """True if the service has reported why the model stopped."""
-        return bool(self._stop)
-
-    def completion(self) -> Completion | None:
-        """Return the finished reply, or None if the stream ended before the model did.
-
-        A truncated reply has no calls, because the last one may be incomplete.
-        """
-        if not self._stop:
+    def completion(self) -> Completion | None:  # noqa: D102 - the base says it
+        if not self.finished:
             return None
         stop = _STOPS.get(self._stop)
-        calls = [block for block in self._blocks if block.kind == "tool_use" and stop is None]
+        begun = [block for block in self._items if block.kind == "tool_use"]
+        calls = begun if stop is None else []
         ids = iter(distinct_ids([call.id for call in calls]))
         parts: list[Part] = []
         thinking: list[dict[str, Any]] = []
-        for block in self._blocks:
-            if block.echo is not None:
-                thinking.append({"before": len(parts), "block": block.echo})
+        for block in self._items:
+            if echo := _echo(block):
+                thinking.append({"before": len(parts), "block": echo})
             elif block.kind == "text" and block.text:
                 parts.append(TextPart(block.text))
             elif block.kind == "tool_use" and stop is None:
                 parts.append(parse_call(next(ids), block.name, _arguments(block)))
         unknown = storable([call.fields for call in calls]) if any(call.fields for call in calls) else []
-        own_metadata = {"thinking": thinking, "calls": unknown}
-        own_metadata = {name: kept for name, kept in own_metadata.items() if kept}
-        metadata = {METADATA: {"by": self._by, **own_metadata}} if own_metadata else {}
-        cut = stop is StopReason.LENGTH and any(block.kind == "tool_use" for block in self._blocks)
-        stop = stop or (StopReason.TOOLS if calls else StopReason.ANSWERED)
-        message = Message(MessageRole.ASSISTANT, tuple(parts), metadata)
-        return Completion(message, stop, self._usage(), cut_call=cut)
+        return self._completion(parts, stop, {"thinking": thinking, "calls": unknown}, begun_call=bool(begun))
 
     @property
     def _is_whole(self) -> bool:
-        calls = [block for block in self._blocks if block.kind == "tool_use"]
+        calls = [block for block in self._items if block.kind == "tool_use"]
         if calls:
             return all(call.name and parse_object(_arguments(call)) is not None for call in calls)
-        return any(block.kind == "text" and block.pieces for block in self._blocks)
+        return any(block.kind == "text" and block.pieces for block in self._items)
 
-    def end(self) -> None:
-        """Do nothing: the last event of this protocol is one of its own."""
-
-    def resume(self) -> Message | None:
-        """Return the message so far if the service paused the turn, and prepare for its continuation; else None."""
+    def resume(self) -> Message | None:  # noqa: D102 - the base says it
         paused = self.completion() if self._stop == _PAUSED else None
         if paused is None:
             return None
@@ -381,16 +322,16 @@ class ReplyDraft:
     def _end(self, delta: object, usage: object) -> Iterator[Delta]:
         self._stop = text(delta, "stop_reason") or self._stop
         self._count(usage)
-        yield UsageReported(self._usage())
+        yield UsageReported(self._usage)
         refusal = text(get_field(delta, "stop_details"), "explanation")
         # Why the service refuses, where the model has said nothing.
-        if refusal and not any(block.kind == "text" and block.pieces for block in self._blocks):
+        if refusal and not any(block.kind == "text" and block.pieces for block in self._items):
             yield from _add(self._new(None, "text"), refusal)
 
     def _begin(self, index: object, start: object) -> Iterator[Delta]:
         block = self._new(index, text(start, "type"))
-        block.id, block.name, block.input = text(start, "id"), text(start, "name"), get_field(start, "input")
-        block.data, block.signature = text(start, "data"), text(start, "signature")
+        block.id, block.name, block.signature = text(start, "id"), text(start, "name"), text(start, "signature")
+        block.whole = start if isinstance(start, dict) else {}
         block.fields = unknown_fields(start, *_CALL) if block.kind == "tool_use" else {}
         if begun := text(start, "text") or text(start, "thinking"):
             yield from _add(block, begun)
@@ -403,22 +344,14 @@ class ReplyDraft:
         else:
             block.signature += text(delta, "signature")
 
-    def _continued_block(self, index: object, kind: str) -> _Block:
+    def _continued_block(self, index: object, kind: str) -> ItemDraft:
         """Return the block that a delta of this kind continues; start one if none fits.
 
         Some servers omit the index, give all blocks the same one, or send no start event.
         """
-        last = self._blocks[-1] if self._blocks else None
-        block = self._at.get(index) if isinstance(index, int) else last
+        block = self._known(index)
         if block is None or (kind and kind != block.kind and block.kind in _KINDS.values()):
             return self._new(index, kind)
-        return block
-
-    def _new(self, index: object, kind: str) -> _Block:
-        block = _Block(kind)
-        self._blocks.append(block)
-        if isinstance(index, int):
-            self._at[index] = block
         return block
 
     def _count(self, usage: object) -> None:
@@ -427,15 +360,13 @@ class ReplyDraft:
             self._counts[name] = max(self._counts[name], get_count(usage, name))
         thought = get_count(get_field(usage, "output_tokens_details"), "thinking_tokens")
         self._counts["thinking_tokens"] = max(self._counts["thinking_tokens"], thought)
-
-    def _usage(self) -> Usage:
         counts = self._earlier + self._counts
         cached, written = counts["cache_read_input_tokens"], counts["cache_creation_input_tokens"]
         read = counts["input_tokens"] + written + cached
-        return tokens(read, counts["output_tokens"], cached, written, counts["thinking_tokens"])
+        self._usage = tokens(read, counts["output_tokens"], cached, written, counts["thinking_tokens"])
 
 
-def _add(block: _Block, more: str) -> Iterator[Delta]:
+def _add(block: ItemDraft, more: str) -> Iterator[Delta]:
     block.pieces.append(more)
     if block.kind == "text":
         yield TextDelta(more)
@@ -445,18 +376,24 @@ def _add(block: _Block, more: str) -> Iterator[Delta]:
         yield ToolCallDelta(more)
 
 
-def _arguments(block: _Block) -> str:
-    return block.text or (json.dumps(block.input) if block.input else "")
+def _arguments(block: ItemDraft) -> str:
+    given = block.whole.get("input")
+    return block.text or (json.dumps(given) if given else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Config(HostedConfig):
-    """Settings of one model."""
+def _echo(block: ItemDraft) -> dict[str, str] | None:
+    """Return a thought as the service accepts it back; None for other kinds and for a missing signature or data."""
+    if block.kind == "thinking" and block.signature:
+        return {"type": "thinking", "thinking": block.text, "signature": block.signature}
+    if block.kind == "redacted_thinking" and (data := text(block.whole, "data")):
+        return {"type": "redacted_thinking", "data": data}
+    return None
 
-    variables: str = "ANTHROPIC"
+
+Config = partial(HostedConfig, variables="ANTHROPIC")
 
 
-def create(config: Config) -> LanguageModel:
+def create(config: HostedConfig) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
     service = config.service("Anthropic", _HOME)
     capabilities = config.capabilities(service, _WINDOW, image_bytes=_IMAGE_BYTES)

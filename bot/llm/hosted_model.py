@@ -25,7 +25,7 @@ from collections.abc import (
 )
 from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 import httpx2
@@ -38,10 +38,9 @@ from bot.domain.completions import (
     ModelRequest,
     ReasoningDelta,
     TextDelta,
-    ToolCallDelta,
     UsageReported,
 )
-from bot.domain.messages import Message, TextPart, ToolCall, ToolResult
+from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
 from bot.errors import ModelError, ModelUnavailable
 from bot.llm.provider_service import (
@@ -53,6 +52,7 @@ from bot.llm.provider_service import (
     classify,
     classify_for_images,
 )
+from bot.llm.reply_draft import Delta, Event, ReplyDraft
 from bot.llm.text_markup import VisibleText, read_markup, thinks_first
 from bot.llm.wire_format import (
     encode_safe,
@@ -107,9 +107,7 @@ _FEWEST_TOKENS = 1_024
 OUTPUT_AT_HOME, OUTPUT_ELSEWHERE = 16_384, 8_192
 """Usual room for a reply in tokens, at the vendor's address and at others."""
 
-Event = Mapping[str, Any]
 Waited = TypeVar("Waited")
-Delta = UsageReported | TextDelta | ReasoningDelta | ToolCallDelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +115,8 @@ class HostedConfig:
     """Settings of one model. `base_url` None is the vendor's address. `context_tokens` is the size of the model's
     window, None if not configured. `max_tokens` is the length of a reply, `reasoning` its effort (low, medium, high or
     off); None and empty leave both to the service. `images` None: sent until the service refuses them. `variables` is
-    the prefix of the environment variables that hold the key and the address.
+    the prefix of the environment variables that hold the key and the address. `key_at` and `running_at` are additional
+    paths of a compatible server, see `ModelListPaths` in `bot.llm.model_list`.
     """
 
     model: str
@@ -128,6 +127,8 @@ class HostedConfig:
     reasoning: str = ""
     images: bool | None = None
     variables: str = "OPENAI"
+    key_at: str = ""
+    running_at: str = ""
 
     def capabilities(self, service: Service, window: int, **more: Any) -> Capabilities:
         """Return the capabilities by the settings. `window` is the default."""
@@ -155,7 +156,7 @@ class WireFormat:
     """
 
     body: Callable[[ModelRequest, Collection[ErrorKind]], dict[str, Any]]
-    draft: Callable[[], ReplyAccumulator]
+    draft: Callable[[], ReplyDraft]
     passed_over: frozenset[bytes] = frozenset()
 
 
@@ -217,7 +218,7 @@ class HostedModel:
             yield completion
 
     def _read(
-        self, request: ModelRequest, draft: ReplyAccumulator, timeouts: StreamTimeouts
+        self, request: ModelRequest, draft: ReplyDraft, timeouts: StreamTimeouts
     ) -> AsyncGenerator[Delta | Completion, None]:
         return read_reply(
             lambda: self._open(request),
@@ -569,32 +570,9 @@ class EventReader:
             yield event if not name or "type" in event else {"type": name.decode(errors="replace"), **event}
 
 
-class ReplyAccumulator(Protocol):
-    """Draft of a reply, built from stream events."""
-
-    def take(self, event: Event, /) -> Iterable[Delta]:
-        """Add an event and return its visible deltas. Raises ProviderRejected for an event that is an error."""
-
-    @property
-    def finished(self) -> bool:
-        """True if the model has finished."""
-
-    def completion(self) -> Completion | None:
-        """Return the whole reply, or None if the model has not finished."""
-
-    def end(self) -> None:
-        """Take note that the service has announced the end of the stream."""
-
-    def resume(self) -> Message | None:
-        """Return the message so far if the model has paused until it is sent back; else None.
-
-        Later events are added to the same draft.
-        """
-
-
 async def read_reply(
     opening: Callable[[], Awaitable[httpx2.Response]],
-    draft: ReplyAccumulator,
+    draft: ReplyDraft,
     reader: EventReader,
     *,
     service: Service,
@@ -622,7 +600,7 @@ async def read_reply(
 
 async def _deltas(
     opening: Callable[[], Awaitable[httpx2.Response]],
-    draft: ReplyAccumulator,
+    draft: ReplyDraft,
     reader: EventReader,
     timeouts: StreamTimeouts,
 ) -> AsyncGenerator[Delta, None]:

@@ -15,9 +15,10 @@ from urllib.parse import quote
 
 from bot.domain.completions import Capabilities
 from bot.i18n import gettext_lazy
-from bot.llm.hosted_model import HostedConfig, HostedModel, ReplyAccumulator, VendorClient, WireFormat
+from bot.llm.hosted_model import HostedConfig, HostedModel, VendorClient, WireFormat
 from bot.llm.models import Availability, Available, NotListed, NotReported, Retired
 from bot.llm.provider_service import ErrorKind, ProviderError, classify
+from bot.llm.reply_draft import ReplyDraft
 
 LOOK_UP_SECONDS = 10.0
 _WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length", "n_ctx")
@@ -125,7 +126,7 @@ class ListedModel(HostedModel):
 def listed_model(
     config: HostedConfig,
     client: VendorClient,
-    protocol: tuple[Callable[..., dict[str, Any]], Callable[[str], ReplyAccumulator]],
+    protocol: tuple[Callable[..., dict[str, Any]], Callable[[str], ReplyDraft]],
     capabilities: Capabilities,
     paths: ModelListPaths,
     *,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from bot.domain.completions import (
@@ -18,17 +17,16 @@ from bot.domain.completions import (
     StopReason,
     TextDelta,
     ToolCallDelta,
-    ToolChoice,
-    Usage,
     UsageReported,
 )
 from bot.domain.lenient_json import parse_object
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
-from bot.domain.tools import Tool
-from bot.llm.hosted_model import OPENAI_HOME, OPENAI_WINDOW, Delta, HostedConfig, openai_client
+from bot.llm import reply_draft
+from bot.llm.hosted_model import OPENAI_HOME, OPENAI_WINDOW, HostedConfig, openai_client
 from bot.llm.model_list import ModelListPaths, listed_model
 from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected
-from bot.llm.tool_schemas import tool_arguments, tool_description
+from bot.llm.reply_draft import Delta, Event, ItemDraft
+from bot.llm.tool_schemas import tool_fields
 from bot.llm.wire_format import (
     CallIds,
     data_url,
@@ -126,11 +124,7 @@ def request_body(
         **_effort(reasoning, known),
         "max_completion_tokens" if new_name else "max_tokens": request.limits.max_tokens,
     }
-    if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
-        if request.tool_choice is ToolChoice.NONE:  # the tools stay listed: calls in the transcript refer to them
-            body["tool_choice"] = "none"
-    return body
+    return body | tool_fields(request, _KEYS, lambda tool: {"type": "function", "function": tool}, "none")
 
 
 def _effort(reasoning: str, known: Collection[ErrorKind]) -> dict[str, Any]:
@@ -149,12 +143,6 @@ def _mark(message: Written) -> None:
         message["content"] = [{"type": "text", "text": content, "cache_control": _KEPT}]
     elif isinstance(content, list):
         message["content"] = [*content[:-1], {**content[-1], "cache_control": _KEPT}]
-
-
-def _tool(tool: Tool) -> dict[str, Any]:
-    parameters = tool_arguments(tool, _KEYS)
-    function = {"name": tool.name, "description": tool_description(tool), "parameters": parameters}
-    return {"type": "function", "function": function}
 
 
 def _messages(message: Message, ids: CallIds, by: str, *, thinks: bool) -> Iterator[dict[str, Any]]:
@@ -265,32 +253,21 @@ def _parts(content: Any) -> list[Any]:
 # Many servers deviate from the protocol's types: fields may be missing, null or of another type.
 
 
-@dataclass(slots=True)
-class _CallDraft:
-    id: str = ""
-    name: str = ""
-    pieces: list[str] = field(default_factory=list)
-    fields: dict[str, Any] = field(default_factory=dict)
+class ReplyDraft(reply_draft.ReplyDraft):
+    """Draft of a reply. Its items are the calls."""
 
-
-class ReplyDraft:
-    """Draft of a reply, built from stream events. `by` names the writer in `provider_metadata`."""
+    METADATA = METADATA
 
     def __init__(self, by: str = "") -> None:
-        self._by = by
+        super().__init__(by)
         self._text: list[str] = []
         self._thoughts: dict[str, list[str]] = {}
         self._details: list[dict[str, Any]] = []
-        self._calls: list[_CallDraft] = []
-        self._at: dict[int, _CallDraft] = {}
         self._begun = False
-        self._finish = ""
         self._aborted = False
         self._refused = False
-        self._usage = Usage()
 
-    def take(self, event: Mapping[str, Any]) -> Iterator[Delta]:
-        """Add a chunk and yield its visible deltas. Raises ProviderRejected if the chunk is an error."""
+    def take(self, event: Event, /) -> Iterator[Delta]:  # noqa: D102 - the base says it
         if event.get("error") or event.get("type") == "error":
             raise ProviderRejected(ProviderError.from_response(200, event))
         if isinstance(event.get("usage"), Mapping):
@@ -308,7 +285,7 @@ class ReplyDraft:
             if "malformed" in finish.lower():  # Gemini's, of a call
                 raise ProviderRejected(ProviderError(200, finish, "tool_use_failed"))
             self._aborted |= finish in _BROKEN_OFF
-            self._finish = finish if finish and finish not in _BROKEN_OFF else self._finish
+            self._stop = finish if finish and finish not in _BROKEN_OFF else self._stop
 
     def _read_delta(self, delta: object) -> Iterator[Delta]:
         for name, value in delta.items() if isinstance(delta, dict) else ():
@@ -339,44 +316,27 @@ class ReplyDraft:
         if name == _OLD_NAME or not text(delta, _OLD_NAME):  # some servers say it under both names
             yield ReasoningDelta(thought)
 
-    @property
-    def finished(self) -> bool:
-        """True if the service has reported why the model stopped."""
-        return bool(self._finish)
-
-    def completion(self) -> Completion | None:
-        """Return the finished reply, or None if the stream ended before the model did.
-
-        A truncated reply has no calls, because the last one may be incomplete.
-        """
+    def completion(self) -> Completion | None:  # noqa: D102 - the base says it
         if not self.finished:
             return None
-        stop = StopReason.REFUSED if self._refused else _STOPS.get(self._finish)
-        calls = self._calls if stop is None else []
+        stop = StopReason.REFUSED if self._refused else _STOPS.get(self._stop)
+        calls = self._items if stop is None else []
         ids = distinct_ids([call.id for call in calls])
-        read = [parse_call(call_id, call.name, "".join(call.pieces)) for call_id, call in zip(ids, calls, strict=True)]
+        read = [parse_call(call_id, call.name, call.text) for call_id, call in zip(ids, calls, strict=True)]
         texts = [TextPart("".join(self._text))] if self._text else []
-        # Some servers say "stop" though they ask for tools, so the calls decide.
-        stop = stop or (StopReason.TOOLS if read else StopReason.ANSWERED)
         thoughts: dict[str, Any] = {name: "".join(pieces) for name, pieces in self._thoughts.items()}
-        thoughts |= {_DETAILS: details} if (details := storable(self._details)) else {}
+        thoughts[_DETAILS] = storable(self._details)
+        thoughts["calls"] = storable([call.fields for call in calls]) if any(call.fields for call in calls) else []
         # Services require only the reasoning before calls, and only until they have results.
-        if any(call.fields for call in calls) and (fields := storable([call.fields for call in calls])):
-            thoughts["calls"] = fields
-        metadata = {METADATA: {"by": self._by, **thoughts}} if thoughts and read else {}
-        message = Message(MessageRole.ASSISTANT, (*texts, *read), metadata)
-        return Completion(message, stop, self._usage, cut_call=bool(self._calls) and stop is StopReason.LENGTH)
+        return self._completion((*texts, *read), stop, thoughts if read else {}, begun_call=bool(self._items))
 
     def end(self) -> None:
         """Take a reply as finished whose service does not say why the model stopped, if its text or calls are whole."""
-        whole = bool(self._text) and not self._calls
-        if self._calls:
-            whole = all(call.name and parse_object("".join(call.pieces)) is not None for call in self._calls)
+        whole = bool(self._text) and not self._items
+        if self._items:
+            whole = all(call.name and parse_object(call.text) is not None for call in self._items)
         if whole and not self._aborted:
-            self._finish = self._finish or "stop"
-
-    def resume(self) -> None:
-        """Return None: models of this protocol do not pause."""
+            self._stop = self._stop or "stop"
 
     def _add(self, fragment: object) -> str:
         """Add a fragment of a call and return the arguments text that it adds."""
@@ -391,28 +351,23 @@ class ReplyDraft:
         call.pieces.append(more := json_text(function, "arguments"))
         return more
 
-    def _call_for(self, index: object, call_id: str, name: str) -> _CallDraft:
+    def _call_for(self, index: object, call_id: str, name: str) -> ItemDraft:
         """Return the call that a fragment belongs to; start one if none fits.
 
         The index decides, but some servers omit it or give all calls the same one. Then a name starts a call: with
         another id, or without ids if the name differs or the current call is complete. An id alone starts no call,
         because some servers send a new one with every fragment.
         """
-        last = self._calls[-1] if self._calls else None
-        known = self._at.get(index) if isinstance(index, int) else last
+        known = self._known(index)
         if known is not None and not (name and known.name and _is_another(known, call_id, name)):
             return known
-        fresh = _CallDraft()
-        self._calls.append(fresh)
-        if isinstance(index, int):
-            self._at[index] = fresh
-        return fresh
+        return self._new(index)
 
 
-def _is_another(known: _CallDraft, call_id: str, name: str) -> bool:
+def _is_another(known: ItemDraft, call_id: str, name: str) -> bool:
     if known.id and call_id:
         return known.id != call_id
-    return name != known.name or parse_object("".join(known.pieces) or "[]") is not None
+    return name != known.name or parse_object(known.text or "[]") is not None
 
 
 def _join(details: list[dict[str, Any]], fragment: object) -> None:
@@ -433,17 +388,10 @@ def _texts(content: list[Any], kind: str) -> str:
     return "".join(text(part, kind) or _texts(get_list(part, kind), "text") for part in parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Config(HostedConfig):
-    """Settings of one model. `key_at` and `running_at` are additional paths of a compatible server, see
-    `ModelListPaths` in `bot.llm.model_list`.
-    """
-
-    key_at: str = ""
-    running_at: str = ""
+Config = HostedConfig
 
 
-def create(config: Config) -> LanguageModel:
+def create(config: HostedConfig) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
     service = config.service("OpenAI", OPENAI_HOME)
     client, capabilities = openai_client(service, "/chat/completions"), config.capabilities(service, OPENAI_WINDOW)

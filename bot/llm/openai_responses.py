@@ -8,8 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import dropwhile, takewhile
 from typing import Any
 
@@ -20,22 +19,20 @@ from bot.domain.completions import (
     StopReason,
     TextDelta,
     ToolCallDelta,
-    ToolChoice,
-    Usage,
     UsageReported,
 )
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part, TextPart, ToolCall, ToolResult
-from bot.domain.tools import Tool
-from bot.llm.hosted_model import OPENAI_HOME, OPENAI_WINDOW, Delta, HostedConfig, openai_client
+from bot.llm import reply_draft
+from bot.llm.hosted_model import OPENAI_HOME, OPENAI_WINDOW, HostedConfig, openai_client
 from bot.llm.model_list import ModelListPaths, listed_model
 from bot.llm.provider_service import ErrorKind, ProviderError, ProviderRejected
-from bot.llm.tool_schemas import tool_arguments, tool_description
+from bot.llm.reply_draft import Delta, Event, ItemDraft
+from bot.llm.tool_schemas import tool_fields
 from bot.llm.wire_format import (
     CallIds,
     data_url,
     distinct_ids,
     encode_arguments,
-    fields_of_calls,
     fit_to_read,
     get_count,
     get_field,
@@ -45,14 +42,13 @@ from bot.llm.wire_format import (
     is_system,
     json_text,
     parse_call,
-    placed,
     single_line,
     storable,
     text,
     tokens_of,
     unknown_fields,
     valid_name,
-    with_fields,
+    write_parts,
 )
 from bot.ports import LanguageModel
 
@@ -123,10 +119,8 @@ def request_body(
             body["reasoning"] = {"effort": "minimal"}
     if instructions:
         body["instructions"] = instructions
-    if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
-        if request.tool_choice is ToolChoice.NONE:  # the tools stay listed: calls in the transcript refer to them
-            body["tool_choice"] = "none"
+    # Strict is the default here, and takes no argument that is not required.
+    body |= tool_fields(request, _KEYS, lambda tool: {"type": "function", **tool, "strict": False}, "none")
     if own_address and ErrorKind.STREAM_OPTIONS not in known:  # compatible servers may not know these
         beginning = "\n".join((instructions, *(tool.name for tool in request.tools)))
         body["prompt_cache_key"] = hashlib.sha256(beginning.encode("utf-8", "replace")).hexdigest()[:32]
@@ -134,13 +128,6 @@ def request_body(
     if not body["input"]:
         body["input"] = [{"role": "user", "content": "(empty message)"}]
     return body
-
-
-def _tool(tool: Tool) -> Item:
-    parameters = tool_arguments(tool, _KEYS)
-    # Strict is the default here, and takes no argument that is not required.
-    described = {"description": tool_description(tool), "parameters": parameters, "strict": False}
-    return {"type": "function", "name": tool.name, **described}
 
 
 def _items(message: Message, by: str, ids: CallIds) -> Iterator[Item]:
@@ -159,28 +146,26 @@ def _items(message: Message, by: str, ids: CallIds) -> Iterator[Item]:
                     yield {"type": "function_call_output", "call_id": call_id, "output": _output(part)}
 
 
-def _assistant(message: Message, by: str, ids: CallIds) -> Iterable[Item]:
+def _assistant(message: Message, by: str, ids: CallIds) -> list[Item]:
     metadata: Any = message.provider_metadata.get(METADATA)
     metadata = metadata if isinstance(metadata, Mapping) and metadata.get("by") == by else {}
-    reasoning, fields = list(placed(metadata, by, "reasoning", "item")), fields_of_calls(metadata, by)
-    items: list[Item] = []
-    for n, part in enumerate(message.parts):
-        items += [
-            item
-            for before, item in reasoning
-            if before == n and (item.get("type") == "reasoning" and isinstance(item.get("encrypted_content"), str))
-        ]
+    phase = {"phase": metadata["phase"]} if isinstance(metadata.get("phase"), str) else {}
+
+    def write(part: Part) -> Item | None:
         match part:
             case ToolCall():
                 arguments = json.dumps(encode_arguments(part), ensure_ascii=False, default=dict)
                 call = {"call_id": ids.of_call(part.id), "name": valid_name(part.name), "arguments": arguments}
-                items.append(with_fields({"type": "function_call", **call}, next(fields)))
+                return {"type": "function_call", **call}
             case TextPart() if part.text:
-                phase = {"phase": metadata["phase"]} if isinstance(metadata.get("phase"), str) else {}
-                items.append({"role": "assistant", "content": part.text, **phase})
-    while items and items[-1].get("type") == "reasoning":  # rejected without the item that follows it
-        items.pop()
-    return items
+                return {"role": "assistant", "content": part.text, **phase}
+        return None
+
+    return write_parts(message, metadata, by, ("reasoning", "item"), is_thought=_is_readable, write=write)
+
+
+def _is_readable(item: Item) -> bool:
+    return item.get("type") == "reasoning" and isinstance(item.get("encrypted_content"), str)
 
 
 def _output(result: ToolResult) -> str | list[Item]:
@@ -218,39 +203,17 @@ def _part(part: Part) -> Item:
 # Compatible servers may omit fields or use other types.
 
 
-@dataclass(slots=True)
-class _Item:
-    """Draft of an item: a message, a call, reasoning, or an ignored type. `pieces` are its text or its arguments as
-    JSON.
-    """
+class ReplyDraft(reply_draft.ReplyDraft):
+    """Draft of a reply. `_stop` is its status. The fields of an item are its phase and the id of its call."""
 
-    kind: str
-    id: str = ""
-    call_id: str = ""
-    name: str = ""
-    phase: str = ""
-    pieces: list[str] = field(default_factory=list)
-    whole: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces)
-
-
-class ReplyDraft:
-    """Draft of a reply, built from stream events. `by` names the writer in `provider_metadata`."""
+    METADATA = METADATA
 
     def __init__(self, by: str = "") -> None:
-        self._by = by
-        self._items: list[_Item] = []
-        self._at: dict[int, _Item] = {}
-        self._status = ""
+        super().__init__(by)
         self._cut_by = ""
         self._refused = False
-        self._usage = Usage()
 
-    def take(self, event: Mapping[str, Any]) -> Iterator[Delta]:
-        """Add an event and yield its visible deltas. Ignores unknown events. Raises ProviderRejected for an error."""
+    def take(self, event: Event, /) -> Iterator[Delta]:  # noqa: D102 - the base says it
         match text(event, "type"):
             case "response.output_text.delta" | "response.refusal.delta" as kind:
                 self._refused |= kind == "response.refusal.delta"
@@ -273,95 +236,68 @@ class ReplyDraft:
             case kind if error := _error(kind, event):
                 raise ProviderRejected(ProviderError.from_response(200, error))
 
-    @property
-    def finished(self) -> bool:
-        """True if the service has reported the reply as completed or incomplete."""
-        return bool(self._status)
-
-    def completion(self) -> Completion | None:
-        """Return the finished reply, or None if the stream ended before the model did.
-
-        A truncated reply has no calls, because the last one may be incomplete.
-        """
-        if not self._status:
+    def completion(self) -> Completion | None:  # noqa: D102 - the base says it
+        if not self.finished:
             return None
-        stop = _STOPS.get(self._cut_by, StopReason.LENGTH) if self._status == "incomplete" else None
+        stop = _STOPS.get(self._cut_by, StopReason.LENGTH) if self._stop == "incomplete" else None
         if self._refused:
             stop = StopReason.REFUSED
-        calls = [item for item in self._items if item.kind == "function_call" and stop is None]
-        ids = iter(distinct_ids([call.call_id for call in calls]))
+        begun = [item for item in self._items if item.kind == "function_call"]
+        calls = begun if stop is None else []
+        ids = iter(distinct_ids([call.fields.get("call_id", "") for call in calls]))
         parts: list[Part] = []
-        reasoning: list[dict[str, Any]] = []
-        phase = ""
+        kept: dict[str, Any] = {"phase": "", "reasoning": []}
         for item in self._items:
             match item.kind:
                 case "reasoning" if echo := _echo(item.whole):
-                    reasoning.append({"before": len(parts), "item": echo})
+                    kept["reasoning"].append({"before": len(parts), "item": echo})
                 case "message" if item.text:
                     parts.append(TextPart(item.text))
-                    phase = item.phase or phase
+                    kept["phase"] = item.fields.get("phase") or kept["phase"]
                 case "function_call" if stop is None:
                     parts.append(parse_call(next(ids), item.name, item.text))
-        stop = stop or (StopReason.TOOLS if calls else StopReason.ANSWERED)
-        own_metadata: dict[str, Any] = {"phase": phase} if phase else {}
-        own_metadata |= {"reasoning": reasoning} if reasoning else {}
         unknown = [unknown_fields(call.whole, *_CALL) for call in calls]
-        own_metadata |= {"calls": kept} if any(unknown) and (kept := storable(unknown)) else {}
-        metadata = {METADATA: {"by": self._by, **own_metadata}} if own_metadata else {}
-        message = Message(MessageRole.ASSISTANT, tuple(parts), metadata)
-        cut = stop is StopReason.LENGTH and any(item.kind == "function_call" for item in self._items)
-        return Completion(message, stop, self._usage, cut_call=cut)
+        kept["calls"] = storable(unknown) if any(unknown) else []
+        return self._completion(parts, stop, kept, begun_call=bool(begun))
 
     def end(self) -> None:
         """Take a reply without its last event as finished if all its items are whole."""
         if any(item.kind in ("message", "function_call") for item in self._items) and all(
             item.whole for item in self._items
         ):
-            self._status = self._status or "completed"
-
-    def resume(self) -> None:
-        """Return None: models of this protocol do not pause."""
+            self._stop = self._stop or "completed"
 
     def _begin(self, event: Mapping[str, Any]) -> Iterator[UsageReported]:
         if not self._items:
             yield UsageReported()
-        self._describe(self._new(event), get_field(event, "item"))
+        item = get_field(event, "item")
+        self._describe(self._new(event.get("output_index"), text(item, "type")), item)
 
     def _add_text(self, event: Mapping[str, Any]) -> Iterator[TextDelta]:
         if more := text(event, "delta"):
             self._item(event, "message").pieces.append(more)
             yield TextDelta(more)
 
-    def _item(self, event: Mapping[str, Any], kind: str) -> _Item:
+    def _item(self, event: Mapping[str, Any], kind: str) -> ItemDraft:
         """Return the item of an event; start one if there is none."""
         item = self._find_item(event, text(event, "item_id"), kind)
-        return item or self._new(event, kind)
+        return item or self._new(event.get("output_index"), kind)
 
-    def _find_item(self, event: Mapping[str, Any], item_id: str, kind: str) -> _Item | None:
+    def _find_item(self, event: Mapping[str, Any], item_id: str, kind: str) -> ItemDraft | None:
         """Return the item of this kind by id, by number, or the last one; None if none matches.
 
         Some servers give all items the same number, or a new id with every event.
         """
-        index = event.get("output_index")
-        numbered = self._at.get(index) if isinstance(index, int) else None
-        if numbered is not None and numbered.kind == kind and numbered.id == item_id:  # as the vendor has it
-            return numbered
+        known = self._known(event.get("output_index"))
+        if known is not None and known.kind == kind and known.id == item_id:  # as the vendor has it
+            return known
         named = next((item for item in reversed(self._items) if item_id and item.id == item_id), None)
-        last = self._items[-1] if self._items and not isinstance(index, int) else None
-        return next((item for item in (named, numbered, last) if item is not None and item.kind == kind), None)
+        return next((item for item in (named, known) if item is not None and item.kind == kind), None)
 
-    def _new(self, event: Mapping[str, Any], kind: str = "") -> _Item:
-        item = _Item(kind or text(get_field(event, "item"), "type"))
-        self._items.append(item)
-        if isinstance(index := event.get("output_index"), int):
-            self._at[index] = item
-        return item
-
-    def _describe(self, item: _Item, described: object) -> None:
+    def _describe(self, item: ItemDraft, described: object) -> None:
         item.id = text(described, "id") or item.id
-        item.call_id = text(described, "call_id") or item.call_id
         item.name = text(described, "name") or item.name
-        item.phase = text(described, "phase") or item.phase
+        item.fields |= {name: value for name in ("call_id", "phase") if (value := text(described, name))}
 
     def _complete(self, event: Mapping[str, Any]) -> Iterator[TextDelta]:
         """Add the fields of the complete item that the deltas did not hold."""
@@ -369,20 +305,17 @@ class ReplyDraft:
         item_id = text(whole, "id")
         item = self._find_item(event, item_id, text(whole, "type"))
         if item is None or (item.whole and item.id != item_id):
-            item = self._new(event)
+            item = self._new(event.get("output_index"), text(whole, "type"))
         self._describe(item, whole)
         item.whole = whole if isinstance(whole, dict) else {}
         if item.kind == "function_call":
             item.pieces = [json_text(whole, "arguments") or item.text]
         elif item.kind == "message":
             self._refused |= any(text(part, "type") == "refusal" for part in get_list(whole, "content"))
-            if not item.pieces and (
-                message_text := "".join(
-                    text(part, "text") or text(part, "refusal") for part in get_list(whole, "content")
-                )
-            ):  # a server that does not stream it
-                item.pieces.append(message_text)
-                yield TextDelta(message_text)
+            said = "".join(text(part, "text") or text(part, "refusal") for part in get_list(whole, "content"))
+            if not item.pieces and said:  # a server that does not stream it
+                item.pieces.append(said)
+                yield TextDelta(said)
 
     def _end(self, response: object, status: str) -> Iterator[TextDelta]:
         status = text(response, "status") or status
@@ -391,7 +324,7 @@ class ReplyDraft:
         if not any(item.whole for item in self._items):  # a server that tells them in the end alone
             for whole in get_list(response, "output"):
                 yield from self._complete({"item": whole})
-        self._status = status
+        self._stop = status
         self._cut_by = text(get_field(response, "incomplete_details"), "reason")
         self._usage = tokens_of(get_field(response, "usage"), "input", "output")
 
@@ -421,12 +354,10 @@ def _echo(item: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Config(HostedConfig):
-    """Settings of one model."""
+Config = HostedConfig
 
 
-def create(config: Config) -> LanguageModel:
+def create(config: HostedConfig) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
     service = config.service("OpenAI", OPENAI_HOME)
     client, capabilities = openai_client(service, "/responses"), config.capabilities(service, OPENAI_WINDOW)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from bot.domain.completions import Completion, StopReason, TextDelta
+from bot.domain.lazy_pattern import lazy_pattern
 from bot.domain.messages import Part, TextPart, ToolCall
 from bot.domain.tools import Tool
 from bot.llm.call_syntax import WORDS, read_value
@@ -30,8 +31,8 @@ _BODY = rf"(?>[^<\[\u25c1]+|(?!{_OPEN}|{_END}).)*+"
 _LINE = r"(?:\A|(?<=\n)|(?<=\n )|(?<=\n  )|(?<=\n   ))"
 _BREAK = rf"(?:{_LINE}|(?<=[.!?>\]\u25b7\u2026\u3002\uff01\uff1f])|(?<=\D[.!?\u2026] )|(?<=\S> )|(?=<\|))"
 _ANALYSIS = r"(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>"
-_FIRST = re.compile(rf"\s*(?:{_BEGIN}|{_ANALYSIS})", re.IGNORECASE)
-_PIECE = re.compile(
+_FIRST = lazy_pattern(rf"\s*(?:{_BEGIN}|{_ANALYSIS})", re.IGNORECASE)
+_PIECE = lazy_pattern(
     rf"(?si)(?=[`~<\[\u25c1])(?:{_LINE}(?P<code>`{{3,}}|~{{3,}}).*?(?:\n[ \t]*(?P=code)|\Z)|`[^`\n]*(?:`|\n|\Z)"
     rf"|(?P<thought>{_BREAK}{_OPEN}{_BODY}(?:{_OPEN}{_BODY}{_END}{_BODY})*+{_END}\s*"
     rf"|\A{_BEGIN}(?={_PROSE})(?:(?!{_END}).)*+{_END}(?!{_PROSE})\s*|{_ANALYSIS}.*?(?:<\|end\|>|(?=<\|start\|>)))"
@@ -44,28 +45,28 @@ _PIECE = re.compile(
 """Code, which is left as it is, and outside of it thoughts, which are whole or not, and the marks of an answer."""
 _ANYTHING, _BEGINNINGS, _ENDINGS, _NEVER = map(re.compile, ("", r"[<\[\u25c1]", r"[>\]\u25b7]", "(?!)"))
 """Characters that have to come before a text is looked at again."""
-_UNFINISHED = re.compile(r"(?:<\|[\w|<>]{0,60}|[<\[\u25c1]/?[\w:\u2581\uff5c]{0,30})\Z")
+_UNFINISHED = lazy_pattern(r"(?:<\|[\w|<>]{0,60}|[<\[\u25c1]/?[\w:\u2581\uff5c]{0,30})\Z")
 _SPACE = r"(?:\w+[:_]|\uff5cDSML\uff5c)?"
 """Prefix of the tags of some models."""
-_TOKEN = re.compile(
+_TOKEN = lazy_pattern(
     r"(?i)<\|/?[\w:]+\|>|<\uff5c[\w\u2581]+\uff5c>|<\|tool_\w+>|<tool_\w+\|>|</s>|<(?:start|end)_function_\w+>"
     rf"|</?{_SPACE}(?:tools?|tool_?calls?|function_calls?)>|\[/?TOOL_CALLS\]|\[ARGS\]|\[CALL_ID\]\w*"
     r"|functools(?=\[)|\bto=|call:|action\b:?|input:|\u273f(?:function|args)\u273f:"
 )
-_FILLER = re.compile(
+_FILLER = lazy_pattern(
     r"[\s;,]+|\{(?=\{)|\}|```(?:json|tool_c(?:ode|all))?|assistant(?=commentary)|</?(?:answer|response)>|print\(|\)"
     r"|(?:assistant|commentary|analysis|function|json|code|call)\b(?![.:_(-])"
 )
 _NAME = re.compile(r"[A-Za-z_][\w./-]*(?::\d+)?")
-_ELEMENT = re.compile(
+_ELEMENT = lazy_pattern(
     rf"(?s)<{_SPACE}(?:function|invoke)(?:=|\s+name=)[\"']?([\w.-]+)[\"']?(?:>|(?={{))(.*?)</?{_SPACE}(?:function|invoke)>"
     r"|([\w.-]+)\s*((?:<arg_key>.*?</arg_value>\s*)+)"
 )
-_PARAMETER = re.compile(
+_PARAMETER = lazy_pattern(
     rf"(?s)<(?:{_SPACE}parameter(?:=|\s+name=)[\"']?|arg_key>\s*)([\w.-]+)(?:\s*</arg_key>\s*<arg_value>|[\"']?[^>]*>)"
     rf"\n?(.*?)\n?</(?:{_SPACE}parameter|arg_value)>"
 )
-_UNFINISHED_CALL = re.compile(
+_UNFINISHED_CALL = lazy_pattern(
     rf"[<\[`\u273f][^\s<>\]]{{0,60}}\Z|[\w.:/-]{{1,60}}\Z|<arg_key>|<{_SPACE}(?:function|invoke)\b", re.ASCII
 )
 _NAMES = ("name", "tool", "tool_name", "function")

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any
 
 from bot.domain.characters import visible
-from bot.domain.tools import Tool
+from bot.domain.completions import ModelRequest, ToolChoice
 from bot.llm.wire_format import replace_surrogates
 
 Schema = dict[str, Any]
@@ -72,14 +72,27 @@ _IN_WORDS = (
 """Keywords that become part of the description: some services reject them, and few obey them."""
 
 
-def tool_description(tool: Tool) -> str:
-    """Return the server's description of the tool, within 1,024 characters."""
-    return _truncate(visible(tool.description), LONGEST_DESCRIPTION)
-
-
-def tool_arguments(tool: Tool, keys: re.Pattern[str]) -> Schema:
-    """Return the schema of the tool's arguments (`tool_schema`). Descriptions that the bot wrote are not cut."""
-    return tool_schema(tool.input_schema, keys, _LONGEST_OWN if tool.is_builtin else LONGEST_DESCRIPTION)
+def tool_fields(
+    request: ModelRequest,
+    keys: re.Pattern[str],
+    write: Callable[[dict[str, Any]], Any],
+    none: object,
+    parameters: str = "parameters",
+) -> dict[str, Any]:
+    """Return the fields of a request's body for its tools, each as `write` makes it of its name, its description and
+    its arguments, whose property names match `keys`. `none` is the choice of no tool. `parameters` is the field of the
+    arguments.
+    """
+    tools = []
+    for tool in request.tools:
+        # Descriptions that the bot wrote are not cut.
+        longest = _LONGEST_OWN if tool.is_builtin else LONGEST_DESCRIPTION
+        description = _truncate(visible(tool.description), LONGEST_DESCRIPTION)
+        arguments = {parameters: tool_schema(tool.input_schema, keys, longest)}
+        tools.append(write({"name": tool.name, "description": description, **arguments}))
+    # The tools stay listed if none may be called: calls in the transcript refer to them.
+    choice = {"tool_choice": none} if request.tool_choice is ToolChoice.NONE else {}
+    return {"tools": tools, **choice} if tools else {}
 
 
 def tool_schema(

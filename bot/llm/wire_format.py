@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, groupby, repeat
 from typing import Any
@@ -152,20 +152,6 @@ def is_document(part: Part) -> bool:
 def is_system(message: Message) -> bool:
     """Return True for a message of the operator or the bot."""
     return message.role is MessageRole.SYSTEM
-
-
-def placed(metadata: object, by: str, name: str, inner: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Return what the service sent besides a message's parts, each with the number of the part after it, if `by` wrote
-    it: entries `{"before": number, inner: object}` of the field `name`.
-    """
-    entries = get_list(dict(metadata), name) if isinstance(metadata, Mapping) and metadata.get("by") == by else []
-    for entry in entries:
-        if (
-            isinstance(entry, Mapping)
-            and isinstance(entry.get("before"), int)
-            and isinstance(entry.get(inner), Mapping)
-        ):
-            yield entry["before"], dict(entry[inner])
 
 
 def data_url(part: ImagePart | FilePart) -> str:
@@ -368,6 +354,40 @@ def merge_fields(fields: dict[str, Any], more: Mapping[str, Any]) -> None:
                 fields[name] = before + value
             case _:
                 fields[name] = value
+
+
+def write_parts(
+    message: Message,
+    metadata: object,
+    by: str,
+    names: tuple[str, str],
+    *,
+    is_thought: Callable[[dict[str, Any]], bool],
+    write: Callable[[Part], dict[str, Any] | None],
+) -> list[dict[str, Any]]:
+    """Return a message of the model as the service sent it: each part as `write` makes it, calls with their unknown
+    fields, and thoughts before the part that they preceded, if `by` wrote them. Thoughts at the end are left out,
+    because services reject them there.
+
+    `names` are the field of the thoughts in `metadata`, and the field of a thought in its entries:
+    `{"before": number of a part, inner: object}`.
+    """
+    name, inner = names
+    known = isinstance(metadata, Mapping) and metadata.get("by") == by
+    thoughts = [
+        (entry.get("before"), dict(entry[inner]))
+        for entry in (get_list(dict(metadata), name) if isinstance(metadata, Mapping) and known else [])
+        if isinstance(entry, Mapping) and isinstance(entry.get(inner), Mapping)
+    ]
+    fields = fields_of_calls(metadata, by)
+    written: list[dict[str, Any]] = []
+    for n, part in enumerate(message.parts):
+        written += [thought for before, thought in thoughts if before == n and is_thought(thought)]
+        if block := write(part):
+            written.append(with_fields(block, next(fields)) if isinstance(part, ToolCall) else block)
+    while written and is_thought(written[-1]):
+        written.pop()
+    return written
 
 
 def fields_of_calls(metadata: object, by: str) -> Iterator[Mapping[str, Any]]:

@@ -150,20 +150,14 @@ class ApprovalCard:
 
     approval_id: str
     revision: int
-    short_id: str
     title: str
     risk: Risk
     server: str
     tool: str
     arguments: tuple[CardArgument, ...]
-    asked_by: str
     expires_in: float | None
     expires_at: float | None
     outcome: str = ""
-    needs: str = ""
-    """Required approvers, if a rule names them, or that the asker may approve: `needs 2 of test-group:ops,
-    not Ana`, `Ana may approve this`.
-    """
     preview: str = ""
     """Answer of another tool about the call, or the reason why it is missing; empty without a preview."""
     withheld: int = 0
@@ -196,7 +190,6 @@ def _card(step: ToolStep, approval: Approval, call_arguments: CallArguments) -> 
     return ApprovalCard(
         approval_id=approval.id,
         revision=approval.revision,
-        short_id=single_line(approval.id, 200)[:8],
         title=f"{call_title(step)}{scope}?",
         risk=tool.risk if tool else Risk.DESTRUCTIVE,
         server=single_line(tool.server, 60) if tool else "",
@@ -204,12 +197,15 @@ def _card(step: ToolStep, approval: Approval, call_arguments: CallArguments) -> 
         arguments=call_arguments.arguments,
         preview=_preview(step, approval),
         withheld=call_arguments.withheld,
-        asked_by=single_line(approval.requested_for.name, 60) or single_line(approval.requested_for.id, 60),
         expires_in=approval.expires_in,
         expires_at=approval.expires_at,
         outcome=outcome(step.status, approval),
-        needs=required_approvers_text(step, approval),
     )
+
+
+def asker_name(approval: Approval) -> str:
+    """Return the name of the user who asked for the call, one line."""
+    return single_line(approval.requested_for.name, 60) or single_line(approval.requested_for.id, 60)
 
 
 def _preview(step: ToolStep, approval: Approval) -> str:

@@ -25,7 +25,14 @@ from bot.domain.elicitations import Elicitation, FormMode, UrlMode
 from bot.domain.tools import Risk
 from bot.domain.turns import WAITING, ModelStep, StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.i18n import LazyText, _
-from bot.rendering.approval_card import ApprovalCard, approval_card, approver_reason, format_changes, whole_card
+from bot.rendering.approval_card import (
+    ApprovalCard,
+    approval_card,
+    approver_reason,
+    asker_name,
+    format_changes,
+    whole_card,
+)
 from bot.rendering.call_arguments import whole_json
 from bot.rendering.elicitation_card import domain_of, outcome_text, server_name, warning_text
 from bot.rendering.timeline import answer
@@ -427,7 +434,7 @@ def approval_shape(turn: Turn, step: ToolStep, conversation: str, signed_by: Sig
         ],
         changed_by=approval.revised_by,
         fingerprint=approval.fingerprint,
-        requested_for=card.asked_by,
+        requested_for=asker_name(approval),
         signed_by=signed_by(approval.requirements, turn.conversation, turn.question.agent),
         asker_may_approve=approval.requirements.asker_may_approve,
         approver_reason=approver_reason(step),

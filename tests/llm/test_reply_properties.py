@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bot.domain.completions import UsageReported
 from bot.llm import anthropic, openai_chat, openai_responses
-from bot.llm.hosted_model import Delta, ReplyAccumulator
 from bot.llm.provider_service import ProviderRejected, classify
+from bot.llm.reply_draft import Delta, ReplyDraft
 
 DRAFTS = [anthropic.ReplyDraft, openai_chat.ReplyDraft, openai_responses.ReplyDraft]
 
@@ -53,7 +53,7 @@ EVENTS = st.lists(
 @pytest.mark.parametrize("draft_of", DRAFTS)
 @given(EVENTS)
 def test_a_reply_of_anything_can_be_kept_or_is_an_error(draft_of: Any, events: list[dict[str, Any]]) -> None:
-    draft: ReplyAccumulator = draft_of()
+    draft: ReplyDraft = draft_of()
     shown: list[Delta] = []
     with suppress(ProviderRejected):
         try:

@@ -19,13 +19,14 @@ from urllib.parse import unquote
 from bot.domain.characters import ESCAPES, INVISIBLE
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.flows import FILE_ENDINGS, Sends
+from bot.domain.lazy_pattern import lazy_pattern
 from bot.domain.tools import Tool
 
 MOST_READ = 5_000
 """Characters in arguments of an open call that are looked at. Longer ones are not known."""
 _MOST_ENCODED = 5
 """Encodings inside one another that are undone. A text with more is not known."""
-_ORDINARY_NAME = re.compile(
+_ORDINARY_NAME = lazy_pattern(
     r"""(?:(?:
       title|subtitle|name|text|body|note|query|subject|summary|desc(?:ription)?|contents?|comment|message|msg|caption
       |head(?:er|ing|line)|label|tag|keyword|term|phrase|word|line|paragraph|section|details?|reason|question|answer|prompt
@@ -46,21 +47,21 @@ _ORDINARY_NAME = re.compile(
     re.VERBOSE,
 )
 """A name of words that speak of content, time and quantity alone. Any other may choose who learns of a call."""
-_REACH = re.compile(
+_REACH = lazy_pattern(
     r"(?:(?:is|send|notify|notification|update|public|publish|shared?|broadcast|mention|all|invite)s?\s)+"
 )
 """A name that reaches more people if its value is true."""
-_NAME_PARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|[\W_]+|$")
+_NAME_PARTS = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|[\W_]+|$")
 _ID = r"""
     (?<![\w-])[UWSCGD](?=[A-Z]*[0-9])[A-Z0-9]{7,}(?![\w-])      # Slack
   | (?<![\w-])[0-9]{17,20}(?![\w-])                             # Discord
 """
-_NAMED = re.compile(rf"<[@#!][^<>\s]*>|@\w|{_ID}", re.VERBOSE)
+_NAMED = lazy_pattern(rf"<[@#!][^<>\s]*>|@\w|{_ID}", re.VERBOSE)
 """Names of a user, a group or a channel, on any platform."""
 _GAP = r"(?:[^\w,:;|]|[_ーの]|,(?!\s)){1,3}"
 """Between digits of one telephone number, also in Japanese. A comma with a blank parts numbers."""
 _DIGIT = r"(?:zero|one|two|three|four|five|six|seven|eight|nine|null|eins|zwei|drei|vier|fünf|sechs|sieben|acht|neun)"
-_NOT_PLAIN = re.compile(
+_NOT_PLAIN = lazy_pattern(
     rf"""
     [@\\]                                                       # mentions and addresses, and unknown escapes
   | \#\w | <(?=[^\s\d=-])                                       # channels, markup
@@ -79,12 +80,12 @@ _NOT_PLAIN = re.compile(
 )
 _TIME = r"(?:[01]?\d|2[0-4])[:.][0-5]\d(?::\d{2}(?:\.\d+)?)?(?:[ap]m|z|[+-]\d{2}:?\d{2})?"
 _DAY = r"(?:(?:19|20)\d\d([-/.])[01]?\d\1[0-3]?\d|[0-3]?\d([-/.])[0-3]?\d\2(?:19|20)?\d\d)"
-_MOMENT = re.compile(
+_MOMENT = lazy_pattern(
     rf"(?:(?<![\w.:+-])|(?<=[^\x00-\x7f]:))(?:{_DAY}(?:[t\s]{_TIME})?|{_TIME}(?:-{_TIME})?)(?![\w:-]|\.\w)",
     re.IGNORECASE,
 )
 """A date, a time, or both."""
-_HARMLESS = re.compile(
+_HARMLESS = lazy_pattern(
     rf"""
     {_MOMENT.pattern} | \b[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}\b     # dates, UUIDs
   | (?<![\w.,:/+(-])(?<!\d\s)(?:
@@ -97,7 +98,7 @@ _HARMLESS = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _WORD = r"[^\W_]+(?:(?:['_+&-]|\+\+)[^\W_]+)*"
-_PLAIN = re.compile(
+_PLAIN = lazy_pattern(
     rf"""
     {_WORD}(?:/{_WORD})*                                        # words, and/or, notes/today
   | v?\d+(?:\.\d+){{1,2}}\w*                                    # 3.5kg, v1.2.3
@@ -107,18 +108,18 @@ _PLAIN = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_ENCODED = re.compile(r"(?<![\w+/-])(?!(?:[A-Z]?[a-z]+|[A-Z]+|\d{1,12})(?![\w+/-]))[A-Za-z0-9+/_-]{6,}")
+_ENCODED = lazy_pattern(r"(?<![\w+/-])(?!(?:[A-Z]?[a-z]+|[A-Z]+|\d{1,12})(?![\w+/-]))[A-Za-z0-9+/_-]{6,}")
 """Codes of bytes, and words of mixed cases."""
 # A colon parts words after a letter that no scheme has, unless a port follows.
-_BETWEEN = re.compile(
+_BETWEEN = lazy_pattern(
     r"""(?:[\s"“”„«»\u2018\u201a()\[\]{},;!?¡¿、。・…\u2013—]|(?<=[^\x00-\x7f]):(?!\d{2,5}(?!\w))|(?<=\d)%)+"""
 )
 _AT_ENDS = "'\u2019*_~`-+&%=^|:./<>$#"
-_IDEOGRAPHIC_DOT = re.compile(r"(?<=[a-z0-9])。(?=[a-z0-9])|(?<=\w)。(?=[a-z]{2,}(?:\Z|[/:?#.。\n]))", re.IGNORECASE)
-_ESCAPED = re.compile(
+_IDEOGRAPHIC_DOT = lazy_pattern(r"(?<=[a-z0-9])。(?=[a-z0-9])|(?<=\w)。(?=[a-z]{2,}(?:\Z|[/:?#.。\n]))", re.IGNORECASE)
+_ESCAPED = lazy_pattern(
     r"\\u\{([0-9a-f]{1,6})\}|(?:\\u|%u)([0-9a-f]{4})|\\U([0-9a-f]{8})|\\x([0-9a-f]{2})", re.IGNORECASE
 )
-_ESCAPED_SIGN = re.compile(r"\\([\"'/])")
+_ESCAPED_SIGN = lazy_pattern(r"\\([\"'/])")
 _UNKNOWN = "@unknown"
 """In place of a text that is encoded too often to be read: never plain."""
 
