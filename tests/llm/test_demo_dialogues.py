@@ -21,7 +21,7 @@ from mcp_servers.knowledge.tokenizer import question
 from mcp_servers.notes.note import Notebook
 from mcp_servers.notes.server import notes_answer, notes_text
 from tests.llm.demo_offers import INVOICES, LAMPS, TEXT, TICKETS, UNITS, WHOLE, Asked, reply, tool
-from tests.llm.test_demo_phrasings import DEFAULT
+from tests.llm.test_demo_phrasings import DEFAULT, add, delete, documents, forecast, listed, search
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -51,30 +51,6 @@ def then(calls: Asked, *texts: str) -> Then:
 
 def asks(argument: str) -> str:
     return f"**{argument}**"
-
-
-def forecast(area: str, **arguments: Any) -> Asked:
-    return [("weather__forecast", {"area": area, **arguments})]
-
-
-def add(text: str) -> Asked:
-    return [("notes__add", {"text": text})]
-
-
-def listed(**arguments: Any) -> Asked:
-    return [("notes__list", arguments)]
-
-
-def search(words: str) -> Asked:
-    return [("notes__search", {"words": words})]
-
-
-def delete(n: int) -> Asked:
-    return [("notes__delete", {"id": n})]
-
-
-def documents(query: str) -> Asked:
-    return [("knowledge__search", {"query": query})]
 
 
 def one(name: str, /, **arguments: Any) -> Asked:
@@ -153,7 +129,6 @@ SMALL_TALK: list[Dialogue] = [
     [("👋", HELLO)],
     [("test", HELLO)],
     [("is anybody here?", HELLO)],
-    [("what can you do", ABILITIES)],
     [("what can u do for me?", ABILITIES)],
     [("help", ABILITIES)],
     [("help me pls", ABILITIES)],
@@ -161,14 +136,11 @@ SMALL_TALK: list[Dialogue] = [
     [("what tools do you have access to?", ABILITIES)],
     [("show me what you can do", ABILITIES)],
     [("what is this?", ABOUT)],
-    [("are you an AI?", ABOUT)],
     [("r u a bot", ABOUT)],
     [("are you chatgpt or claude?", ABOUT)],
     [("which model are you using?", ABOUT)],
     [("is this a real AI?", ABOUT)],
-    [("who made you", ABOUT)],
     [("ur name?", ABOUT)],
-    [("thx!!", THANKS)],
     [("thank u 🙏", THANKS)],
     [("perfect, thank you very much", THANKS)],
     [("ty", THANKS)],
@@ -181,9 +153,7 @@ SMALL_TALK: list[Dialogue] = [
     [("yes please", GLADLY)],
     [("bye!", BYE)],
     [("good night", BYE)],
-    [("tell me a joke", NO_TOOL)],
     [("write a python function that reverses a string", NO_TOOL)],
-    [("asdfgh", NO_TOOL)],
     [("🙂", NO_TOOL)],
     [("lol", OK)],
     [("you are useless", NO_TOOL)],
@@ -206,7 +176,6 @@ JAPANESE: list[Dialogue] = [
     [("誰が作ったの\uff1f", ABOUT)],
     [("やっぱりいいです", OK)],
     [("いいえ", OK)],
-    [("明日札幌で傘いる\uff1f", forecast("札幌"))],
     [("傘いるかな、週末の大阪", forecast("大阪", days=5))],
     [("明後日の京都の天気", forecast("京都"))],
     [("来週の土曜の福岡の天気は\uff1f", forecast("福岡", days=8))],
@@ -223,7 +192,6 @@ JAPANESE: list[Dialogue] = [
     [("メモを一覧表示してください", listed())],
     [("メモを3件見せて", listed(limit=3))],
     [("牛乳のメモを探して", search("牛乳"))],
-    [("メモ2を消して", delete(2))],
     [("牛乳のメモを消して", [*search("牛乳"), *delete(6)])],
     [("サーバーの追加方法を教えて", then(documents("サーバーの追加方法を教えて server show add"), "ja/README.md#"))],
     [("承認は誰がするの\uff1f", documents("承認は誰がするの\uff1f approv"))],
@@ -231,7 +199,6 @@ JAPANESE: list[Dialogue] = [
 ]
 
 WEATHER_WISHES: list[Dialogue] = [
-    [("wether in tokio", forecast("Tokyo"))],
     [("weahter osaka plz", forecast("osaka"))],
     [("is it going to rain in kyoto this weekend?", forecast("kyoto", days=5))],
     [("do i need a jacket in sapporo on friday", forecast("Sapporo"))],
