@@ -174,9 +174,7 @@ def _by_model(parse: Callable[[str], Any]) -> BeforeValidator:
     def parse_entry(entry: str) -> tuple[str, Any]:
         pattern, equals, value = entry.rpartition("=")
         is_named = bool(equals) is bool(pattern.strip())
-        text = pattern.strip() or "*"
-        provider, colon, name = (part.strip() for part in text.partition(":"))
-        return (f"{provider.lower()}:{name}" if colon else text), parse(value.strip() if is_named else entry)
+        return _normalize_pattern(pattern.strip() or "*"), parse(value.strip() if is_named else entry)
 
     def parse_entries(value: Any) -> Any:
         if not isinstance(value, str):
@@ -208,6 +206,12 @@ def _one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
         return values[text.lower()]
 
     return parse
+
+
+def _normalize_pattern(text: str) -> str:
+    """Return a model pattern with the provider in small letters, without blanks around the colon."""
+    provider, colon, name = (part.strip() for part in text.partition(":"))
+    return f"{provider.lower()}:{name}" if colon else text
 
 
 def _parse_channel(value: Any) -> Any:
@@ -495,17 +499,7 @@ class Settings(BaseSettings):
         stripped = {name: value.strip() if isinstance(value, str) else value for name, value in values.items()}
         given = {name: value for name, value in stripped.items() if value != ""}
         if given.get("db_host") and "database_url" not in given:
-            if not given.get("db_name"):
-                raise SettingsError(
-                    "DB_HOST names a server, but no database on it.", "set DB_NAME, or DATABASE_URL instead"
-                )
-            host, password = str(given["db_host"]), given.get("db_password", "")
-            user = quote(str(given.get("db_user", "")), safe="")
-            secret = quote(password.get_secret_value() if isinstance(password, SecretStr) else str(password), safe="")
-            login = f"{user}:{secret}@" if secret else f"{user}@" if user else ""
-            address = f"[{host}]" if ":" in host else host
-            port = given.get("db_port", Settings.model_fields["db_port"].default)
-            given["database_url"] = f"postgresql://{login}{address}:{port}/{quote(str(given['db_name']), safe='')}"
+            given["database_url"] = _database_url(given)
         return given
 
     @model_validator(mode="after")
@@ -540,11 +534,22 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - passed by name; replaced by _read_files, which has better errors
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources by priority: arguments, environment, .env, files, alternative names."""
-        named = ((setting_name(name), name, value) for name, value in _read_variables().items())
-        files, others = _read_files(), {field: value for field, name, value in named if field and field != name.lower()}
+        files, others = _read_files(), _alternative_settings()
         sources = [InitSettingsSource(settings_cls, {**values}) for values in (files, others)]
         dotenv = DotEnvSettingsSource(settings_cls, env_file=find_folders().env_file)
         return (init_settings, env_settings, dotenv, *sources)
+
+
+def _database_url(given: Mapping[str, Any]) -> str:
+    if not given.get("db_name"):
+        raise SettingsError("DB_HOST names a server, but no database on it.", "set DB_NAME, or DATABASE_URL instead")
+    host, password = str(given["db_host"]), given.get("db_password", "")
+    user = quote(str(given.get("db_user", "")), safe="")
+    secret = quote(password.get_secret_value() if isinstance(password, SecretStr) else str(password), safe="")
+    login = f"{user}:{secret}@" if secret else f"{user}@" if user else ""
+    address = f"[{host}]" if ":" in host else host
+    port = given.get("db_port", Settings.model_fields["db_port"].default)
+    return f"postgresql://{login}{address}:{port}/{quote(str(given['db_name']), safe='')}"
 
 
 def _read_files() -> dict[str, str]:
@@ -569,6 +574,12 @@ def _read_files() -> dict[str, str]:
 def _first_bytes(path: Path) -> str:
     with path.open("rb") as file:
         return file.read(_LARGEST_FILE).decode("utf-8").strip()
+
+
+def _alternative_settings() -> dict[str, str]:
+    """Return settings that are written as properties, `mcp.approval.default-policy`, or by alternative names."""
+    named = ((setting_name(name), name, value) for name, value in _read_variables().items())
+    return {field: value for field, name, value in named if field and field != name.lower()}
 
 
 def setting_name(name: str) -> str:

@@ -231,11 +231,8 @@ def outcome(status: StepStatus, approval: Approval) -> str:
             reason = single_line(denial_reason(approval), VALUE_LIMIT)
             if not name:
                 return _("Denied: {reason}", reason=reason) if reason else _("Denied")
-            return (
-                _("Denied by {name}: {reason}", name=name, reason=reason)
-                if reason
-                else _("Denied by {name}", name=name)
-            )
+            by = _("Denied by {name}: {reason}", name=name, reason=reason) if reason else ""
+            return by or _("Denied by {name}", name=name)
         case StepStatus.EXPIRED:
             return _("Timed out. Not run.")
         case StepStatus.CANCELLED if not name:
@@ -257,10 +254,10 @@ def approver_reason(step: ToolStep) -> str:
     if not sources:
         return reason.reason
     if result is None or not result.is_allowed:
-        return (
-            _("An approver must approve this, because the model has read words of others ({sources})", sources=sources)
-            if reason is SelfApproval.TAINT
-            else reason.reason
+        if reason is not SelfApproval.TAINT:
+            return reason.reason
+        return _(
+            "An approver must approve this, because the model has read words of others ({sources})", sources=sources
         )
     is_console = approval.requested_for.platform == CONSOLE
     parts = [
@@ -395,14 +392,9 @@ def call_title(step: ToolStep) -> str:
     tool = step.tool
     if tool is None:
         return single_line(step.call.name, 60)
-    words = (
-        single_line(tool.title, 80)
-        if (
-            not text_warnings(tool.title)
-            and (not _LIKE_A_NAME.fullmatch(tool.title.strip()) or tool.title == tool.name)
-        )
-        else ""
-    ) or " ".join(part.lower() for part in _WORDS.split(single_line(tool.name, 80)) if part)
+    is_another_name = _LIKE_A_NAME.fullmatch(tool.title.strip()) and tool.title != tool.name
+    words = "" if is_another_name or text_warnings(tool.title) else single_line(tool.title, 80)
+    words = words or " ".join(part.lower() for part in _WORDS.split(single_line(tool.name, 80)) if part)
     return f"{words[:1].upper()}{words[1:].rstrip('?')}"
 
 

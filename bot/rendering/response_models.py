@@ -534,12 +534,11 @@ def elicitations_of(view: TurnView, conversation: str, reader: str) -> list[Elic
 
 def response_shape(view: TurnView, conversation: str, signed_by: SignedBy, reader: str = "") -> ResponseShape:
     """Return a response with its current state. `conversation` is the public id, `reader` the reader's principal."""
+    agent = view.turn.question.agent
     return ResponseShape(
         response_id=view.turn.id,
         conversation_id=conversation,
-        agent=None
-        if view.turn.question.agent is None
-        else AgentShape(id=view.turn.question.agent.id, name=view.turn.question.agent.name),
+        agent=AgentShape(id=agent.id, name=agent.name) if agent else None,
         status=status_of(view),
         waiting_for_approval=waits_for_approval(view),
         waiting_for_answer=waits_for_answer(view),

@@ -198,17 +198,12 @@ def _files(view: TurnView, largest: int) -> Iterator[ToolFile]:
         if not isinstance(step, ToolStep) or step.result is None or step.status not in _RETURNED:
             continue
         for place, part in enumerate(step.result.parts):
-            if (
-                view.read is not None
-                and isinstance(part, StoredFile)
-                and (bool(part.id) and 0 < part.size <= largest and part.readers is not ImageAudience.MODEL)
-            ):
+            if view.read is None or not isinstance(part, StoredFile) or not part.id:
+                continue
+            if 0 < part.size <= largest and part.readers is not ImageAudience.MODEL:
                 ending = _ENDINGS.get(part.mime_type) or mimetypes.guess_extension(part.mime_type) or ""
-                yield ToolFile(
-                    f"{FILE_PREFIX}{step.n}-{place}",
-                    (part.name or f"{tool_name(step)}{ending}"),
-                    partial(view.read, part.id),
-                )
+                name = part.name or f"{tool_name(step)}{ending}"
+                yield ToolFile(f"{FILE_PREFIX}{step.n}-{place}", name, partial(view.read, part.id))
 
 
 # -------------------- actions
@@ -636,11 +631,8 @@ def offer_label(offer: Offer, view: TurnView) -> str:
             return str(offer.label)
         case CheckCallAction(n=n) | RunAgainAction(n=n):
             unsure = [action.n for action in available_actions(view) if isinstance(action, CheckCallAction)]
-            return (
-                f"{offer.label}: {next((tool_name(step) for step in _calls(view) if step.n == n), str(n))}"
-                if len(unsure) > 1
-                else str(offer.label)
-            )
+            name = next((tool_name(step) for step in _calls(view) if step.n == n), str(n))
+            return f"{offer.label}: {name}" if len(unsure) > 1 else str(offer.label)
 
 
 def _has_card(step: ToolStep) -> bool:
