@@ -10,6 +10,7 @@ PLACES: dict[str, tuple[int | str, ...]] = {
     "_": (0,),
     "gettext": (0,),
     "gettext_lazy": (0,),
+    "make_lazy": (0,),
     "Command": (1,),
     "GrantOption": (1, 2),
     "Parameter": (1,),

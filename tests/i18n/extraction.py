@@ -89,7 +89,7 @@ def _parts_of_call(call: ast.Call) -> list[ast.AST]:
     match call.func:
         case function if _is_logging(function) or _is_api_route(function):
             return []
-        case ast.Attribute(value=ast.Name(id="re"), attr="compile"):
+        case ast.Attribute(value=ast.Name(id="re"), attr="compile") | ast.Name(id="lazy_pattern"):
             return []
         case ast.Name(id="Verb" | "verb"):
             return _without_typed_words(call)
@@ -119,6 +119,6 @@ def _is_logging(function: ast.expr) -> bool:
 
 def _is_api_route(function: ast.expr) -> bool:
     match function:
-        case ast.Attribute(value=ast.Name(id="router")):
+        case ast.Attribute(value=ast.Name(id="router")) | ast.Name(id="route"):
             return True
     return False

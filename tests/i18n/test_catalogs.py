@@ -189,7 +189,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     ),
     "bot/llm/provider_service.py": frozenset({"{} at {}"}),
     "bot/platforms/console/cards.py": frozenset({"Enter", "{} · /mcp grants list"}),
-    "bot/platforms/console/headless.py": frozenset({"countersign: {}\n"}),
+    "bot/platforms/console/headless.py": frozenset({"countersign: {}"}),
     "bot/platforms/console/interactive.py": frozenset({"Enter"}),
     "bot/platforms/console/plain_output.py": frozenset({"chat --conversation {}"}),
     "bot/platforms/console/screen.py": frozenset({"noinherit reverse"}),
@@ -333,6 +333,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/mcp/server/status.py": frozenset({"JSON-RPC 2.0", "`/mcp review {}`", "{} cannot happen in the state {}"}),
     "bot/mcp/toolbox.py": frozenset({"Correct them and call it again:\n{}"}),
     "bot/mcp/transports/http.py": frozenset({"no answer", "nothing more"}),
+    "bot/web/api/profiles.py": frozenset({"It has been made."}),  # OpenAPI
     "bot/web/api/responses.py": frozenset(
         {
             "image {}",  # for the model
