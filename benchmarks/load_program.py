@@ -13,10 +13,11 @@ import signal
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from bot.app.components import Runtime
 from bot.app.database import use_database
 from bot.app.discord import open_discord
 from bot.app.operator_files import read_operator_files
-from bot.app.runtime import Runtime, open_runtime
+from bot.app.runtime import open_runtime
 from bot.app.service import Platforms, open_metrics, probe_routes
 from bot.app.slack import look_up_groups
 from bot.app.web import attach_surface, build_web_dependencies, open_surface, serve_web

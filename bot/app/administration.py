@@ -42,7 +42,7 @@ from bot.rendering.text_safety import single_line
 from bot.settings import Settings
 
 if TYPE_CHECKING:
-    from bot.app.runtime import AppServices
+    from bot.app.components import AppServices
     from bot.storage.admin.api_tokens import SqlTokenStore
     from bot.storage.admin.servers import Resealed
 

@@ -40,7 +40,8 @@ from bot.storage.address import read_address
 from bot.storage.lock_file import FileUse
 
 if TYPE_CHECKING:
-    from bot.app.runtime import Runtime, WatchLog
+    from bot.app.components import Runtime
+    from bot.app.runtime import WatchLog
     from bot.chat.approval_inbox import ReadPendingCalls
     from bot.commands.dependencies import Administration
     from bot.engine.engine import Engine

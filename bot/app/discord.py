@@ -23,7 +23,7 @@ from bot.examination import Check, CheckStatus
 from bot.settings import Settings
 
 if TYPE_CHECKING:
-    from bot.app.runtime import Runtime
+    from bot.app.components import Runtime
     from bot.platforms.discord.app import DiscordApp
     from bot.platforms.discord.listener import DiscordListener
 

@@ -42,7 +42,7 @@ from bot.platforms.console.local_user import LocalUser, fresh_conversation, logi
 from bot.settings import Settings, find_ineffective_settings
 
 if TYPE_CHECKING:
-    from bot.app.runtime import AppServices
+    from bot.app.components import AppServices
     from bot.storage.database import Database
 
 _OVERDUE_SECONDS = UNDELIVERED_SECONDS + 3_600.0

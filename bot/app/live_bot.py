@@ -36,7 +36,7 @@ from bot.ports import Commands, EngineApi, Listener, TurnLog
 from bot.settings import Settings
 
 if TYPE_CHECKING:
-    from bot.app.runtime import Runtime
+    from bot.app.components import Runtime
     from bot.app.service import Platforms
     from bot.chat.home_message import Home
 

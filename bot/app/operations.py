@@ -28,7 +28,7 @@ from bot.llm.models import PARSE_CALLS
 from bot.settings import Settings
 
 if TYPE_CHECKING:
-    from bot.app.runtime import AppServices
+    from bot.app.components import AppServices
     from bot.chat.delivery import ChannelMessages
     from bot.storage.database import Database
 

@@ -15,10 +15,10 @@ import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bot.app.components import AppServices, Runtime
 from bot.app.config_reload import ConfigReloader
 from bot.app.database import open_checkpointed_database
 from bot.app.models import select_model
@@ -62,7 +62,6 @@ from bot.engine.scheduler import (
 from bot.engine.surfaces import Surfaces
 from bot.engine.turn_runner import TurnSettings
 from bot.engine.usage import UsageLimiter
-from bot.errors import CountersignError
 from bot.i18n import gettext_lazy
 from bot.llm.models import ModelChoice, Models
 from bot.llm.static_embeddings import load_embedder
@@ -125,46 +124,6 @@ PLATFORM_HINTS = {
     ),
     HTTP: PlatformHint("Your words are read by a program, which may draw Markdown."),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class AppServices:
-    """Services of administration and the components derived from them."""
-
-    turn_log: SqlTurnLog
-    toolbox: McpToolbox
-    rules: RuleBook
-    administration: ConfigReloader
-    commands: CommandRegistry
-    command_dependencies: CommandDependencies
-    stores: Stores
-    health: HealthCheck
-    refused: RefusedTools
-    usage_limiter: UsageLimiter
-    faults: FaultReporter
-    locales: LocaleResolver
-
-
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """Components that platforms use. `services` is for other modules of the composition root."""
-
-    engine: Engine
-    commands: CommandRegistry
-    turn_log: TurnLog
-    services: AppServices
-    running: asyncio.Task[None]
-
-    async def run_until(self, leaving: asyncio.Event) -> None:
-        """Wait until `leaving` is set. Raises CountersignError if the engine fails before that."""
-        waiting = asyncio.create_task(leaving.wait(), name="leaving")
-        try:
-            await asyncio.wait({waiting, self.running}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
-        if self.running.done():
-            # Without the engine no message is answered: ending is better than appearing healthy.
-            raise CountersignError("The engine broke down.", "see the log for the reason, and start again")
 
 
 @asynccontextmanager

@@ -33,7 +33,7 @@ from bot.settings import Settings
 from bot.storage.lock_file import FileUse
 
 if TYPE_CHECKING:
-    from bot.app.runtime import Runtime
+    from bot.app.components import Runtime
     from bot.platforms.discord.app import DiscordApp
     from bot.platforms.slack.app import SlackApp
     from bot.web.application import Hook, Page

@@ -29,7 +29,7 @@ from bot.settings import Settings
 from bot.storage.address import PostgresServer, read_address
 
 if TYPE_CHECKING:
-    from bot.app.runtime import Runtime
+    from bot.app.components import Runtime
     from bot.chat.context import Lookups
     from bot.platforms.slack.app import SlackApp
     from bot.platforms.slack.listener import SlackListener

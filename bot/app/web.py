@@ -35,7 +35,7 @@ from bot.ports import LinkStore, Surface
 from bot.settings import Settings
 
 if TYPE_CHECKING:
-    from bot.app.runtime import Runtime
+    from bot.app.components import Runtime
     from bot.web.application import Hook, Page
     from bot.web.routes import WebDependencies
     from bot.web.surface import ApiSurface

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from bot.app.components import AppServices
 from bot.app.database import open_migrated_database
 from bot.app.operator_files import read_operator_files
-from bot.app.runtime import AppServices, open_services
+from bot.app.runtime import open_services
 from bot.app.secrets import UsableSecrets, secret_box
 from bot.app.stores import Stores
 from bot.domain.approvals import ApprovalPolicy

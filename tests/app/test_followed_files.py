@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from bot.app.components import AppServices
 from bot.app.config_reload import EMPTY_SETTLE_SECONDS, SETTLE_SECONDS
 from bot.app.operator_files import FileChange, read_operator_files
-from bot.app.runtime import AppServices
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.audit import AuditQuery
 from bot.domain.health import HealthStatus

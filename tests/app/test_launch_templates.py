@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bot.app.components import AppServices
 from bot.app.database import open_migrated_database
 from bot.app.operator_files import read_operator_files
-from bot.app.runtime import AppServices, open_services
+from bot.app.runtime import open_services
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.servers import ConnectPolicy, ServerSnapshot, ServerStatus, StdioTransport, TemplateLaunch

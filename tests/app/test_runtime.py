@@ -13,9 +13,10 @@ from typing import Any, cast
 import pytest
 
 from bot.app.chat import ChatOptions, chat
+from bot.app.components import Runtime
 from bot.app.database import use_database
 from bot.app.operator_files import read_operator_files
-from bot.app.runtime import Runtime, WatchLog, open_runtime
+from bot.app.runtime import WatchLog, open_runtime
 from bot.domain.turns import Claim
 from bot.errors import CountersignError, DatabaseError, DatabaseHeld
 from bot.llm.models import ModelChoice

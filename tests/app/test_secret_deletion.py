@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bot.app.components import AppServices
 from bot.app.database import open_migrated_database
 from bot.app.operator_files import read_operator_files
-from bot.app.runtime import AppServices, open_services
+from bot.app.runtime import open_services
 from bot.domain.conversations import Author
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from bot.app.components import Runtime
 from bot.app.doctor import examine_all
 from bot.app.operator_files import read_operator_files
-from bot.app.runtime import Runtime, open_runtime
+from bot.app.runtime import open_runtime
 from bot.app.slack import build_listener, build_lookups, check_settings, is_named_in, look_up_groups, open_slack
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.policies import parse_rule

@@ -19,8 +19,9 @@ from typing import Any
 
 import httpx2
 
+from bot.app.components import Runtime
 from bot.app.operator_files import read_operator_files
-from bot.app.runtime import Runtime, open_runtime
+from bot.app.runtime import open_runtime
 from bot.app.web import attach_surface, build_web_dependencies, link_pages, open_surface, serve_web
 from bot.domain.api_clients import ApiRole
 from bot.domain.servers import EVERYWHERE

@@ -20,8 +20,9 @@ from urllib.parse import urlencode, urlsplit
 import httpx2
 import pytest
 
+from bot.app.components import Runtime
 from bot.app.operator_files import read_operator_files
-from bot.app.runtime import Runtime, open_runtime
+from bot.app.runtime import open_runtime
 from bot.app.web import (
     PlatformUserMessenger,
     attach_surface,

@@ -483,7 +483,12 @@ class LineHistory(History):
 
     def store_string(self, string: str) -> None:
         """Append a line unless it contains a secret."""
-        if self._path is None or looks_like_secret(string) or looks_like_token(string) or _misses_reference(string):
+        if (
+            self._path is None
+            or looks_like_secret(string)
+            or looks_like_token(string)
+            or any(not re.match(r"(env|file):", match[1]) for match in _SECRET_ARGUMENTS.finditer(string))
+        ):
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -493,10 +498,6 @@ class LineHistory(History):
                 file.write(json.dumps(string) + "\n")
         except OSError:
             self._path = None
-
-
-def _misses_reference(line: str) -> bool:
-    return any(not re.match(r"(env|file):", match[1]) for match in _SECRET_ARGUMENTS.finditer(line))
 
 
 def _parse_line(encoded: str) -> str:

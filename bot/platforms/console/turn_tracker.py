@@ -267,23 +267,20 @@ class TurnTracker:
     def _queue_pending(self, view: TurnView) -> None:
         for step in view.steps:
             if isinstance(step, ToolStep):
-                self._queue_elicitations(step, view)
+                for elicitation in step.elicitations:
+                    waits = elicitation.open and not view.turn.status.ended
+                    if waits and elicitation.id not in self._open_elicitations:
+                        over = self._open_elicitations[elicitation.id] = asyncio.Event()
+                        self.pending_elicitations.put_nowait(
+                            PendingElicitation(step, elicitation, self.owns(view.turn.id), over)
+                        )
+                    elif not waits and elicitation.id in self._open_elicitations:
+                        self._open_elicitations[elicitation.id].set()
             if isinstance(step, ToolStep) and step.approval is not None and step.status is StepStatus.AWAITING:
                 key = (step.approval.id, step.approval.revision)
                 if key not in self._queued_calls:
                     self._queued_calls.add(key)
                     self.pending_calls.put_nowait(PendingCall(step, self.owns(view.turn.id)))
-
-    def _queue_elicitations(self, step: ToolStep, view: TurnView) -> None:
-        for elicitation in step.elicitations:
-            waits = elicitation.open and not view.turn.status.ended
-            if waits and elicitation.id not in self._open_elicitations:
-                over = self._open_elicitations[elicitation.id] = asyncio.Event()
-                self.pending_elicitations.put_nowait(
-                    PendingElicitation(step, elicitation, self.owns(view.turn.id), over)
-                )
-            elif not waits and elicitation.id in self._open_elicitations:
-                self._open_elicitations[elicitation.id].set()
 
 
 # -------------------- start of a conversation
