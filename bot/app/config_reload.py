@@ -182,26 +182,19 @@ class ConfigReloader:
         """Read the stores and apply changes now."""
         async with self._refreshing:
             stored = await self._read()
-            await self._read_programs()
+            try:
+                # The operator allows a program just before adding its server.
+                await asyncio.to_thread(self._programs.refresh)
+            except SettingsError as error:
+                log.error("the allowed programs are those of before: %s", error)
             self._rules.replace_file(self.files.policies)
             self._rules.amend(stored.rules, stored.profiles, stored.bindings)
             await self._toolbox.reconcile(await self._entries(stored))
-            self._warn_of_idle_rules()
+            for rule in unmatched_rules(self.files.policies.all_rules, self._known_tools()):
+                if rule not in self._warned_rules:
+                    self._warned_rules.append(rule)
+                    log.warning("%s (%s) matches no tool of its server", rule.id, describe_rule(rule))
             self._applied_revision = stored.revision
-
-    async def _read_programs(self) -> None:
-        """Read the allowed programs again: the operator allows one just before adding its server."""
-        try:
-            await asyncio.to_thread(self._programs.refresh)
-        except SettingsError as error:
-            log.error("the allowed programs are those of before: %s", error)
-
-    def _warn_of_idle_rules(self) -> None:
-        """Log each rule of the operator that names a tool missing from its server, once."""
-        for rule in unmatched_rules(self.files.policies.all_rules, self._known_tools()):
-            if rule not in self._warned_rules:
-                self._warned_rules.append(rule)
-                log.warning("%s (%s) matches no tool of its server", rule.id, describe_rule(rule))
 
     def _known_tools(self) -> list[Tool]:
         return [

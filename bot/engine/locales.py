@@ -25,10 +25,6 @@ STORED_SECONDS = 0.5
 log = logging.getLogger(__name__)
 
 
-def _no_profile(_conversation: ConversationKey) -> Profile:
-    return DEFAULT
-
-
 @dataclass(frozen=True, slots=True)
 class LocaleResolver:
     """Resolves locales. `default` is that of the settings. `profile_of` returns the profile of a conversation. `store`
@@ -36,7 +32,7 @@ class LocaleResolver:
     """
 
     default: Locale = Locale("en", "UTC")
-    profile_of: Callable[[ConversationKey], Profile] = _no_profile
+    profile_of: Callable[[ConversationKey], Profile] = lambda _conversation: DEFAULT
     store: LocaleStore | None = None
 
     async def for_user(

@@ -231,8 +231,8 @@ class TurnRunner:
                 name=self._record.turn.question.agent_name,
             )
             await self._finish(TurnStatus.FAILED, failure=failure)
-        elif self._manual_call:
-            self._update(await self._log.append(self._claim, None, await self._manual_steps(self._manual_call)))
+        elif call := self._manual_call:
+            self._update(await self._log.append(self._claim, None, await self._manual_steps(call)))
         elif not self._record.steps and (calls := await self._context_calls()):
             self._update(await self._log.append(self._claim, None, calls))
         elif self._attached_prompt_failed:

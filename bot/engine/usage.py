@@ -437,7 +437,10 @@ class UsageLimiter:
         if not limits:
             return ()
         now = self._clock()
-        queries = [_query(limit, owner, now) for limit in limits]
+        # The scopes are named as the fields of a query.
+        queries = [
+            UsageQuery(limit.every.start_of_period(now), **{limit.per: limit_owner(limit, owner)}) for limit in limits
+        ]
         # The upper bound covers a clock that was set back.
         self._large = {query: entry for query, entry in self._large.items() if now < entry[0] <= now + LARGE_SECONDS}
         sums = {query: self._large[query][1] for query in queries if query in self._large}
@@ -455,11 +458,6 @@ class UsageLimiter:
             )
             for limit, query in zip(limits, queries, strict=True)
         ]
-
-
-def _query(limit: UsageLimit, owner: UsageOwner, now: float) -> UsageQuery:
-    # The scopes are named as the fields of a query.
-    return UsageQuery(limit.every.start_of_period(now), **{limit.per: limit_owner(limit, owner)})
 
 
 def _limit_text(status: LimitStatus, now: float) -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.approvals import ApprovalPolicy
+from bot.domain.approvals import Approval, ApprovalPolicy
 from bot.domain.conversations import InboundMessage
 from bot.domain.tools import ToolSearch
-from bot.domain.turns import Claim, Receipt
+from bot.domain.turns import Claim, Receipt, TurnView
 from bot.engine.approvals import ApproverNotices
 from bot.engine.engine import Engine
 from bot.engine.locales import LocaleResolver
@@ -23,7 +23,7 @@ from bot.engine.turn_runner import TurnSettings
 from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log.log import SqlTurnLog
-from tests.fakes.parts import FakeToolbox, RecordingSurface, ScriptedModel
+from tests.fakes.parts import FakeToolbox, RecordingSurface, ScriptedModel, message, running
 from tests.migrated import migrated
 
 
@@ -73,6 +73,19 @@ class EngineHarness:
             **changes,
         }
         return Engine(self.log, self.model, self.toolbox, [self.surface], **others)  # type: ignore[arg-type]
+
+    async def ended(self, text: str, **changes: object) -> TurnView:
+        """Return the last view of a message's turn, run by an engine of its own."""
+        engine = self.engine(**changes)
+        async with running(engine):
+            return await self.surface.ended((await engine.receive(message(text))).turn_id)
+
+    async def pending(self) -> Approval:
+        """Return the first approval that a call awaits, once a view shows one."""
+        view = await self.surface.wait_for(lambda view: bool(view.awaiting))
+        approval = view.awaiting[0].approval
+        assert approval is not None
+        return approval
 
     def hold_up_taking_in(self) -> tuple[asyncio.Event, asyncio.Event]:
         """Hold up `enqueue_and_claim`. The first event is set once the message is on disk. The call returns after the

@@ -52,9 +52,7 @@ async def test_a_call_waits_for_the_approvers_of_its_agent_and_is_not_sent_once_
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(replace(message("pay Zoe"), agent=ASKED))
-        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
-        approval = waiting.awaiting[0].approval
-        assert approval is not None
+        approval = await harness.pending()
         harness.rules.amend((), (SUPPORT,), (ELSEWHERE,))
         by_ana = await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         assert isinstance(by_ana, NotAllowed)
@@ -118,9 +116,7 @@ async def test_a_call_that_is_run_again_belongs_to_the_agent_of_its_turn(harness
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(replace(message("pay Zoe"), agent=ASKED))
-        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
-        approval = waiting.awaiting[0].approval
-        assert approval is not None
+        approval = await harness.pending()
         await engine.approvals.decide(Decision(approval.id, 1, DecisionType.DENY, BEN), member(BEN))
         view = await harness.surface.ended(receipt.turn_id)
         (step,) = (step for step in view.steps if isinstance(step, ToolStep))

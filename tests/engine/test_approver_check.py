@@ -137,9 +137,7 @@ def only_step(view: TurnView) -> ToolStep:
 
 async def asked(harness: EngineHarness, engine: Engine, text: str = "send it") -> tuple[str, Approval]:
     receipt = await engine.receive(message(text))
-    view = await harness.surface.wait_for(lambda view: bool(view.awaiting))
-    approval = view.awaiting[0].approval
-    assert approval is not None
+    approval = await harness.pending()
     return receipt.turn_id, approval
 
 

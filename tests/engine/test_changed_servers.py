@@ -43,9 +43,7 @@ async def test_a_call_approved_for_one_server_is_not_sent_to_another_that_has_ta
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("send it"))
-        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
-        approval = waiting.awaiting[0].approval
-        assert approval is not None
+        approval = await harness.pending()
         harness.toolbox.add(tool("pay__send", server_id="added-since"), answers_ok)
         decision = Decision(approval.id, 1, DecisionType.APPROVE, ANA)
         assert await engine.approvals.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
@@ -74,9 +72,7 @@ async def test_a_call_allowed_for_one_server_does_not_run_on_another_that_asks(h
     harness.rules = RuleBook(Policies(ASK), Approvers(admins=frozenset({ANA.principal})))
     harness.rules.amend([plain("removed-since", "send", ALLOW)], [], [])
     harness.model.script = [ask_for(call("pay__send", to="ben")), say("It asks now.")]
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("send it"))).turn_id)
+    view = await harness.ended("send it")
     step = only_call(view)
     assert step.status is StepStatus.FAILED
     assert step.result is not None
@@ -101,9 +97,7 @@ async def test_an_allowed_call_is_not_sent_to_a_server_that_stands_in_though_all
     harness.toolbox.add(replace(tool("pay__send", server_id="1"), server="main"), answers_ok)
     harness.rules = RuleBook(Policies(ALLOW), Approvers(admins=frozenset({ANA.principal})))
     harness.model.script = [ask_for(call("pay__send", to="ben")), ask_for(call("pay__send", to="ben")), say("Sent.")]
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("send it"))).turn_id)
+    view = await harness.ended("send it")
     refused, sent = (step for step in view.steps if isinstance(step, ToolStep))
     assert refused.result is not None
     assert refused.result.text == (
@@ -125,9 +119,7 @@ async def test_a_call_approved_for_a_server_at_one_place_is_not_sent_to_where_an
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("send it"))
-        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
-        approval = waiting.awaiting[0].approval
-        assert approval is not None
+        approval = await harness.pending()
         harness.toolbox.add(tool("pay__send", place="there"), answers_ok)
         assert await engine.approvals.get_editable_call(approval.id, 1, member(ANA)) == NotAllowed(TOOL_CHANGED)
         decision = Decision(approval.id, 1, DecisionType.APPROVE, ANA)
@@ -160,9 +152,7 @@ async def test_a_call_approved_before_its_tool_changed_does_not_run_and_names_th
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("send it"))
-        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
-        approval = waiting.awaiting[0].approval
-        assert approval is not None
+        approval = await harness.pending()
         toolbox.withheld.add("pay__send")
         decision = Decision(approval.id, 1, DecisionType.APPROVE, ANA)
         assert await engine.approvals.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)

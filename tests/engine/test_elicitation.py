@@ -232,10 +232,7 @@ async def test_a_forbidden_question_of_a_server_is_declined_without_a_form(
 ) -> None:
     booking = Booking(question)
     with_tool(harness, booking)
-    engine = harness.engine()
-    async with running(engine):
-        receipt = await engine.receive(message("book"))
-        view = await harness.surface.ended(receipt.turn_id)
+    view = await harness.ended("book")
     assert booking.seen[-1].replies is not None
     assert booking.seen[-1].replies.by_key == {"q": DECLINED}
     (elicitation,) = calls_of(view)[0].elicitations
@@ -295,10 +292,7 @@ async def test_a_server_that_never_has_enough_is_given_up(harness: EngineHarness
     harness.toolbox.add(tool("s__book"), insatiable)
     harness.allow("s__book")
     harness.model.script = [ask_for(call("s__book", "a")), say("It asks without end.")]
-    engine = harness.engine()
-    async with running(engine):
-        receipt = await engine.receive(message("book"))
-        view = await harness.surface.ended(receipt.turn_id)
+    view = await harness.ended("book")
     (step,) = calls_of(view)
     assert step.status is StepStatus.FAILED
     assert step.result is not None
@@ -318,10 +312,7 @@ async def test_a_server_with_forbidden_questions_is_given_up_sooner(harness: Eng
     harness.toolbox.add(tool("s__book"), insatiable)
     harness.allow("s__book")
     harness.model.script = [ask_for(call("s__book", "a")), say("It asks without end.")]
-    engine = harness.engine()
-    async with running(engine):
-        receipt = await engine.receive(message("book"))
-        view = await harness.surface.ended(receipt.turn_id)
+    view = await harness.ended("book")
     (step,) = calls_of(view)
     assert step.status is StepStatus.FAILED
     assert (rounds, len(step.elicitations)) == (2, 10)
@@ -347,10 +338,7 @@ async def test_a_running_call_gets_a_cancellation_without_an_answer_in_time(harn
     harness.approval_seconds = 0.05
     booking = Meanwhile()
     with_tool(harness, booking)
-    engine = harness.engine()
-    async with running(engine):
-        receipt = await engine.receive(message("book"))
-        await harness.surface.ended(receipt.turn_id)
+    await harness.ended("book")
     assert booking.heard == [CANCELLED]
 
 

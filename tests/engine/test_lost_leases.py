@@ -86,9 +86,7 @@ async def test_a_result_is_stored_when_the_database_is_back(harness: EngineHarne
         return await run_once(transaction)
 
     harness.database.run_once = away  # type: ignore[method-assign]
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    view = await harness.ended("go")
     step = next(step for step in view.steps if isinstance(step, ToolStep))
     assert step.status is StepStatus.DONE
     assert len(harness.toolbox.calls) == 1

@@ -112,9 +112,7 @@ async def test_a_stored_secret_in_a_call_that_nobody_was_asked_about_is_masked_a
         ask_for(call("notes__add", text="login k3y-0f-the-notes", n=["k3y-0f-the-notes"])),
         say("Ok."),
     ]
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("save it"))).turn_id)
+    view = await harness.ended("save it")
     stored = await harness.log.get_view(view.turn.id)
     steps = [step for step in (*view.steps, *stored.steps) if isinstance(step, ToolStep)]
     assert len(steps) == 2

@@ -138,9 +138,7 @@ async def test_a_call_that_the_profile_does_not_enable_is_refused_though_the_mod
     harness.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
     harness.rules = book(Policies(ALLOW), profile=Profile("p", "p", servers=frozenset({"n1"})))
     harness.model.script = [ask_for(call("mail__send")), say("I may not.")]
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("send it"))).turn_id)
+    view = await harness.ended("send it")
     (step,) = ended(view)
     assert step.status is StepStatus.FAILED
     assert step.result is not None
@@ -156,9 +154,7 @@ async def test_a_call_approved_before_the_profile_lost_its_server_is_not_sent(ha
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("send it"))
-        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
-        approval = waiting.awaiting[0].approval
-        assert approval is not None
+        approval = await harness.pending()
         harness.rules.amend([], [Profile("p", "p", servers=frozenset())], [Binding("", "p")])
         assert await engine.approvals.decide(
             Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA)
@@ -171,9 +167,7 @@ async def test_a_call_approved_before_the_profile_lost_its_server_is_not_sent(ha
 async def test_persona_and_model_are_the_profiles(harness: EngineHarness) -> None:
     harness.rules = book(profile=Profile("p", "p", persona="Speak like a pilot.", model="demo:other"))
     harness.model.others["demo:other"] = other = ScriptedModel([say("Roger.")])
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
+    view = await harness.ended("hi")
     assert view.turn.status is TurnStatus.DONE
     assert harness.model.requests == []
     assert words(other.requests[0])[0] == "Be useful.\n\nSpeak like a pilot."
@@ -188,9 +182,7 @@ async def test_a_profiles_approvers_sign_instead_of_the_others(harness: EngineHa
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("send it"))
-        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
-        approval = waiting.awaiting[0].approval
-        assert approval is not None
+        approval = await harness.pending()
         refused = await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         reason = "An approver must approve this, as the profile of this place says."
         assert refused == NotAllowed(f"You may not approve this. {reason} It needs ben.")

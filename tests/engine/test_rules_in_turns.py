@@ -51,9 +51,7 @@ async def test_arguments_decide_and_the_deciding_rule_is_stored_with_the_call(ha
         ask_for(call("mail__send", "c1", to="ben@home.example"), call("mail__send", "c2", to="x@evil.example")),
         say("Done."),
     ]
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("send both"))).turn_id)
+    view = await harness.ended("send both")
     assert [step.status for step in steps(view)] == [StepStatus.DONE, StepStatus.DENIED]
     assert [arguments for _, arguments, _ in harness.toolbox.calls] == [{"to": "ben@home.example"}]
     stored = await harness.log.get_view(view.turn.id)
@@ -77,9 +75,7 @@ async def test_a_denial_that_came_after_the_approval_wins(harness: EngineHarness
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("send it"))
-        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
-        approval = waiting.awaiting[0].approval
-        assert approval is not None
+        approval = await harness.pending()
         harness.rules.amend([plain("m1", "", DENY, arguments={"to": "b*"})], [], [])
         signed = await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         assert signed == Decided(DecisionType.APPROVE)
@@ -111,9 +107,7 @@ async def test_a_rule_set_before_a_turn_counts_for_it_and_for_a_waiting_call(har
         assert step.status is StepStatus.DONE
         saved.append(Policies(ASK))
         receipt = await engine.receive(message("send it again", "m2"))
-        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
-        approval = waiting.awaiting[0].approval
-        assert approval is not None
+        approval = await harness.pending()
         only_ben = ApprovalRequirements((frozenset({BEN.principal}),))
         saved.append(Policies(rules=(Rule(ASK, requirements=only_ben),)))
         refused = await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))

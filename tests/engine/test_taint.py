@@ -447,10 +447,7 @@ async def test_another_server_of_the_same_name_does_not_vouch_for_earlier_result
 async def test_nothing_is_asked_where_the_operator_has_switched_it_off(harness: EngineHarness) -> None:
     with_tools(harness, PAGE, MAIL)
     in_turn(harness, call("web__fetch", "1"), call("mail__send", "2"))
-    engine = harness.engine(taint=TaintMode.OFF)
-    async with running(engine):
-        receipt = await engine.receive(message("go"))
-        await harness.surface.ended(receipt.turn_id)
+    await harness.ended("go", taint=TaintMode.OFF)
     assert harness.toolbox.names == ["web__fetch", "mail__send"]
 
 

@@ -36,10 +36,7 @@ def decision(
 
 async def test_a_message_is_answered_and_the_answer_is_drawn(harness: EngineHarness) -> None:
     harness.model.script = [say("Hello Ana.")]
-    engine = harness.engine()
-    async with running(engine):
-        receipt = await engine.receive(message("hi"))
-        view = await harness.surface.ended(receipt.turn_id)
+    view = await harness.ended("hi")
     assert view.turn.status is TurnStatus.DONE
     assert words(harness.model.requests[0]) == ["Be useful.", "hi"]
     assert not await harness.log.stale_views("test:", 10)
@@ -68,9 +65,7 @@ async def test_allowed_calls_of_one_reply_run_side_by_side(harness: EngineHarnes
     harness.toolbox.add(tool("s__two", read_only=True), meet)
     harness.allow("s__one", "s__two")
     harness.model.script = [ask_for(call("s__one", "a"), call("s__two", "b")), say("Both.")]
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    view = await harness.ended("go")
     assert [step.status for step in calls_of(view)] == [StepStatus.DONE, StepStatus.DONE]
     assert words(harness.model.requests[1])[-2:] == ["result of a", "result of b"]
 
@@ -216,9 +211,7 @@ async def test_a_forbidden_tool_is_refused_without_asking(harness: EngineHarness
     harness.toolbox.add(tool("s__wipe"))
     harness.policies["s__wipe"] = ApprovalPolicy.ALWAYS_DENY
     harness.model.script = [ask_for(call("s__wipe")), say("I may not.")]
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    view = await harness.ended("go")
     assert calls_of(view)[0].status is StepStatus.DENIED
     assert words(harness.model.requests[1])[-1] == "Not run: a policy forbids s__wipe."
 
@@ -227,9 +220,7 @@ async def test_made_up_tools_and_broken_arguments_are_told_to_the_model(harness:
     harness.toolbox.add(tool("s__one"))
     broken = ToolCall("b", "s__one", {}, unreadable='{"a": ')
     harness.model.script = [ask_for(call("calendar__book", "a"), broken), say("Sorry.")]
-    engine = harness.engine()
-    async with running(engine):
-        await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    await harness.ended("go")
     assert words(harness.model.requests[1])[-2:] == [
         "There is no tool called 'calendar__book'.",
         'Not run: the arguments are not a JSON object: {"a": ',
@@ -249,9 +240,7 @@ async def test_an_unsafe_call_without_an_answer_is_unknown_and_a_safe_one_failed
     harness.toolbox.add(tool("s__gone"), unsent)
     harness.allow("s__write", "s__read", "s__gone")
     harness.model.script = [ask_for(call("s__write", "a"), call("s__read", "b"), call("s__gone", "c")), say("Hm.")]
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    view = await harness.ended("go")
     assert [step.status for step in calls_of(view)] == [StepStatus.UNKNOWN, StepStatus.FAILED, StepStatus.FAILED]
     told = words(harness.model.requests[1])[-3:]
     assert told[0] == (
@@ -267,9 +256,7 @@ async def test_after_ten_rounds_the_model_is_asked_once_more_without_tools(harne
         *(ask_for(call("s__read", f"c{n}")) for n in range(10)),
         ask_for(call("s__read"), text="Enough."),
     ]
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    view = await harness.ended("go")
     assert len(harness.toolbox.calls) == 10
     assert [request.tool_choice for request in harness.model.requests] == [ToolChoice.AUTO] * 10 + [ToolChoice.NONE]
     assert "The limit of tool calls" in words(harness.model.requests[-1])[-1]
@@ -292,18 +279,14 @@ async def test_a_busy_model_is_asked_again_after_the_pause_it_named(harness: Eng
             await harness.surface.wait_for(lambda view: view.activity == ModelRetry(7, "The model is rate-limited."))
         await asyncio.sleep(0)
 
-    engine = harness.engine(pause=pause)
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
+    view = await harness.ended("hi", pause=pause)
     assert view.turn.status is TurnStatus.DONE
     assert [seconds for seconds in pauses if seconds in (7.0, 2.0)] == [7.0, 2.0]
 
 
 async def test_a_model_that_stays_away_fails_the_turn_with_cause_and_fix(harness: EngineHarness) -> None:
     harness.model.script = [ModelRejected("The key was refused.", "set OPENAI_API_KEY")]
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
+    view = await harness.ended("hi")
     assert view.turn.status is TurnStatus.FAILED
     assert view.turn.failure == "The key was refused. Fix: set OPENAI_API_KEY"
 
@@ -326,9 +309,7 @@ async def test_a_reply_cut_at_its_length_runs_no_calls(harness: EngineHarness) -
     harness.toolbox.add(tool("s__read", read_only=True))
     harness.allow("s__read")
     harness.model.script = [Completion(assistant("Half an ans", call("s__read")), StopReason.LENGTH)]
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
+    view = await harness.ended("hi")
     assert harness.toolbox.calls == []
     assert view.steps[-1].notes == ("The answer was cut off at the model's length limit.",)  # type: ignore[union-attr]
 
@@ -360,9 +341,7 @@ async def test_a_record_that_comes_late_does_not_run_a_call_again(harness: Engin
     harness.toolbox.add(tool("s__two", read_only=True), second)
     harness.allow("s__one", "s__two")
     harness.model.script = [ask_for(call("s__one", "a"), call("s__two", "b")), say("Done.")]
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    view = await harness.ended("go")
     assert sorted(harness.toolbox.names) == ["s__one", "s__two"]
     assert view.turn.status is TurnStatus.DONE
 
@@ -420,9 +399,7 @@ async def test_instructions_come_in_the_operators_order_and_once(harness: Engine
         ask_for(call("w__forecast", "b"), call("kb__search", "c", query="x")),
         say("Done."),
     ]
-    engine = harness.engine()
-    async with running(engine):
-        await harness.surface.ended((await engine.receive(message("rain?"))).turn_id)
+    await harness.ended("rain?")
     assert harness.toolbox.calls[0][:2] == ("kb__search", {"query": "rain?"})
     assert words(harness.model.requests[2]) == [
         "Be useful.\n\n[kb] Mind the handbook.\n\n[w] Weather is here.",
@@ -458,9 +435,7 @@ async def test_a_context_tool_of_the_operators_file_needs_no_rule_and_no_hints_a
     if policy is not None:
         harness.policies["kb__search"] = policy
     harness.model.script = [say("Done.")]
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("rain?"))).turn_id)
+    view = await harness.ended("rain?")
     assert [name for name, *_ in harness.toolbox.calls] == (["kb__search"] if is_called else [])
     calls = [step for step in view.steps if isinstance(step, ToolStep)]
     assert [step.status for step in calls] == ([StepStatus.DONE] if is_called else [])
@@ -469,9 +444,7 @@ async def test_a_context_tool_of_the_operators_file_needs_no_rule_and_no_hints_a
 async def test_missing_servers_are_named_to_the_model_and_to_the_person(harness: EngineHarness) -> None:
     harness.toolbox.absent = ("weather is not connected: no such command.",)
     harness.model.script = [say("Hello.")]
-    engine = harness.engine()
-    async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
+    view = await harness.ended("hi")
     assert words(harness.model.requests[0]) == [
         "Be useful.",
         "Tools that are not available now:\n" + enclose("servers", "weather is not connected: no such command."),
@@ -524,9 +497,7 @@ async def test_progress_and_running_calls_are_in_the_view(harness: EngineHarness
 
 async def test_the_conversation_is_the_same_after_a_restart(harness: EngineHarness) -> None:
     harness.model.script = [say("Blue."), say("Blue, as before.")]
-    engine = harness.engine()
-    async with running(engine):
-        await harness.surface.ended((await engine.receive(message("which colour?"))).turn_id)
+    await harness.ended("which colour?")
     again = harness.engine()
     async with running(again):
         await harness.surface.ended((await again.receive(message("sure?"))).turn_id)

@@ -412,9 +412,7 @@ def chain(harness: EngineHarness, first: list[Reply], second: list[Reply]) -> No
 @pytest.mark.parametrize("begun", [TextDelta(HALF), UsageReported(), ToolCallDelta("{")])
 async def test_each_model_of_several_is_counted_under_its_own_name(harness: EngineHarness, begun: ModelEvent) -> None:
     chain(harness, [[begun, CUT]], [[TextDelta("Done."), ANSWER]])
-    engine = harness.engine()
-    async with running(engine):
-        await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
+    await harness.ended("hi")
     found = await by_model(harness)
     assert {name: (each.requests, each.estimated) for name, each in found.items()} == {
         "first": (1, 1),
@@ -424,9 +422,7 @@ async def test_each_model_of_several_is_counted_under_its_own_name(harness: Engi
 
 async def test_of_models_that_refuse_only_the_one_that_began_is_counted(harness: EngineHarness) -> None:
     chain(harness, [[BUSY]] * ATTEMPTS, [[TextDelta(HALF), CUT]] * ATTEMPTS)
-    engine = harness.engine()
-    async with running(engine):
-        await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
+    await harness.ended("hi")
     assert list(await by_model(harness)) == ["second"]
 
 

@@ -196,9 +196,7 @@ async def test_only_the_newest_of_many_views_is_drawn_at_the_pace_of_the_platfor
     await asked_before(harness)
     harness.surface = Unhurried(harness.model)
     harness.model.script = [long_answer]
-    engine = harness.engine()
-    async with running(engine):
-        await harness.surface.ended((await engine.receive(message("long"))).turn_id)
+    await harness.ended("long")
     assert len(harness.surface.views) < 20
 
 

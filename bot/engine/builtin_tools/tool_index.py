@@ -15,7 +15,6 @@ import math
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.vocabulary import SYNONYMS, fold_accents, split_identifier, translate, words
@@ -73,7 +72,11 @@ class ToolIndex:
 
     def search(self, query: str, most: int = MOST_HITS) -> tuple[Tool, ...]:
         """Return the matching tools, best first, ties by name. Empty if no word matches."""
-        ranked = self._rank_by_words(query)
+        scores: defaultdict[int, float] = defaultdict(float)
+        for term, weight in self._query_terms(query):
+            for n, score in self._scores(term).items():
+                scores[n] += weight * score
+        ranked: Sequence[int] = sorted(scores, key=lambda n: (-round(scores[n], 9), n))
         if self._embedded is not None:
             ranked = _fuse(ranked, self._embedded.rank(query, _MOST_FUSED))
         return tuple(self.tools[n] for n in ranked[:most])
@@ -88,13 +91,6 @@ class ToolIndex:
                 server = self.tools[n].server
                 best[server] = max(best.get(server, 0.0), similarity)
         return sorted(best, key=lambda server: (-best[server], server))
-
-    def _rank_by_words(self, query: str) -> Sequence[int]:
-        scores: defaultdict[int, float] = defaultdict(float)
-        for term, weight in self._query_terms(query):
-            for n, score in self._scores(term).items():
-                scores[n] += weight * score
-        return sorted(scores, key=lambda n: (-round(scores[n], 9), n))
 
     def _query_terms(self, query: str) -> Iterable[tuple[str, float]]:
         """Return the terms to look up, with their weights: as written, or the closest ones in the index."""
@@ -214,30 +210,13 @@ def _count(counted: Counter[str], text: str, weight: float) -> Counter[str]:
     return counted
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Indexed:
-    """An index with its tools and server descriptions."""
-
-    tools: tuple[Tool, ...]
-    about: Mapping[str, str]
-    index: ToolIndex
-
-    def is_of(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> bool:
-        """Return True if it is the index of these very objects: a fast test."""
-        same = len(tools) == len(self.tools) and all(map(operator.is_, tools, self.tools))
-        return same and about == self.about
-
-    def equals(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> bool:
-        """Return True if it is the index of equal tools, listed again by their servers."""
-        return about == self.about and tools == self.tools
-
-
 class ToolIndexes:
     """Cache of the last indexes. Subsequent searches in a workspace mostly have the same tools."""
 
     def __init__(self, embedder: TextEmbedder | None = None) -> None:
         self._embedder = embedder
-        self._indexes: list[_Indexed] = []
+        self._indexes: list[tuple[tuple[Tool, ...], Mapping[str, str], ToolIndex]] = []
+        """Indexes with their tools and server descriptions, the last used first."""
         self._lock = asyncio.Lock()
 
     async def get(self, offered: ToolSet) -> ToolIndex:
@@ -251,19 +230,22 @@ class ToolIndexes:
         async with self._lock:  # one at a time, and of equal tools only one
             if (cached := self._find_cached(tools, about)) is not None:
                 return cached
-            indexed = await asyncio.to_thread(self._build, tools, about)
-            self._indexes = [indexed, *(other for other in self._indexes if other.index is not indexed.index)][
-                :_MAX_INDEXES
-            ]
-            return indexed.index
+            index = await asyncio.to_thread(self._find_or_build, tools, about)
+            others = [other for other in self._indexes if other[2] is not index]
+            self._indexes = [(tools, about, index), *others][:_MAX_INDEXES]
+            return index
 
     def _find_cached(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> ToolIndex | None:
-        for n, indexed in enumerate(self._indexes):
-            if indexed.is_of(tools, about):
+        """Return the index of these very objects: a fast test."""
+        for n, (indexed, described, index) in enumerate(self._indexes):
+            if len(tools) == len(indexed) and all(map(operator.is_, tools, indexed)) and about == described:
                 self._indexes.insert(0, self._indexes.pop(n))
-                return indexed.index
+                return index
         return None
 
-    def _build(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> _Indexed:
-        equal = next((indexed.index for indexed in tuple(self._indexes) if indexed.equals(tools, about)), None)
-        return _Indexed(tools, about, equal or ToolIndex(tools, about, self._embedder))
+    def _find_or_build(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> ToolIndex:
+        """Return the index of equal tools, listed again by their servers, else a new one."""
+        for indexed, described, index in tuple(self._indexes):
+            if about == described and tools == indexed:
+                return index
+        return ToolIndex(tools, about, self._embedder)

@@ -11,7 +11,7 @@ import base64
 import html
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
@@ -128,8 +128,15 @@ def concerns_others(tool: Tool, arguments: Mapping[str, Any], asker: Author, con
     """Return True unless the arguments are known to concern only the asker and the conversation. Arguments that are
     left out have their defaults. One that the operator lists in `tool_recipients` must be there.
     """
-    own = re.compile("|".join(map(_own_name, _own_names(asker, conversation))))
-    arguments = {**_defaults(tool), **arguments}
+    names = [asker.id, asker.principal, f"@{asker.id}", f"<@{asker.id}>", f"<@!{asker.id}>"]
+    for place in filter(None, (conversation.channel, conversation.thread)):
+        names += [place, f"#{place}", f"<#{place}>"]
+    own = re.compile("|".join(map(_own_name, names)))
+    properties = tool.input_schema.get("properties")
+    known = properties if isinstance(properties, Mapping) else {}
+    schemas = {name: schema for name, schema in known.items() if isinstance(schema, Mapping)}
+    defaults = {name: schema["default"] for name, schema in schemas.items() if "default" in schema}
+    arguments = {**defaults, **arguments}
     chosen = [arguments.get(name) for name in tool.flow.recipients]
     recipients = [text.strip() for value in chosen for text in leaf_texts(value)]
     if chosen and (None in chosen or not recipients or not all(map(own.fullmatch, recipients))):
@@ -226,20 +233,6 @@ def _without_mark(character: str) -> str:
 def _character(match: re.Match[str]) -> str:
     code = int(next(filter(None, match.groups())), 16)
     return chr(code) if code <= 0x10FFFF else match[0]
-
-
-def _defaults(tool: Tool) -> Mapping[str, Any]:
-    properties = tool.input_schema.get("properties")
-    known = properties if isinstance(properties, Mapping) else {}
-    return {
-        name: schema["default"] for name, schema in known.items() if isinstance(schema, Mapping) and "default" in schema
-    }
-
-
-def _own_names(asker: Author, conversation: ConversationKey) -> Sequence[str]:
-    user = (asker.id, asker.principal, f"@{asker.id}", f"<@{asker.id}>", f"<@!{asker.id}>")
-    places = filter(None, (conversation.channel, conversation.thread))
-    return (*user, *(name for place in places for name in (place, f"#{place}", f"<#{place}>")))
 
 
 def _own_name(name: str) -> str:

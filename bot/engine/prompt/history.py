@@ -527,7 +527,11 @@ class HistoryPrompt:
         self._on_activity(str(_SUMMARIZING))
         window = estimates.room(name, model.capabilities, usual_limits(model.capabilities))
         begin = partial(self._meter.begin, n, UsageKind.SUMMARY, name)
-        oldest = await self._publicly_visible(stored, oldest)
+        if self._disclosure is not None and not self._disclosure.shows_everything:
+            # Any later author may see a summary.
+            seqs = {turn.seq for turn in oldest}
+            records = [record for record in stored.turns if record.turn.seq in seqs]
+            oldest = await self._visible_turns(records, self._disclosure.with_everybody())
         text = await summarize(model, stored.summary, oldest, estimates.estimate(name, window / 2), begin)
         await self._meter.settle()
         sources = sources_of_summary(stored.summary)
@@ -576,14 +580,6 @@ class HistoryPrompt:
                 if await disclosure.rejection_reason(seq, step):
                     withheld.add((seq, step.n))
         return history_turns(turns, self._memory.replay, self.excerpts, shared=self._shared, withheld=withheld)
-
-    async def _publicly_visible(self, stored: History, oldest: list[HistoryTurn]) -> list[HistoryTurn]:
-        """Return the messages of these turns for a summary, which any later author may see."""
-        if self._disclosure is None or self._disclosure.shows_everything:
-            return oldest
-        seqs = {turn.seq for turn in oldest}
-        turns = [record for record in stored.turns if record.turn.seq in seqs]
-        return await self._visible_turns(turns, self._disclosure.with_everybody())
 
     def _summary(self, capabilities: Capabilities) -> list[Message]:
         return format_summary(self._stored.summary if self._stored is not None else None, capabilities)
