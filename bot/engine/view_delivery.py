@@ -211,9 +211,11 @@ class ViewDelivery:
         self._renewed_at = clock()
         self._notices = UndeliverableNotices(turn_log)
         self._renewal_lock = asyncio.Lock()
-        self._turns: dict[str, TurnDelivery] = {}
+        self.turns: dict[str, TurnDelivery] = {}
+        """Turns with a view to deliver, a lease, or failures to remember, by id."""
         self._look_now = asyncio.Event()
-        self._suspended = False
+        self.is_suspended = False
+        """True while delivery pauses, and after the end."""
 
     def begin(self, turn_id: str) -> None:
         """Prepare a new turn that runs here. Its delivery lease came with the claim."""
@@ -244,30 +246,20 @@ class ViewDelivery:
 
     def suspend(self) -> None:
         """Pause delivery while the turns' leases are uncertain."""
-        self._suspended = True
+        self.is_suspended = True
 
     def resume(self) -> None:
         """Continue delivery of the turns that are still held."""
-        if self._suspended:
-            self._suspended = False
-            for turn in self._turns.values():
+        if self.is_suspended:
+            self.is_suspended = False
+            for turn in self.turns.values():
                 if turn.newest is not None or (turn.refs is not None and not turn.running):
                     self._start(turn)
 
     @property
-    def turns(self) -> Sequence[str]:
-        """Ids of the turns with a view to deliver, a lease, or failures to remember."""
-        return tuple(self._turns)
-
-    @property
-    def is_suspended(self) -> bool:
-        """True while delivery pauses, and after the end."""
-        return self._suspended
-
-    @property
     def is_idle(self) -> bool:
         """True if no view is being delivered."""
-        return all(turn.task is None for turn in self._turns.values())
+        return all(turn.task is None for turn in self.turns.values())
 
     async def run(self) -> None:
         """Deliver stale views until cancelled, then finish the deliveries in progress."""
@@ -320,7 +312,7 @@ class ViewDelivery:
 
     async def _renew(self) -> None:
         started_at = self._clock()
-        leased = [turn for turn in self._turns.values() if turn.leased]
+        leased = [turn for turn in self.turns.values() if turn.leased]
         renewed = await self._log.renew_deliveries([turn.turn_id for turn in leased]) if leased else frozenset()
         for turn in leased:
             if turn.turn_id not in renewed and turn.leased:
@@ -361,7 +353,7 @@ class ViewDelivery:
         self._start(turn)
 
     def _start(self, turn: TurnDelivery) -> None:
-        if turn.task is None and not self._suspended:
+        if turn.task is None and not self.is_suspended:
             with in_context(turn=turn.turn_id):
                 turn.task = asyncio.create_task(self._deliver_turn(turn), name=f"delivery:{turn.turn_id}")
 
@@ -386,7 +378,7 @@ class ViewDelivery:
         """Deliver the newest view until there is no newer one."""
         delivered_revision = -1
         try:
-            while not self._suspended and (view := turn.take_newest()) is not None:
+            while not self.is_suspended and (view := turn.take_newest()) is not None:
                 turn.current = view
                 surface = self._surfaces.find(view.turn.conversation)
                 if surface is None:
@@ -506,13 +498,13 @@ class ViewDelivery:
         self._observe(Delivered(view.turn.conversation.platform, outcome, self._clock() - started_at))
 
     async def _shut_down(self) -> None:
-        for turn in self._turns.values():
+        for turn in self.turns.values():
             turn.running = False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SHUTDOWN_SECONDS):
                 while tasks := self._tasks():
                     await asyncio.wait(tasks)
-        self._suspended = True
+        self.is_suspended = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
                 tasks = self._tasks()
@@ -521,23 +513,23 @@ class ViewDelivery:
                 if tasks:
                     await asyncio.wait(tasks)
                 # The leases of the others expire.
-                held = [turn for turn in self._turns.values() if turn.refs is not None]
+                held = [turn for turn in self.turns.values() if turn.refs is not None]
                 await asyncio.gather(*(self._release(turn) for turn in held))
 
     def _tasks(self) -> set[asyncio.Task[None]]:
-        return {turn.task for turn in self._turns.values() if turn.task is not None}
+        return {turn.task for turn in self.turns.values() if turn.task is not None}
 
     def _turn(self, turn_id: str) -> TurnDelivery:
         """Return the delivery of a turn, a new one if there is none. `_remove_if_idle` removes it."""
-        if turn_id not in self._turns:
-            self._turns[turn_id] = TurnDelivery(turn_id)
-        return self._turns[turn_id]
+        if turn_id not in self.turns:
+            self.turns[turn_id] = TurnDelivery(turn_id)
+        return self.turns[turn_id]
 
     def _remove_if_idle(self, turn: TurnDelivery) -> None:
         # A task that has ended may hold a delivery that was removed and replaced since.
-        if turn.is_idle and self._turns.get(turn.turn_id) is turn:
-            del self._turns[turn.turn_id]
+        if turn.is_idle and self.turns.get(turn.turn_id) is turn:
+            del self.turns[turn.turn_id]
 
     def _current(self, turn_id: str) -> TurnView | None:
-        turn = self._turns.get(turn_id)
+        turn = self.turns.get(turn_id)
         return None if turn is None else turn.current

@@ -144,11 +144,12 @@ class Worker:
         self._delivery = delivery
         self._surfaces = surfaces
         self._on_change = on_change
-        self._capacity = Capacity(most_turns)
+        self.capacity = Capacity(most_turns)
         self._pause = pause
         self._clock = clock
         self._renewed_at = 0.0
-        self._turns: dict[str, _ClaimedTurn] = {}
+        self.turns: dict[str, _ClaimedTurn] = {}
+        """Claimed turns, by id."""
         self._claiming: asyncio.Future[Sequence[Claim]] | None = None
         """The running claim query, until its turns have started."""
         self._context: Context | None = None
@@ -156,19 +157,9 @@ class Worker:
         self._poll_now = asyncio.Event()
 
     @property
-    def turns(self) -> Sequence[str]:
-        """Ids of the claimed turns."""
-        return tuple(self._turns)
-
-    @property
     def free_slots(self) -> int:
         """Number of turns that may start now."""
-        return self._capacity.available(len(self._turns))
-
-    @property
-    def others_wait(self) -> bool:
-        """True if stored turns may wait, which start before new messages."""
-        return self._capacity.others_wait
+        return self.capacity.available(len(self.turns))
 
     def poll(self) -> None:
         """Poll for claimable turns now."""
@@ -176,14 +167,14 @@ class Worker:
 
     def wake(self, turn_id: str) -> None:
         """Wake a turn after a decision."""
-        turn = self._turns.get(turn_id)
+        turn = self.turns.get(turn_id)
         if turn is not None and turn.runner is not None:
             turn.runner.wake()
         self.poll()
 
     def cancel(self, turn_id: str) -> None:
         """Cancel the task of a turn that was stopped or claimed by another process. A second call has no effect."""
-        turn = self._turns.get(turn_id)
+        turn = self.turns.get(turn_id)
         if turn is not None and turn.task is not None and not turn.is_stopping:
             turn.is_stopping = True
             turn.task.cancel()
@@ -194,7 +185,7 @@ class Worker:
         if self._begins_at_once(message.conversation):
             return await self._enqueue_and_start(message)
         try:
-            with self._capacity.enqueuing():
+            with self.capacity.enqueuing():
                 return await self._log.enqueue(message)
         finally:
             self.poll()
@@ -206,12 +197,12 @@ class Worker:
         if self._log.shares_turns or self._context is None:
             return False
         key = f"{conversation}:"
-        return self._capacity.has_free_slot(len(self._turns)) and key.startswith(self._surfaces.key_prefixes)
+        return self.capacity.has_free_slot(len(self.turns)) and key.startswith(self._surfaces.key_prefixes)
 
     async def _enqueue_and_start(self, message: InboundMessage) -> Receipt:
         claim = None
         try:
-            with self._capacity.starting():
+            with self.capacity.starting():
                 receipt, claim = await self._log.enqueue_and_claim(message)
         finally:
             if claim is None:
@@ -271,27 +262,27 @@ class Worker:
     async def _claim(self) -> Sequence[Claim]:
         most = min(CLAIM_AT_ONCE, self.free_slots)
         if most <= 0:
-            self._capacity.others_wait = True
+            self.capacity.others_wait = True
             return ()
         started_at = self._clock()
-        with self._capacity.polling(most):
+        with self.capacity.polling(most):
             # `keys()` is a live view: a retry of the query excludes the turns claimed by then.
             self._claiming = asyncio.ensure_future(
-                self._log.claim(most, self._turns.keys(), self._surfaces.key_prefixes)
+                self._log.claim(most, self.turns.keys(), self._surfaces.key_prefixes)
             )
             try:
                 # Shielded because turns claimed during shutdown must be released, too.
                 claims = await asyncio.shield(self._claiming)
             except DatabaseUnavailable:
-                self._capacity.others_wait = True
+                self.capacity.others_wait = True
                 return ()  # logged by the database
         if self._clock() - started_at > self._log.lease_seconds - HEARTBEAT_SECONDS:
             return ()  # the leases may have expired during a suspension of this process
-        self._capacity.others_wait = len(claims) == most
+        self.capacity.others_wait = len(claims) == most
         return claims
 
     def _start_turn(self, claim: Claim) -> None:
-        turn = self._turns[claim.turn_id] = _ClaimedTurn(claim)
+        turn = self.turns[claim.turn_id] = _ClaimedTurn(claim)
         # The task inherits the context: every log line of the turn names it.
         with in_context(turn=claim.turn_id, conversation=str(claim.conversation)):
             turn.task = asyncio.create_task(self._run_turn(turn), name=f"turn:{claim.turn_id}")
@@ -299,8 +290,8 @@ class Worker:
 
     def _remove(self, turn: _ClaimedTurn) -> None:
         # Compared by identity because the entry may be a newer claim on the same turn.
-        if self._turns.get(turn.claim.turn_id) is turn:
-            del self._turns[turn.claim.turn_id]
+        if self.turns.get(turn.claim.turn_id) is turn:
+            del self.turns[turn.claim.turn_id]
             self._delivery.settle(turn.claim.turn_id)
         self.poll()
 
@@ -380,7 +371,7 @@ class Worker:
         self._renewed_at = self._clock()
         while True:
             await self._pause(HEARTBEAT_SECONDS)
-            if turns := dict(self._turns):
+            if turns := dict(self.turns):
                 await self._renew(turns)
             else:
                 self._renewed_at = self._clock()
@@ -408,7 +399,7 @@ class Worker:
             renewal.cancel()
         self._renewed_at = started_at
         for turn_id, turn in turns.items():
-            if turn_id not in renewed and self._turns.get(turn_id) is turn:
+            if turn_id not in renewed and self.turns.get(turn_id) is turn:
                 self.cancel(turn_id)
             elif turn.runner is not None:
                 # A wakeup may have been lost: look for decisions.
@@ -423,8 +414,8 @@ class Worker:
         """Cancel all turns, wait CLEAN_UP_SECONDS for them, and release them within HAND_OVER_SECONDS. Leases of others
         expire.
         """
-        claims = {turn.task: turn.claim for turn in self._turns.values() if turn.task is not None}
-        for turn in self._turns.values():
+        claims = {turn.task: turn.claim for turn in self.turns.values() if turn.task is not None}
+        for turn in self.turns.values():
             if turn.task is not None and not turn.is_stopping:
                 turn.task.cancel()
         stuck: set[asyncio.Task[None]] = set()

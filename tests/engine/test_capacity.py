@@ -72,7 +72,7 @@ async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(
         await engine.receive(said(2))
         may_return.set()
         await until(lambda: bool(engine.worker.turns))
-        assert engine.worker.turns == ((await first).turn_id,)
+        assert tuple(engine.worker.turns) == ((await first).turn_id,)
 
 
 async def test_a_failed_look_lets_no_turn_go_before_waiting_ones(harness: EngineHarness) -> None:
@@ -92,12 +92,12 @@ async def test_a_failed_look_lets_no_turn_go_before_waiting_ones(harness: Engine
         first = await harness.log.enqueue(said(1))
         harness.log.claim = away  # type: ignore[method-assign, assignment]
         engine.poll()
-        await until(lambda: failed.is_set() and engine.worker.others_wait)
+        await until(lambda: failed.is_set() and engine.worker.capacity.others_wait)
         harness.clock[0] += 1
         await engine.receive(said(2))
         may_look.set()
         await until(lambda: bool(engine.worker.turns))
-        assert engine.worker.turns == (first.turn_id,)
+        assert tuple(engine.worker.turns) == (first.turn_id,)
 
 
 async def test_ended_turns_are_not_released_when_the_process_leaves(

@@ -97,5 +97,5 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(
         assert len(replies) < 2
     await asyncio.wait(tasks, timeout=60)
     assert all(task.cancelled() or task.exception() is None for task in tasks)
-    assert engine.worker.turns == ()
+    assert tuple(engine.worker.turns) == ()
     assert engine.worker.free_slots == most_turns

@@ -33,7 +33,7 @@ async def for_ever(*_: object) -> Completion:
 
 async def looked_round(engine: Engine) -> None:
     """Wait until a poll has found no waiting turns."""
-    await until(lambda: not engine.worker.others_wait)
+    await until(lambda: not engine.worker.capacity.others_wait)
 
 
 def without_claims(harness: EngineHarness) -> asyncio.Event:
@@ -97,7 +97,7 @@ async def test_a_turn_that_is_being_claimed_takes_capacity_too(harness: EngineHa
         second = await engine.receive(message("two", conversation=ELSEWHERE))
         go_on.set()
         await until(lambda: first.turn_id in engine.worker.turns)
-        assert engine.worker.turns == (first.turn_id,)
+        assert tuple(engine.worker.turns) == (first.turn_id,)
         assert (await harness.log.get_view(second.turn_id)).turn.status is TurnStatus.QUEUED
 
 
@@ -126,7 +126,7 @@ async def test_no_message_overtakes_those_that_wait_for_room(harness: EngineHarn
         fourth = await engine.receive(said(3))
         assert not engine.worker.turns
         go_on.set()
-        await until(lambda: engine.worker.turns == (third.turn_id, fourth.turn_id))
+        await until(lambda: tuple(engine.worker.turns) == (third.turn_id, fourth.turn_id))
 
 
 async def test_a_turn_that_cannot_be_shown_here_is_not_begun_here(harness: EngineHarness) -> None:
@@ -134,7 +134,7 @@ async def test_a_turn_that_cannot_be_shown_here_is_not_begun_here(harness: Engin
     async with running(engine):
         await looked_round(engine)
         receipt = await engine.receive(message("hi", conversation=OUT_OF_REACH))
-        assert engine.worker.turns == ()
+        assert tuple(engine.worker.turns) == ()
         assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.QUEUED
 
 

@@ -19,7 +19,7 @@ async def left_while_receiving(harness: EngineHarness, taking: asyncio.Event) ->
     """Return the task that receives a message in a process that has left."""
     engine = harness.engine()
     async with running(engine):
-        await until(lambda: not engine.worker.others_wait)
+        await until(lambda: not engine.worker.capacity.others_wait)
         receiving = asyncio.create_task(engine.receive(message("hi")))
         async with asyncio.timeout(10):
             await taking.wait()
@@ -66,7 +66,7 @@ async def test_a_cancelled_message_is_one_turn_however_often_it_comes_again(harn
     """The request is cancelled at each await in turn, and the message is delivered again."""
     engine = harness.engine()
     async with running(engine):
-        await until(lambda: not engine.worker.others_wait)
+        await until(lambda: not engine.worker.capacity.others_wait)
         for steps in range(12):
             receiving = asyncio.create_task(engine.receive(message("hi", f"key-{steps}")))
             for _ in range(steps):

@@ -574,7 +574,7 @@ async def test_a_drawing_that_always_fails_is_tried_ever_more_rarely(harness: En
     async with running(engine):
         await harness.surface.ended(receipt.turn_id)
         await until(lambda: engine.delivery.is_idle)
-        assert engine.delivery.turns == ()
+        assert engine.delivery.turns == {}
     assert postponed == [5.0, 10.0, 20.0]
 
 
