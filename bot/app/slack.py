@@ -205,7 +205,7 @@ async def examine_installations(settings: Settings, store: InstallationStore) ->
             if installation is None or not installation.token or not installation.is_in(allowed):
                 yield examining.diagnose_absence(workspace, installation, allowed, again)
                 continue
-            api = slack.factory.of_installation(installation, workspace, _same_token).api
+            api = slack.factory.of_installation(installation, workspace).api
             async with aclosing(examining.diagnose_installation(api, installation, again)) as checks:
                 async for check in checks:
                     yield check
@@ -220,10 +220,6 @@ async def _team_of(own: SlackWorkspace | None) -> str:
         return "" if own is None else (await own.api.identity()).team
     except CountersignError:
         return ""  # said before
-
-
-async def _same_token(rejected: str) -> str:
-    return rejected
 
 
 async def examine_slack_channel(settings: Settings, channel: ConversationKey) -> Check:

@@ -85,6 +85,15 @@ def check_size(attachment: Attachment) -> None:
         raise _too_large(attachment)
 
 
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a response asks to wait; None if it does not say."""
+    named = next((value for name, value in headers.items() if name.lower() == "retry-after"), None)
+    try:
+        return None if named is None else max(float(named), 0.0)
+    except ValueError:
+        return None
+
+
 async def download(session: aiohttp.ClientSession, url: str, attachment: Attachment, source: FileSource) -> bytes:
     """Return the bytes of a file. Raises NotFound if it is missing, too large or on another host, DeliveryFailed if the
     download failed.

@@ -166,7 +166,6 @@ def slack_texts(view: TurnView) -> Iterator[str]:
     for remote in message_blocks.remote_cards(view, NOW, "https://x.slack.com"):
         yield from shown_texts(message_blocks.outgoing_message(remote.message).blocks)
     for stream in streams(view):
-        yield stream.title
         yield from (text for task in stream.tasks for text in (task.title, task.output))
 
 

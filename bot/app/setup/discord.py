@@ -23,9 +23,7 @@ from bot.platforms.discord.diagnostics import invite_link
 from bot.platforms.discord.rest import DiscordApiError, Identity, Rest
 from bot.platforms.discord.setup import (
     PORTAL,
-    Channel,
-    Member,
-    Server,
+    NamedId,
     fetch_owner,
     find_members,
     list_channels,
@@ -288,10 +286,10 @@ class ServerStep(DiscordStep):
             self._values.save({"DISCORD_SERVERS": self._values.with_names("DISCORD_SERVERS", [server.id])})
         terminal.report_done(f"The bot is in {server.name}.")
 
-    async def _wait(self, terminal: SetupTerminal, rest: Rest, before: set[str]) -> Sequence[Server]:
+    async def _wait(self, terminal: SetupTerminal, rest: Rest, before: set[str]) -> Sequence[NamedId]:
         """Wait until the bot is in one more server. If it was in one `before`, give up after `options.wait` seconds."""
 
-        async def find_added() -> Sequence[Server] | None:
+        async def find_added() -> Sequence[NamedId] | None:
             return [server for server in await list_servers(rest) if server.id not in before] or None
 
         while True:
@@ -302,12 +300,12 @@ class ServerStep(DiscordStep):
             terminal.report_error("The bot was not invited to a server yet.", "open the address above, and Authorize")
             await terminal.wait_for_enter("Press Enter to look again")
 
-    def _note(self, server: Server) -> None:
+    def _note(self, server: NamedId) -> None:
         if server.id != self._progress.get("server"):
             self._progress.save(server=server.id, server_name=server.name, channel="", message="")
 
 
-async def _choose_server(terminal: SetupTerminal, servers: Sequence[Server], wanted: str) -> Server:
+async def _choose_server(terminal: SetupTerminal, servers: Sequence[NamedId], wanted: str) -> NamedId:
     if len(servers) == 1:
         return servers[0]
     default = next((server for server in servers if server.id == wanted), servers[0])
@@ -346,7 +344,7 @@ class AdminsStep(PlatformAdminsStep[DiscordSetup]):
         async with self._setup.rest() as rest:
             owner, others = await fetch_owner(rest), self._values.settings().admins
             terminal.say("Administrators add servers and approve calls.")
-            choices: list[tuple[Member | str, str]] = [
+            choices: list[tuple[NamedId | str, str]] = [
                 ("name", "Somebody else, by name or id"),
                 ("server", "Those of ADMINS alone" if others else "Members with Administrator or Manage Server"),
             ]
@@ -357,7 +355,7 @@ class AdminsStep(PlatformAdminsStep[DiscordSetup]):
                 self._progress.save(admins=WORKSPACE)
                 terminal.report_done(self._default_text(others))
                 return
-            if not isinstance(chosen, Member):
+            if not isinstance(chosen, NamedId):
                 chosen = await _find_member(rest, self._setup.server, await terminal.ask("Name or id of the member"))
             typed = await terminal.ask(
                 "Who else may approve calls? Names or ids, with commas", shown_default="nobody else"
@@ -367,7 +365,7 @@ class AdminsStep(PlatformAdminsStep[DiscordSetup]):
         terminal.report_done(f"{chosen.name} ({chosen.id}) administers. It is in {env_file()}.")
 
 
-async def _find_member(rest: Rest, server: str, typed: str) -> Member:
+async def _find_member(rest: Rest, server: str, typed: str) -> NamedId:
     try:
         members = await find_members(rest, server, typed) if typed.strip() else []
     except DiscordApiError as error:
@@ -427,12 +425,12 @@ class ChannelStep(DiscordStep):
         self._save_channel(channel.id, channel.name)
         terminal.report_done(f"The bot may post in #{channel.name}.")
 
-    async def _channels(self) -> Sequence[Channel]:
+    async def _channels(self) -> Sequence[NamedId]:
         async with self._setup.rest() as rest:
             return await list_channels(rest, self._setup.server)
 
 
-def _find_channel(channels: Sequence[Channel], wanted: str) -> Channel | None:
+def _find_channel(channels: Sequence[NamedId], wanted: str) -> NamedId | None:
     word = wanted.lstrip("#").casefold()
     return next((channel for channel in channels if word and word in (channel.id, channel.name.casefold())), None)
 

@@ -348,7 +348,7 @@ class DiscordInteraction:
     def responder(self, actor: Actor, *, in_new_message: bool) -> ChannelResponder:
         """Return the responder to a command."""
         if in_new_message:
-            self._response.reply_in_new_message()
+            self._response.replaces = False  # a card must not be replaced
         about, channel_ref = actor.conversation, from_channel(self._interaction.channel)
         outside = is_outside(self._interaction)
         here = (

@@ -65,6 +65,7 @@ from bot.platforms.discord.components import (
     OutgoingMessage,
     button,
     display_length,
+    layout_view,
     rows,
     to_custom_id,
 )
@@ -189,11 +190,8 @@ def message_components(blocks: Sequence[Block]) -> list[Item]:
 
 def mention(user: Author) -> str:
     """Return a user's name, as a mention for users of Discord. `OutgoingMessage.notifies` decides if it notifies."""
-    return f"<@{user.id}>" if _is_known(user) else escape_to_limit(user.name or user.id, NAME)
-
-
-def _is_known(user: Author) -> bool:
-    return user.platform == PLATFORM and user.id.isdecimal()
+    is_known = user.platform == PLATFORM and user.id.isdecimal()
+    return f"<@{user.id}>" if is_known else escape_to_limit(user.name or user.id, NAME)
 
 
 def _component_type(block: Block) -> str:
@@ -342,31 +340,22 @@ def layout(reply: CommandReply, encoder: ActionEncoder) -> View:
     """Return a reply as components. The view has no listeners: any process that receives a click decodes it from the
     button.
     """
-    view = View(timeout=None)
-    view.add_item(discord.ui.TextDisplay(reply.text[:DISPLAYED]))
     texts: list[str] = []
-    row: discord.ui.ActionRow[View] = discord.ui.ActionRow()
+    buttons: list[DiscordButton] = []
     for entry in reply.buttons[: BUTTONS_A_ROW * ROWS]:
-        if len(row.children) % BUTTONS_A_ROW == 0:
-            row = discord.ui.ActionRow()
-            view.add_item(row)
         label = shorten_label(entry.label, BUTTON_LABEL) or "…"
         if isinstance(entry, LinkButton):
-            row.add_item(discord.ui.Button(label=label, url=entry.url))
+            buttons.append(discord.ui.Button(label=label, url=entry.url))
             continue
         texts.append(encoder.encode(entry.action, texts))
-        custom_id = to_custom_id(texts[-1])
-        row.add_item(discord.ui.Button(label=label, style=_BUTTON_STYLES[entry.style], custom_id=custom_id))
-    view.stop()
-    return view
+        style, custom_id = _BUTTON_STYLES[entry.style], to_custom_id(texts[-1])
+        buttons.append(discord.ui.Button(label=label, style=style, custom_id=custom_id))
+    return layout_view([discord.ui.TextDisplay(reply.text[:DISPLAYED]), *rows(buttons)])
 
 
 def note_layout(text: str) -> View:
     """Return one plain sentence as components."""
-    view = View(timeout=None)
-    view.add_item(discord.ui.TextDisplay(escape(single_line(text, DISPLAYED // 2)) or "…"))
-    view.stop()
-    return view
+    return layout_view([discord.ui.TextDisplay(escape(single_line(text, DISPLAYED // 2)) or "…")])
 
 
 def message_body(view: View) -> dict[str, Any]:
@@ -375,17 +364,8 @@ def message_body(view: View) -> dict[str, Any]:
     return {"components": components, "flags": V2, "allowed_mentions": {"parse": []}}
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Lines that belong together; in a code block if they are `fenced`."""
-
-    lines: tuple[str, ...]
-    fenced: bool = False
-
-    @property
-    def text(self) -> str:
-        text = "\n".join(self.lines)
-        return f"```\n{text}\n```" if self.fenced else text
+Piece = tuple[Sequence[str], bool]
+"""Lines that belong together, and whether they are in a code block."""
 
 
 def command_reply(message: Message) -> CommandReply:
@@ -398,32 +378,30 @@ def command_reply(message: Message) -> CommandReply:
     captions = (f"-# {escape(line)}" for block in blocks if isinstance(block, Caption) for line in block.lines)
     values = (value for block in blocks if isinstance(block, Facts) for _name, value in block.facts)
     is_whole = not omitted and all(len(value) <= DETAIL_LIMIT for value in values)
-    buttons = tuple(entry for block in blocks if isinstance(block, Buttons) for entry in _buttons(block))
-    return CommandReply("\n".join((text, *captions)), buttons, is_whole)
+    buttons: list[Button | LinkButton] = []
+    for block in blocks:
+        if isinstance(block, Buttons):  # a URL that exceeds Discord's limit is only in the text
+            buttons += [*(link for link in block.links if utf16_length(link.url) <= LINK), *block.buttons]
+    return CommandReply("\n".join((text, *captions)), tuple(buttons), is_whole)
 
 
-def _piece(block: Block) -> _Piece | None:
+def _piece(block: Block) -> Piece | None:
     """Return the lines of a block of a command reply. None for captions and buttons, which `command_reply` adds."""
     match block:
         case Markdown(text):
-            return _Piece(tuple(dialect(text).split("\n")))
+            return dialect(text).split("\n"), False
         case Paragraph():
-            return _Piece(tuple(content_text((block,)).split("\n")))
+            return content_text((block,)).split("\n"), False
         case Table(headings, rows):
-            return _table(headings, rows)
+            # A table that is too wide for a screen becomes a list.
+            lines = columns([headings, *rows])
+            if widest(lines) <= WIDEST_TABLE:
+                return escape_code_fence(lines).split("\n"), True
+            return [_row(headings, row) for row in rows], False
         case Facts(facts, unlinked):
-            drawn = break_links if unlinked else escape
-            return _Piece(tuple(_fact(name, value, drawn) for name, value in facts))
+            return [_fact(name, value, break_links if unlinked else escape) for name, value in facts], False
         case _:
             return None
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> _Piece:
-    """Return a monospaced table, or a list if the table is too wide for a screen."""
-    lines = columns([headings, *rows])
-    if widest(lines) <= WIDEST_TABLE:
-        return _Piece(tuple(escape_code_fence(lines).split("\n")), fenced=True)
-    return _Piece(tuple(_row(headings, row) for row in rows))
 
 
 def _row(heads: Sequence[str], row: Sequence[str]) -> str:
@@ -433,7 +411,7 @@ def _row(heads: Sequence[str], row: Sequence[str]) -> str:
     return " · ".join([f"**{name}**", *facts])
 
 
-def _fact(name: str, value: str, drawn: Callable[[str], str] = escape) -> str:
+def _fact(name: str, value: str, drawn: Callable[[str], str]) -> str:
     text = strip_control(value).strip()
     more = len(text) - DETAIL_LIMIT
     if more > 0:
@@ -446,13 +424,13 @@ def _fact(name: str, value: str, drawn: Callable[[str], str] = escape) -> str:
     return f"**{escape(single_line(name, NAME_LIMIT))}:** {value}"
 
 
-def _fitting(pieces: Sequence[_Piece]) -> tuple[str, int]:
+def _fitting(pieces: Sequence[Piece]) -> tuple[str, int]:
     """Return the lines that fit, and the number of characters that do not."""
     shown: list[str] = []
     room, left = ROOM, 0
-    for piece in pieces:
+    for lines, is_fenced in pieces:
         taken: list[str] = []
-        for line in piece.lines:
+        for line in lines:
             if left or display_length(line) >= room:
                 left += len(line)
                 continue
@@ -460,14 +438,9 @@ def _fitting(pieces: Sequence[_Piece]) -> tuple[str, int]:
             room -= display_length(line) + 1
         room -= 10
         if taken:
-            shown.append(_Piece(tuple(taken), piece.fenced).text)
+            text = "\n".join(taken)
+            shown.append(f"```\n{text}\n```" if is_fenced else text)
     if not shown:
-        beginning = pieces[0].lines[0][: ROOM // 2]
+        beginning = pieces[0][0][0][: ROOM // 2]
         return beginning, max(left - len(beginning), 0)
     return "\n".join(shown), left
-
-
-def _buttons(block: Buttons) -> Iterator[Button | LinkButton]:
-    """Yield the buttons. A URL that exceeds Discord's limit is only in the text."""
-    yield from (link for link in block.links if utf16_length(link.url) <= LINK)
-    yield from block.buttons

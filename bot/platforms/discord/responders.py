@@ -120,11 +120,6 @@ async def send_direct_message(rest: Rest, user: str, text: str) -> None:
         log.info("direct message not sent: %s", failure)
 
 
-async def send_ephemeral(rest: Rest, interaction: discord.Interaction[Any], text: str) -> None:
-    """Send an ephemeral sentence after the interaction was acknowledged. Raises DeliveryFailed."""
-    await follow_up(rest, interaction, truncate(escape(text), LONGEST))
-
-
 async def follow_up(
     rest: Rest,
     interaction: discord.Interaction[Any],
@@ -181,12 +176,9 @@ class DirectMessageResponder:
 
     async def finish(self, reply: Message) -> bool:
         """Show the last reply. Return False if something is omitted. Raises DeliveryFailed."""
-        return await self.finish_composed(command_reply(reply))
-
-    async def finish_composed(self, reply: CommandReply) -> bool:
-        """Show the last reply as it is composed. Raises DeliveryFailed."""
-        await self._show(reply)
-        return reply.is_whole
+        composed = command_reply(reply)
+        await self._show(composed)
+        return composed.is_whole
 
     async def open_form(self, form: Form) -> bool:  # noqa: ARG002 - none opens
         """Return False: a form needs a click."""
@@ -279,9 +271,16 @@ class ChannelResponder:
 
     async def finish(self, reply: Message) -> bool:
         """Show the last reply. Return False if something is omitted. Raises DeliveryFailed if both ways fail."""
-        message = command_reply(reply)
-        await self._finish(message)
-        return message.is_whole
+        composed = command_reply(reply)
+        try:
+            await self._show(composed)
+        except DeliveryFailed as error:
+            self._is_dismissed = isinstance(error, DiscordApiError) and error.code == UNKNOWN_MESSAGE
+            if not self._is_dismissed:
+                log.info("reply not shown under its command: %s", error)
+                self._is_expired = True
+                await self._instead.finish(reply)
+        return composed.is_whole
 
     async def open_form(self, form: Form) -> bool:
         """Open a form as the first response, if all of its text fits."""
@@ -290,7 +289,7 @@ class ChannelResponder:
 
     async def offer_form(self, form: Form, words: tuple[str, ...]) -> None:
         """Show a button that opens a form. Raises DeliveryFailed if both ways fail."""
-        await self._finish(command_reply(form_offer(form, self._encoder.store(OpenForm(form)), begun=not words)))
+        await self.finish(form_offer(form, self._encoder.store(OpenForm(form)), begun=not words))
 
     async def tell(self, text: str) -> None:
         """Show a sentence below the reply. Raises DeliveryFailed."""
@@ -306,17 +305,6 @@ class ChannelResponder:
     async def start_thread(self, message: InboundMessage) -> str:
         """Start a public thread. Raises DeliveryFailed."""
         return await self._instead.start_thread(message)
-
-    async def _finish(self, reply: CommandReply) -> None:
-        try:
-            await self._show(reply)
-        except DeliveryFailed as error:
-            self._is_dismissed = isinstance(error, DiscordApiError) and error.code == UNKNOWN_MESSAGE
-            if self._is_dismissed:
-                return
-            log.info("reply not shown under its command: %s", error)
-            self._is_expired = True
-            await self._instead.finish_composed(reply)
 
     async def _show(self, reply: CommandReply) -> None:
         if reply == self._shown:
@@ -356,16 +344,9 @@ class InteractionResponse:
         self.interaction = interaction
         self._rest = rest
         self._turn = asyncio.Lock()
-        self._replaces = _replaces(interaction)
-
-    @property
-    def is_form(self) -> bool:
-        """True for a submission, which cannot be answered by a modal."""
-        return self.interaction.type is discord.InteractionType.modal_submit
-
-    def reply_in_new_message(self) -> None:
-        """Answer in a new message, because a card must not be replaced."""
-        self._replaces = False
+        flags = interaction.message.flags if interaction.message is not None else discord.MessageFlags()
+        self.replaces = flags.components_v2 and (flags.ephemeral or interaction.guild_id is None)
+        """True if the response replaces the message with the button, which only this user sees."""
 
     @asynccontextmanager
     async def defer_after(self, seconds: float) -> AsyncIterator[None]:
@@ -390,10 +371,18 @@ class InteractionResponse:
         response = self.interaction.response
         async with self._turn:
             if response.is_done():
-                await self._edit(view)
+                # By the interaction's token over REST, which also works after the gateway was closed.
+                await self._rest.call(
+                    "PATCH",
+                    "/webhooks/{webhook_id}/{webhook_token}/messages/@original",
+                    gettext_lazy("answer a command"),
+                    body=message_body(view),
+                    webhook_id=str(self.interaction.application_id),
+                    webhook_token=self.interaction.token,
+                )
                 return
             async with call_limit(gettext_lazy("answer a command")):
-                if self._replaces:
+                if self.replaces:
                     await response.edit_message(view=view, allowed_mentions=_NOBODY)
                 else:
                     await response.send_message(view=view, ephemeral=True, allowed_mentions=_NOBODY)
@@ -402,15 +391,17 @@ class InteractionResponse:
         """Show a plain sentence below the current response, if any. Raises DeliveryFailed."""
         response = self.interaction.response
         if response.is_done() and response.type is not discord.InteractionResponseType.deferred_channel_message:
-            await send_ephemeral(self._rest, self.interaction, text)
+            await follow_up(self._rest, self.interaction, truncate(escape(text), LONGEST))
             return
-        self._replaces = False
+        self.replaces = False
         await self.show(note_layout(text))
 
     async def open(self, modal: discord.ui.Modal) -> bool:
         """Open a modal. Return False if a response was sent already or Discord rejects the modal."""
         async with self._turn:
-            if self.is_form or self.interaction.response.is_done():
+            # A submission cannot be answered by a modal.
+            is_form = self.interaction.type is discord.InteractionType.modal_submit
+            if is_form or self.interaction.response.is_done():
                 return False
             try:
                 async with call_limit(gettext_lazy("open a form")):
@@ -425,17 +416,6 @@ class InteractionResponse:
         file = FileUpload(document.name, document.text.encode())
         await follow_up(self._rest, self.interaction, files=[file])
 
-    async def _edit(self, view: discord.ui.LayoutView) -> None:
-        """Edit by the interaction's token over REST, which also works after the gateway was closed."""
-        await self._rest.call(
-            "PATCH",
-            "/webhooks/{webhook_id}/{webhook_token}/messages/@original",
-            gettext_lazy("answer a command"),
-            body=message_body(view),
-            webhook_id=str(self.interaction.application_id),
-            webhook_token=self.interaction.token,
-        )
-
     async def _wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         async with self._turn:
@@ -443,7 +423,7 @@ class InteractionResponse:
                 return
             try:
                 async with call_limit(gettext_lazy("acknowledge a command")):
-                    await self.interaction.response.defer(ephemeral=True, thinking=not self._replaces)
+                    await self.interaction.response.defer(ephemeral=True, thinking=not self.replaces)
             except DeliveryFailed as error:
                 log.warning("interaction not acknowledged: %s", error)
 
@@ -454,11 +434,3 @@ async def call_limit(what: str) -> AsyncIterator[None]:
     with map_errors(what):
         async with asyncio.timeout(CALL_SECONDS):
             yield
-
-
-def _replaces(interaction: Interaction) -> bool:
-    """Return True if the message with the button is ephemeral."""
-    message = interaction.message
-    if message is None or not message.flags.components_v2:
-        return False
-    return message.flags.ephemeral or interaction.guild_id is None

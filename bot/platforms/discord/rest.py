@@ -25,7 +25,7 @@ import aiohttp
 import discord
 import discord.http
 
-from bot.chat.http import FileSource, HttpSession, check_size, download, file_name, unreachable
+from bot.chat.http import FileSource, HttpSession, check_size, download, file_name, parse_retry_after, unreachable
 from bot.domain.conversations import Attachment, ConversationKey
 from bot.domain.metrics import MetricSink, PlatformLimited, null_sink
 from bot.errors import DeliveryFailed, NotFound
@@ -76,32 +76,36 @@ LET_IT_IN = gettext_lazy(
 ASK_AN_ADMIN = gettext_lazy("ask an administrator of the server")
 STATUS_PAGE = gettext_lazy("check the network and discordstatus.com")
 
-_FOR_GOOD: Mapping[int, tuple[str, str]] = {
-    UNKNOWN_CHANNEL: (gettext_lazy("Discord has no such channel any more."), ""),
-    10004: (
-        gettext_lazy("Discord has no such server, or the bot is not in it."),
-        gettext_lazy("invite the bot to the server"),
-    ),
-    UNKNOWN_MEMBER: (gettext_lazy("That person is not in the server."), ""),
-    UNKNOWN_MESSAGE: (gettext_lazy("The message is gone."), ""),
-    10013: (gettext_lazy("Discord knows no such person."), ""),
-    10062: (gettext_lazy("It took too long to answer."), gettext_lazy("try once more")),
-    TOO_OLD_TO_EDIT: (gettext_lazy("Discord does not let an old message be edited so often."), ""),
-    TOO_LARGE: (gettext_lazy("Discord finds the file too large."), ""),
-    50027: (gettext_lazy("It took too long to answer."), gettext_lazy("try once more")),
-    MISSING_ACCESS: (gettext_lazy("The bot cannot see the channel."), LET_IT_IN),
-    50007: (
-        gettext_lazy("That person takes no direct messages from the bot."),
-        gettext_lazy("allow direct messages from members of the server"),
-    ),
-    MISSING_PERMISSIONS: (gettext_lazy("The bot lacks a permission there."), LET_IT_IN),
-    INVALID_BODY: (gettext_lazy("Discord does not take the message's layout."), ""),
-    ARCHIVED: (gettext_lazy("The thread is archived."), gettext_lazy("unarchive it, or ask somewhere else")),
-    160005: (gettext_lazy("The thread is locked."), ASK_AN_ADMIN),
-    NO_REPLIES: (gettext_lazy("The bot cannot read earlier messages there."), LET_IT_IN),
-    240000: (gettext_lazy("Discord finds something in the message harmful."), ""),
-    200000: (gettext_lazy("AutoMod of the server does not let the message through."), ASK_AN_ADMIN),
-    200001: (gettext_lazy("AutoMod of the server does not let the title through."), ASK_AN_ADMIN),
+_TOO_SLOW = gettext_lazy("It took too long to answer.")
+_CAUSES: Mapping[int, str] = {
+    UNKNOWN_CHANNEL: gettext_lazy("Discord has no such channel any more."),
+    10004: gettext_lazy("Discord has no such server, or the bot is not in it."),
+    UNKNOWN_MEMBER: gettext_lazy("That person is not in the server."),
+    UNKNOWN_MESSAGE: gettext_lazy("The message is gone."),
+    10013: gettext_lazy("Discord knows no such person."),
+    10062: _TOO_SLOW,
+    TOO_OLD_TO_EDIT: gettext_lazy("Discord does not let an old message be edited so often."),
+    TOO_LARGE: gettext_lazy("Discord finds the file too large."),
+    50027: _TOO_SLOW,
+    MISSING_ACCESS: gettext_lazy("The bot cannot see the channel."),
+    50007: gettext_lazy("That person takes no direct messages from the bot."),
+    MISSING_PERMISSIONS: gettext_lazy("The bot lacks a permission there."),
+    INVALID_BODY: gettext_lazy("Discord does not take the message's layout."),
+    ARCHIVED: gettext_lazy("The thread is archived."),
+    160005: gettext_lazy("The thread is locked."),
+    NO_REPLIES: gettext_lazy("The bot cannot read earlier messages there."),
+    240000: gettext_lazy("Discord finds something in the message harmful."),
+    200000: gettext_lazy("AutoMod of the server does not let the message through."),
+    200001: gettext_lazy("AutoMod of the server does not let the title through."),
+}
+"""Causes of permanent rejections by Discord's code."""
+_FIXES: Mapping[int, str] = {
+    10004: gettext_lazy("invite the bot to the server"),
+    **dict.fromkeys((10062, 50027), gettext_lazy("try once more")),
+    **dict.fromkeys((MISSING_ACCESS, MISSING_PERMISSIONS, NO_REPLIES), LET_IT_IN),
+    50007: gettext_lazy("allow direct messages from members of the server"),
+    ARCHIVED: gettext_lazy("unarchive it, or ask somewhere else"),
+    **dict.fromkeys((160005, 200000, 200001), ASK_AN_ADMIN),
 }
 _BY_STATUS: Mapping[int, tuple[str, str]] = {
     401: (gettext_lazy("Discord does not know the token."), NEW_TOKEN),
@@ -167,22 +171,17 @@ def _rejection_error(what: str, error: discord.HTTPException) -> DeliveryFailed:
         cause = (
             gettext_lazy("Discord does not let the bot {action} for now.", action=what) if code else _pause_text(what)
         )
-        return DiscordApiError(code, cause, status=status, retry_after=_pause(error), details=str(code or ""))
-    cause, fix = _FOR_GOOD.get(code) or _BY_STATUS.get(status, (gettext_lazy("Discord does not take the request."), ""))
+        return DiscordApiError(
+            code, cause, status=status, retry_after=parse_retry_after(error.response.headers), details=str(code or "")
+        )
+    by_status = _BY_STATUS.get(status, (gettext_lazy("Discord does not take the request."), ""))
+    cause, fix = (_CAUSES[code], _FIXES.get(code, "")) if code in _CAUSES else by_status
     details = f"to {what}: {code or status}"
     return DiscordApiError(code, cause, fix, status=status, permanent=True, details=details)
 
 
 def _pause_text(what: str) -> str:
     return gettext_lazy("Discord asks for a pause before it lets the bot {action}.", action=what)
-
-
-def _pause(error: discord.HTTPException) -> float | None:
-    named = error.response.headers.get("Retry-After")
-    try:
-        return None if named is None else max(float(named), 0.0)
-    except ValueError:
-        return None
 
 
 # -------------------- client
@@ -241,9 +240,27 @@ class Rest(HttpSession):
     async def client(self) -> discord.Client:
         """Return the library's client, logged in. Raises DeliveryFailed."""
         async with self._logging_in:
-            if self._client is None:
-                self._client = await self._logged_in()
-            return self._client
+            if self._client is not None:
+                return self._client
+            client = discord.Client(
+                intents=discord.Intents(guilds=True),  # it never connects, but warns without
+                allowed_mentions=discord.AllowedMentions.none(),
+                max_ratelimit_timeout=LONGEST_PAUSE,
+                max_messages=None,
+                chunk_guilds_at_startup=False,
+                member_cache_flags=discord.MemberCacheFlags.none(),
+                proxy=self.proxy,
+            )
+            contain_errors(client)
+            try:
+                with map_errors(gettext_lazy("sign in")):
+                    async with asyncio.timeout(ANSWER_SECONDS):
+                        await client.login(self.token)
+            except BaseException:
+                await client.close()
+                raise
+            self._client = client
+            return client
 
     async def identity(self) -> Identity:
         """Return the owner of the token, requested once. Raises DeliveryFailed."""
@@ -284,7 +301,11 @@ class Rest(HttpSession):
         given: dict[str, Any] = {}
         if files:
             parts = [file.to_file() for file in files]
-            given = {"files": parts, "form": _form(body, parts)}
+            form: list[dict[str, Any]] = [{"name": "payload_json", "value": json.dumps(body)}]  # "Uploading Files"
+            for number, part in enumerate(parts):
+                part_name = {"name": f"files[{number}]", "filename": part.filename}
+                form.append({**part_name, "value": part.fp, "content_type": "application/octet-stream"})
+            given = {"files": parts, "form": form}
         elif body is not None:
             given = {"json": body}
         async with self.request(what) as client:
@@ -318,26 +339,6 @@ class Rest(HttpSession):
                 self._observe(PlatformLimited("discord", failure.retry_after))
             raise
 
-    async def _logged_in(self) -> discord.Client:
-        client = discord.Client(
-            intents=discord.Intents(guilds=True),  # it never connects, but warns without
-            allowed_mentions=discord.AllowedMentions.none(),
-            max_ratelimit_timeout=LONGEST_PAUSE,
-            max_messages=None,
-            chunk_guilds_at_startup=False,
-            member_cache_flags=discord.MemberCacheFlags.none(),
-            proxy=self.proxy,
-        )
-        contain_errors(client)
-        try:
-            with map_errors(gettext_lazy("sign in")):
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await client.login(self.token)
-        except BaseException:
-            await client.close()
-            raise
-        return client
-
 
 class _Discreet(logging.Filter):
     """The library's own lines without payloads, tracebacks, or the tokens in the addresses of interactions."""
@@ -347,21 +348,6 @@ class _Discreet(logging.Filter):
         record.args = None
         record.exc_info = None
         return True
-
-
-def _form(body: Any, files: Sequence[discord.File]) -> list[dict[str, Any]]:
-    """Return a body with files as form data ("Uploading Files")."""
-    form: list[dict[str, Any]] = [{"name": "payload_json", "value": json.dumps(body)}]
-    form += [
-        {
-            "name": f"files[{number}]",
-            "value": file.fp,
-            "filename": file.filename,
-            "content_type": "application/octet-stream",
-        }
-        for number, file in enumerate(files)
-    ]
-    return form
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,12 +379,6 @@ def files_of(message: discord.Message) -> list[discord.Attachment]:
 async def fetch_file(rest: Rest, attachment: Attachment) -> bytes:
     """Download a file. Raises NotFound if it is missing or not readable, DeliveryFailed if the download failed."""
     check_size(attachment)
-    url = await _find_url(rest, attachment)
-    return await download(rest.session, url, attachment, FileSource("Discord", _FILE_HOSTS, rest.url))
-
-
-async def _find_url(rest: Rest, attachment: Attachment) -> str:
-    """Return the current URL of an attachment."""
     match = _ATTACHMENT_ID.fullmatch(attachment.id)
     if match is None:
         raise NotFound(gettext_lazy("{file} is none of Discord's.", file=file_name(attachment)))
@@ -413,7 +393,7 @@ async def _find_url(rest: Rest, attachment: Attachment) -> str:
     url = next((file.url for file in files_of(loaded) if str(file.id) == own), "")
     if not url:
         raise NotFound(gettext_lazy("{file} is gone.", file=file_name(attachment)))
-    return url
+    return await download(rest.session, url, attachment, FileSource("Discord", _FILE_HOSTS, rest.url))
 
 
 # -------------------- channels, threads and messages

@@ -22,33 +22,17 @@ _MAX_SERVERS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """A server that the bot is in."""
+class NamedId:
+    """A server that the bot is in, a text channel in which it may post, or a user."""
 
     id: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Channel:
-    """A text channel in which the bot may post."""
-
-    id: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A member of a server, or the owner of the application."""
-
-    id: str
-    name: str
-
-
-async def list_servers(rest: Rest) -> Sequence[Server]:
+async def list_servers(rest: Rest) -> Sequence[NamedId]:
     """Return the servers of the bot, past any cache. Raises DeliveryFailed."""
     async with rest.request("list its servers") as client:
-        return [Server(str(guild.id), guild.name) async for guild in client.fetch_guilds(limit=_MAX_SERVERS)]
+        return [NamedId(str(guild.id), guild.name) async for guild in client.fetch_guilds(limit=_MAX_SERVERS)]
 
 
 async def missing_permissions(rest: Rest, server: str) -> Sequence[str]:
@@ -60,7 +44,7 @@ async def missing_permissions(rest: Rest, server: str) -> Sequence[str]:
     return [str(permission.name) for permission in missing(me.guild_permissions.value)]
 
 
-async def list_channels(rest: Rest, server: str) -> Sequence[Channel]:
+async def list_channels(rest: Rest, server: str) -> Sequence[NamedId]:
     """Return the text channels in which the bot may post, in their order. Raises DeliveryFailed."""
     identity = await rest.identity()
     async with rest.request("list the channels") as client:
@@ -68,7 +52,7 @@ async def list_channels(rest: Rest, server: str) -> Sequence[Channel]:
         me = await guild.fetch_member(int(identity.user))
         channels = await guild.fetch_channels()
     return [
-        Channel(str(channel.id), channel.name)
+        NamedId(str(channel.id), channel.name)
         for channel in sorted(channels, key=lambda channel: (channel.position, channel.id))
         if isinstance(channel, discord.TextChannel)
         and (
@@ -78,27 +62,27 @@ async def list_channels(rest: Rest, server: str) -> Sequence[Channel]:
     ]
 
 
-async def fetch_owner(rest: Rest) -> Member | None:
+async def fetch_owner(rest: Rest) -> NamedId | None:
     """Return the owner of the application, None for a team. Raises DeliveryFailed."""
     async with rest.request("look at the application") as client:
         info = await client.application_info()
-    return None if info.team is not None else Member(str(info.owner.id), info.owner.display_name)
+    return None if info.team is not None else NamedId(str(info.owner.id), info.owner.display_name)
 
 
-async def find_members(rest: Rest, server: str, text: str) -> Sequence[Member]:
+async def find_members(rest: Rest, server: str, text: str) -> Sequence[NamedId]:
     """Return the members of a server with an id or a prefix of their names. Raises DeliveryFailed."""
     word = text.strip().lstrip("@").strip("<!@>")
     async with rest.request("look up a member") as client:
         guild = await client.fetch_guild(int(server), with_counts=False)
         if word.isdecimal():
             member = await guild.fetch_member(int(word))
-            return [] if member.bot else [Member(str(member.id), member.display_name)]
+            return [] if member.bot else [NamedId(str(member.id), member.display_name)]
         members = await client.http.request(
             discord.http.Route("GET", "/guilds/{guild_id}/members/search", guild_id=int(server)),
             params={"query": word, "limit": 10},
         )
     return [
-        Member(str(member["user"]["id"]), member.get("nick") or member["user"]["username"])
+        NamedId(str(member["user"]["id"]), member.get("nick") or member["user"]["username"])
         for member in members
         if not member["user"].get("bot")
     ]

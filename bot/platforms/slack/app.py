@@ -358,7 +358,7 @@ class WorkspaceFactory:
         return self._add(SlackWorkspace(api, UserDirectory(api, self._groups)))
 
     def of_installation(
-        self, installation: Installation, team: str, another_token: Callable[[str], Awaitable[str]]
+        self, installation: Installation, team: str, another_token: Callable[[str], Awaitable[str]] | None = None
     ) -> SlackWorkspace:
         """Return a workspace of an installation."""
         # Limits count by app and workspace, and outlive a token.

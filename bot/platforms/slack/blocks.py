@@ -354,18 +354,17 @@ def confirmation(title: str, text: str, yes: str) -> Element:
 
 def buttons(elements: Iterable[Element | None]) -> list[Block]:
     """Return buttons in as many blocks as they need, with unique `action_id`s."""
-    present = [element for element in elements if element is not None]
-    return [_actions(present[start : start + BUTTONS_A_BLOCK]) for start in range(0, len(present), BUTTONS_A_BLOCK)]
-
-
-def _actions(elements: Sequence[Element]) -> Block:
+    blocks: list[Block] = []
     seen: set[str] = set()
-    numbered = []
-    for number, element in enumerate(elements):
+    for number, element in enumerate(element for element in elements if element is not None):
+        if number % BUTTONS_A_BLOCK == 0:
+            blocks.append({"type": "actions", "elements": []})
+            seen.clear()
         name = element["action_id"]
-        numbered.append({**element, "action_id": f"{name}.{number}"} if name in seen else element)
+        unique = {**element, "action_id": f"{name}.{number % BUTTONS_A_BLOCK}"} if name in seen else element
+        blocks[-1]["elements"].append(unique)
         seen.add(name)
-    return {"type": "actions", "elements": numbered}
+    return blocks
 
 
 def fits_a_table(rows: Sequence[Sequence[str]]) -> bool:
@@ -379,16 +378,14 @@ def fits_a_table(rows: Sequence[Sequence[str]]) -> bool:
 
 def table(rows: Sequence[Sequence[Sequence[Element]]], aligned: Sequence[str] = ()) -> Block:
     """Return a `table` block; the first row contains the headings."""
-    block: Block = {"type": "table", "rows": [[rich_text(_cell(cell)) for cell in row] for row in rows]}
-    block["column_settings"] = [
-        {"align": side if side in ("center", "right") else "left", "is_wrapped": True}
-        for side in (aligned or ["left"] * len(rows[0]))
-    ]
-    return block
-
-
-def _cell(elements: Sequence[Element]) -> Element:
-    return {"type": "rich_text_section", "elements": list(elements) or [{"type": "text", "text": " "}]}
+    return {
+        "type": "table",
+        "rows": [[rich_text(rich_section(*(cell or [_text(" ")]))) for cell in row] for row in rows],
+        "column_settings": [
+            {"align": side if side in ("center", "right") else "left", "is_wrapped": True}
+            for side in (aligned or ["left"] * len(rows[0]))
+        ],
+    }
 
 
 def escape(text: str) -> str:
@@ -443,21 +440,17 @@ class RichTextBuilder:
 
     def _line(self, line: Line, style: Style = _AS_IT_IS) -> None:
         """Add a paragraph, after a blank line where one is needed. A paragraph of many elements gets several blocks."""
-        first, rest = line[:MOST_ELEMENTS], line[MOST_ELEMENTS:]
-        self._paragraph(first, style)
-        if rest:
-            self._line(rest, style)
-
-    def _paragraph(self, line: Line, style: Style) -> None:
         last = self._elements[-1] if self._elements else {}
-        elements_of_line = _elements(line, style)
+        elements_of_line = _elements(line[:MOST_ELEMENTS], style)
         match last.get("type"):
             case "rich_text_section" if len(last["elements"]) + len(elements_of_line) < MOST_ELEMENTS:
                 last["elements"] += [_text("\n\n"), *elements_of_line]
             case "rich_text_list":
-                self._add({"type": "rich_text_section", "elements": [_text("\n"), *elements_of_line]})
+                self._add(rich_section(_text("\n"), *elements_of_line))
             case _:
-                self._add({"type": "rich_text_section", "elements": elements_of_line})
+                self._add(rich_section(*elements_of_line))
+        if rest := line[MOST_ELEMENTS:]:
+            self._line(rest, style)
 
     def _items(self, items: List, indent: int) -> None:
         """Add a list. Blocks other than text interrupt it; its numbering continues after them."""
@@ -467,20 +460,16 @@ class RichTextBuilder:
             lines, rest = _leading(nodes)
             if not run:
                 begun = number
-            run.append({"type": "rich_text_section", "elements": _elements(_as_task(lines))})
+            run.append(rich_section(*_elements(_as_task(lines))))
             if rest or len(run) >= MOST_ELEMENTS:
                 self._run(run, items, begun, indent)
                 run = []
-                self._nodes_of_item(rest, indent)
+                for node in rest:
+                    if isinstance(node, Paragraph | Heading):
+                        self._add(rich_section(*_elements(node.line)))
+                    else:
+                        self._nodes((node,), indent + 1)
         self._run(run, items, begun, indent)
-
-    def _nodes_of_item(self, nodes: Sequence[Node], indent: int) -> None:
-        for node in nodes:
-            match node:
-                case Paragraph(line) | Heading(_, line):
-                    self._add({"type": "rich_text_section", "elements": _elements(line)})
-                case _:
-                    self._nodes((node,), indent + 1)
 
     def _run(self, run: list[Element], items: List, begun: int, indent: int) -> None:
         if not run:
@@ -544,7 +533,7 @@ def _as_task(line: Line) -> Line:
     return (Text(_TASKS[first.text[:4]] + first.text[4:], first.style), *line[1:])
 
 
-def _flat(nodes: Iterable[Node]) -> Iterator[Inline]:
+def _flat(nodes: Iterable[Node]) -> Iterator[Inline]:  # noqa: C901 - one case for each kind of block
     """Flatten blocks to running text, because Slack allows nothing else in a quote."""
     for number, node in enumerate(nodes):
         if number:
@@ -559,19 +548,15 @@ def _flat(nodes: Iterable[Node]) -> Iterator[Inline]:
             case Quote(inner):
                 yield Text("> ")
                 yield from _flat(inner)
-            case List():
-                yield from _flat_items(node)
+            case List(start=start):
+                for place, inner in enumerate(node.items):
+                    mark = f"{start + place}. " if start is not None else "• "
+                    yield Text(mark if not place else f"\n{mark}")
+                    yield from _flat(inner)
             case MarkdownTable(rows):
                 yield Text(columns([[line_text(cell) for cell in row] for row in rows]))
             case HorizontalRule():
                 yield Text(_RULE)
-
-
-def _flat_items(items: List) -> Iterator[Inline]:
-    for number, nodes in enumerate(items.items):
-        mark = f"{items.start + number}. " if items.start is not None else "• "
-        yield Text(mark if not number else f"\n{mark}")
-        yield from _flat(nodes)
 
 
 def _apply_style(line: Line, style: Style) -> Iterator[Inline]:
@@ -589,11 +574,11 @@ def _elements(line: Line, style: Style = _AS_IT_IS) -> list[Element]:
     """Return the elements of a line, merging runs of one style. Slack rejects empty lines and empty texts."""
     elements: list[Element] = []
     for inline in _few(tuple(join_words(_apply_style(line, style)))):
-        element: Element = _text(inline.text)
-        if isinstance(inline, Link):
-            element = {"type": "link", "url": inline.url, "text": inline.text}
-        if looks := _looks(inline.style):
-            element["style"] = looks
+        element = link(inline.url, inline.text) if isinstance(inline, Link) else _text(inline.text)
+        style = inline.style
+        looks = {"bold": style.bold, "italic": style.italic, "strike": style.struck, "code": style.code}
+        if chosen := {name: True for name, is_chosen in looks.items() if is_chosen}:
+            element["style"] = chosen
         if inline.text:
             elements.append(element)
     return elements or [_text(" ")]
@@ -608,11 +593,6 @@ def _few(line: Line) -> Line:
 
 def _link_text(link: Link) -> str:
     return link.text if link.text == link.url else f"{link.text} ({link.url})"
-
-
-def _looks(style: Style) -> dict[str, bool]:
-    looks = {"bold": style.bold, "italic": style.italic, "strike": style.struck, "code": style.code}
-    return {name: True for name, chosen in looks.items() if chosen}
 
 
 def _text(text: str) -> Element:

@@ -10,7 +10,7 @@ import json
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic, time
 from typing import Any
 
@@ -24,7 +24,7 @@ from bot.i18n import gettext_lazy
 from bot.platforms.slack.message_blocks import message_blocks
 from bot.platforms.slack.modals import View
 from bot.platforms.slack.users import UserDirectory
-from bot.platforms.slack.web_api import WebApi, conversation, direct_channel
+from bot.platforms.slack.web_api import ChannelRef, WebApi, conversation, direct_channel, text_in
 from bot.rendering.text_safety import single_line
 
 log = logging.getLogger(__name__)
@@ -47,15 +47,6 @@ PROMPT_TITLE = 60
 def home_view(home: Home) -> View:
     """Return the view of the Home tab."""
     return {"type": "home", "blocks": message_blocks(home_message(home).blocks)}
-
-
-@dataclass(frozen=True, slots=True)
-class _Tab:
-    """A tab as it was last published."""
-
-    opened_at: float
-    first_visit: bool
-    shown: str = ""
 
 
 class HomeRefresher:
@@ -82,19 +73,20 @@ class HomeRefresher:
         self._build = build
         self._locales = locales
         self._clock = clock
-        self._tabs: OrderedDict[str, _Tab] = OrderedDict()
+        self._tabs: OrderedDict[str, tuple[float, bool, str]] = OrderedDict()
+        """When each tab was opened, if by a first visit, and the digest of its content as it was last published."""
 
     async def open(self, user: str, *, first_visit: bool) -> None:
         """Publish the tab that a user opened. Raises CountersignError."""
-        tab = _Tab(self._clock(), first_visit)
+        opened_at = self._clock()
         member = await self._people.member(user)
         with use_locale(await self._locale_of(member)):
             home = await self._home(member, first_visit=first_visit)
-            self._tabs[user] = replace(tab, shown=_digest(home))
+            self._tabs[user] = opened_at, first_visit, _digest(home)
             self._tabs.move_to_end(user)
             while len(self._tabs) > MOST:
                 self._tabs.popitem(last=False)
-            await self._publish(user, home)
+            await self._api.edit("views.publish", user_id=user, view=home_view(home))
 
     async def run(self) -> None:
         """Refresh the open tabs until cancelled."""
@@ -105,7 +97,7 @@ class HomeRefresher:
     async def refresh(self) -> None:
         """Publish every tab with changed content."""
         for user, tab in list(self._tabs.items()):
-            if self._clock() - tab.opened_at > OPEN_SECONDS:
+            if self._clock() - tab[0] > OPEN_SECONDS:
                 self._tabs.pop(user, None)
                 continue
             try:
@@ -116,24 +108,22 @@ class HomeRefresher:
             except Exception:
                 log.exception("Home tab not updated")
 
-    async def _look_at(self, user: str, tab: _Tab) -> None:
+    async def _look_at(self, user: str, tab: tuple[float, bool, str]) -> None:
+        opened_at, first_visit, last = tab
         if not self._api.pacing.has_headroom("views.publish"):
             return
         # A press looks the rights up again.
         member = await self._people.cached_member(user)
         with use_locale(await self._locale_of(member)):
-            home = await self._home(member, first_visit=tab.first_visit)
+            home = await self._home(member, first_visit=first_visit)
             shown = _digest(home)
-            if shown == tab.shown or self._tabs.get(user) is not tab:
+            if shown == last or self._tabs.get(user) is not tab:
                 return
-            self._tabs[user] = replace(tab, shown=shown)
-            await self._publish(user, home)
+            self._tabs[user] = opened_at, first_visit, shown
+            await self._api.edit("views.publish", user_id=user, view=home_view(home))
 
     async def _locale_of(self, member: Member) -> Locale:
         return await self._locales.for_user(member.author, member.locale, None)
-
-    async def _publish(self, user: str, home: Home) -> None:
-        await self._api.edit("views.publish", user_id=user, view=home_view(home))
 
     async def _home(self, member: Member, *, first_visit: bool) -> Home:
         if self._build is None or self._audience.rejection(member):
@@ -153,28 +143,21 @@ def _digest(home: Home) -> str:
 # (`assistant_thread_started`).
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedPane:
-    """A pane that is open: its user, its direct channel, empty if unknown, and its thread, empty under agent view."""
-
-    user: str
-    channel: str = ""
-    thread: str = ""
-
-
-def opened_pane(event: Mapping[str, Any]) -> OpenedPane | None:
-    """Return the pane of an event; None for any other event."""
+def opened_pane(event: Mapping[str, Any]) -> ChannelRef | None:
+    """Return the location of the pane of an event: its direct channel, empty if unknown, and its thread, empty under
+    agent view. Return None for any other event.
+    """
     match event:
         case {"type": "app_home_opened", "tab": "messages", "user": str(user), "channel": str(channel)}:
-            return OpenedPane(user, channel)
+            return ChannelRef(channel, user)
         case {"type": "app_context_changed", "user": str(user)}:
-            place = str(event.get("channel") or "")
-            return OpenedPane(user, place if place.startswith("D") else "")
+            place = ChannelRef(text_in(event, "channel"), user)
+            return place if place.direct else ChannelRef("", user)
         case {
             "type": "assistant_thread_started",
             "assistant_thread": {"user_id": str(user), "channel_id": str(channel), "thread_ts": str(thread)},
         }:
-            return OpenedPane(user, channel, thread)
+            return ChannelRef(channel, user, thread)
         case _:
             return None
 
@@ -196,7 +179,7 @@ class SuggestedPrompts:
         self._find = find
         self._locales = locales
 
-    async def show(self, pane: OpenedPane) -> None:
+    async def show(self, pane: ChannelRef) -> None:
         """Show the prompts in a pane, unless its user gets no answers. Raises CountersignError."""
         member = await self._people.member(pane.user)
         if self._audience.rejection(member):

@@ -34,7 +34,7 @@ from bot.domain.installations import (
 )
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed
 from bot.i18n import _
-from bot.platforms.slack.web_api import PLATFORM, SlackWebApiError, WebApi, object_in
+from bot.platforms.slack.web_api import PLATFORM, SlackWebApiError, WebApi, text_in
 from bot.platforms.slack.workspaces import AppCredentials, SlackWorkspaces, read_token, request_token
 from bot.ports import InstallationStore
 
@@ -145,7 +145,7 @@ class SlackInstaller:
         installation = _read_installation(answer, self._clock())
         if installation is None:
             return InstallFailed(_("Slack gave no token for the bot."), _("Install the app again."))
-        if await self._is_own(installation):
+        if await self._workspaces.is_own(installation.workspace):  # whose token may be the very same
             return InstallRejected(
                 _("{workspace} is served already, with SLACK_BOT_TOKEN.", workspace=installation.name),
                 _("Nothing is to be done there."),
@@ -158,21 +158,9 @@ class SlackInstaller:
         log.info("the app was installed in %s by %s", saved.workspace_key, by.principal)
         if self._workspaces.installed is not None:
             await self._workspaces.installed.refresh()
-        return InstallCompleted(saved, _bot_url(answer))
-
-    async def _is_own(self, installation: Installation) -> bool:
-        """Return True for the workspace of SLACK_BOT_TOKEN, whose token may be the very same. Raises DeliveryFailed if
-        that is unclear for now.
-        """
-        own = self._workspaces.own
-        if own is None:
-            return False
-        try:
-            return (await own.api.identity()).team == installation.workspace
-        except DeliveryFailed as error:
-            if error.permanent:
-                return False
-            raise
+        app, team = text_in(answer, "app_id"), text_in(answer, "team", "id")
+        url = f"https://slack.com/app_redirect?app={quote(app)}&team={quote(team)}" if app and team else ""
+        return InstallCompleted(saved, url)
 
     async def _revoke(self, installation: Installation) -> None:
         """Give a token back that the bot does not want."""
@@ -186,29 +174,22 @@ class SlackInstaller:
 
 def _read_installation(answer: Mapping[str, Any], now: float) -> Installation | None:
     """Return the installation of an answer of `oauth.v2.access`; None without a bot's token."""
-    team, enterprise, user = (object_in(answer, name) for name in ("team", "enterprise", "authed_user"))
-    organization = str(enterprise.get("id") or "")
-    place = enterprise if answer.get("is_enterprise_install") else team
-    token = read_token(answer, now)
-    if token is None or not place.get("id"):
+    place = "enterprise" if answer.get("is_enterprise_install") else "team"
+    token, workspace = read_token(answer, now), text_in(answer, place, "id")
+    if token is None or not workspace:
         return None
     return Installation(
         PLATFORM,
-        str(place["id"]),
-        name=str(place.get("name") or place["id"]),
-        organization=organization,
+        workspace,
+        name=text_in(answer, place, "name") or workspace,
+        organization=text_in(answer, "enterprise", "id"),
         token=token.token,
         refresh_token=token.refresh_token,
         expires_at=token.expires_at,
-        bot_user=str(answer.get("bot_user_id") or ""),
-        installed_by=f"{PLATFORM}:{user.get('id') or ''}",
+        bot_user=text_in(answer, "bot_user_id"),
+        installed_by=f"{PLATFORM}:{text_in(answer, 'authed_user', 'id')}",
         installed_at=now,
     )
-
-
-def _bot_url(answer: Mapping[str, Any]) -> str:
-    app, team = str(answer.get("app_id") or ""), str(object_in(answer, "team").get("id") or "")
-    return f"https://slack.com/app_redirect?app={quote(app)}&team={quote(team)}" if app and team else ""
 
 
 def _not_allowed(name: str, workspace: str) -> InstallRejected:

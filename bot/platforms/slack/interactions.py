@@ -33,7 +33,7 @@ from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAct
 from bot.chat.message_handler import append_file_names, split_args
 from bot.chat.message_model import Message
 from bot.domain.approvals import Portion
-from bot.domain.commands import WHOLE_TEXT, Form, Reply
+from bot.domain.commands import WHOLE_TEXT, Form
 from bot.domain.conversations import ConversationKey
 from bot.domain.locales import use_locale
 from bot.domain.turns import ToolStep
@@ -191,7 +191,10 @@ class SlackInteractions:
             platform,
             platform=PLATFORM,
             commands=CommandRunner(
-                platform.commands, platform.engine, self._resolve_mentions, platform.records.locales
+                platform.commands,
+                platform.engine,
+                lambda _where, reply: resolve_reply_mentions(platform.people, reply),
+                platform.records.locales,
             ),
             pending=PendingActions(BUTTON_VALUE),
         )
@@ -289,9 +292,6 @@ class SlackInteractions:
         actor = await self._handler.find_member(interaction)
         await self._platform.engine.rename(actor.conversation, title)
 
-    async def _resolve_mentions(self, _where: ConversationKey, reply: Reply) -> Reply:
-        return await resolve_reply_mentions(self._platform.people, reply)
-
 
 class SlackInteraction:
     """An interaction that was acknowledged already. `tab` is the Home with the button, if any."""
@@ -378,7 +378,12 @@ class SlackInteraction:
 
     def responder(self, actor: Actor, *, in_new_message: bool) -> CommandResponder:  # noqa: ARG002 - one target
         """Return the responder to a command."""
-        return CommandResponder(self._platform.api, self._reply_target(in_new_message=in_new_message), self.open_form)
+        if in_new_message:
+            self._target = replace(self._target, replaces=False)
+        return self._command_responder()
+
+    def _command_responder(self) -> CommandResponder:
+        return CommandResponder(self._platform.api, self._target, self.open_form)
 
     async def open_form(self, form: Form) -> bool:
         """Open the form of a command in a modal."""
@@ -403,11 +408,6 @@ class SlackInteraction:
             await self._tab.open(self.user, first_visit=False)
         elif self._request.modal.id and (step := await self._platform.records.find_approval(approval_id)) is not None:
             await self.show_call(step, 1, whole=False)
-
-    def _reply_target(self, *, in_new_message: bool) -> ResponseTarget:
-        if in_new_message:
-            self._target = replace(self._target, replaces=False)
-        return self._target
 
     async def _ref(self) -> ChannelRef:
         """Return the location; that of a button in Home is the direct conversation."""
@@ -435,7 +435,8 @@ class SlackSubmission(SlackInteraction):
         if self._answer.done():
             return self._answer.result()
         self._answer.cancel()
-        return _update(self._progress_modal())
+        self._progress_at = monotonic()
+        return _update(note_modal(TITLE, self._progress))
 
     @asynccontextmanager
     async def _responding(self) -> AsyncIterator[None]:
@@ -456,9 +457,9 @@ class SlackSubmission(SlackInteraction):
         """Show a text in the modal."""
         self._show(note_modal(TITLE, await resolve_mentions(self._platform.people, text)))
 
-    def responder(self, actor: Actor, *, in_new_message: bool) -> CommandResponder:  # noqa: ARG002 - one target
+    def _command_responder(self) -> CommandResponder:
         """Return a responder that shows progress and forms in the modal, and the last reply in the conversation."""
-        return _SubmissionResponder(self, self._platform.api, self._reply_target(in_new_message=in_new_message))
+        return _SubmissionResponder(self, self._platform.api, self._target)
 
     async def update_call(self, approval_id: str) -> None:
         """Do nothing: the modal of the call is closed with this one."""
@@ -469,8 +470,9 @@ class SlackSubmission(SlackInteraction):
         is_recent = monotonic() - self._progress_at < APART_SECONDS
         if not self._answer.done() or is_recent or not self._platform.api.pacing.has_headroom("views.update"):
             return
+        self._progress_at = monotonic()
         try:
-            await self._update_modal(self._progress_modal())
+            await self._update_modal(note_modal(TITLE, self._progress))
         except DeliveryFailed as error:
             log.info("progress not shown in a modal: %s", error)
 
@@ -493,10 +495,6 @@ class SlackSubmission(SlackInteraction):
 
     def _show(self, view: View) -> None:
         self._result, self._result_view = _update(view), view
-
-    def _progress_modal(self) -> View:
-        self._progress_at = monotonic()
-        return note_modal(TITLE, self._progress)
 
     async def _update_modal(self, view: View) -> None:
         await self._platform.api.edit("views.update", view_id=self._request.modal.id, view=view)

@@ -64,10 +64,20 @@ def build_manifest(name: str = "", without: Collection[str] = (), address: str =
     """
     manifest: dict[str, Any] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
     if name:
-        _rename(manifest, name)
+        if len(name) > LONGEST_NAME or not name.isprintable() or not name.strip():
+            fix = f"write at most {LONGEST_NAME} characters, such as Ops"
+            raise SettingsError(f"Slack takes no app with the name {name[:60]!r}.", fix)
+        manifest["display_information"]["name"] = name
+        manifest["features"]["bot_user"]["display_name"] = name
     _leave_out(manifest, {feature.name for feature in _left_out(without)})
-    if address:
-        _receive_at(manifest, f"{address.rstrip('/')}/slack/events")
+    if address:  # Slack posts there instead of to a socket
+        if urlsplit(address).scheme != "https":
+            raise SettingsError("Slack calls https addresses only.", "name the bot's public https address")
+        url, settings = f"{address.rstrip('/')}/slack/events", manifest["settings"]
+        settings["socket_mode_enabled"] = False
+        settings["event_subscriptions"]["request_url"] = settings["interactivity"]["request_url"] = url
+        for command in manifest["features"].get("slash_commands", ()):
+            command["url"] = url
     return manifest
 
 
@@ -89,15 +99,6 @@ def _left_out(features: Collection[str]) -> tuple[Feature, ...]:
     return tuple(feature for feature in FEATURES if feature.name in names)
 
 
-def _rename(manifest: dict[str, Any], name: str) -> None:
-    if len(name) > LONGEST_NAME or not name.isprintable() or not name.strip():
-        raise SettingsError(
-            f"Slack takes no app with the name {name[:60]!r}.", f"write at most {LONGEST_NAME} characters, such as Ops"
-        )
-    manifest["display_information"]["name"] = name
-    manifest["features"]["bot_user"]["display_name"] = name
-
-
 def _leave_out(manifest: dict[str, Any], names: Collection[str]) -> None:
     features, settings = manifest["features"], manifest["settings"]
     scopes = scopes_without(names)
@@ -112,15 +113,3 @@ def _leave_out(manifest: dict[str, Any], names: Collection[str]) -> None:
         del features["agent_view"]
     features["app_home"]["messages_tab_enabled"] = "direct" not in names
     features["app_home"]["home_tab_enabled"] = "home" not in names
-
-
-def _receive_at(manifest: dict[str, Any], url: str) -> None:
-    """Let Slack post to a URL instead of a socket. Raises SettingsError for a URL without https."""
-    if urlsplit(url).scheme != "https":
-        raise SettingsError("Slack calls https addresses only.", "name the bot's public https address")
-    settings = manifest["settings"]
-    settings["socket_mode_enabled"] = False
-    settings["event_subscriptions"]["request_url"] = url
-    settings["interactivity"]["request_url"] = url
-    for command in manifest["features"].get("slash_commands", ()):
-        command["url"] = url

@@ -29,7 +29,6 @@ from bot.chat.message_model import (
     Link,
     Markdown,
     Mention,
-    MenuEntry,
     Message,
     Paragraph,
     Quote,
@@ -43,7 +42,6 @@ from bot.chat.message_model import (
 )
 from bot.chat.message_model import Block as MessageBlock
 from bot.chat.turn_messages import Answer, AnswerLimits
-from bot.domain.conversations import ConversationKey
 from bot.domain.turns import MessageRefs, TurnView
 from bot.i18n import _, gettext_lazy, ngettext
 from bot.platforms.slack.blocks import (
@@ -119,16 +117,12 @@ def outgoing_message(message: Message) -> OutgoingMessage:
 
 def answer_message(answer: Answer) -> OutgoingMessage:
     """Return a message of an answer as it should be in Slack."""
-    text = _answer_text(answer)
-    return OutgoingMessage(answer.name, tuple(message_blocks((*answer.body, *answer.ending))), fallback(text))
-
-
-def _answer_text(answer: Answer) -> str:
-    """Return the text of an answer for notifications: the words of the answer first, then its tool calls."""
+    # The text for notifications has the words of the answer first, then its tool calls.
     texts = [block for block in answer.body if isinstance(block, Markdown | Code | Paragraph)]
     others = [block for block in answer.body if block not in texts]
     first, then = fallback_text(message_blocks(texts)), fallback_text(message_blocks(others))
-    return "\n".join(filter(None, (first or answer.alert, then)))
+    text = fallback("\n".join(filter(None, (first or answer.alert, then))))
+    return OutgoingMessage(answer.name, tuple(message_blocks((*answer.body, *answer.ending))), text)
 
 
 def message_blocks(  # noqa: C901 - one case for each kind of block
@@ -161,7 +155,8 @@ def message_blocks(  # noqa: C901 - one case for each kind of block
                     builder.block(divider())
                 case Buttons():
                     links = (link_button(link.label, link.url) for link in block.links)
-                    builder.block(*buttons([*links, *map(_button, block.buttons), _menu(block.more)]))
+                    more = menu((entry.label, entry.action) for entry in block.more)
+                    builder.block(*buttons([*links, *map(_button, block.buttons), more]))
     return builder.blocks
 
 
@@ -210,10 +205,6 @@ def _button(entry: Button) -> Element | None:
     return button(entry.label, entry.action, _BUTTON_STYLES[entry.style], dialog)
 
 
-def _menu(entries: Iterable[MenuEntry]) -> Element | None:
-    return menu((entry.label, entry.action) for entry in entries)
-
-
 @dataclass(frozen=True, slots=True)
 class SentCards:
     """Posted remote cards of a turn, and the URL of the workspace."""
@@ -227,21 +218,19 @@ class SentCards:
         return message_address(self.url, ref) if ref is not None else ""
 
 
-def remote_cards(view: TurnView, now: float, url: str) -> Iterator[RemoteCard]:
-    """Yield the remote cards of a turn by channel, each with a link to its conversation."""
-    return chat_cards.remote_cards(view, now, _origin(view.turn.conversation, url), calls_a_card=CALLS_A_CARD)
-
-
 def message_address(url: str, ref: MessageRef) -> str:
     """Return the permalink of a message, as chat.getPermalink would, without a request."""
     return f"{url.rstrip('/')}/archives/{ref.channel}/p{ref.ts.replace('.', '')}" if url else ""
 
 
-def _origin(conversation: ConversationKey, url: str) -> Span:
-    if conversation.channel.startswith("D"):
-        return Text(str(DIRECT_CONVERSATION))
-    address = message_address(url, MessageRef(conversation.channel, conversation.thread)) if conversation.thread else ""
-    return Link(address, _("this thread")) if address else ChannelLink(conversation.channel)
+def remote_cards(view: TurnView, now: float, url: str) -> Iterator[RemoteCard]:
+    """Yield the remote cards of a turn by channel, each with a link to its conversation."""
+    where = view.turn.conversation
+    address = message_address(url, MessageRef(where.channel, where.thread)) if where.thread else ""
+    origin: Span = Link(address, _("this thread")) if address else ChannelLink(where.channel)
+    if where.channel.startswith("D"):
+        origin = Text(str(DIRECT_CONVERSATION))
+    return chat_cards.remote_cards(view, now, origin, calls_a_card=CALLS_A_CARD)
 
 
 NO_CARDS = SentCards()
@@ -326,15 +315,12 @@ def _facts(facts: Sequence[tuple[str, str]]) -> Iterator[list[Block]]:
     """Yield names and values, one below the other."""
     lines: list[Element] = []
     for name, value in facts:
+        more = len(value) - DETAIL_LIMIT
+        shown = more_characters(value[:DETAIL_LIMIT], more) if more > 0 else shorten(value, DETAIL_LIMIT)
         lines += [words("\n")] if lines else []
-        lines += [words(f"{name}: ", bold=True), words(_value(value))]
+        lines += [words(f"{name}: ", bold=True), words(shown)]
         if sum(text_weight(line["text"]) for line in lines) > ROOM.good // 2:
             yield [rich_text(rich_section(*lines))]
             lines = []
     if lines:
         yield [rich_text(rich_section(*lines))]
-
-
-def _value(value: str) -> str:
-    more = len(value) - DETAIL_LIMIT
-    return more_characters(value[:DETAIL_LIMIT], more) if more > 0 else shorten(value, DETAIL_LIMIT)

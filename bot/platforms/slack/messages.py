@@ -90,16 +90,6 @@ def mentioned_people(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_USER.findall(text)))
 
 
-def mentioned_groups(text: str) -> frozenset[str]:
-    """Return the ids of the mentioned user groups."""
-    return frozenset(_GROUP.findall(text))
-
-
-def unnamed_channels(text: str) -> tuple[str, ...]:
-    """Return the ids of channel references without a name."""
-    return tuple(dict.fromkeys(_UNNAMED_CHANNEL.findall(text)))
-
-
 def strip_bot_mention(text: str, bot: str) -> str:
     """Return the text without a mention of the bot at its beginning or end."""
     mention = rf"<@{re.escape(bot)}(?:\|[^<>]*)?>"
@@ -214,7 +204,7 @@ def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage 
         mentions_bot=mentions_bot,
         direct=direct,
         may_be_in_thread=thread != ts,
-        mentions=mentions | mentioned_groups(addressing),
+        mentions=mentions | frozenset(_GROUP.findall(addressing)),
         # A mention in a channel comes as two events.
         may_notify=direct or not mentions_bot or event.get("type") == "app_mention",
         ref=ChannelRef(channel, user, thread),
@@ -359,7 +349,7 @@ class NameResolver:
         # The latest authors come first: only their messages remain in the context.
         authors = [message.user for message in reversed(messages) if message.user and not message.name]
         users = [user for user in dict.fromkeys((*authors, *mentioned_people(text))) if user != identity.user]
-        users, channels = users[:MOST_NAMES], unnamed_channels(text)[:MOST_NAMES]
+        users, channels = users[:MOST_NAMES], list(dict.fromkeys(_UNNAMED_CHANNEL.findall(text)))[:MOST_NAMES]
         try:
             async with asyncio.timeout(FACTS.reading_seconds):
                 loading = (*map(self._people.person, users), *map(self._load_channel, channels))

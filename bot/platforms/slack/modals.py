@@ -184,20 +184,11 @@ TOO_LONG = gettext_lazy("This is too much for a window in Slack.")
 _ZIPPED = "z:"
 
 
-@dataclass(frozen=True, slots=True)
-class ModalState:
-    """State that a form's modal carries in `private_metadata`."""
-
-    form: str
-    keep: str
-    carried: Mapping[str, str]
-
-
 def form_to_modal(form: Form, keep: str) -> View:
     """Return the modal of a form. A form that exceeds Slack's limits becomes a modal that names the alternative. `keep`
     is returned with the submission.
     """
-    metadata = encode_state(ModalState(form.id, keep, form.carried))
+    metadata = encode_state(form.id, keep, form.carried)
     if metadata is None:
         return note_modal(form.title, f"{TOO_LONG}\n{form.instead}".strip())
     blocks: list[Block] = [section(form.title)] if len(str(form.title)) > VIEW_TITLE else []
@@ -221,17 +212,19 @@ def errors(form: Form) -> dict[str, str]:
     }
 
 
-def encode_state(state: ModalState) -> str | None:
-    """Return the state as `private_metadata`, or None if it exceeds the limit."""
-    plain = json.dumps([state.form, state.keep, dict(state.carried)], ensure_ascii=False)
+def encode_state(form: str, keep: str, carried: Mapping[str, str]) -> str | None:
+    """Return the state of a form's modal as `private_metadata`, or None if it exceeds the limit."""
+    plain = json.dumps([form, keep, dict(carried)], ensure_ascii=False)
     if len(plain) <= PRIVATE_METADATA:
         return plain
     zipped = _ZIPPED + base64.b85encode(zlib.compress(plain.encode(), 9)).decode()
     return zipped if len(zipped) <= PRIVATE_METADATA else None
 
 
-def decode_state(metadata: str) -> ModalState:
-    """Parse the state of a modal. Raises ValueError if it is invalid."""
+def decode_state(metadata: str) -> tuple[str, str, dict[str, str]]:
+    """Parse the state of a modal: the form, the value kept for it, and the values that it carries. Raises ValueError if
+    it is invalid.
+    """
     if metadata.startswith(_ZIPPED):
         try:
             metadata = zlib.decompress(base64.b85decode(metadata.removeprefix(_ZIPPED))).decode()
@@ -239,40 +232,35 @@ def decode_state(metadata: str) -> ModalState:
             raise ValueError("not a form of ours") from error
     match json.loads(metadata):
         case [str(form), str(keep), dict(carried)]:
-            return ModalState(form, keep, {str(name): str(value) for name, value in carried.items()})
+            return form, keep, {str(name): str(value) for name, value in carried.items()}
         case _:
             raise ValueError("not a form of ours")
 
 
 def _field(field: Field) -> Block:
-    name = FIELD + field.name
+    hint = field.hint
     match field.kind:
         case FieldKind.SECRET:
             return section(f"{field.label}: {NO_SECRETS}")
         case FieldKind.SWITCH:
-            return _choice(field, name, {"yes": _("yes"), "no": _("no")})
+            return _choice(field, {"yes": _("yes"), "no": _("no")})
         case FieldKind.CHOICE if _offerable(field.choices):
-            return _choice(field, name, {choice: choice for choice in field.choices})
+            return _choice(field, {choice: choice for choice in field.choices})
         case FieldKind.CHOICE:
             hint = f"{field.hint}: {', '.join(field.choices)}"
-            return _text_input(field, name, hint, lines=False)
-        case FieldKind.TEXT | FieldKind.LINES:
-            return _text_input(field, name, field.hint, lines=field.kind is FieldKind.LINES)
-
-
-def _text_input(field: Field, name: str, hint: str, *, lines: bool) -> Block:
     return text_input(
-        name,
+        FIELD + field.name,
         field.label,
         hint=hint,
         value=field.value,
         longest=field.longest,
         required=field.required,
-        lines=lines or "\n" in field.value,
+        lines=field.kind is FieldKind.LINES or "\n" in field.value,
     )
 
 
-def _choice(field: Field, name: str, labels: Mapping[str, str]) -> Block:
+def _choice(field: Field, labels: Mapping[str, str]) -> Block:
+    name = FIELD + field.name
     options = [{"text": plain_text(label, OPTION_TEXT), "value": choice} for choice, label in labels.items()]
     few = len(options) <= 5
     element: Element = {"type": "radio_buttons" if few else "static_select", "action_id": name, "options": options}
@@ -320,9 +308,9 @@ def read_submission(view: ModalView) -> tuple[Submission, str] | None:
     """Return a submission, and the value kept for it. Return None if the modal is not one of the bot's."""
     try:
         if view.callback_id == FORM:
-            state = decode_state(view.metadata)
+            form, keep, carried = decode_state(view.metadata)
             fields = {name.removeprefix(FIELD): value for name, value in view.values.items() if name.startswith(FIELD)}
-            return FormSubmitted(state.form, {**state.carried, **fields}), state.keep
+            return FormSubmitted(form, {**carried, **fields}), keep
         if view.callback_id == ACTION:
             keep, text = json.loads(view.metadata)
             action = decode(str(text))

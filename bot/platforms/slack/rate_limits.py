@@ -22,14 +22,6 @@ from bot.ports import Quota, QuotaExceeded, QuotaGranted, Quotas
 # -------------------- rate window
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """So many turns there were, or will be, for all processes together at a time."""
-
-    left: float
-    at: float
-
-
 @dataclass(slots=True)
 class RateWindow:
     """At most `count` calls in any `period` seconds of this process. `quota` replaces the count while the processes
@@ -43,7 +35,8 @@ class RateWindow:
     reserve: float
     _taken: deque[float] = field(default_factory=deque)
     _closed_until: float = 0.0
-    _told: _Told | None = None
+    _left: tuple[float, float] | None = None
+    """Calls that all processes together had left, or will have, at a time."""
 
     def next_call_at(self, now: float) -> float:
         """Return the earliest time of one more call."""
@@ -69,7 +62,7 @@ class RateWindow:
 
     def record_retry_after(self, left: float, at: float) -> None:
         """Record the number of calls that all processes had left at that time."""
-        self._told = _Told(left, at)
+        self._left = left, at
 
     def has_headroom(self, now: float) -> bool:
         """Return True if this process could make a call now without using the reserve."""
@@ -78,9 +71,10 @@ class RateWindow:
 
     def spare_for_all(self, now: float) -> bool:
         """Return True if all processes together have headroom, estimated from the last answer and the time since."""
-        if self._told is None:
+        if self._left is None:
             return True
-        left = min(self._told.left + (now - self._told.at) / self.quota.interval, float(self.quota.at_once))
+        left, at = self._left
+        left = min(left + (now - at) / self.quota.interval, float(self.quota.at_once))
         return left >= 1 + self.quota.at_once * self.reserve
 
 

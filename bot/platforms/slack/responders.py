@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import aiohttp
 
@@ -137,21 +137,10 @@ class CommandResponder:
         return (await self._api.post_message(self._target.ref.channel, text=text)).ts
 
 
-class Display(Protocol):
-    """Shows messages, each in place of the one before."""
-
-    async def progress(self, reply: CommandReply, /) -> None:
-        """Show a message that another one follows. May be skipped."""
-
-    async def finish(self, reply: CommandReply) -> None:
-        """Show the last message. Raises DeliveryFailed."""
-
-
 def display_for(api: WebApi, target: ResponseTarget) -> Display:
     """Return the display at a target."""
-    if target.url and is_trusted_url(target.url, _HOSTS, api.url):
-        return _ByResponseUrl(api, target)
-    return _EditedMessage(api, target.ref) if target.ref.direct else _EphemeralMessage(api, target.ref)
+    is_trusted = target.url and is_trusted_url(target.url, _HOSTS, api.url)
+    return _ByResponseUrl(api, target) if is_trusted else _PostedMessage(api, target.ref)
 
 
 class _ByResponseUrl:
@@ -204,8 +193,10 @@ async def post_response(api: WebApi, url: str, reply: CommandReply, **options: b
     await api.blocks.send({**content, "blocks": list(reply.blocks)} if reply.blocks else content, post)
 
 
-class _EditedMessage:
-    """Display by one message that is edited, for direct conversations."""
+class _PostedMessage:
+    """Display by one message that is edited in a direct conversation. Elsewhere by an ephemeral message, which cannot
+    be edited: only the last one is posted.
+    """
 
     def __init__(self, api: WebApi, ref: ChannelRef) -> None:
         self._api = api
@@ -214,10 +205,13 @@ class _EditedMessage:
         self._shown: CommandReply | None = None
 
     async def progress(self, reply: CommandReply) -> None:
-        if not self._ts or self._api.pacing.has_headroom("chat.update"):
+        if self._ref.direct and (not self._ts or self._api.pacing.has_headroom("chat.update")):
             await self.finish(reply)
 
     async def finish(self, reply: CommandReply) -> None:
+        if not self._ref.direct:
+            await send_ephemeral(self._api, self._ref, reply)
+            return
         if reply == self._shown:
             return
         self._shown = reply
@@ -228,15 +222,5 @@ class _EditedMessage:
             self._ts = (await self._api.post_message(channel, self._ref.thread, text=text, blocks=blocks)).ts
 
 
-class _EphemeralMessage:
-    """Display by an ephemeral message, which cannot be edited: only the last one is posted."""
-
-    def __init__(self, api: WebApi, ref: ChannelRef) -> None:
-        self._api = api
-        self._ref = ref
-
-    async def progress(self, _reply: CommandReply, /) -> None:
-        return
-
-    async def finish(self, reply: CommandReply) -> None:
-        await send_ephemeral(self._api, self._ref, reply)
+Display = _ByResponseUrl | _PostedMessage
+"""Shows messages, each in place of the one before; progress may be skipped. The last one raises DeliveryFailed."""

@@ -15,7 +15,7 @@ import json
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -36,7 +36,7 @@ from bot.platforms.slack.web_api import (
     SlackWebApiError,
     WebApi,
     object_in,
-    objects_in,
+    text_in,
 )
 from bot.rendering.approval_card import call_title
 from bot.rendering.markdown import sanitize, sanitize_partial, text_weight
@@ -119,15 +119,32 @@ class SlackMessages:
         """Return the ref of the message with these metadata, in its thread or among the latest of its channel. It is
         not found either if the bot may not read there: a duplicate is better than a missing message.
         """
-        key, conversation = (owner.id, message.name), owner.conversation
+        conversation = owner.conversation
+        if not (message.place or conversation.thread):
+            return ""
+        method = "conversations.history" if message.place else "conversations.replies"
+        pages = self._api.pages(
+            method,
+            "messages",
+            most=1 if message.place else MOST_PAGES,
+            channel=message.place or conversation.channel,
+            ts=None if message.place else conversation.thread,
+            include_all_metadata="true",
+            limit=LATEST,
+        )
         try:
-            if message.place:
-                return await self._find_in_channel(message.place, key)
-            return await self._find_in_thread(conversation, key) if conversation.thread else ""
+            identity = await self._api.identity()
+            async with aclosing(pages):
+                async for messages in pages:
+                    for posted in messages:
+                        payload = object_in(object_in(posted, "metadata"), "event_payload")
+                        is_same = (payload.get("turn"), payload.get("slot")) == (owner.id, message.name)
+                        if is_same and posted.get("user") == identity.user:
+                            return str(MessageRef(message.place or conversation.channel, text_in(posted, "ts")))
         except DeliveryFailed as failure:
             if not failure.permanent:
                 raise
-            return ""
+        return ""
 
     def digest(self, message: OutgoingMessage) -> str:
         """Return a digest of the content."""
@@ -158,40 +175,6 @@ class SlackMessages:
         except SlackWebApiError as error:
             if error.code != "message_not_in_streaming_state":
                 raise
-
-    async def _find_in_thread(self, conversation: ConversationKey, key: tuple[str, str]) -> str:
-        pages = self._api.pages(
-            "conversations.replies",
-            "messages",
-            most=MOST_PAGES,
-            channel=conversation.channel,
-            ts=conversation.thread,
-            include_all_metadata="true",
-            limit=LATEST,
-        )
-        async with aclosing(pages):
-            async for messages in pages:
-                if ref := await self._with_metadata(messages, conversation.channel, key):
-                    return ref
-        return ""
-
-    async def _find_in_channel(self, channel: str, key: tuple[str, str]) -> str:
-        answer = await self._api.read(
-            "conversations.history", channel=channel, include_all_metadata="true", limit=LATEST
-        )
-        return await self._with_metadata(objects_in(answer, "messages"), channel, key)
-
-    async def _with_metadata(self, messages: Sequence[Mapping[str, Any]], channel: str, key: tuple[str, str]) -> str:
-        identity = await self._api.identity()
-        for message in messages:
-            if message.get("user") == identity.user and _carries(message, key):
-                return str(MessageRef(channel, str(message.get("ts", ""))))
-        return ""
-
-
-def _carries(message: Mapping[str, Any], key: tuple[str, str]) -> bool:
-    payload = object_in(object_in(message, "metadata"), "event_payload")
-    return (payload.get("turn"), payload.get("slot")) == key
 
 
 def _text(message: OutgoingMessage) -> str:
@@ -247,14 +230,13 @@ class Task:
 @dataclass(frozen=True, slots=True)
 class Stream:
     """One answer message that is being written. `text` is Markdown and extends the earlier text, unless the model's
-    reply restarted; `title` is that of the plan. `open` is False if the message is complete: then its stream is
+    reply restarted. `open` is False if the message is complete: then its stream is
     stopped.
     """
 
     name: str
     text: str
     tasks: tuple[Task, ...]
-    title: str
     open: bool
 
 
@@ -270,15 +252,6 @@ _STATUSES = {
 """Task status by step status. A call that waits for a user is complete, because an unfinished task spins forever after
 its stream has stopped.
 """
-_TITLES = {
-    TurnStatus.QUEUED: gettext_lazy("Waiting"),
-    TurnStatus.RUNNING: gettext_lazy("Working"),
-    TurnStatus.WAITING: gettext_lazy("Waiting for an approval"),
-    TurnStatus.DONE: gettext_lazy("Done"),
-    TurnStatus.FAILED: gettext_lazy("Error"),
-    TurnStatus.CANCELLED: gettext_lazy("Stopped"),
-}
-WAITS_FOR_AN_ANSWER = gettext_lazy("Waiting for an answer")
 
 
 def streams(view: TurnView, refs: MessageRefs = NO_REFS) -> tuple[Stream, ...]:
@@ -292,7 +265,6 @@ def streams(view: TurnView, refs: MessageRefs = NO_REFS) -> tuple[Stream, ...]:
             part.name,
             _stream_text(part),
             tuple(_task(steps[entry.n], entry) for entry in part.entries if isinstance(entry, CallLine)),
-            _title(view),
             open=going_on and part.last and number == len(sequence) - 1,
         )
         for number, passage in enumerate(sequence)
@@ -314,31 +286,20 @@ def _is_too_heavy(stream: Stream) -> bool:
 
 
 def _task(step: ToolStep, called: CallLine) -> Task:
-    line = called.line
-    is_asked = line.mark is StatusIcon.WAITING
+    line, title, call_id = called.line, call_title(step), f"call-{step.n}"
+    if line.mark is StatusIcon.WAITING:
+        call_id += "-asked"
+        is_approval = step.status is StepStatus.AWAITING
+        title = (
+            _("Asked for an approval: {call}", call=title)
+            if is_approval
+            else _("Asked for an answer: {call}", call=title)
+        )
     ended = line.mark not in (StatusIcon.RUNNING, StatusIcon.WAITING)
     output = "  ".join(filter(None, (line.state, line.summary))) if ended else ""
-    return Task(
-        id=f"call-{step.n}" + ("-asked" if is_asked else ""),
-        title=single_line(_request_title(step) if is_asked else call_title(step), TASK_TEXT),
-        status=_STATUSES[line.mark],
-        details=single_line(line.name, TASK_TEXT),
-        output=single_line(output, TASK_TEXT),
-    )
-
-
-def _request_title(step: ToolStep) -> str:
-    if step.status is StepStatus.AWAITING:
-        return _("Asked for an approval: {call}", call=call_title(step))
-    return _("Asked for an answer: {call}", call=call_title(step))
-
-
-def _title(view: TurnView) -> str:
-    if view.asks and not view.awaiting:
-        return str(WAITS_FOR_AN_ANSWER)
-    if view.turn.status is TurnStatus.RUNNING and view.activity:
-        return single_line(str(view.activity), TASK_TEXT)
-    return str(_TITLES[view.turn.status])
+    texts = (single_line(text, TASK_TEXT) for text in (title, line.name, output))
+    title, details, output = texts
+    return Task(call_id, title, _STATUSES[line.mark], details, output)
 
 
 class Streaming(StrEnum):

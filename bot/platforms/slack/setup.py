@@ -14,7 +14,7 @@ from bot.chat.home_message import first_message
 from bot.errors import NotFound
 from bot.platforms.slack.message_blocks import outgoing_message
 from bot.platforms.slack.sending import SlackMessages
-from bot.platforms.slack.web_api import SlackWebApiError, WebApi, conversation, object_in, objects_in
+from bot.platforms.slack.web_api import SlackWebApiError, WebApi, conversation, object_in, objects_in, text_in
 
 PAGE_SIZE = 200
 MAX_PAGES = 20
@@ -52,7 +52,7 @@ async def find_app_id(api: WebApi) -> str:
         answer = await api.read("bots.info", bot=identity.bot)
     except SlackWebApiError:
         return ""
-    return str(object_in(answer, "bot").get("app_id") or "")
+    return text_in(answer, "bot", "app_id")
 
 
 async def find_users(api: WebApi, text: str) -> Sequence[User]:

@@ -79,7 +79,7 @@ class UserDirectory:
         self._api = api
         self._pause = pause
         self._group_ids = _ids(groups)
-        self._more_groups: Callable[[], Awaitable[frozenset[str]]] = _no_groups
+        self._more_groups: Callable[[], Awaitable[frozenset[str]]] | None = None
         self._people = TtlCache[str, Person](clock)
         self._groups_cache = TtlCache[str, Mapping[str, Group]](clock)
 
@@ -173,7 +173,8 @@ class UserDirectory:
         return await self.group_name(own_id) if principal.startswith(GROUP) else (await self.person(own_id)).name
 
     async def _needs_groups(self) -> bool:
-        return bool(self._group_ids | _ids(await self._more_groups()))
+        more = frozenset[str]() if self._more_groups is None else await self._more_groups()
+        return bool(self._group_ids | _ids(more))
 
     async def _cached_groups(self) -> Mapping[str, Group]:
         return await self._groups_cache.get("", self._request_groups)
@@ -209,10 +210,6 @@ def _ids(groups: frozenset[str]) -> frozenset[str]:
 
 def _principals(users: frozenset[str]) -> frozenset[str]:
     return frozenset(f"{PLATFORM}:{user}" for user in users)
-
-
-async def _no_groups() -> frozenset[str]:
-    return frozenset()
 
 
 def _member(person: Person, groups: Mapping[str, Group], identity: Identity) -> Member:

@@ -25,7 +25,7 @@ from slack_sdk.http_retry.async_handler import AsyncRetryHandler
 from slack_sdk.http_retry.builtin_async_handlers import AsyncConnectionErrorRetryHandler, AsyncServerErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.chat.http import FileSource, HttpSession, check_size, download, file_name, unreachable
+from bot.chat.http import FileSource, HttpSession, check_size, download, file_name, parse_retry_after, unreachable
 from bot.domain.conversations import Attachment, ConversationKey
 from bot.errors import DeliveryFailed, NotFound
 from bot.i18n import gettext_lazy
@@ -58,56 +58,55 @@ INVITE = gettext_lazy("invite the bot to the channel (/invite)")
 ASK_AN_ADMIN = gettext_lazy("ask an administrator of the workspace")
 NO_TEAM_ACCESS = "team_access_not_granted"
 """Code for a workspace that the token of an organization is not for."""
-_FOR_GOOD: Mapping[str, tuple[str, str]] = {
-    "invalid_auth": (gettext_lazy("Slack does not know the token."), REINSTALL),
-    "not_authed": (gettext_lazy("Slack was asked without a token."), gettext_lazy("set SLACK_BOT_TOKEN")),
-    "account_inactive": (gettext_lazy("The token belongs to an app or a workspace that was removed."), REINSTALL),
-    "token_revoked": (gettext_lazy("The token was revoked."), REINSTALL),
-    "token_expired": (gettext_lazy("The token has expired."), REINSTALL),
-    "not_allowed_token_type": (
-        gettext_lazy("Slack takes another kind of token for this."),
-        gettext_lazy("check SLACK_BOT_TOKEN (xoxb-…)"),
-    ),
-    "channel_not_found": (gettext_lazy("Slack has no such channel, or the bot cannot see it."), INVITE),
-    "not_in_channel": (gettext_lazy("The bot is not in the channel."), INVITE),
-    "is_archived": (gettext_lazy("The channel is archived."), gettext_lazy("unarchive it, or ask somewhere else")),
-    "is_inactive": (
-        gettext_lazy("The channel is archived, frozen or deleted."),
-        gettext_lazy("unarchive it, or ask somewhere else"),
-    ),
-    "thread_not_found": (gettext_lazy("The thread is gone."), ""),
-    "cannot_reply_to_message": (gettext_lazy("That message takes no replies."), ""),
-    "restricted_action": (gettext_lazy("The workspace does not allow the bot to post there."), ASK_AN_ADMIN),
-    "restricted_action_read_only_channel": (gettext_lazy("The channel is read-only."), ASK_AN_ADMIN),
-    "restricted_action_thread_only_channel": (
-        gettext_lazy("In that channel only threads can be written in."),
-        ASK_AN_ADMIN,
-    ),
-    "restricted_action_non_threadable_channel": (gettext_lazy("That channel has no threads."), ASK_AN_ADMIN),
-    "ekm_access_denied": (gettext_lazy("The workspace's administrators have suspended posting."), ASK_AN_ADMIN),
-    "access_denied": (gettext_lazy("The workspace denies the bot access."), ASK_AN_ADMIN),
-    NO_TEAM_ACCESS: (gettext_lazy("The app is not installed in that workspace."), ASK_AN_ADMIN),
-    "org_login_required": (gettext_lazy("The workspace is being moved."), ASK_AN_ADMIN),
-    "no_permission": (gettext_lazy("The bot may not do that there."), ASK_AN_ADMIN),
-    "messages_tab_disabled": (
-        gettext_lazy("The app takes no direct messages."),
-        gettext_lazy("turn its Messages tab on"),
-    ),
-    "cannot_dm_bot": (gettext_lazy("Bots cannot be written to."), ""),
-    "user_not_found": (gettext_lazy("Slack knows no such person."), ""),
-    "user_not_visible": (gettext_lazy("The bot cannot see that person."), ""),
-    "user_not_in_channel": (gettext_lazy("That person is not in the channel."), ""),
-    "edit_window_closed": (gettext_lazy("The workspace does not let messages be edited any more."), ""),
-    "cant_update_message": (gettext_lazy("Slack does not let that message be edited."), ""),
-    "msg_too_long": (gettext_lazy("Slack finds the message too long."), ""),
-    "msg_blocks_too_long": (gettext_lazy("Slack finds the message too long."), ""),
-    "invalid_blocks": (gettext_lazy("Slack does not take the message's layout."), ""),
-    "no_text": (gettext_lazy("Slack takes no empty message."), ""),
-    "invalid_arguments": (gettext_lazy("Slack does not take the request."), ""),
-    "unknown_method": (gettext_lazy("This Slack does not offer that."), ""),
-    "message_not_found": (gettext_lazy("The message is gone."), ""),
-    "expired_trigger_id": (gettext_lazy("It took too long to open the form."), gettext_lazy("press the button again")),
-    "trigger_expired": (gettext_lazy("It took too long to open the form."), gettext_lazy("press the button again")),
+_CAUSES: Mapping[str, str] = {
+    "invalid_auth": gettext_lazy("Slack does not know the token."),
+    "not_authed": gettext_lazy("Slack was asked without a token."),
+    "account_inactive": gettext_lazy("The token belongs to an app or a workspace that was removed."),
+    "token_revoked": gettext_lazy("The token was revoked."),
+    "token_expired": gettext_lazy("The token has expired."),
+    "not_allowed_token_type": gettext_lazy("Slack takes another kind of token for this."),
+    "channel_not_found": gettext_lazy("Slack has no such channel, or the bot cannot see it."),
+    "not_in_channel": gettext_lazy("The bot is not in the channel."),
+    "is_archived": gettext_lazy("The channel is archived."),
+    "is_inactive": gettext_lazy("The channel is archived, frozen or deleted."),
+    "thread_not_found": gettext_lazy("The thread is gone."),
+    "cannot_reply_to_message": gettext_lazy("That message takes no replies."),
+    "restricted_action": gettext_lazy("The workspace does not allow the bot to post there."),
+    "restricted_action_read_only_channel": gettext_lazy("The channel is read-only."),
+    "restricted_action_thread_only_channel": gettext_lazy("In that channel only threads can be written in."),
+    "restricted_action_non_threadable_channel": gettext_lazy("That channel has no threads."),
+    "ekm_access_denied": gettext_lazy("The workspace's administrators have suspended posting."),
+    "access_denied": gettext_lazy("The workspace denies the bot access."),
+    NO_TEAM_ACCESS: gettext_lazy("The app is not installed in that workspace."),
+    "org_login_required": gettext_lazy("The workspace is being moved."),
+    "no_permission": gettext_lazy("The bot may not do that there."),
+    "messages_tab_disabled": gettext_lazy("The app takes no direct messages."),
+    "cannot_dm_bot": gettext_lazy("Bots cannot be written to."),
+    "user_not_found": gettext_lazy("Slack knows no such person."),
+    "user_not_visible": gettext_lazy("The bot cannot see that person."),
+    "user_not_in_channel": gettext_lazy("That person is not in the channel."),
+    "edit_window_closed": gettext_lazy("The workspace does not let messages be edited any more."),
+    "cant_update_message": gettext_lazy("Slack does not let that message be edited."),
+    **dict.fromkeys(("msg_too_long", "msg_blocks_too_long"), gettext_lazy("Slack finds the message too long.")),
+    "invalid_blocks": gettext_lazy("Slack does not take the message's layout."),
+    "no_text": gettext_lazy("Slack takes no empty message."),
+    "invalid_arguments": gettext_lazy("Slack does not take the request."),
+    "unknown_method": gettext_lazy("This Slack does not offer that."),
+    "message_not_found": gettext_lazy("The message is gone."),
+    **dict.fromkeys(("expired_trigger_id", "trigger_expired"), gettext_lazy("It took too long to open the form.")),
+}
+"""Causes of permanent rejections by Slack's code."""
+_FIXES: Mapping[str, str] = {
+    **dict.fromkeys(("invalid_auth", "account_inactive", "token_revoked", "token_expired"), REINSTALL),
+    **dict.fromkeys(("channel_not_found", "not_in_channel"), INVITE),
+    **dict.fromkeys(("is_archived", "is_inactive"), gettext_lazy("unarchive it, or ask somewhere else")),
+    **dict.fromkeys(filter(re.compile("restricted_").match, _CAUSES), ASK_AN_ADMIN),
+    **dict.fromkeys(("ekm_access_denied", "access_denied", NO_TEAM_ACCESS), ASK_AN_ADMIN),
+    **dict.fromkeys(("org_login_required", "no_permission"), ASK_AN_ADMIN),
+    **dict.fromkeys(("expired_trigger_id", "trigger_expired"), gettext_lazy("press the button again")),
+    "not_authed": gettext_lazy("set SLACK_BOT_TOKEN"),
+    "not_allowed_token_type": gettext_lazy("check SLACK_BOT_TOKEN (xoxb-…)"),
+    "messages_tab_disabled": gettext_lazy("turn its Messages tab on"),
 }
 T = TypeVar("T")
 LOCKED_OUT = frozenset(
@@ -178,8 +177,6 @@ def _kinds(arguments: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _with_older_blocks(arguments: Mapping[str, Any], refused: frozenset[str]) -> Mapping[str, Any]:
-    if not refused & _kinds(arguments):
-        return arguments
     blocks = [older for block in _blocks(arguments) for older in _older(block, refused)]
     view = arguments.get("view")
     return {**arguments, **({"view": {**view, "blocks": blocks}} if isinstance(view, dict) else {"blocks": blocks})}
@@ -196,25 +193,20 @@ def _older(block: Block, refused: frozenset[str]) -> Iterator[Block]:
             aligned = [settings["align"] for settings in block.get("column_settings", ())]
             yield from _older(rich_text(preformatted(columns(rows, aligned))), refused)
         case "context_actions":
-            yield from _feedback(block)
+            yield from buttons(
+                {
+                    "type": "button",
+                    "text": plain_text(element[side]["text"]["text"]),
+                    "action_id": element["action_id"],
+                    "value": element[side]["value"],
+                }
+                for element in block["elements"]
+                for side in ("positive_button", "negative_button")
+            )
         case _:
             text = fallback_text([block])
             for start in range(0, len(text), PLAIN_TEXT):
                 yield section(text[start : start + PLAIN_TEXT])
-
-
-def _feedback(block: Block) -> Iterator[Block]:
-    """Yield the two buttons for feedback as ordinary buttons."""
-    yield from buttons(
-        {
-            "type": "button",
-            "text": plain_text(element[side]["text"]["text"]),
-            "action_id": element["action_id"],
-            "value": element[side]["value"],
-        }
-        for element in block["elements"]
-        for side in ("positive_button", "negative_button")
-    )
 
 
 class SlackWebApiError(DeliveryFailed):
@@ -247,8 +239,8 @@ def api_error(method: str, answer: Mapping[str, Any], retry_after: float | None 
             gettext_lazy("add the scope {scope} to the app and install it again", scope=needed) if needed else REINSTALL
         )
         return SlackWebApiError(code, gettext_lazy("The app lacks a scope."), fix, permanent=True, details=method)
-    if code in _FOR_GOOD:
-        cause, fix = _FOR_GOOD[code]
+    if code in _CAUSES:
+        cause, fix = _CAUSES[code], _FIXES.get(code, "")
         return SlackWebApiError(code, cause, fix, permanent=True, details=f"{method}: {code}")
     if code in ("ratelimited", "rate_limited"):
         return SlackWebApiError(
@@ -477,17 +469,18 @@ class WebApi(HttpSession):
         """Send a request when the limits of its method allow it; again after short pauses that Slack asks for, and with
         another token in place of a rejected one.
         """
-        waited = 0.0
-        rejected = ""
+        waited, was_rejected = 0.0, False
         while True:
             await self.pacing.take(method, channel)
             token = self._token
             try:
                 return await request()
             except SlackWebApiError as error:
-                if error.code in LOCKED_OUT and not rejected and await self._has_another_token(token):
-                    rejected = token
-                    continue
+                if error.code in LOCKED_OUT and not was_rejected and self._another_token is not None:
+                    was_rejected = True
+                    self.replace_token(await self._another_token(token))
+                    if self._token != token:
+                        continue
                 if error.code != "ratelimited":
                     raise
                 seconds = error.retry_after if error.retry_after is not None else BUSY_SECONDS
@@ -495,13 +488,6 @@ class WebApi(HttpSession):
                 waited += seconds
                 if waited > PATIENCE:
                     raise
-
-    async def _has_another_token(self, rejected: str) -> bool:
-        """Return True if there is another token by now, which is used from now on."""
-        if self._another_token is None:
-            return False
-        self.replace_token(await self._another_token(rejected))
-        return self._token != rejected
 
     async def _once(
         self, method: str, arguments: Mapping[str, Any], verb: str, *, patient: bool, token: str = ""
@@ -572,22 +558,14 @@ def _rejection_error(method: str, error: SlackApiError) -> DeliveryFailed:
     data = getattr(response, "data", None)
     answer: Mapping[str, Any] = data if isinstance(data, dict) else {}
     if status == 429:
-        return api_error(method, {"error": "ratelimited"}, _retry_after(headers))
+        answer = {"error": "ratelimited"}
     if not answer.get("error"):
         return SlackConnectionError(
             gettext_lazy("Slack does not answer."),
             gettext_lazy("check status.slack.com"),
             details=f"{method}: HTTP {status}",
         )
-    return api_error(method, answer, _retry_after(headers))
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    named = next((value for name, value in headers.items() if name.lower() == "retry-after"), None)
-    try:
-        return None if named is None else max(float(named), 0.0)
-    except ValueError:
-        return None
+    return api_error(method, answer, parse_retry_after(headers))
 
 
 # -------------------- channels, threads and messages

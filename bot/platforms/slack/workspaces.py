@@ -57,9 +57,9 @@ class SlackWorkspace:
     installation: str = ""
 
 
-OpenWorkspace = Callable[[Installation, str, Callable[[str], Awaitable[str]]], SlackWorkspace]
+OpenWorkspace = Callable[[Installation, str, Callable[[str], Awaitable[str]] | None], SlackWorkspace]
 """Returns a workspace of an installation by its id. The last argument returns another token in place of a rejected
-one, or the same.
+one, or the same; None for no other one.
 """
 
 
@@ -124,7 +124,10 @@ class InstalledWorkspaces:
         await self._attached.wait()
         if (workspace := self.find_known(team, organization)) is None:
             await self.refresh()
-            await self._list_again()
+            for installed in list(self._installed.values()):
+                is_old = monotonic() - installed.listed_at > LIST_AGAIN_SECONDS
+                if installed.installation.is_organization and is_old:
+                    await self._list_workspaces(installed)
             workspace = self.find_known(team, organization)
         return workspace
 
@@ -228,16 +231,10 @@ class InstalledWorkspaces:
         if installation.is_organization:
             await self._list_workspaces(installed)
 
-    async def _list_again(self) -> None:
-        for installed in list(self._installed.values()):
-            is_old = monotonic() - installed.listed_at > LIST_AGAIN_SECONDS
-            if installed.installation.is_organization and is_old:
-                await self._list_workspaces(installed)
-
     async def _list_workspaces(self, installed: _Installed) -> None:
         """Add the workspaces of an organization that Slack lists. Without an answer they are added by their events."""
         installed.listed_at = monotonic()
-        api = self._open_workspace(installed.installation, "", _same_token).api
+        api = self._open_workspace(installed.installation, "", None).api
         try:
             teams = await api.teams()
         except DeliveryFailed as error:
@@ -316,7 +313,7 @@ class SlackWorkspaces:
             return self.own
         if (workspace := self.installed.find_known(team, organization)) is not None:
             return workspace
-        if self.own is not None and await self._is_own(self.own, team):
+        if await self.is_own(team):
             return self.own
         return await self.installed.find(team, organization)
 
@@ -336,18 +333,15 @@ class SlackWorkspaces:
             raise DeliveryFailed(NOT_USABLE, SEE_DOCTOR, retry_after=UNAVAILABLE_SECONDS)
         return workspace
 
-    async def _is_own(self, own: SlackWorkspace, team: str) -> bool:
+    async def is_own(self, team: str) -> bool:
+        """Return True for the workspace of SLACK_BOT_TOKEN. Raises DeliveryFailed if that is unclear for now."""
         try:
-            return (await own.api.identity()).team == team
+            return self.own is not None and (await self.own.api.identity()).team == team
         except DeliveryFailed as error:
             # A revoked token does not stand in the way of the other workspaces.
             if error.permanent:
                 return False
             raise
-
-
-async def _same_token(rejected: str) -> str:
-    return rejected
 
 
 def _label(installation: Installation) -> str:

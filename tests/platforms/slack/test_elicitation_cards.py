@@ -145,7 +145,7 @@ def test_several_questions_of_one_call_are_messages_of_their_own() -> None:
 def test_a_stream_stops_while_a_server_waits_and_names_the_question() -> None:
     view = a_view(a_reply(0, "I book it."), a_booking(StepStatus.STARTED, asked_back(round=0)), running=frozenset({3}))
     (stream,) = streams(view)
-    assert (stream.open, stream.title) == (False, "Waiting for an answer")
+    assert not stream.open
     assert [(task.title, task.status) for task in stream.tasks] == [
         ("Asked for an answer: Book train", TaskStatus.COMPLETE)
     ]

@@ -19,7 +19,6 @@ from bot.platforms.slack.blocks import decode
 from bot.platforms.slack.modals import (
     FIELD,
     TOO_LONG,
-    ModalState,
     ModalView,
     call_modal,
     confirm_modal,
@@ -241,11 +240,10 @@ def test_a_form_that_carries_more_than_slack_takes_says_how_else_to_do_it() -> N
 
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=200), max_size=10), st.text(max_size=300))
 def test_the_context_of_a_form_comes_back(carried: dict[str, str], keep: str) -> None:
-    luggage = ModalState("mcp add:2", keep, carried)
-    metadata = encode_state(luggage)
+    metadata = encode_state("mcp add:2", keep, carried)
     if metadata is not None:
         assert len(metadata) <= 3000
-        assert decode_state(metadata) == luggage
+        assert decode_state(metadata) == ("mcp add:2", keep, carried)
 
 
 @pytest.mark.parametrize(

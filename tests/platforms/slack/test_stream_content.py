@@ -37,7 +37,7 @@ def test_a_stream_has_the_text_so_far_and_a_task_for_each_call() -> None:
         Task("call-1", "List deploys", TaskStatus.COMPLETE, "github.list_deploys", "2 deploys since 13:30"),
         Task("call-2", "Search logs", TaskStatus.IN_PROGRESS, "grafana.search_logs"),
     )
-    assert (stream.name, stream.title, stream.open) == ("answer-0", "Working", True)
+    assert (stream.name, stream.open) == ("answer-0", True)
 
 
 def test_a_stream_stops_before_an_approval_is_waited_for_and_no_task_is_left_spinning() -> None:
