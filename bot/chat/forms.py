@@ -115,6 +115,17 @@ def read_submission(opened: OpenDenyForm | OpenConfirmation | OpenForm, values: 
             return FormSubmitted(form.id, {**form.carried, **unseen, **values})
 
 
+def are_offerable(choices: Sequence[str], most: int, longest: int, length: Callable[[str], int] = len) -> bool:
+    """Return True if a platform takes these choices of a field as options: `most` of them, of up to `longest` in
+    `length`, without empty or duplicate ones.
+    """
+    return (
+        0 < len(choices) <= most
+        and len(set(choices)) == len(choices)
+        and all(0 < len(choice.strip()) == len(choice) and length(choice) <= longest for choice in choices)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class FormSteps:
     """A form in steps of `size` fields, numbered from 0. `id` is that of each step without its number, `intro` gives

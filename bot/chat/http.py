@@ -4,7 +4,8 @@ size limit, without redirects.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -83,6 +84,28 @@ def check_size(attachment: Attachment) -> None:
     """Raise NotFound for a file that is larger than LARGEST_FILE, before it is looked up."""
     if attachment.size > LARGEST_FILE:
         raise _too_large(attachment)
+
+
+class DiscreetFilter(logging.Filter):
+    """A library's own lines without payloads, tracebacks, or the secrets that `redact` removes."""
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        super().__init__()
+        self._redact = redact
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return True, with a shortened record."""
+        record.msg = self._redact(record.getMessage())[:300]
+        record.args = None
+        record.exc_info = None
+        return True
+
+
+def make_discreet(log: logging.Logger, redact: Callable[[str], str], level: int = logging.WARNING) -> None:
+    """Let a library log from this level on, by a filter without payloads and secrets."""
+    log.setLevel(level)
+    if not any(isinstance(existing, DiscreetFilter) for existing in log.filters):
+        log.addFilter(DiscreetFilter(redact))
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:

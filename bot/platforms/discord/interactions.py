@@ -38,8 +38,9 @@ from bot.chat.command_runner import CommandRunner
 from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction, Viewer
 from bot.chat.message_handler import ThreadMessage
 from bot.chat.message_model import Block, Buttons, Message, Paragraph, Text
+from bot.chat.users import resolve_mentions, resolve_reply_mentions
 from bot.domain.approvals import WHOLE, Portion
-from bot.domain.commands import Invocation, Reply
+from bot.domain.commands import Invocation
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.locales import Locale, language_tag, use_locale
 from bot.domain.turns import ToolStep
@@ -86,7 +87,7 @@ from bot.platforms.discord.rest import (
     message_url,
     open_thread,
 )
-from bot.platforms.discord.users import place_locale, resolve_mentions, resolve_reply_mentions
+from bot.platforms.discord.users import place_locale
 from bot.ports import Commands
 
 log = logging.getLogger(__name__)
@@ -159,7 +160,10 @@ class DiscordInteractions:
         self._pending = pending
         self._questioned: OrderedDict[MessageRef, ThreadMessage] = OrderedDict()
         self._commands = CommandRunner(
-            platform.commands, platform.engine, self._resolve_mentions, platform.records.locales
+            platform.commands,
+            platform.engine,
+            lambda where, reply: resolve_reply_mentions(platform.people.names(where.workspace), reply),
+            platform.records.locales,
         )
         self._handler = InteractionHandler(
             platform,
@@ -237,9 +241,6 @@ class DiscordInteractions:
         member = await self._platform.cached_member(interaction.user, where.workspace)
         return None if self._platform.audience.rejection(member) else where
 
-    async def _resolve_mentions(self, where: ConversationKey, reply: Reply) -> Reply:
-        return await resolve_reply_mentions(self._platform.people, where.workspace, reply)
-
     def _wrap(self, interaction: Interaction) -> DiscordInteraction:
         return DiscordInteraction(self._platform, self._pending, interaction)
 
@@ -316,7 +317,7 @@ class DiscordInteraction:
     async def tell(self, text: str, about: ConversationKey | None = None) -> None:
         """Send an ephemeral sentence."""
         if about is not None:
-            text = await resolve_mentions(self._platform.people, about.workspace, text)
+            text = await resolve_mentions(self._platform.people.names(about.workspace), text)
         await self._response.tell(text)
 
     async def show(self, message: Message) -> None:

@@ -10,13 +10,13 @@ the submission.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import discord
 
 from bot.chat.actions import OpenConfirmation
-from bot.chat.forms import REASON, TYPED
+from bot.chat.forms import REASON, TYPED, are_offerable
 from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
 from bot.i18n import _, gettext_lazy
 from bot.platforms.discord.markdown import break_links, escape, shorten_label, utf16_length
@@ -102,7 +102,14 @@ def read_values(data: Mapping[str, Any]) -> dict[str, str]:
     for outer in data.get("components") or ():
         inner = outer.get("component") if isinstance(outer, Mapping) else None
         if isinstance(inner, Mapping) and inner.get("custom_id"):
-            values[str(inner["custom_id"]).removeprefix(FIELD)] = _value(inner)
+            match inner:
+                case {"values": [first, *_]}:
+                    value = str(first)
+                case {"value": bool(is_ticked)}:
+                    value = YES if is_ticked else NO
+                case _:
+                    value = str(inner.get("value") or "")
+            values[str(inner["custom_id"]).removeprefix(FIELD)] = value
     return values
 
 
@@ -111,16 +118,6 @@ def _modal(title: str, custom_id: str) -> Modal:
     # The library keeps no modal: the submission is read from the interaction, in any process.
     modal.stop()
     return modal
-
-
-def _value(component: Mapping[str, Any]) -> str:
-    match component:
-        case {"values": [first, *_]}:
-            return str(first)
-        case {"value": bool(ticked)}:
-            return YES if ticked else NO
-        case _:
-            return str(component.get("value") or "")
 
 
 def _shown_fields(form: Form) -> list[Field]:
@@ -148,10 +145,17 @@ def _label(field: Field) -> discord.ui.Label[Any]:
             component: discord.ui.Item[Any] = discord.ui.Checkbox(
                 custom_id=FIELD + field.name, default=field.value == YES
             )
-        case FieldKind.CHOICE if _offerable(field.choices):
+        case FieldKind.CHOICE if _is_offered(field):
             component = _choice(field)
         case _:
-            component = _text_input(field)
+            lines = field.kind is FieldKind.LINES or "\n" in field.value
+            component = discord.ui.TextInput(
+                custom_id=FIELD + field.name,
+                style=discord.TextStyle.paragraph if lines else discord.TextStyle.short,
+                default=field.value or None,
+                required=field.required,
+                max_length=min(max(field.longest, len(field.value), 1), TYPED_AT_MOST),
+            )
     return discord.ui.Label(
         text=shorten_label(field.label, LABEL) or field.name[:LABEL],
         description=_below(field) or None,
@@ -163,19 +167,12 @@ def _below(field: Field) -> str:
     """Return the description of a field: its error or its hint."""
     if field.error:
         return shorten_label(f"⚠ {field.error}", DESCRIPTION)
-    unoffered = field.kind is FieldKind.CHOICE and not _offerable(field.choices)
-    return shorten_label(f"{field.hint}: {', '.join(field.choices)}" if unoffered else field.hint, DESCRIPTION)
+    typed = field.kind is FieldKind.CHOICE and not _is_offered(field)
+    return shorten_label(f"{field.hint}: {', '.join(field.choices)}" if typed else field.hint, DESCRIPTION)
 
 
-def _text_input(field: Field) -> discord.ui.TextInput[Any]:
-    lines = field.kind is FieldKind.LINES or "\n" in field.value
-    return discord.ui.TextInput(
-        custom_id=FIELD + field.name,
-        style=discord.TextStyle.paragraph if lines else discord.TextStyle.short,
-        default=field.value or None,
-        required=field.required,
-        max_length=min(max(field.longest, len(field.value), 1), TYPED_AT_MOST),
-    )
+def _is_offered(field: Field) -> bool:
+    return are_offerable(field.choices, OPTIONS, OPTION_TEXT, utf16_length)
 
 
 def _choice(field: Field) -> discord.ui.Item[Any]:
@@ -197,18 +194,6 @@ def _choice(field: Field) -> discord.ui.Item[Any]:
         options=[
             discord.SelectOption(label=choice, value=choice, default=choice == field.value) for choice in field.choices
         ],
-    )
-
-
-def _offerable(choices: Iterable[str]) -> bool:
-    """Return True if Discord takes these options: their count and lengths are within the limits, without empty or
-    duplicate ones.
-    """
-    texts = list(choices)
-    return (
-        0 < len(texts) <= OPTIONS
-        and len(set(texts)) == len(texts)
-        and all(0 < len(text.strip()) == len(text) and utf16_length(text) <= OPTION_TEXT for text in texts)
     )
 
 

@@ -25,7 +25,16 @@ import aiohttp
 import discord
 import discord.http
 
-from bot.chat.http import FileSource, HttpSession, check_size, download, file_name, parse_retry_after, unreachable
+from bot.chat.http import (
+    FileSource,
+    HttpSession,
+    check_size,
+    download,
+    file_name,
+    make_discreet,
+    parse_retry_after,
+    unreachable,
+)
 from bot.domain.conversations import Attachment, ConversationKey
 from bot.domain.metrics import MetricSink, PlatformLimited, null_sink
 from bot.errors import DeliveryFailed, NotFound
@@ -224,10 +233,7 @@ class Rest(HttpSession):
         discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
         for name in _LIBRARY:
             # Log warnings only, because the library logs whole messages at lower levels.
-            log = logging.getLogger(name)
-            log.setLevel(logging.WARNING)
-            if not any(isinstance(existing, _Discreet) for existing in log.filters):
-                log.addFilter(_Discreet())
+            make_discreet(logging.getLogger(name), redact)
         return await super().__aenter__()
 
     async def __aexit__(
@@ -338,16 +344,6 @@ class Rest(HttpSession):
             if failure.retry_after is not None:
                 self._observe(PlatformLimited("discord", failure.retry_after))
             raise
-
-
-class _Discreet(logging.Filter):
-    """The library's own lines without payloads, tracebacks, or the tokens in the addresses of interactions."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = redact(record.getMessage())[:300]
-        record.args = None
-        record.exc_info = None
-        return True
 
 
 @dataclass(frozen=True, slots=True)

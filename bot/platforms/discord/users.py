@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from time import monotonic, time
 
 import discord
 
 from bot.chat import users
 from bot.chat.users import PlatformUser, TtlCache
-from bot.domain.commands import Reply
 from bot.domain.conversations import Member
 from bot.domain.locales import UNKNOWN, Locale, language_tag
 from bot.errors import DeliveryFailed
@@ -30,6 +28,7 @@ NAME_LIMIT = 80
 MEMBERS_A_PAGE = 1_000
 MOST_MEMBERS = 10_000
 """Members of a guild that are listed to find those of a role."""
+_PRINCIPALS = r"discord:\d{1,20}|discord-role:\d{1,20}"
 RIGHTS = discord.Permissions(administrator=True, manage_guild=True)
 """Permissions that make a member an administrator."""
 
@@ -152,6 +151,16 @@ class UserDirectory:
         person = await self.person(principal.partition(":")[2], server)
         return None if person.external or person.bot else DirectoryEntry(person.name)
 
+    def names(self, server: str) -> users.PrincipalNames:
+        """Return the names of principals in a guild, for sentences and replies."""
+
+        async def name(principal: str) -> str:
+            if principal.startswith(ROLE):
+                return await self.role_name(principal.removeprefix(ROLE), server)
+            return (await self.person(principal.partition(":")[2], server)).name
+
+        return users.PrincipalNames(_PRINCIPALS, name)
+
     async def _members_of(self, role: str, server: str) -> frozenset[str] | None:
         """Return the principals of a role's members, None if Discord does not tell. Bots are no members here."""
         members = await self._members.get(server, lambda: self._ask_for_members(server))
@@ -213,21 +222,18 @@ class UserDirectory:
 
     def _person_of(self, member: discord.Member) -> Person:
         server, rights = str(member.guild.id), member.resolved_permissions or member.guild_permissions
+        is_timed_out = member.timed_out_until is not None and member.timed_out_until.timestamp() > time()
         return Person(
             id=str(member.id),
             name=_name(member.display_name, str(member.id)),
             roles=frozenset(str(role.id) for role in member.roles) - {server},
             admin=bool(rights.value & RIGHTS.value) or member.guild.owner_id == member.id,
-            external=member.bot or member.pending or _is_timed_out(member.timed_out_until) or not self.serves(server),
+            external=member.bot or member.pending or is_timed_out or not self.serves(server),
             bot=member.bot,
         )
 
     def _member(self, person: Person) -> Member:
         return replace(person.member, language=self._languages.peek(person.id))
-
-
-def _is_timed_out(until: datetime | None) -> bool:
-    return until is not None and until.timestamp() > time()
 
 
 def place_locale(guild: discord.Guild | None) -> Locale:
@@ -239,25 +245,3 @@ def place_locale(guild: discord.Guild | None) -> Locale:
 
 def _name(given: object, user: str) -> str:
     return single_line(str(given or ""), NAME_LIMIT) or user
-
-
-_PRINCIPALS = r"discord:\d{1,20}|discord-role:\d{1,20}"
-
-
-async def resolve_mentions(people: UserDirectory, server: str, sentence: str) -> str:
-    """Replace the principals of a sentence by names in that guild."""
-    return await users.resolve_mentions(_names(people, server), sentence)
-
-
-async def resolve_reply_mentions(people: UserDirectory, server: str, reply: Reply) -> Reply:
-    """Replace the principals of a reply's Markdown by names. Code stays, because it is copied."""
-    return await users.resolve_reply_mentions(_names(people, server), reply)
-
-
-def _names(people: UserDirectory, server: str) -> users.PrincipalNames:
-    async def name(principal: str) -> str:
-        if principal.startswith(ROLE):
-            return await people.role_name(principal.removeprefix(ROLE), server)
-        return (await people.person(principal.partition(":")[2], server)).name
-
-    return users.PrincipalNames(_PRINCIPALS, name)

@@ -32,6 +32,7 @@ from bot.chat.forms import ConfirmationSubmitted, FormSubmitted, Submission
 from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction, Viewer
 from bot.chat.message_handler import append_file_names, split_args
 from bot.chat.message_model import Message
+from bot.chat.users import resolve_mentions, resolve_reply_mentions
 from bot.domain.approvals import Portion
 from bot.domain.commands import WHOLE_TEXT, Form
 from bot.domain.conversations import ConversationKey
@@ -74,7 +75,7 @@ from bot.platforms.slack.responders import (
     send_private,
     text_message,
 )
-from bot.platforms.slack.users import UserDirectory, resolve_mentions, resolve_reply_mentions
+from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import (
     PLATFORM,
     ChannelRef,
@@ -193,7 +194,7 @@ class SlackInteractions:
             commands=CommandRunner(
                 platform.commands,
                 platform.engine,
-                lambda _where, reply: resolve_reply_mentions(platform.people, reply),
+                lambda _where, reply: resolve_reply_mentions(platform.people.names, reply),
                 platform.records.locales,
             ),
             pending=PendingActions(BUTTON_VALUE),
@@ -336,7 +337,7 @@ class SlackInteraction:
 
     async def tell(self, text: str, about: ConversationKey | None = None) -> None:  # noqa: ARG002 - one workspace
         """Post an ephemeral message."""
-        text = await resolve_mentions(self._platform.people, text)
+        text = await resolve_mentions(self._platform.people.names, text)
         await self._ref()
         await send_private(self._platform.api, self._target, text_message(text))
 
@@ -455,7 +456,7 @@ class SlackSubmission(SlackInteraction):
 
     async def tell(self, text: str, about: ConversationKey | None = None) -> None:  # noqa: ARG002 - one workspace
         """Show a text in the modal."""
-        self._show(note_modal(TITLE, await resolve_mentions(self._platform.people, text)))
+        self._show(note_modal(TITLE, await resolve_mentions(self._platform.people.names, text)))
 
     def _command_responder(self) -> CommandResponder:
         """Return a responder that shows progress and forms in the modal, and the last reply in the conversation."""

@@ -10,13 +10,13 @@ import base64
 import dataclasses
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm, ViewCall, decode, encode
 from bot.chat.call_messages import PartLimits, join_parts, whole_call
-from bot.chat.forms import REASON, TYPED, FormSubmitted, Submission
+from bot.chat.forms import REASON, TYPED, FormSubmitted, Submission, are_offerable
 from bot.chat.forms import read_submission as parse_submission
 from bot.chat.message_model import Block as MessageBlock
 from bot.domain.approvals import Portion
@@ -244,7 +244,7 @@ def _field(field: Field) -> Block:
             return section(f"{field.label}: {NO_SECRETS}")
         case FieldKind.SWITCH:
             return _choice(field, {"yes": _("yes"), "no": _("no")})
-        case FieldKind.CHOICE if _offerable(field.choices):
+        case FieldKind.CHOICE if are_offerable(field.choices, OPTIONS, OPTION_TEXT):
             return _choice(field, {choice: choice for choice in field.choices})
         case FieldKind.CHOICE:
             hint = f"{field.hint}: {', '.join(field.choices)}"
@@ -267,17 +267,6 @@ def _choice(field: Field, labels: Mapping[str, str]) -> Block:
     if chosen := next((option for option in options if option["value"] == field.value), None):
         element["initial_option"] = chosen
     return input_block(name, field.label, element, hint=field.hint, required=field.required)
-
-
-def _offerable(choices: Sequence[str]) -> bool:
-    """Return True if Slack takes these options: their count and lengths are within the limits, without empty or
-    duplicate ones.
-    """
-    return (
-        0 < len(choices) <= OPTIONS
-        and len(set(choices)) == len(choices)
-        and all(0 < len(choice.strip()) == len(choice) <= OPTION_TEXT for choice in choices)
-    )
 
 
 @dataclass(frozen=True, slots=True)

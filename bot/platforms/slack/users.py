@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 
 from bot.chat import users
 from bot.chat.users import PlatformUser, TtlCache
-from bot.domain.commands import Reply
 from bot.domain.conversations import Member
 from bot.domain.locales import UNKNOWN, Locale, language_tag, time_zone_name
 from bot.errors import DeliveryFailed
@@ -37,6 +36,7 @@ LIMITED_SECONDS = 90.0
 GROUP_EVENTS = frozenset({"subteam_created", "subteam_updated", "subteam_members_changed"})
 _UNKNOWN = ("user_not_found", "user_not_visible", "users_not_found")
 
+_PRINCIPALS = r"slack:(?:[TE][A-Z0-9]{1,20}:)?[UW][A-Z0-9]{1,20}|slack-group:(?:[TE][A-Z0-9]{1,20}:)?S[A-Z0-9]{1,20}"
 T = TypeVar("T")
 
 
@@ -172,6 +172,11 @@ class UserDirectory:
             return ""
         return await self.group_name(own_id) if principal.startswith(GROUP) else (await self.person(own_id)).name
 
+    @property
+    def names(self) -> users.PrincipalNames:
+        """Names of principals, for sentences and replies."""
+        return users.PrincipalNames(_PRINCIPALS, self.name_of)
+
     async def _needs_groups(self) -> bool:
         more = frozenset[str]() if self._more_groups is None else await self._more_groups()
         return bool(self._group_ids | _ids(more))
@@ -262,16 +267,3 @@ def _groups(answer: Mapping[str, Any]) -> Mapping[str, Group]:
             members = map(str, users if isinstance(users, list) and not group.get("date_delete") else ())
             groups[str(group["id"])] = Group(str(group.get("handle") or ""), frozenset(members))
     return groups
-
-
-_PRINCIPALS = r"slack:(?:[TE][A-Z0-9]{1,20}:)?[UW][A-Z0-9]{1,20}|slack-group:(?:[TE][A-Z0-9]{1,20}:)?S[A-Z0-9]{1,20}"
-
-
-async def resolve_mentions(people: UserDirectory, sentence: str) -> str:
-    """Replace the principals of a sentence by names."""
-    return await users.resolve_mentions(users.PrincipalNames(_PRINCIPALS, people.name_of), sentence)
-
-
-async def resolve_reply_mentions(people: UserDirectory, reply: Reply) -> Reply:
-    """Replace the principals of a reply's Markdown by names. Code stays, because it is copied."""
-    return await users.resolve_reply_mentions(users.PrincipalNames(_PRINCIPALS, people.name_of), reply)

@@ -25,7 +25,16 @@ from slack_sdk.http_retry.async_handler import AsyncRetryHandler
 from slack_sdk.http_retry.builtin_async_handlers import AsyncConnectionErrorRetryHandler, AsyncServerErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.chat.http import FileSource, HttpSession, check_size, download, file_name, parse_retry_after, unreachable
+from bot.chat.http import (
+    FileSource,
+    HttpSession,
+    check_size,
+    download,
+    file_name,
+    make_discreet,
+    parse_retry_after,
+    unreachable,
+)
 from bot.domain.conversations import Attachment, ConversationKey
 from bot.errors import DeliveryFailed, NotFound
 from bot.i18n import gettext_lazy
@@ -251,24 +260,13 @@ def api_error(method: str, answer: Mapping[str, Any], retry_after: float | None 
     )
 
 
-class _Discreet(logging.Filter):
-    """The library's own lines without payloads, tracebacks, or the ticket in a websocket's address."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = _SECRET.sub(r"\1…", record.getMessage())[:300]
-        record.args = None
-        record.exc_info = None
-        return True
-
-
 def library_log(part: str = "sdk") -> logging.Logger:
     """Return the logger for a part of Slack's libraries: warnings only, because lower levels log whole messages; errors
     only for Bolt, which warns of intended settings.
     """
     log = logging.getLogger(f"bot.platforms.slack.library.{part}")
-    log.setLevel(logging.ERROR if part == "bolt" else logging.WARNING)
-    if not any(isinstance(existing, _Discreet) for existing in log.filters):
-        log.addFilter(_Discreet())
+    level = logging.ERROR if part == "bolt" else logging.WARNING
+    make_discreet(log, lambda line: _SECRET.sub(r"\1…", line), level)
     return log
 
 

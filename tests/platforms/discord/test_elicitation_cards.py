@@ -5,24 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.chat.actions import RunCommandInNewReply
 from bot.chat.forms import FINISHED, SENT
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
-from bot.domain.turns import StepStatus, ToolRef, TurnStatus, TurnView
-from bot.platforms.discord.components import LINK, OutgoingMessage, decode
+from bot.domain.elicitations import Elicitation, ElicitationAction, ElicitationResult
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
+from bot.platforms.discord.components import LINK, OutgoingMessage
 from bot.platforms.discord.message_layout import GREEN, GREY, ORANGE, turn_messages
 from bot.ports.platform import OpenElicitation
-from bot.rendering.elicitation_card import ANSWER, DECLINE, LIKE_ANOTHER, VISIT
+from bot.rendering.elicitation_card import ANSWER, DECLINE, VISIT
 from tests.fakes.discord import Answer, Channel, Interaction, Message
 from tests.fakes.discord.components import BUTTON, walk
 from tests.fakes.discord.mentions import CODE
 from tests.platforms import sample_views
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
-from tests.platforms.discord.payload_checks import check_slot, labels, pressed, texts
+from tests.platforms.discord.payload_checks import check_slot, labels, texts
 from tests.platforms.discord.test_action_codec import drawn, ids
 from tests.platforms.discord.test_argument_editing import said
 from tests.platforms.sample_views import a_booking, a_view, asked_back
@@ -78,26 +76,6 @@ def test_a_card_has_server_user_question_and_expiry() -> None:
     assert (slot.asks, slot.notifies, colour(slot)) == (True, frozenset({PRIYA.principal}), ORANGE)
 
 
-def test_its_buttons_name_the_question_and_no_more() -> None:
-    slot = only(sample_views.INQUIRED)
-    assert labels(slot.components) == ["Answer…", "Decline", "Stop"]
-    assert decode(pressed(slot.components, "Answer…")) == RunCommandInNewReply((ANSWER, "e7f3c2e9b0d14a"))
-    assert decode(pressed(slot.components, "Decline")) == RunCommandInNewReply((DECLINE, "e7f3c2e9b0d14a"))
-
-
-def test_the_card_of_a_page_names_its_domain_and_not_the_way_there() -> None:
-    slot = only(sample_views.SENT_AWAY)
-    assert "**The page is on** `pay.example.com`" in read_out(slot)
-    assert "/c/7f3a" not in str(slot.components)
-    assert labels(slot.components) == ["Show the link…", "Decline", "Stop"]
-    assert decode(pressed(slot.components, "Show the link…")) == RunCommandInNewReply((VISIT, "e7f3c2e9b0d14a"))
-
-
-def test_a_domain_that_can_be_taken_for_another_is_warned_of() -> None:
-    asked = asked_back(replace(sample_views.PAY, ask=a_link(url="https://xn--pypal-4ve.example/").question.ask))
-    assert f"⚠ **{LIKE_ANOTHER}**" in read_out(only(a_view(a_booking(StepStatus.ASKING, asked))))
-
-
 def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
     waiting = a_booking(StepStatus.ASKING, asked_back(expires_at=None))
     assert f"<t:{int(sample_views.NOW) + 1800}:R>" in read_out(only(a_view(waiting)))
@@ -106,28 +84,11 @@ def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "lines", "edge"),
-    [
-        ("answered", "✅ **travel asks for an answer**\nAnswered by Priya · book_train", GREEN),
-        ("visited", "✅ **travel wants a page visited**\nVisited by Priya · book_train", GREEN),
-        ("declined", "~~travel asks for an answer~~\nDeclined by Priya · book_train", GREY),
-        ("late", "~~travel asks for an answer~~\nThe question expired without an answer · book_train", GREY),
-        (
-            "secret",
-            (
-                "~~travel asks for an answer~~\nDeclined. It asks for a secret (password). Never type one "
-                "into a chat · book_train"
-            ),
-            GREY,
-        ),
-        ("stopped", "~~travel asks for an answer~~\nWithdrawn: the server needs no answer any more · book_train", GREY),
-    ],
+    ("name", "edge"), [("answered", GREEN), ("visited", GREEN), ("declined", GREY), ("late", GREY), ("stopped", GREY)]
 )
-def test_afterwards_the_card_has_its_end_no_mention_and_no_buttons(name: str, lines: str, edge: int) -> None:
+def test_afterwards_the_card_has_the_colour_of_its_end_and_mentions_no_user(name: str, edge: int) -> None:
     slot = only(sample_views.HEARD[name])
-    assert (read_out(slot).partition("\n-# ◌ ")[0], colour(slot)) == (lines, edge)
-    assert (slot.asks, slot.notifies) == (False, frozenset())
-    assert slot.name == only(sample_views.INQUIRED).name
+    assert (colour(slot), slot.notifies) == (edge, frozenset())
 
 
 def test_text_of_a_server_mentions_formats_and_links_nothing() -> None:
@@ -144,36 +105,7 @@ def test_text_of_a_server_mentions_formats_and_links_nothing() -> None:
     assert "\\*x\\*" in shown
 
 
-def test_several_questions_of_one_call_are_messages_of_their_own() -> None:
-    asked = (asked_back(reply=sample_views.YES, answered_by="Priya"), asked_back(sample_views.PAY, id="b2", round=2))
-    first, second = questions(a_view(a_booking(StepStatus.ASKING, *asked), status=TurnStatus.WAITING))
-    assert (first.name, second.name) == ("question-e7f3c2e9b0d14a", "question-b2")
-    assert (first.asks, second.asks) == (False, True)
-
-
 ANYTHING = st.one_of(ANY, st.text(max_size=900))
-
-
-@given(ANYTHING, st.lists(ANYTHING, max_size=30), ANYTHING, ANYTHING)
-def test_a_card_of_any_question_is_within_the_limits_of_the_platform(
-    message: str, titles: list[str], name: str, reason: str
-) -> None:
-    fields = {f"{name}{n}": {"type": "string", "title": title} for n, title in enumerate(titles)}
-    asked = (
-        a_form("e1", message=message, properties=fields),
-        a_link("e2", message=message, url=f"https://{name}.example/{name}"),
-        a_form("e3", reply=DECLINED, answered_by=name, reason=reason),
-    )
-    tool = ToolRef(name, name)
-    view = a_turn(a_step(StepStatus.ASKING, tool=tool, elicitations=asked), status=TurnStatus.WAITING)
-    slots = [
-        each
-        for each in turn_messages(sample_views.at(view, THREAD, PRIYA), sample_views.NOW)
-        if each.name.startswith("question-")
-    ]
-    assert len(slots) == 3
-    for slot in slots:
-        check_slot(slot, frozenset({PRIYA.id}))
 
 
 # ------------------------------------------------------------------ on the platform

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from bot.chat.actions import FeedbackValue, SendFeedback
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import ToolCall
 from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus, TurnView
 from bot.platforms.discord.components import OutgoingMessage, decode
 from bot.platforms.discord.message_layout import ANSWER_LIMITS, turn_messages
-from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 from tests.platforms import sample_views
 from tests.platforms.discord.payload_checks import check_slot, labels, pressed
-from tests.platforms.sample_views import a_call, a_filing, a_reply, a_view
-from tests.rendering.markdown_texts import ANY
+from tests.platforms.sample_views import a_call, a_reply, a_view
 
 PRIYA = Author("discord", "1001", "Priya")
 THREAD = ConversationKey("discord", "1", "2", "3")
@@ -74,69 +66,8 @@ See [the deploy](<https://deploys.example/a81f3c2>).
     )
 
 
-def test_a_turn_at_work_shows_its_progress_and_can_be_stopped() -> None:
-    assert (
-        only(sample_views.WRITING)
-        == """\
-I look at the deploys and the logs.
--# ✓ github.list_deploys  2 deploys since 13:30
--# ◌ grafana.search_logs  checkout, last 60 min
-[Stop]"""
-    )
-    (slot,) = drawn(sample_views.WRITING).values()
-    assert decode(pressed(slot.components, "Stop")) == StopTurnAction(sample_views.WRITING.turn.id)
-
-
-@pytest.mark.parametrize(
-    ("status", "line"),
-    [
-        (StepStatus.READY, "◌ github.list_deploys  about to run"),
-        (StepStatus.DONE, "✓ github.list_deploys  403: no"),
-        (StepStatus.FAILED, "✗ github.list_deploys  failed  403: no"),
-        (StepStatus.UNKNOWN, "? github.list_deploys  may or may not have happened  403: no"),
-        (StepStatus.DENIED, "⊘ github.list_deploys  denied  403: no"),
-    ],
-)
-def test_every_state_of_a_call_has_its_line(status: StepStatus, line: str) -> None:
-    assert f"-# {line}" in only(a_view(a_call(1, sample_views.DEPLOYS, status, "403: no"))).split("\n")
-
-
-def test_a_turn_that_has_nothing_to_show_yet_says_that_it_works() -> None:
-    assert only(a_view()) == "-# ◌ Working\n[Stop]"
-    assert only(a_view(activity="Thinking")) == "-# ◌ Thinking\n[Stop]"
-
-
 def test_a_reply_that_is_being_written_is_drawn_as_far_as_it_is() -> None:
     assert only(a_view(streaming="**Half** a sent\n```py\nx = ")) == "**Half** a sent\n\n```py\nx = \n```\n[Stop]"
-
-
-def test_a_queued_message_is_no_message() -> None:
-    assert drawn(sample_views.QUEUED) == {}
-
-
-def test_a_failure_says_why_and_under_which_reference() -> None:
-    assert (
-        only(sample_views.FAILED)
-        == "I look.\n⚠ The model provider is down. Nothing was run.  `ref 7f3a99c0`\n[Continue]"
-    )
-
-
-def test_a_stopped_turn_keeps_its_text_names_its_stopper_and_offers_to_go_on() -> None:
-    stopped = a_view(a_reply(0, "I be"), status=TurnStatus.CANCELLED)
-    by_ana = dataclasses.replace(stopped, turn=dataclasses.replace(stopped.turn, failure="Stopped by Ana."))
-    assert only(by_ana) == "I be\n-# Stopped by Ana.\n[Continue]"
-    assert only(a_view(status=TurnStatus.CANCELLED)) == "-# Stopped."
-
-
-def test_two_calls_of_unknown_outcome_can_be_looked_into_or_run_again_and_are_told_apart() -> None:
-    view = a_view(
-        a_call(1, sample_views.CREATE, StepStatus.UNKNOWN),
-        a_call(2, sample_views.DELETE, StepStatus.UNKNOWN),
-        status=TurnStatus.DONE,
-    )
-    (slot,) = drawn(view).values()
-    assert decode(pressed(slot.components, "Check: jira.create_issue")) == CheckCallAction(view.turn.id, 1)
-    assert decode(pressed(slot.components, "Run again: jira.delete_issue")) == RunAgainAction(view.turn.id, 2)
 
 
 def test_opinions_are_asked_for_at_the_final_answer_alone() -> None:
@@ -144,18 +75,6 @@ def test_opinions_are_asked_for_at_the_final_answer_alone() -> None:
     assert decode(pressed(slot.components, "👍")) == SendFeedback(sample_views.ANSWERED.turn.id, FeedbackValue.GOOD)
     assert decode(pressed(slot.components, "👎")) == SendFeedback(sample_views.ANSWERED.turn.id, FeedbackValue.BAD)
     assert "👍" not in only(a_view(a_reply(0, "I look."), status=TurnStatus.FAILED))
-
-
-def test_a_card_stands_between_the_texts_before_and_after_it() -> None:
-    view = a_view(
-        a_reply(0, "Shall I?"),
-        a_filing(StepStatus.DONE, "Created", **sample_views.SAM),
-        a_reply(4, "Filed."),
-        status=TurnStatus.DONE,
-    )
-    slots = drawn(view)
-    assert list(slots) == ["card-3", "answer-1"], "the text before it was on the card, as the reason"
-    assert "Filed." in slots["answer-1"].content
 
 
 def test_the_result_of_a_call_by_hand_is_drawn_as_it_stands() -> None:
@@ -215,33 +134,3 @@ def test_of_very_many_calls_the_last_are_shown_and_the_rest_is_counted() -> None
     (slot,) = drawn(a_view(*calls, failed, *last, a_reply(90, "There."), status=TurnStatus.DONE)).values()
     assert slot.content.startswith("There.\n-# 48 earlier calls: 47 ✓  1 ✗\n-# ✓ grafana.search_logs  y\n")
     assert slot.content.count("search_logs") == ANSWER_LIMITS.latest_calls
-
-
-@given(ANY, ANY, st.sampled_from(list(StepStatus)), st.sampled_from(list(TurnStatus)))
-def test_a_view_of_any_turn_is_within_limits_and_mentions_only_the_asker(
-    said: str, returned: str, status: StepStatus, turn: TurnStatus
-) -> None:
-    steps: list[Step] = [
-        a_reply(0, said, said[:100]),
-        a_filing(status, returned, reason=said[:200], decided_by=said[:50]),
-    ]
-    drawn(a_view(*steps, status=turn, streaming=returned, activity=said[:80], failure=returned[:200]))
-
-
-@given(ANY, st.integers(0, 10_000))
-def test_a_growing_reply_keeps_its_messages(text: str, cut: int) -> None:
-    early = list(drawn(a_view(streaming=text[:cut])))
-    late = list(drawn(a_view(streaming=text)))
-    assert late[: len(early)] == early
-
-
-def test_the_same_view_is_drawn_the_same() -> None:
-    assert turn_messages(sample_views.ASKED, sample_views.NOW) == turn_messages(
-        sample_views.ASKED, sample_views.NOW + 60
-    )
-
-
-def test_the_outcome_of_an_approved_call_stands_on_its_card_alone() -> None:
-    slots = drawn(sample_views.SETTLED["done"])
-    assert slots["answer-0"].content == "-# ✓ jira.create_issue"
-    assert "Created OPS-512" in str(slots["card-3"].components)

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.chat.actions import RunCommandInNewReply
 from bot.chat.context import Lookups
 from bot.chat.forms import FINISHED, SENT
 from bot.chat.home_message import Home
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
-from bot.domain.turns import StepStatus, ToolRef, TurnStatus, TurnView
-from bot.platforms.slack.blocks import LINK_PRESSED, OutgoingMessage, decode
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
+from bot.platforms.slack.blocks import LINK_PRESSED, OutgoingMessage
 from bot.platforms.slack.message_blocks import turn_messages
 from bot.platforms.slack.sending import TaskStatus, streams
 from bot.ports.platform import OpenElicitation
-from bot.rendering.elicitation_card import ANSWER, DECLINE, LIKE_ANOTHER, VISIT
 from tests.fakes.slack import Message, User
 from tests.platforms import sample_views
 from tests.platforms.sample_views import a_booking, a_reply, a_view, asked_back
 from tests.platforms.slack.block_text import outline
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
-from tests.platforms.slack.payload_checks import check_message, labels, parts, pressed
+from tests.platforms.slack.payload_checks import check_message, labels, parts
 from tests.platforms.slack.test_action_codec import drawn
 from tests.platforms.slack.test_streaming import ask, in_dm
 from tests.platforms.slack.test_surface import running
@@ -74,25 +70,6 @@ For @U0PRIYA alone · the answer is private · expires <at 08:30 UTC>
     assert slot.text.startswith("Answer needed: travel asks for an answer")
 
 
-def test_its_buttons_name_the_question_and_no_more() -> None:
-    slot = only(sample_views.INQUIRED)
-    assert decode(*pressed(slot.blocks, "Answer…")) == RunCommandInNewReply((ANSWER, "e7f3c2e9b0d14a"))
-    assert decode(*pressed(slot.blocks, "Decline")) == RunCommandInNewReply((DECLINE, "e7f3c2e9b0d14a"))
-
-
-def test_the_card_of_a_page_names_its_domain_and_not_the_way_there() -> None:
-    slot = only(sample_views.SENT_AWAY)
-    assert "*The page is on* `pay.example.com`" in outline(slot.blocks)
-    assert "/c/7f3a" not in str(slot.blocks) + slot.text
-    assert labels(slot.blocks) == ["Show the link…", "Decline", "Stop"]
-    assert decode(*pressed(slot.blocks, "Show the link…")) == RunCommandInNewReply((VISIT, "e7f3c2e9b0d14a"))
-
-
-def test_a_domain_that_can_be_taken_for_another_is_warned_of() -> None:
-    view = a_turn(a_step(StepStatus.ASKING, elicitations=(a_link(url="https://xn--pypal-4ve.example/"),)))
-    assert f"⚠ {LIKE_ANOTHER}" in str(turn_messages(view, sample_views.NOW))
-
-
 def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
     waiting = a_booking(StepStatus.ASKING, asked_back(expires_at=None))
     (date,) = [part for part in parts(list(only(a_view(waiting)).blocks)) if part.get("type") == "date"]
@@ -101,45 +78,12 @@ def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
     assert "does not expire" in outline(only(a_view(endless)).blocks)
 
 
-@pytest.mark.parametrize(
-    ("name", "lines"),
-    [
-        ("answered", "✅ *travel asks for an answer*\nAnswered by Priya · book_train"),
-        ("visited", "✅ *travel wants a page visited*\nVisited by Priya · book_train"),
-        ("declined", "~travel asks for an answer~\nDeclined by Priya · book_train"),
-        ("late", "~travel asks for an answer~\nThe question expired without an answer · book_train"),
-        (
-            "secret",
-            (
-                "~travel asks for an answer~\nDeclined. It asks for a secret (password). Never type one "
-                "into a chat · book_train"
-            ),
-        ),
-        ("stopped", "~travel asks for an answer~\nWithdrawn: the server needs no answer any more · book_train"),
-    ],
-)
-def test_afterwards_the_card_says_how_it_ended_and_has_no_buttons(name: str, lines: str) -> None:
-    slot = only(sample_views.HEARD[name])
-    assert outline(slot.blocks).partition("\n  . ◌ ")[0] == lines
-    assert not slot.asks
-    assert slot.name == only(sample_views.INQUIRED).name
-    for answer in ("second", "seats"):
-        assert answer not in slot.text
-
-
 def test_text_of_a_server_mentions_and_links_nothing() -> None:
     asked = a_form(message=BOMB, properties={BOMB: {"type": "string", "title": BOMB}})
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(asked,)), status=TurnStatus.WAITING)
     (slot,) = [message for message in turn_messages(view, sample_views.NOW) if message.name == f"question-{ID}"]
     check_message(slot.blocks, slot.text, frozenset({view.turn.author.id}))
     assert not any(part.get("type") == "link" for part in parts(list(slot.blocks)))
-
-
-def test_several_questions_of_one_call_are_messages_of_their_own() -> None:
-    asked = (asked_back(reply=sample_views.YES, answered_by="Priya"), asked_back(sample_views.PAY, id="b2", round=2))
-    first, second = questions(a_view(a_booking(StepStatus.ASKING, *asked), status=TurnStatus.WAITING))
-    assert (first.name, second.name) == ("question-e7f3c2e9b0d14a", "question-b2")
-    assert (first.asks, second.asks) == (False, True)
 
 
 def test_a_stream_stops_while_a_server_waits_and_names_the_question() -> None:
@@ -152,24 +96,6 @@ def test_a_stream_stops_while_a_server_waits_and_names_the_question() -> None:
 
 
 ANYTHING = st.one_of(ANY, st.text(max_size=900))
-
-
-@given(ANYTHING, st.lists(ANYTHING, max_size=30), ANYTHING, ANYTHING)
-def test_a_card_of_any_question_is_within_the_limits_of_the_platform(
-    message: str, titles: list[str], name: str, reason: str
-) -> None:
-    fields = {f"{name}{n}": {"type": "string", "title": title} for n, title in enumerate(titles)}
-    asked = (
-        a_form("e1", message=message, properties=fields),
-        a_link("e2", message=message, url=f"https://{name}.example/{name}"),
-        a_form("e3", reply=DECLINED, answered_by=name, reason=reason),
-    )
-    tool = ToolRef(name, name)
-    view = a_turn(a_step(StepStatus.ASKING, tool=tool, elicitations=asked), status=TurnStatus.WAITING)
-    slots = [each for each in turn_messages(view, sample_views.NOW) if each.name.startswith("question-")]
-    assert len(slots) == 3
-    for slot in slots:
-        check_message(slot.blocks, slot.text, frozenset({view.turn.author.id}))
 
 
 # ------------------------------------------------------------------ on the platform

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bot.chat.users import MOST, TTL_SECONDS
+from bot.chat.users import MOST, TTL_SECONDS, resolve_mentions, resolve_reply_mentions
 from bot.domain.commands import Reply
-from bot.platforms.slack.users import UserDirectory, resolve_mentions, resolve_reply_mentions
+from bot.platforms.slack.users import UserDirectory
 from tests.fakes.slack import Fails
 from tests.platforms.slack.connected_bot import connected_bot
 
@@ -13,7 +13,7 @@ async def test_people_and_groups_are_called_by_their_names() -> None:
     async with connected_bot(listening=False) as place:
         group = place.slack.group("ops")
         mentions = await resolve_mentions(
-            place.people, f"It needs slack-group:{group.id}, slack:{place.priya.id}, console:ana."
+            place.people.names, f"It needs slack-group:{group.id}, slack:{place.priya.id}, console:ana."
         )
         assert mentions == "It needs @ops, @priya, console:ana."
 
@@ -21,7 +21,7 @@ async def test_people_and_groups_are_called_by_their_names() -> None:
 async def test_an_unknown_user_is_named_as_in_the_settings() -> None:
     async with connected_bot(listening=False) as place:
         sentence = "It needs slack:U0NOBODY1, slack-group:S0NOTHING1, myslack:U1, slack:everyone."
-        assert await resolve_mentions(place.people, sentence) == sentence
+        assert await resolve_mentions(place.people.names, sentence) == sentence
 
 
 async def test_a_sentence_is_told_also_when_slack_gives_no_names() -> None:
@@ -29,19 +29,19 @@ async def test_a_sentence_is_told_also_when_slack_gives_no_names() -> None:
         place.slack.fail("users.info", Fails("fatal_error"))
         place.slack.fail("usergroups.list", Fails("fatal_error"))
         sentence = f"It needs slack:{place.priya.id}, slack-group:S0NOTHING1."
-        assert await resolve_mentions(place.people, sentence) == sentence
+        assert await resolve_mentions(place.people.names, sentence) == sentence
 
 
 async def test_without_mentions_no_user_is_looked_up() -> None:
     async with connected_bot(listening=False) as place:
-        assert await resolve_mentions(place.people, "Already approved by sam.") == "Already approved by sam."
+        assert await resolve_mentions(place.people.names, "Already approved by sam.") == "Already approved by sam."
         assert not place.slack.calls
 
 
 async def test_a_long_list_is_not_looked_up_without_end() -> None:
     async with connected_bot(listening=False) as place:
         users = [place.slack.user(f"P{number}") for number in range(MOST + 5)]
-        mentions = await resolve_mentions(place.people, ", ".join(f"slack:{user.id}" for user in users))
+        mentions = await resolve_mentions(place.people.names, ", ".join(f"slack:{user.id}" for user in users))
         assert len(place.slack.calls.of("users.info")) == MOST
         assert mentions.endswith(f"slack:{users[-1].id}")
 
@@ -50,7 +50,7 @@ async def test_names_in_a_reply_are_no_markdown_and_its_code_stays() -> None:
     async with connected_bot(listening=False) as place:
         user = place.slack.user("al_*x*")
         reply = Reply(f"Only slack:{user.id} can. Try `slack:{user.id}`.", details=(("by", f"slack:{user.id}"),))
-        named = await resolve_reply_mentions(place.people, reply)
+        named = await resolve_reply_mentions(place.people.names, reply)
         escaped = "".join(each if each.isalnum() else f"\\{each}" for each in f"@{user.name}")
         assert named.text == f"Only {escaped} can. Try `slack:{user.id}`."
         assert named.details == (("by", f"@{user.name}"),)

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from bot.chat.users import TTL_SECONDS
+from bot.chat.users import TTL_SECONDS, resolve_mentions
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.locales import Locale
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.users import GROUP_SECONDS, UserDirectory, resolve_mentions
+from bot.platforms.slack.users import GROUP_SECONDS, UserDirectory
 from bot.platforms.slack.web_api import WebApi
 from bot.ports.platform import DirectoryEntry
 from tests.fakes.slack import Fails, FakeSlack, Slow, Team, TooMany
@@ -150,7 +150,7 @@ async def test_a_name_with_its_workspace_or_organization_means_no_user_of_anothe
             assert await people.find_approver(f"slack:T0ACME:{sam.id}") is None
             assert await people.name_of(f"slack:T0OTHER:{priya.id}") == ""
             sentence = f"It needs slack:T0ACME:{priya.id} or slack-group:{group.id} or slack:T0OTHER:U1."
-            assert await resolve_mentions(people, sentence) == "It needs @priya or @ops or slack:T0OTHER:U1."
+            assert await resolve_mentions(people.names, sentence) == "It needs @priya or @ops or slack:T0OTHER:U1."
 
 
 async def test_external_users_have_no_groups_of_slack() -> None:
