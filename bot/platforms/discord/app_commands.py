@@ -316,11 +316,8 @@ async def try_register(tree: CommandTree) -> None:
 
 
 def _group(level: CommandGroup, interactions: DiscordInteractions) -> app_commands.Group:
-    group = app_commands.Group(
-        name=level.name,
-        description=level.description,
-        default_permissions=discord.Permissions(manage_guild=True) if level.for_admins else None,
-    )
+    permissions = discord.Permissions(manage_guild=True) if level.for_admins else None
+    group = app_commands.Group(name=level.name, description=level.description, default_permissions=permissions)
     for word, verb in level.verbs.items():
         group.add_command(_subcommand(level.name, word, verb, interactions))
     for inner in level.groups:

@@ -16,7 +16,6 @@ import logging
 import random
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
 from time import time
 from typing import Any, Protocol
@@ -138,21 +137,26 @@ class Gateway:
                     raise
                 log.warning("Discord's gateway: %s", failure)
             failures = 0 if loop.time() - began > STEADY_SECONDS else failures + 1
-            await asyncio.sleep(_next_pause(failures))
+            longest = min(FIRST_PAUSE * 2.0 ** min(failures, 20), LONGEST_PAUSE)
+            await asyncio.sleep(longest * random.uniform(0.5, 1.0))  # noqa: S311 - nothing is secret about the jitter
 
     async def _session(self) -> None:
         """Run one client from its connection to its failure. Raises DeliveryFailed."""
-        plan = await self._plan()
-        wait_for_turn = self._turns_of(plan)
-        client = _client(self._handler, plan, self._shard, wait_for_turn, self._clock, proxy=self._rest.proxy)
-        self._handler.on_connecting(client, reads_all=plan.reads_all)
+        concurrency, reads_all = await self._plan()
+        wait_for_turn = None  # this shard is the only one
+        if self._turns is not None and self._shard.count > 1:
+            wait_for_turn = partial(self._turns.wait, self._shard.number % concurrency)
+        client = _client(
+            self._handler, self._shard, wait_for_turn, self._clock, reads_all=reads_all, proxy=self._rest.proxy
+        )
+        self._handler.on_connecting(client, reads_all=reads_all)
         self._client = client
         try:
             with map_errors(gettext_lazy("sign in")):
                 await client.login(self._rest.token)
             await self._prepare(client)
             shard = f", {self._shard}" if self._shard.count > 1 else ""
-            intent = "" if plan.reads_all else ", without the Message Content intent"
+            intent = "" if reads_all else ", without the Message Content intent"
             log.info("connecting to Discord%s%s", shard, intent)
             if wait_for_turn is not None:
                 await wait_for_turn()
@@ -162,16 +166,15 @@ class Gateway:
             client.leave()
             try:
                 async with asyncio.timeout(GOODBYE_SECONDS):
-                    await _hang_up(client)
+                    # discord.py leaves a connection open that is cancelled before its first message, which takes up to
+                    # five seconds, with its keep-alive thread.
+                    for thread in threading.enumerate():
+                        if isinstance(thread, KeepAliveHandler) and thread.ws._connection is client._connection:  # noqa: SLF001
+                            thread.stop()
+                            await thread.ws.close(code=1000)
                     await client.close()
             except TimeoutError:
                 log.warning("Discord's gateway closed without a close frame")
-
-    def _turns_of(self, plan: _Plan) -> Callable[[], Awaitable[None]] | None:
-        """Return a function that waits until a session may begin; None if this shard is the only one."""
-        if self._turns is None or self._shard.count == 1:
-            return None
-        return partial(self._turns.wait, self._shard.number % plan.concurrency)
 
     async def _run_connection(self, client: discord.Client) -> None:
         connected = asyncio.create_task(client.connect(), name="discord: connection")
@@ -198,8 +201,10 @@ class Gateway:
             # discord.py leaves with errors of its own making when it is cut off before its first word.
             raise DeliveryFailed(gettext_lazy("The connection broke ({error}).", error=type(error).__name__)) from error
 
-    async def _plan(self) -> _Plan:
-        """Return the connection parameters. Wait while the session limit is exhausted. Raises DeliveryFailed."""
+    async def _plan(self) -> tuple[int, bool]:
+        """Return how many sessions may begin at a time, and whether the application has the Message Content intent. Set
+        the gateway's address. Wait while the session limit is exhausted. Raises DeliveryFailed.
+        """
         while True:
             async with self._rest.request(gettext_lazy("ask for the gateway's address")) as client:
                 answer: Mapping[str, Any] = await client.http.request(Route("GET", "/gateway/bot"))
@@ -212,7 +217,9 @@ class Gateway:
         async with self._rest.request(gettext_lazy("ask what the application may do")) as client:
             flags = (await client.application_info()).flags
         reads_all = bool(flags.value & _READS_ALL) and not self._refused_content
-        return _Plan(str(answer["url"]), max(int(limit.get("max_concurrency") or 1), 1), reads_all)
+        # Like the API's address, the gateway's belongs to the library's class: one process speaks to one Discord.
+        DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(str(answer["url"]))
+        return max(int(limit.get("max_concurrency") or 1), 1), reads_all
 
 
 async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
@@ -222,25 +229,6 @@ async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
     while not task.done():
         task.cancel()
         await asyncio.wait({task}, timeout=AGAIN_SECONDS)
-
-
-async def _hang_up(client: discord.Client) -> None:
-    """Close a client's connections and their keep-alive threads. discord.py leaves a connection open that is cancelled
-    before its first message, which takes up to five seconds.
-    """
-    for thread in threading.enumerate():
-        if isinstance(thread, KeepAliveHandler) and thread.ws._connection is client._connection:  # noqa: SLF001
-            thread.stop()
-            await thread.ws.close(code=1000)
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Connection parameters: the URL, how many sessions may begin at a time, and the Message Content intent."""
-
-    url: str
-    concurrency: int
-    reads_all: bool
 
 
 class _Client(discord.Client):
@@ -333,16 +321,14 @@ class _Client(discord.Client):
 
 def _client(
     handler: GatewayHandler,
-    plan: _Plan,
     shard: Shard,
     wait_for_turn: Callable[[], Awaitable[None]] | None,
     clock: Callable[[], float],
     *,
+    reads_all: bool,
     proxy: str | None,
 ) -> _Client:
-    # Like the API's address, the gateway's belongs to the library's class: one process speaks to one Discord.
-    DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(plan.url)
-    intents = discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=plan.reads_all)
+    intents = discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=reads_all)
     options: dict[str, Any] = {
         "intents": intents,
         "allowed_mentions": discord.AllowedMentions.none(),
@@ -393,9 +379,3 @@ class IdentifyTurns:
             log.warning("turn to begin a session with Discord is unknown: %s", error)
             turn = QuotaExceeded(TURN_SECONDS)
         await asyncio.sleep(turn.wait)
-
-
-def _next_pause(failures: int) -> float:
-    """Return the seconds until the next try, with jitter."""
-    longest = min(FIRST_PAUSE * 2.0 ** min(failures, 20), LONGEST_PAUSE)
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - nothing is secret about it

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Container, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Container, Sequence
 from datetime import datetime
 from time import time
-from typing import Any
+from typing import Any, TypeVar
 
 import discord
 from discord.utils import time_snowflake
@@ -59,6 +59,7 @@ _USER_TYPES = (discord.MessageType.default, discord.MessageType.reply)
 
 Channel = discord.TextChannel | discord.VoiceChannel | discord.StageChannel | discord.Thread
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class DiscordMissedMessages:
@@ -143,11 +144,7 @@ class DiscordMissedMessages:
         ref = from_channel(channel)
         if ref is None:
             return ()
-        try:
-            messages = await self._read(channel.id, since)
-        except CountersignError as error:
-            log.info("missed messages of channel %s not loaded: %s", channel.id, error)
-            return ()
+        messages = await self._try_read(f"missed messages of channel {channel.id}", self._read(channel.id, since)) or ()
         without_thread = [
             message for message in messages if not message.flags.has_thread or ref.post_title(str(message.id))
         ]
@@ -172,12 +169,10 @@ class DiscordMissedMessages:
         thread cannot be read.
         """
         me = await self._bot_user()
-        try:
-            messages = await self._read(thread.id)
-        except CountersignError as error:
-            log.info("beginning of thread %s not loaded: %s", thread.id, error)
-            return True
-        return any(str(message.author.id) == me and message.type in _USER_TYPES for message in messages)
+        messages = await self._try_read(f"beginning of thread {thread.id}", self._read(thread.id))
+        return messages is None or any(
+            str(message.author.id) == me and message.type in _USER_TYPES for message in messages
+        )
 
     async def _read_beginning(self, thread: discord.Thread) -> Sequence[DiscordMessage]:
         """Return the message at which a thread was opened."""
@@ -185,16 +180,21 @@ class DiscordMissedMessages:
         if ref is None:
             return ()
         client = await self._platform.rest.client()
-        try:
-            with map_errors(gettext_lazy("read what was said meanwhile")):
-                # A thread that was opened at a message has its id.
-                message = await client.get_partial_messageable(thread.parent_id).fetch_message(thread.id)
-        except CountersignError as error:
-            log.info("beginning of thread %s not loaded: %s", thread.id, error)
-            return ()
-        return await self._parse([message], ref, thread.guild)
+        # A thread that was opened at a message has its id.
+        loading = client.get_partial_messageable(thread.parent_id).fetch_message(thread.id)
+        message = await self._try_read(f"beginning of thread {thread.id}", loading)
+        return () if message is None else await self._parse([message], ref, thread.guild)
 
     # ------------------------------------------------------------------ reading
+
+    async def _try_read(self, what: str, loading: Awaitable[T]) -> T | None:
+        """Return what is read; None if it cannot be."""
+        try:
+            with map_errors(gettext_lazy("read what was said meanwhile")):
+                return await loading
+        except CountersignError as error:
+            log.info("%s not loaded: %s", what, error)
+            return None
 
     async def _read(self, channel: int, after: int = 0) -> list[discord.Message]:
         """Return the messages of a channel after an id, oldest first. Raises DeliveryFailed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -105,7 +106,8 @@ class DiscordMessages:
         channel, user = message.place or channel_id_of(owner.conversation), (await self._rest.identity()).user
         nonce = _nonce(owner.id, message.name)
         try:
-            async for posted in self._posted_after(channel, _first_id(owner.created_at - SKEW)):
+            created_at = datetime.fromtimestamp(max(owner.created_at - SKEW, DISCORD_EPOCH / 1000), UTC)
+            async for posted in self._posted_after(channel, time_snowflake(created_at)):
                 ref = str(MessageRef(channel, str(posted.id)))
                 own = str(posted.author.id) == user and ref not in taken
                 if own and (str(posted.nonce) == nonce or _is_it(posted, message, owner)):
@@ -182,21 +184,18 @@ class DiscordMessages:
         self, ref: MessageRef, what: str, change: Callable[[discord.PartialMessage], Awaitable[object]]
     ) -> None:
         """Change a message; unarchive its thread once if needed."""
-        try:
-            await self._call(ref, what, change)
-        except DiscordApiError as error:
-            if error.code != ARCHIVED:
-                raise
+        patience = OLD_PATIENCE if self._is_old(ref) else ANSWER_SECONDS
+        for is_last in (False, True):
+            try:
+                async with self._rest.request(what, patience=patience) as client:
+                    await change(client.get_partial_messageable(int(ref.channel)).get_partial_message(int(ref.message)))
+            except DiscordApiError as error:
+                if error.code != ARCHIVED or is_last:
+                    raise
+            else:
+                return
             async with self._rest.request(gettext_lazy("open a thread again")) as client:
                 await client.http.edit_channel(int(ref.channel), archived=False)
-            await self._call(ref, what, change)
-
-    async def _call(
-        self, ref: MessageRef, what: str, change: Callable[[discord.PartialMessage], Awaitable[object]]
-    ) -> None:
-        patience = OLD_PATIENCE if self._is_old(ref) else ANSWER_SECONDS
-        async with self._rest.request(what, patience=patience) as client:
-            await change(client.get_partial_messageable(int(ref.channel)).get_partial_message(int(ref.message)))
 
     def _is_old(self, ref: MessageRef) -> bool:
         return self._clock() - snowflake_time(int(ref.message)).timestamp() > OLD_SECONDS
@@ -205,15 +204,10 @@ class DiscordMessages:
 def _allowed_mentions(principals: Iterable[str]) -> discord.AllowedMentions:
     """Return a permission to notify exactly these users and roles."""
     users, roles = (
-        [discord.Object(int(number)) for kind, number in map(_split, principals) if kind == wanted]
-        for wanted in (f"{PLATFORM}:", ROLE)
+        [discord.Object(int(name.removeprefix(kind))) for name in principals if re.fullmatch(rf"{kind}\d+", name)]
+        for kind in (f"{PLATFORM}:", ROLE)
     )
     return discord.AllowedMentions(everyone=False, users=users, roles=roles, replied_user=False)
-
-
-def _split(principal: str) -> tuple[str, str]:
-    kind, colon, number = principal.partition(":")
-    return (f"{kind}{colon}", number) if number.isdecimal() else ("", "")
 
 
 def _shows(posted: discord.Message, outgoing: OutgoingMessage) -> bool:
@@ -237,8 +231,3 @@ def _ids_of(posted: discord.Message) -> frozenset[str]:
 
 def _nonce(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:NONCE]
-
-
-def _first_id(at: float) -> int:
-    """Return the lowest id of an object created at that time (epoch seconds)."""
-    return time_snowflake(datetime.fromtimestamp(max(at, DISCORD_EPOCH / 1000), UTC))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from bot.chat.actions import UNEXPECTED_ERROR
@@ -22,20 +20,6 @@ EDIT = "PATCH /webhooks/{application}/{token}/messages/{message}"
 
 
 # Slash commands
-
-
-async def test_a_slash_command_is_answered_to_its_user_alone() -> None:
-    async with command_bot([Reply("No servers yet.")]) as place:
-        typed = await place.discord.command(place.priya, "mcp tools", place.channel, {"server": "my server"})
-        assert typed.answered is Answer.MESSAGE
-        answer = await place.reads("No servers yet.")
-        assert answer.ephemeral
-        assert place.seen(place.sam) == []
-        assert (place.invoked.command, place.invoked.words) == ("mcp", ("tools", "my server"))
-        assert place.invoked.conversation == place.key()
-        assert place.invoked.member.author.id == place.priya.id
-        assert place.invoked.member.platform_admin
-        assert not place.discord.calls.refused()
 
 
 async def test_a_command_in_a_thread_is_about_that_thread() -> None:
@@ -302,17 +286,6 @@ async def test_a_user_without_direct_messages_reads_that_there_is_an_answer() ->
         assert "secret plan" not in str(place.seen(place.priya))
 
 
-async def test_a_call_by_hand_said_in_a_thread_runs_there_and_nothing_else_is_said() -> None:
-    async with command_bot() as place:
-        thread = place.discord.thread(place.priya, place.channel, "checkout")
-        message = replace(by_hand(place), conversation=place.key(thread.id))
-        place.commands.answers = [[Reply("Running notes.add…", message=message, private=False)]]
-        place.discord.say(place.priya, thread, f"{place.discord.bot.mention} mcp run notes add")
-        await place.discord.until(lambda: place.engine.received)
-        assert place.engine.received[0].conversation == place.key(thread.id)
-        assert place.seen(channel=thread) == place.seen(channel=place.discord.dm(place.priya)) == []
-
-
 # Files and turns in replies
 
 
@@ -344,17 +317,6 @@ async def test_a_file_that_discord_does_not_take_is_named_and_the_answer_stays()
         await place.reads("Here they are.")
         note = await place.reads("The file all.md could not be shared")
         assert note.ephemeral
-
-
-async def test_an_answer_that_is_too_large_is_counted_and_a_file() -> None:
-    long = Reply("Read:", details=tuple((f"page {number}", "x" * 800) for number in range(12)))
-    async with command_bot([long]) as place:
-        await place.discord.command(
-            place.priya, "mcp resource show", place.channel, {"server": "notes", "uri": "notes://1"}
-        )
-        answer = await place.reads("more characters: see the file")
-        assert len(answer.words) <= 4_000
-        await place.discord.until(lambda: any("answer.txt" in each.files for each in place.seen()))
 
 
 # Autocomplete

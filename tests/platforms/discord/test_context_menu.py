@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
-from bot.chat.interactions import ASKED
 from bot.engine.prompt.messages import UNREAD
 from bot.platforms.discord.app_commands import ASK_ABOUT_THIS
-from tests.fakes.discord import Answer, Interaction, Permission
+from tests.fakes.discord import Permission
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 
 
@@ -16,32 +13,6 @@ async def registered(place: ConnectedBot) -> None:
     await place.discord.until(
         lambda: any(each["name"] == ASK_ABOUT_THIS for each in place.discord.app.commands.get("", []))
     )
-
-
-def shown(sent: Interaction) -> str:
-    """Return the components of the responses as text."""
-    return str([message.components for message in sent.messages])
-
-
-@pytest.mark.parametrize("message_content", [True, False])
-async def test_a_question_about_a_message_in_a_thread_is_answered_there(message_content: bool) -> None:
-    async with connected_bot(message_content=message_content) as place:
-        discord = place.discord
-        await registered(place)
-        said = discord.say(discord.user("Sam"), place.channel, "checkout is broken")
-        chosen = await discord.shortcut(place.priya, ASK_ABOUT_THIS, said)
-        assert chosen.answered is Answer.MODAL
-        sent = await discord.submit(place.priya, {"question": "since **when**? @everyone"})
-        await place.received(1)
-        (message,) = place.engine.received
-        assert (message.text, message.context) == ("since **when**? @everyone", ("Sam: checkout is broken",))
-        assert message.conversation == place.key(place.channel, said.id)
-        assert message.author.id == place.priya.id
-        (thread,) = discord.threads(place.channel)
-        (anchor,) = place.posted(thread)
-        assert anchor.content.replace("\u2060", "") == "Priya asks about this: since \\*\\*when\\*\\*? @everyone"
-        assert discord.called(anchor) == set()
-        await discord.until(lambda: ASKED in shown(sent))
 
 
 async def test_the_entry_is_in_the_language_of_each_client() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from bot.chat import background_tasks, message_handler
 from bot.chat.message_handler import AT_ONCE
-from bot.errors import DatabaseUnavailable
 from tests.fakes.discord import Answers, Cut, Fails, Lost, TooMany
 from tests.fakes.discord.faults import Fault
 from tests.platforms.discord.connected_bot import connected_bot
@@ -41,16 +40,6 @@ async def test_a_thread_that_discord_does_not_open_leaves_the_question_in_its_ch
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
         await place.quiet()
         assert [each.conversation for each in place.engine.received] == [place.key(place.channel)]
-
-
-async def test_messages_during_a_database_outage_are_received_in_order_afterwards() -> None:
-    async with connected_bot() as place:
-        place.engine.troubles = [DatabaseUnavailable("The database is away.")] * 20
-        for number in range(10):
-            place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} question {number}")
-        await place.received(10)
-        assert place.texts == [f"question {number}" for number in range(10)]
-        assert len(place.discord.threads(place.channel)) == 10
 
 
 async def test_users_who_talk_during_a_turn_hold_up_no_other() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import strategies as st
 
 from bot.chat.forms import FINISHED, SENT
 from bot.domain.conversations import Author, ConversationKey
@@ -24,14 +23,12 @@ from tests.platforms.discord.payload_checks import check_slot, labels, texts
 from tests.platforms.discord.test_action_codec import drawn, ids
 from tests.platforms.discord.test_argument_editing import said
 from tests.platforms.sample_views import a_booking, a_view, asked_back
-from tests.rendering.markdown_texts import ANY
 from tests.rendering.turns import a_form, a_link, a_step
 from tests.rendering.turns import a_view as a_turn
 
 PRIYA = Author("discord", "1001", "Priya")
 THREAD = ConversationKey("discord", "1", "2", "3")
 ID = "eli-12345678"
-SEATS = {"type": "integer", "title": "Seats"}
 PAGE = "https://pay.example.com/c/7?a=1&b=2"
 BOMB = "<@1001> <@&1> *x* [here](https://evil.example) @everyone # big https://evil.example/login"
 
@@ -103,9 +100,6 @@ def test_text_of_a_server_mentions_formats_and_links_nothing() -> None:
     shown = CODE.sub("", read_out(slot))
     assert "https://" not in shown
     assert "\\*x\\*" in shown
-
-
-ANYTHING = st.one_of(ANY, st.text(max_size=900))
 
 
 # ------------------------------------------------------------------ on the platform

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.message_handler import NOTHING_SAID, WITHOUT_WORDS
+from bot.chat.message_handler import WITHOUT_WORDS
 from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.messages import CALL_ME
@@ -111,31 +111,6 @@ async def test_a_direct_message_needs_no_mention_and_belongs_to_the_server_of_it
 
 
 # Addressed and ignored messages
-
-
-async def test_people_talking_to_each_other_are_left_alone() -> None:
-    async with connected_bot() as place:
-        discord = place.discord
-        sam = discord.user("Sam")
-        discord.say(place.priya, place.channel, "lunch? @everyone")
-        thread = discord.thread(sam, place.channel, "lunch")
-        discord.say(sam, thread, "anyone?")
-        await place.quiet()
-        await place.quiet(thread)
-        assert place.texts == []
-
-
-async def test_an_engaged_thread_goes_on_without_a_mention_until_a_reply_to_another_user() -> None:
-    async with connected_bot() as place:
-        discord = place.discord
-        sam = discord.user("Sam")
-        thread = await asked(place)
-        discord.say(place.priya, thread, "and since when?")
-        known = discord.say(sam, thread, "since noon")
-        discord.reply(place.priya, known, "since you deployed", ping=False)
-        discord.say(place.priya, thread, "did you?")
-        await place.quiet(thread)
-        assert place.texts == ["why?", "and since when?"]
 
 
 async def test_a_reply_to_the_bot_without_a_ping_turns_a_thread_to_it_again() -> None:
@@ -301,18 +276,6 @@ async def test_a_server_that_is_not_served_is_answered_with_nothing() -> None:
             assert place.texts == []
             assert place.posted(away) == []
             assert [message.content for message in place.posted(discord.dm(lee))] == [NOT_FOR_STRANGERS]
-
-
-async def test_a_mention_without_words_is_answered_with_a_hint_without_mentions() -> None:
-    async with connected_bot() as place:
-        discord = place.discord
-        said = discord.say(place.priya, place.channel, discord.bot.mention)
-        await discord.until(place.posted)
-        (hint,) = place.posted()
-        assert hint.content == NOTHING_SAID
-        assert discord.called(hint) == set()
-        assert place.texts == []
-        assert said.thread is None
 
 
 # Commands

@@ -25,20 +25,6 @@ async def opened(place: CommandBot) -> dict[str, Any]:
     return place.discord.modal(place.priya).drawn
 
 
-async def test_a_form_opens_by_itself_and_returns_the_typed_values() -> None:
-    async with command_bot([ADD], [Reply("Added weather.")]) as place:
-        typed = await place.discord.command(place.priya, "mcp add", place.channel)
-        assert typed.answered is Answer.MODAL
-        sent = await place.discord.submit(place.priya, {"Name": "weather", "Address": "https://example.com/mcp"})
-        assert sent.answered is Answer.MESSAGE
-        answer = await place.reads("Added weather.")
-        assert answer.ephemeral
-        assert place.submitted.form == "mcp add:1"
-        assert dict(place.submitted.fields) == {"title": "weather", "where": "https://example.com/mcp"}
-        assert place.submitted.conversation == place.key()
-        assert place.submitted.member.platform_admin
-
-
 async def test_a_form_that_comes_too_late_is_a_button_that_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.platforms.discord.interactions.PATIENCE_SECONDS", 0.2)
     async with command_bot([replace(ADD, instead="/mcp add NAME --url URL")], [Reply("Added x.")]) as place:
@@ -60,22 +46,6 @@ async def test_where_discord_opens_no_form_there_is_the_button_too() -> None:
         await place.discord.command(place.priya, "mcp add", place.channel)
         answer = await place.reads("This needs a form.")
         assert answer.buttons == ["Open the form"]
-
-
-async def test_errors_are_shown_and_typed_values_stay() -> None:
-    wrong = replace(ADD, fields=(replace(ADD.fields[0], value="x", error="is **taken** by x"), ADD.fields[1]))
-    async with command_bot([ADD], [wrong], [Reply("Added y.")]) as place:
-        await opened(place)
-        await place.discord.submit(place.priya, {"Name": "x"})
-        answer = await place.reads("**Name:** is \\*\\*taken\\*\\* by x")
-        assert answer.ephemeral
-        await place.presses("Correct it")
-        label = place.discord.modal(place.priya).drawn["components"][0]
-        assert label["description"] == "⚠ is **taken** by x"
-        assert label["component"]["value"] == "x"
-        await place.discord.submit(place.priya, {"Name": "y"})
-        await place.reads("Added y.")
-        assert dict(place.submitted.fields) == {"title": "y", "where": ""}
 
 
 async def test_a_closed_form_can_be_opened_again() -> None:

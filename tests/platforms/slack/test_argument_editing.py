@@ -22,7 +22,6 @@ SCHEMA = {
     },
     "required": ["text"],
 }
-MANY = {f"field_{n}": f"value {n}" for n in range(7)}
 
 
 def waiting(**arguments: str) -> TurnView:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bot.chat.actions import not_shared_text
-from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.commands import Field, Form, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
-from tests.fakes.slack import Message, Team
+from tests.fakes.slack import Message
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 
 ADD = Form("mcp add:1", "Add a server", (Field("title", "Name", required=True), Field("where", "Address")))
@@ -30,19 +29,6 @@ async def whispered(place: ConnectedBot, *, text: str) -> Message:
 
     await place.slack.until(found)
     return found()[-1]
-
-
-async def test_a_slash_command_is_answered_to_its_user_alone() -> None:
-    async with connected_bot(answers=[[Reply("No servers yet.")]]) as place:
-        typed = await place.slack.command(place.priya, "/mcp", "tools “my server” --page 2", place.channel)
-        answer = await whispered(place, text="No servers yet.")
-        assert typed.acknowledged
-        assert answer.ephemeral_to == place.priya.id
-        request = invoked(place)
-        assert (request.command, request.words) == ("mcp", ("tools", "my server", "--page", "2"))
-        assert request.conversation == ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, "")
-        assert request.member.author.id == place.priya.id
-        assert len(place.slack.calls.of("response_url")) == 1
 
 
 async def test_a_reply_names_people_of_any_name_as_text() -> None:
@@ -120,16 +106,6 @@ async def test_in_a_direct_conversation_the_answer_is_a_message_that_is_edited()
         place.slack.say(place.priya, dm, "mcp verify weather")
         await place.slack.until(lambda: any("All is well." in post.text for post in place.bot_posts(dm)))
         assert len(place.bot_posts(dm)) == 1
-
-
-async def test_strangers_command_nothing() -> None:
-    async with connected_bot(answers=[[Reply("Two servers.")]]) as place:
-        stranger = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
-        place.channel.members.append(stranger.id)
-        place.slack.say(stranger, place.channel, f"{place.slack.bot.mention} mcp list")
-        await place.slack.until(lambda: place.whispers(stranger))
-        assert place.whispers(stranger) == [NOT_FOR_STRANGERS]
-        assert place.commands.requests == []
 
 
 async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import strategies as st
-
 from bot.chat.context import Lookups
 from bot.chat.forms import FINISHED, SENT
 from bot.chat.home_message import Home
@@ -25,13 +23,11 @@ from tests.platforms.slack.payload_checks import check_message, labels, parts
 from tests.platforms.slack.test_action_codec import drawn
 from tests.platforms.slack.test_streaming import ask, in_dm
 from tests.platforms.slack.test_surface import running
-from tests.rendering.markdown_texts import ANY
 from tests.rendering.turns import a_form, a_link, a_step
 from tests.rendering.turns import a_reply as a_turn_reply
 from tests.rendering.turns import a_view as a_turn
 
 ID = "eli-12345678"
-SEATS = {"type": "integer", "title": "Seats"}
 PAGE = "https://pay.example.com/c/7?a=1&b=2"
 BOMB = "<!channel> <@U0PRIYA> *x* <https://evil.example|here> @everyone https://evil.example/login"
 
@@ -93,9 +89,6 @@ def test_a_stream_stops_while_a_server_waits_and_names_the_question() -> None:
     assert [(task.title, task.status) for task in stream.tasks] == [
         ("Asked for an answer: Book train", TaskStatus.COMPLETE)
     ]
-
-
-ANYTHING = st.one_of(ANY, st.text(max_size=900))
 
 
 # ------------------------------------------------------------------ on the platform

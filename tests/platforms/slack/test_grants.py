@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from bot.chat.actions import ApprovalRef
 from bot.domain.approvals import ArgumentsScope, HoursScope, PermanentScope
 from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
@@ -14,7 +13,6 @@ from tests.platforms.slack.test_action_codec import drawn
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
 KNOWN = dataclasses.replace(NOTES, server_id="s-1")
-CARD = ApprovalRef("apr-12345678", 1)
 
 
 def waiting(*, destructive: bool = False) -> TurnView:

@@ -11,8 +11,6 @@ from tests.fakes.slack import Channel, Message
 from tests.platforms.sample_views import a_filing, a_reply, a_view, at
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 
-POST = "chat.postMessage"
-
 
 def waiting(place: ConnectedBot, *deliver: str, thread: str, also: bool = False) -> TurnView:
     """Return a view with a call for approval in these channels. `also` adds a call for approval in the thread."""
