@@ -144,7 +144,7 @@ class DiscordMissedMessages:
         ref = from_channel(channel)
         if ref is None:
             return ()
-        messages = await self._try_read(f"missed messages of channel {channel.id}", self._read(channel.id, since)) or ()
+        messages = await self._try_read(self._read(channel.id, since), channel.id) or ()
         without_thread = [
             message for message in messages if not message.flags.has_thread or ref.post_title(str(message.id))
         ]
@@ -169,7 +169,7 @@ class DiscordMissedMessages:
         thread cannot be read.
         """
         me = await self._bot_user()
-        messages = await self._try_read(f"beginning of thread {thread.id}", self._read(thread.id))
+        messages = await self._try_read(self._read(thread.id), thread.id, is_beginning=True)
         return messages is None or any(
             str(message.author.id) == me and message.type in _USER_TYPES for message in messages
         )
@@ -182,18 +182,21 @@ class DiscordMissedMessages:
         client = await self._platform.rest.client()
         # A thread that was opened at a message has its id.
         loading = client.get_partial_messageable(thread.parent_id).fetch_message(thread.id)
-        message = await self._try_read(f"beginning of thread {thread.id}", loading)
+        message = await self._try_read(loading, thread.id, is_beginning=True)
         return () if message is None else await self._parse([message], ref, thread.guild)
 
     # ------------------------------------------------------------------ reading
 
-    async def _try_read(self, what: str, loading: Awaitable[T]) -> T | None:
-        """Return what is read; None if it cannot be."""
+    async def _try_read(self, loading: Awaitable[T], channel: int, *, is_beginning: bool = False) -> T | None:
+        """Return the messages of a channel or the beginning of a thread; None if they cannot be read."""
         try:
             with map_errors(gettext_lazy("read what was said meanwhile")):
                 return await loading
         except CountersignError as error:
-            log.info("%s not loaded: %s", what, error)
+            if is_beginning:
+                log.info("beginning of thread %s not loaded: %s", channel, error)
+            else:
+                log.info("missed messages of channel %s not loaded: %s", channel, error)
             return None
 
     async def _read(self, channel: int, after: int = 0) -> list[discord.Message]:
