@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -98,13 +99,28 @@ async def test_a_healthy_server_that_does_not_know_the_request_of_the_check_is_n
     assert [check.name for check in checks if check.finding is CheckStatus.DOUBTFUL] == []
 
 
-async def test_a_wrong_path_is_a_possible_cause_if_mcp_fails() -> None:
+STARTS = ("server/discover", "initialize")
+GONE = Answer(404, b"")
+PAGE = Answer(200, b"<html>welcome</html>", {"content-type": "text/html"})
+MOVED = Answer(307, headers={"location": "https://ana:passw0rd@example.org/new?key=abcdefg"})
+
+
+@pytest.mark.parametrize(
+    ("answers", "name", "detail", "fix"),
+    [
+        (dict.fromkeys(("ping", *STARTS), GONE), "MCP", "", "path of the url|check the url"),
+        (dict.fromkeys(("ping", *STARTS), PAGE), "MCP", "", "."),
+        (dict.fromkeys(STARTS, Silence()), "MCP", "within 0.3 s", "connect_timeout"),
+        ({"ping": MOVED}, "HTTP", "answers 307 Temporary Redirect and points to https://example.org/new.$", "instead"),
+    ],
+    ids=["a wrong path", "no MCP server", "silence", "a redirect"],
+)
+async def test_an_answer_that_ends_the_checks(answers: dict[str, Any], name: str, detail: str, fix: str) -> None:
     async with FakeEndpoint() as endpoint:
-        endpoint.on["ping"] = lambda m: Answer(404, b"")
-        for method in ("server/discover", "initialize"):
-            endpoint.on[method] = lambda m: Answer(404, b"")
-        check = broken_at(await diagnosed(remote("s", endpoint.url)), "MCP")
-    assert "path of the url" in check.fix or "check the url" in check.fix
+        endpoint.on.update(answers)
+        check = broken_at(await diagnosed(remote("s", endpoint.url, connect_timeout=0.3)), name)
+    assert re.search(detail, check.detail)
+    assert re.search(fix, check.fix)
 
 
 async def test_an_address_that_is_not_allowed_is_not_even_looked_up() -> None:
@@ -238,13 +254,6 @@ async def test_the_real_server_passes_every_look() -> None:
     assert "12 tools" in found(checks, "tools").detail
 
 
-async def test_a_redirect_is_named_without_its_possible_secrets() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on["ping"] = Answer(307, headers={"location": "https://ana:passw0rd@example.org/new?key=abcdefg"})
-        check = broken_at(await diagnosed(remote("s", endpoint.url)), "HTTP")
-    assert check.detail == "The server answers 307 Temporary Redirect and points to https://example.org/new."
-
-
 @pytest.mark.parametrize(
     ("headers", "sent"),
     [
@@ -260,23 +269,6 @@ async def test_a_refusal_has_the_requested_and_the_sent_sign_in(headers: dict[st
     check = broken_at(checks, "authentication")
     assert check.detail == f"The server answers 401 Unauthorized. It asks for Basic. The bot sends {sent}."
     assert "top-secret-1" not in repr(checks)
-
-
-async def test_a_web_server_that_is_no_mcp_server_is_told_apart() -> None:
-    async with FakeEndpoint() as endpoint:
-        page = Answer(200, b"<html>welcome</html>", {"content-type": "text/html"})
-        endpoint.on = dict.fromkeys(("ping", "server/discover", "initialize"), page)
-        checks = await diagnosed(remote("s", endpoint.url, connect_timeout=1.0))
-    assert found(checks, "HTTP").finding is CheckStatus.WELL
-    assert broken_at(checks, "MCP").fix
-
-
-async def test_a_silent_server_is_given_up_after_its_time() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on = dict.fromkeys(("server/discover", "initialize"), Silence())
-        check = broken_at(await diagnosed(remote("s", endpoint.url, connect_timeout=0.3)), "MCP")
-    assert "within 0.3 s" in check.detail
-    assert "connect_timeout" in check.fix
 
 
 async def test_tools_that_are_not_offered_are_counted() -> None:
@@ -379,49 +371,43 @@ async def test_a_kept_server_is_looked_at_with_its_sync_and_its_calls() -> None:
     assert "limit 30 s" in found(checks, "calls").detail
 
 
-async def test_odd_settings_of_information_flow_are_reported() -> None:
-    flows = ServerFlows(
-        Words.OWN,
-        tool_words={"gone": Words.SHARED},
-        tool_recipients={"t": ("to",)},
-    )
+@pytest.mark.parametrize("is_trusted", [False, True])
+async def test_odd_settings_of_information_flow_are_reported(is_trusted: bool) -> None:
+    """Those of a server that the operator trusts in the file are not doubted."""
+    missing = {"tool_words": {"gone": Words.SHARED}, "tool_recipients": {"t": ("to",)}}
+    flows = ServerFlows(Words.OWN, **({} if is_trusted else missing))
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern()
         hints = {"openWorldHint": True, "readOnlyHint": True}
         endpoint.on["tools/list"] = lambda m: result(m, {"tools": [{**tool("t"), "annotations": hints}]})
-        async with started(remote("s", endpoint.url, flows=flows)) as box:
+        async with started(remote("s", endpoint.url, flows=flows, trusted=is_trusted)) as box:
             await box.offer()
             checks = await all_of(box.diagnose("file:s"))
-    odd = [check for check in checks if check.name == "information flow"]
-    assert {check.finding for check in odd} == {CheckStatus.DOUBTFUL}
+    odd = [check for check in checks if check.finding is CheckStatus.DOUBTFUL]
+    assert {check.name for check in odd} == (set() if is_trusted else {"information flow"})
     assert [check.detail for check in odd] == [
         "Words, sends or recipients are set for tools that it does not have: gone.",
         "The recipients of t are to be in arguments that it does not have: to. They exempt nothing.",
         "It says that the world of t is open, and they are set to own words or to closed.",
         "It is not marked trusted, so that even tools that only read are treated as if they changed something.",
-    ]
+    ][: 0 if is_trusted else 4]
 
 
-async def test_settings_of_a_server_that_the_operator_trusts_in_the_file_are_not_doubted() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern()
-        hints = {"openWorldHint": True, "readOnlyHint": True}
-        endpoint.on["tools/list"] = lambda m: result(m, {"tools": [{**tool("t"), "annotations": hints}]})
-        async with started(remote("s", endpoint.url, flows=ServerFlows(Words.OWN), trusted=True)) as box:
-            await box.offer()
-            checks = await all_of(box.diagnose("file:s"))
-    assert [check.name for check in checks if check.finding is CheckStatus.DOUBTFUL] == []
-
-
-async def test_a_kept_server_that_is_connected_and_does_not_answer_is_found_out() -> None:
+@pytest.mark.parametrize("is_connected", [True, False])
+async def test_a_server_that_does_not_answer_is_found_out(is_connected: bool) -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            endpoint.on["tools/list"] = lambda m: error(m, -32603, "the disk is full")
-            check = found(await all_of(box.diagnose("file:s")), "MCP")
-    assert check.finding is CheckStatus.DOUBTFUL
-    assert "the disk is full" in check.detail
+        async with started(remote("s", endpoint.url), policy=ConnectPolicy.LAZY) as box:
+            if is_connected:
+                await box.connect("file:s")
+            for method in ("tools/list",) if is_connected else STARTS:
+                endpoint.on[method] = lambda m: error(m, -32603, "the licence has run out")
+            if not is_connected:
+                await box.connect("file:s")
+            checks = await all_of(box.diagnose("file:s"))
+    assert found(checks, "MCP").finding is (CheckStatus.DOUBTFUL if is_connected else CheckStatus.BROKEN)
+    assert "the licence has run out" in found(checks, "MCP").detail
+    assert ("the licence has run out" in checks[0].detail) is not is_connected
 
 
 async def test_slow_calls_are_a_reason_to_raise_the_limit() -> None:
@@ -450,17 +436,6 @@ async def test_looking_at_a_server_that_is_off_does_not_switch_it_on(
     assert checks[0].finding is CheckStatus.SKIPPED
     assert all(check.finding is not CheckStatus.WELL for check in checks if check.name in ("MCP", "tools"))
     assert not pids.exists()
-
-
-async def test_a_failed_server_is_looked_at_anew() -> None:
-    async with FakeEndpoint() as endpoint:
-        for method in ("server/discover", "initialize"):
-            endpoint.on[method] = lambda m: error(m, -32603, "the licence has run out")
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            checks = await all_of(box.diagnose("file:s"))
-            assert "the licence has run out" in checks[0].detail
-            assert "the licence has run out" in found(checks, "MCP").detail
 
 
 async def test_old_and_failed_syncs_are_reported() -> None:

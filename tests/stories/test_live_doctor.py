@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -50,8 +49,10 @@ def live(place: Installation, platform: str, channel: str, *options: str) -> Pro
     return ProgramOnTerminal(words, place.folder, {**place.environment, "TERM": "xterm-256color"}, columns=120, rows=60)
 
 
-class Operator(ABC):
-    """Sam at the terminal and in the channel."""
+class Operator:
+    """Sam at the terminal and in the channel. A platform has `press` for the newest card, `fills_in` for the form that
+    opens, `writes` with a mention or below a message, and `left` for what everybody can still see of the bot.
+    """
 
     platform: str
     steps: int
@@ -79,35 +80,7 @@ class Operator(ABC):
     def screen(self) -> str:
         return "\n".join(self.terminal.lines)
 
-    @abstractmethod
-    async def press(self, label: str) -> None:
-        """Press the button of the newest card that waits."""
-
-    @abstractmethod
-    async def fills_in(self, fields: Mapping[str, str]) -> None:
-        """Fill in the form that opens, and send it."""
-
-    @abstractmethod
-    async def writes(self, text: str, *, to: Any = None) -> Any:
-        """Write in the channel with a mention, or without one where a message is."""
-
-    @abstractmethod
-    async def lists_servers(self) -> None:
-        """Type /mcp list."""
-
-    @abstractmethod
-    async def asks_about(self, message: Any) -> None:
-        """Ask about a message."""
-
-    @abstractmethod
-    async def writes_directly(self) -> None:
-        """Write to the bot."""
-
-    @abstractmethod
-    def left(self) -> list[Any]:
-        """Messages of the bot that everybody can still see."""
-
-    async def does_everything(self) -> None:
+    async def does_everything(self: Any) -> None:
         """All steps that both platforms have."""
         await self.reads(1, "Press a button")
         await self.press("Approve: Add a note")

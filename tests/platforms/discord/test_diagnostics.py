@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
+
+import pytest
 
 from bot.examination import Check, CheckStatus
 from bot.platforms.discord.diagnostics import (
@@ -15,7 +19,7 @@ from bot.platforms.discord.diagnostics import (
 )
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
-from tests.fakes.discord import Answers, Permission
+from tests.fakes.discord import Answers, FakeDiscord, Permission
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 
 
@@ -48,68 +52,70 @@ async def test_a_complete_setup_reports_user_and_places_without_a_connection() -
         assert place.discord.token not in str(checks)
 
 
+def _take(*permissions: Permission) -> Callable[[FakeDiscord], None]:
+    def change(discord: FakeDiscord) -> None:
+        for permission in permissions:
+            discord.guild.everyone.permissions &= ~permission
+
+    return change
+
+
+def _make_administrator(discord: FakeDiscord) -> None:
+    discord.guild.everyone.permissions = Permission(0)
+    discord.bot_role.permissions = Permission.ADMINISTRATOR
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "finding", "detail", "fix"),
+    [
+        (lambda _discord: None, "invitations", CheckStatus.DOUBTFUL, "Every Discord user", "Public Bot"),
+        (lambda _discord: None, "commands", CheckStatus.DOUBTFUL, "/mcp", "start the bot once"),
+        (
+            lambda discord: setattr(discord.app, "endpoint", "https://old.example/interactions"),
+            "interactions",
+            CheckStatus.BROKEN,
+            "https://old.example/interactions",
+            "Interactions Endpoint URL",
+        ),
+        (
+            _take(Permission.CREATE_PUBLIC_THREADS, Permission.ATTACH_FILES),
+            "server Acme",
+            CheckStatus.DOUBTFUL,
+            "Create Public Threads: without it the bot answers in the channel itself .*; Attach Files",
+            "https://discord.com/oauth2/authorize",
+        ),
+        (_take(Permission.SEND_MESSAGES), "server Acme", CheckStatus.BROKEN, "Send Messages", "invite it again"),
+        (_make_administrator, "server Acme", CheckStatus.WELL, "what it needs", ""),
+        (lambda discord: discord.fail("GET /users/@me/guilds", Answers(403)), "servers", CheckStatus.BROKEN, ".", ""),
+    ],
+    ids=["public", "commands", "endpoint", "fewer rights", "too few rights", "administrator", "an error"],
+)
+async def test_what_may_be_wrong_is_found(
+    change: Callable[[FakeDiscord], None], name: str, finding: CheckStatus, detail: str, fix: str
+) -> None:
+    async with connected_bot(listening=False) as place:
+        change(place.discord)
+        check = next(check for check in await found(place) if check.name == name)
+    assert check.finding is finding
+    assert re.search(detail, check.detail)
+    assert fix in check.fix
+
+
 async def test_without_the_message_content_intent_it_lists_the_remaining_features() -> None:
     async with connected_bot(listening=False, message_content=False) as place:
         check = (await found(place))[1]
-        assert check.finding is CheckStatus.DOUBTFUL
-        assert "mention" in check.detail
-        assert "Message Content Intent" in check.fix
+    assert check.finding is CheckStatus.DOUBTFUL
+    assert "mention" in check.detail
+    assert "Message Content Intent" in check.fix
 
 
-async def test_a_public_bot_is_reported_unless_its_servers_are_named() -> None:
-    async with connected_bot(listening=False) as place:
-        check = (await found(place))[2]
-        assert check.finding is CheckStatus.DOUBTFUL
-        assert "Public Bot" in check.fix
-        named = UserDirectory(place.rest, frozenset({place.discord.guild.id}))
-        assert (await found(place, named))[2].finding is CheckStatus.WELL
-
-
-async def test_an_application_with_another_interactions_endpoint_is_reported() -> None:
-    async with connected_bot(listening=False) as place:
-        place.discord.app.endpoint = "https://old.example/interactions"
-        check = (await found(place))[3]
-        assert (check.name, check.finding) == ("interactions", CheckStatus.BROKEN)
-        assert "https://old.example/interactions" in check.detail
-        assert "Interactions Endpoint URL" in check.fix
-
-
-async def test_missing_permissions_are_named_with_their_purpose() -> None:
-    async with connected_bot(listening=False) as place:
-        everyone = place.discord.guild.everyone
-        everyone.permissions &= ~(Permission.CREATE_PUBLIC_THREADS | Permission.ATTACH_FILES)
-        check = next(each for each in await found(place) if each.name == "server Acme")
-        assert check.finding is CheckStatus.DOUBTFUL
-        assert "Create Public Threads: without it the bot answers in the channel itself" in check.detail
-        assert "Attach Files" in check.detail
-        assert invite_link(place.discord.app.id) in check.fix
-        everyone.permissions &= ~Permission.SEND_MESSAGES
-        again = next(each for each in await found(place, UserDirectory(place.rest)) if each.name == "server Acme")
-        assert again.finding is CheckStatus.BROKEN
-
-
-async def test_an_administrator_lacks_nothing() -> None:
-    async with connected_bot(listening=False) as place:
-        place.discord.guild.everyone.permissions = Permission(0)
-        place.discord.bot_role.permissions = Permission.ADMINISTRATOR
-        check = next(each for each in await found(place) if each.name == "server Acme")
-        assert check.finding is CheckStatus.WELL
-
-
-async def test_a_server_that_is_to_be_served_and_has_no_bot_gets_an_invitation() -> None:
+async def test_named_servers_are_looked_for_and_a_public_bot_is_well_with_them() -> None:
     async with connected_bot(listening=False) as place:
         people = UserDirectory(place.rest, frozenset({place.discord.guild.id, "99"}))
-        check = next(each for each in await found(place, people) if each.name == "servers")
-        assert check.finding is CheckStatus.BROKEN
-        assert check.detail == "The bot is not in 99."
-        assert invite_link(place.discord.app.id) in check.fix
-
-
-async def test_commands_that_discord_does_not_know_are_named() -> None:
-    async with connected_bot(listening=False) as place:
-        check = (await found(place))[-1]
-        assert (check.name, check.finding) == ("commands", CheckStatus.DOUBTFUL)
-        assert "/mcp" in check.detail
+        checks = {check.name: check for check in await found(place, people)}
+        assert checks["invitations"].finding is CheckStatus.WELL
+        assert (checks["servers"].finding, checks["servers"].detail) == (CheckStatus.BROKEN, "The bot is not in 99.")
+        assert invite_link(place.discord.app.id) in checks["servers"].fix
 
 
 async def test_a_wrong_token_is_all_there_is_to_say() -> None:
@@ -117,13 +123,6 @@ async def test_a_wrong_token_is_all_there_is_to_say() -> None:
         checks = [check async for check in diagnose(rest, UserDirectory(rest))]
         assert summary(checks) == [("token", CheckStatus.BROKEN)]
         assert "DISCORD_TOKEN" in checks[0].fix
-
-
-async def test_trouble_on_the_way_is_said_and_not_raised() -> None:
-    async with connected_bot(listening=False) as place:
-        place.discord.fail("GET /users/@me/guilds", Answers(403))
-        check = (await found(place))[-1]
-        assert (check.name, check.finding) == ("servers", CheckStatus.BROKEN)
 
 
 def test_the_invitation_asks_for_exactly_the_used_permissions() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.examination import Check, CheckStatus
-from bot.platforms.slack.diagnostics import SCOPES, SECRET, UNSAID, WAYS, diagnose
+from bot.platforms.slack.diagnostics import SCOPES, SECRET, UNSAID, WAYS, diagnose, missing
 from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.web_api import WebApi
 from tests.fakes.slack import FakeSlack
@@ -39,6 +39,7 @@ async def test_a_complete_setup_reports_user_and_workspace_without_a_connection(
 
 
 async def test_every_missing_scope_is_named_with_its_purpose() -> None:
+    assert missing(f" {scope.name}" for scope in SCOPES) == ()
     async with connected_bot(listening=False) as place:
         granted = place.slack.app.installations[place.slack.workspace.team.id].scopes
         granted -= {"files:read", "usergroups:read"}

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from bot.platforms.slack import diagnostics
-from bot.platforms.slack.diagnostics import EVENTS, OPTIONAL_SCOPES, SCOPES, WITHOUT_SCOPE, missing
+from bot.platforms.slack.diagnostics import EVENTS, OPTIONAL_SCOPES, SCOPES, WITHOUT_SCOPE
 
 PROJECT = Path(__file__).parents[3]
 MANIFEST = (PROJECT / "config" / "slack_manifest.yaml").read_text(encoding="utf-8")
@@ -29,12 +29,11 @@ def listed(key: str) -> list[str]:
     return re.findall(r"- (\S+)", items)
 
 
-def test_the_manifest_asks_for_exactly_the_scopes_of_the_table() -> None:
+def test_the_manifest_has_exactly_what_the_tables_have() -> None:
     assert listed("bot") == [scope.name for scope in SCOPES]
-
-
-def test_the_manifest_subscribes_to_exactly_the_events_of_the_table() -> None:
     assert listed("bot_events") == list(EVENTS)
+    commands = ["mcp", "profile", "agents", "ask", "conversations", "usage", "preferences", "approvals"]
+    assert re.findall(r"command: /(\w+)", MANIFEST) == commands
 
 
 def test_every_method_that_is_called_is_covered_by_a_scope_and_every_scope_covers_something() -> None:
@@ -50,11 +49,6 @@ def test_every_event_that_is_subscribed_to_is_understood() -> None:
     assert {kind for kind in kinds if f'"{kind}"' not in CODE} == set()
 
 
-def test_the_commands_are_those_that_scopes_speak_of() -> None:
-    commands = ["mcp", "profile", "agents", "ask", "conversations", "usage", "preferences", "approvals"]
-    assert re.findall(r"command: /(\w+)", MANIFEST) == commands
-
-
 def test_the_manifest_is_no_larger_than_slack_takes() -> None:
     def values(key: str) -> list[str]:
         return re.findall(rf"^ *(?:- )?{key}: (.+)$", MANIFEST, re.MULTILINE)
@@ -66,11 +60,3 @@ def test_the_manifest_is_no_larger_than_slack_takes() -> None:
         assert max(map(len, found)) <= most, key
     assert len(values("command")) <= 25  # the strictest documented limit
     assert len(values("callback_id")) <= 10
-
-
-def test_missing_scopes_of_a_token_are_named_with_their_purpose() -> None:
-    granted = [scope.name for scope in SCOPES if scope.name != "files:read"]
-    assert [(scope.name, scope.without) for scope in missing([*granted, "emoji:read"])] == [
-        ("files:read", "attached files cannot be read")
-    ]
-    assert missing(f" {scope.name}" for scope in SCOPES) == ()
