@@ -30,7 +30,6 @@ from bot.commands.server_checks import checks_in_place
 from bot.commands.server_directory import capabilities
 from bot.domain.hosts import is_this_machine
 from bot.domain.profiles import Profile, ServersEnabled
-from bot.domain.secret_binding import SecretGrants
 from bot.domain.servers import ConnectPolicy
 from bot.engine.config_files import describe_grant
 from bot.engine.scheduler import UNDELIVERED_SECONDS
@@ -149,7 +148,12 @@ def _check_entries(settings: Settings, files: OperatorFiles) -> Iterator[Check]:
     fix = "write its version behind it, such as PACKAGE@1.2.3"
     for warning in files.launches.warnings:
         yield Check("launch templates", CheckStatus.DOUBTFUL, warning, fix)
-    yield from _check_grants(files.secret_grants)
+    name, where = "secret grants", files.secret_grants.source
+    for grant in files.secret_grants.grants:
+        yield Check(name, CheckStatus.WELL, f"{where}, line {grant.line}: {describe_grant(grant)}")
+    for rejected in files.secret_grants.problems:  # servers report missing grants themselves
+        line = f", line {rejected.line}" if rejected.line else ""
+        yield Check(name, CheckStatus.BROKEN, f"{where}{line}: {rejected.cause} It grants nothing.", rejected.fix)
     for name in files.unknown_servers():
         text = f"{settings.policy_file} has policies for {name!r}, which is no server of the file."
         yield Check("policies", CheckStatus.DOUBTFUL, text, "correct the name")
@@ -157,16 +161,6 @@ def _check_entries(settings: Settings, files: OperatorFiles) -> Iterator[Check]:
     for rule in files.unused_rules():
         text = f"{rule.id} is about {rule.server!r}, which no enabled server of the file is called."
         yield Check("policies", CheckStatus.DOUBTFUL, text, fix)
-
-
-def _check_grants(grants: SecretGrants) -> Iterator[Check]:
-    """Check the file of secret grants for entries that grant nothing. Servers report missing grants themselves."""
-    name, where = "secret grants", grants.source
-    for grant in grants.grants:
-        yield Check(name, CheckStatus.WELL, f"{where}, line {grant.line}: {describe_grant(grant)}")
-    for problem in grants.problems:
-        line = f", line {problem.line}" if problem.line else ""
-        yield Check(name, CheckStatus.BROKEN, f"{where}{line}: {problem.cause} It grants nothing.", problem.fix)
 
 
 # -------------------- database and servers

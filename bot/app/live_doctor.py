@@ -14,7 +14,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -200,8 +200,12 @@ class LiveTest:
         width = max(len(check.name) for check in self.checks)
         columns = shutil.get_terminal_size().columns
         for check in self.checks:
-            for line in _row(check, width, columns):
-                self._terminal.print(line)
+            head = f"{check.finding.mark} {check.name:<{width}}  {check.finding:<7}  "
+            room = max(columns - len(head), 30)
+            texts = (single_line(check.detail, _LONGEST), format_fix(check, _LONGEST))
+            for line in [line for text in texts for line in textwrap.wrap(text, room)] or [""]:
+                self._terminal.print(f"{head}{line}".rstrip())
+                head = " " * len(head)
         counts = {status: sum(check.finding is status for check in self.checks) for status in CheckStatus}
         self._terminal.print("\n" + " · ".join(f"{count} {status}" for status, count in counts.items() if count))
         self._terminal.print(f"The log is in {_log_file(self._settings)}.")
@@ -284,18 +288,6 @@ class LiveTest:
         self._terminal.print(format_check(check.name, replace(check, seconds=None), _LONGEST))
         if self._as_json:
             write_check_json(check, platform=self._name)
-
-
-def _row(check: Check, width: int, columns: int) -> Iterator[str]:
-    """Yield the lines of one row of the table, with the fix on lines of its own."""
-    head = f"{check.finding.mark} {check.name:<{width}}  {check.finding:<7}  "
-    room = max(columns - len(head), 30)
-    for line in [
-        *textwrap.wrap(single_line(check.detail, _LONGEST), room),
-        *textwrap.wrap(format_fix(check, _LONGEST), room),
-    ] or [""]:
-        yield f"{head}{line}".rstrip()
-        head = " " * len(head)
 
 
 async def _live_platform(platforms: Platforms, settings: Settings, name: str) -> LivePlatform:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -21,7 +21,6 @@ from bot.errors import CountersignError, ModelUnavailable
 from bot.examination import Check, CheckDoubtful, CheckFailed, CheckStatus, failed_check, run_check
 from bot.llm.models import (
     PARSE_CALLS,
-    Availability,
     Available,
     ListsModels,
     ModelChoice,
@@ -149,15 +148,11 @@ async def _call_a_tool(model: LanguageModel) -> str:
 
 
 async def _ask_service(choice: ModelChoice, model: LanguageModel) -> str:
+    """Return that the service has the model. Raises CheckOutcome."""
     if not isinstance(model, ListsModels):
         return "It needs no service."
-    return _describe(choice, model, await model.look_up())
-
-
-def _describe(choice: ModelChoice, model: ListsModels, availability: Availability) -> str:
-    """Return that the service has the model. Raises CheckOutcome."""
     service = model.service_name
-    match availability:
+    match await model.look_up():
         case Available(window, until) if until:
             text = f"{service} has it until {until}.{_window(choice, model, window)}"
             raise CheckDoubtful(text, "name a newer one in BOT_MODEL by then")
@@ -171,7 +166,9 @@ def _describe(choice: ModelChoice, model: ListsModels, availability: Availabilit
             raise CheckFailed(text, "name a newer one in BOT_MODEL")
         case NotListed(names):
             text = f"{service} does not list it among its {pluralize(len(names), 'model')}."
-            fix = f"have it loaded there, or name one that it has{_such_as(choice, names)}"
+            close = difflib.get_close_matches(choice.config["model"], names, _MOST_NAMES) or sorted(names)[:_MOST_NAMES]
+            like = f", such as {', '.join(single_line(name, _LONGEST_NAME) for name in close)}" if close else ""
+            fix = f"have it loaded there, or name one that it has{like}"
             # Only the provider's own list is complete. Servers at a custom address often accept names
             # that they do not list.
             provider = PROVIDERS.get(choice.name.partition(":")[0])
@@ -196,8 +193,3 @@ def _window(choice: ModelChoice, model: ListsModels, tokens: int | None) -> str:
         return f" Its window has {tokens:,} tokens."
     window = model.capabilities.context_tokens
     return f" How large its window is was not said: without CONTEXT_TOKENS it is taken for {window:,} tokens."
-
-
-def _such_as(choice: ModelChoice, names: Sequence[str]) -> str:
-    close = difflib.get_close_matches(choice.config["model"], names, _MOST_NAMES) or sorted(names)[:_MOST_NAMES]
-    return f", such as {', '.join(single_line(name, _LONGEST_NAME) for name in close)}" if close else ""

@@ -163,7 +163,13 @@ class MessageChecks:
 
     async def clean_up(self) -> Check:
         """Delete everything that was posted."""
-        posted = dict.fromkeys([*self._posted, *await self._unrecorded_messages()])
+        refs: list[str] = []
+        for conversation in self._conversations if self.root else ():
+            try:
+                refs += await self._platform.own_messages(conversation, self.root)
+            except CountersignError as error:
+                log.warning("messages of the test not looked up: %s", error)
+        posted = dict.fromkeys([*self._posted, *refs])
         threads = [place for place in self._conversations if self._platform.removes_threads and place.thread]
         failures = list(await self._remove([(self._platform.unshare, file) for file in self._files]))
         failures += await self._remove([(self._platform.api.remove, ref) for ref in reversed(posted)])
@@ -182,16 +188,6 @@ class MessageChecks:
                 fix = errors[0].fix or gettext_lazy("delete them by hand")
                 return Check(name, status, f"{detail} {errors[0].cause}", fix)
         return Check(name, CheckStatus.WELL, detail)
-
-    async def _unrecorded_messages(self) -> Sequence[str]:
-        """Return the messages that the bot has posted beside its turns, such as announcements."""
-        refs: list[str] = []
-        for conversation in self._conversations if self.root else ():
-            try:
-                refs += await self._platform.own_messages(conversation, self.root)
-            except CountersignError as error:
-                log.warning("messages of the test not looked up: %s", error)
-        return refs
 
     async def _remove(self, removals: Sequence[tuple[Callable[[R], Awaitable[None]], R]]) -> Sequence[CountersignError]:
         failures: list[CountersignError] = []

@@ -98,7 +98,9 @@ class ServerChecks(Verbs):
         broken = 0
         for server in chosen:
             async for check in self._run_checks(server, request):
-                rows.append(_row(server, check))
+                took = f" ({format_duration(check.seconds)})" if check.seconds is not None else ""
+                detail, fix = shorten(check.detail + took, 300), shorten(check.fix, 300)
+                rows.append((server.name, check.finding.mark, str(check.name), detail, fix))
                 broken += check.is_broken
                 yield _report(_("Looking at {server}…", server=server_label(server.config)), rows)
         where = server_label(chosen[0].config)
@@ -300,12 +302,6 @@ def _switched_off(server: VisibleServer) -> Check:
         text = _("The operator's file has it disabled: take out `disabled` to use it.")
         return Check(name, CheckStatus.SKIPPED, text)
     return Check(name, CheckStatus.SKIPPED, _("It was {status} by hand.", status=status), _("connect it"))
-
-
-def _row(server: VisibleServer, check: Check) -> tuple[str, ...]:
-    took = f" ({format_duration(check.seconds)})" if check.seconds is not None else ""
-    detail, fix = shorten(check.detail + took, 300), shorten(check.fix, 300)
-    return server.name, check.finding.mark, str(check.name), detail, fix
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,7 +272,10 @@ class ServerStep(DiscordStep):
                 await self._open(terminal, link, "the invite link")
                 terminal.say("Choose your server, Continue, and Authorize.")
                 servers = await self._wait(terminal, rest, {server.id for server in servers})
-            server = await _choose_server(terminal, servers, self._setup.server)
+            server = next((server for server in servers if server.id == self._setup.server), servers[0])
+            if len(servers) > 1:
+                choices = [(server, server.name) for server in servers[:25]]
+                server = await terminal.choose("Which server?", choices, default=server)
             while lacking := await missing_permissions(rest, server.id):
                 terminal.report_error(f"In {server.name} the bot lacks {', '.join(lacking)}.", "invite it again:")
                 terminal.link(link)
@@ -303,13 +306,6 @@ class ServerStep(DiscordStep):
     def _note(self, server: NamedId) -> None:
         if server.id != self._progress.get("server"):
             self._progress.save(server=server.id, server_name=server.name, channel="", message="")
-
-
-async def _choose_server(terminal: SetupTerminal, servers: Sequence[NamedId], wanted: str) -> NamedId:
-    if len(servers) == 1:
-        return servers[0]
-    default = next((server for server in servers if server.id == wanted), servers[0])
-    return await terminal.choose("Which server?", [(server, server.name) for server in servers[:25]], default=default)
 
 
 class AdminsStep(PlatformAdminsStep[DiscordSetup]):

@@ -201,9 +201,9 @@ class PlatformStep(Step, Generic[Setup]):
         self._options = setup.options
 
     async def _open_in_browser(self, terminal: SetupTerminal, url: str, page: str) -> bool:
-        if not self._options.browser or not _has_browser():
-            return False
-        if not await terminal.confirm(f"Open {page} in your browser?"):
+        is_local = any(map(os.environ.get, _DISPLAYS)) and not os.environ.get("SSH_CONNECTION")
+        has_browser = self._options.browser and (sys.platform in ("darwin", "win32") or is_local)
+        if not has_browser or not await terminal.confirm(f"Open {page} in your browser?"):
             return False
         try:
             return webbrowser.open(url)
@@ -400,9 +400,3 @@ class PlatformMessageStep(PlatformStep[Setup]):
     @abstractmethod
     async def _post_in(self, channel: str) -> str:
         """Post the message in a channel, and return its ref. Raises DeliveryFailed."""
-
-
-def _has_browser() -> bool:
-    if sys.platform in ("darwin", "win32"):
-        return True
-    return any(os.environ.get(name) for name in _DISPLAYS) and not os.environ.get("SSH_CONNECTION")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dotenv import dotenv_values
-from dotenv.parser import Binding, parse_stream
+from dotenv.parser import parse_stream
 
 from bot.errors import SettingsError
 from bot.folders import find_folders
@@ -173,7 +173,11 @@ def write_private(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)
-        _sync_folder(path.parent)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except OSError as error:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
@@ -230,23 +234,10 @@ def _set_value(text: str, name: str, value: str, newline: str) -> str:
         start = f"{text}{newline}" if text and not text.endswith(("\n", "\r")) else text
         return f"{start}{name}={value}{newline}"
     parts = [binding.original.string for binding in bindings]
-    parts[at] = _replace_value(bindings[at], value, newline)
-    return "".join(parts)
-
-
-def _replace_value(binding: Binding, value: str, newline: str) -> str:
-    original = binding.original.string
-    assignment = _ASSIGNMENT.fullmatch(original)
+    assignment = _ASSIGNMENT.fullmatch(parts[at])
     if assignment is None:  # a name without a value
-        return f"{original.rstrip()}={value}{newline}"
-    rest = _VALUE.match(assignment["rest"])
-    tail = rest["tail"] if rest is not None else newline
-    return f"{assignment['head']}{value}{tail}"
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        parts[at] = f"{parts[at].rstrip()}={value}{newline}"
+    else:
+        rest = _VALUE.match(assignment["rest"])
+        parts[at] = f"{assignment['head']}{value}{rest['tail'] if rest is not None else newline}"
+    return "".join(parts)

@@ -139,8 +139,16 @@ async def diagnose(rest: Rest, people: UserDirectory) -> AsyncGenerator[Check, N
         return
     detail = gettext_lazy("It is {bot}, application {app}.", bot=identity.name, app=identity.app)
     yield Check(_TOKEN, CheckStatus.WELL, detail, seconds=monotonic() - began)
-    yield _of_content(identity)
-    yield _of_invitations(identity, people)
+    name = gettext_lazy("message content")
+    if identity.reads_all:
+        yield Check(name, CheckStatus.WELL, READS_ALL)
+    else:
+        yield Check(name, CheckStatus.DOUBTFUL, READS_SOME, SWITCH_IT_ON)
+    name = gettext_lazy("invitations")
+    if identity.public and not people.wanted:
+        yield Check(name, CheckStatus.DOUBTFUL, PUBLIC, MAKE_IT_PRIVATE)
+    else:
+        yield Check(name, CheckStatus.WELL, NAMED_SERVERS if identity.public else PRIVATE)
     if url := identity.endpoint:
         cause = gettext_lazy("Discord posts presses and commands to {url} instead of handing them to the bot.", url=url)
         yield Check(gettext_lazy("interactions"), CheckStatus.BROKEN, cause, CLEAR_IT)
@@ -183,20 +191,6 @@ async def diagnose_channel(
         fix = gettext_lazy("give its role {permissions} there", permissions=names)
         return Check(OPS_CHANNEL, CheckStatus.BROKEN, cause, fix)
     return Check(OPS_CHANNEL, CheckStatus.WELL, gettext_lazy("The bot may post in it."), seconds=monotonic() - began)
-
-
-def _of_content(identity: Identity) -> Check:
-    name = gettext_lazy("message content")
-    if identity.reads_all:
-        return Check(name, CheckStatus.WELL, READS_ALL)
-    return Check(name, CheckStatus.DOUBTFUL, READS_SOME, SWITCH_IT_ON)
-
-
-def _of_invitations(identity: Identity, people: UserDirectory) -> Check:
-    name = gettext_lazy("invitations")
-    if identity.public and not people.wanted:
-        return Check(name, CheckStatus.DOUBTFUL, PUBLIC, MAKE_IT_PRIVATE)
-    return Check(name, CheckStatus.WELL, NAMED_SERVERS if identity.public else PRIVATE)
 
 
 def _of_servers(servers: tuple[str, ...], people: UserDirectory, identity: Identity) -> Check:

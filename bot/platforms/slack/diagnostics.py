@@ -201,7 +201,14 @@ async def diagnose_transports(
 ) -> AsyncGenerator[Check, None]:
     """Check the transports by which Slack can reach the bot."""
     if app_token:
-        yield await _of_socket(api, app_token)
+        name, began = gettext_lazy("Socket Mode"), monotonic()
+        try:
+            await socket_url(api, app_token)
+        except CountersignError as error:
+            yield Check(name, CheckStatus.BROKEN, error.detailed_cause, error.fix)
+        else:
+            detail = gettext_lazy("Slack offers a connection.")
+            yield Check(name, CheckStatus.WELL, detail, seconds=monotonic() - began)
     if signing_secret:
         yield Check("HTTP", CheckStatus.SKIPPED, SECRET)
     if not (app_token or signing_secret):
@@ -215,8 +222,11 @@ async def diagnose_installation(api: WebApi, installation: Installation, again: 
     """
     name = gettext_lazy("workspace {workspace}", workspace=_label(installation))
     if installation.expires_at is not None and installation.expires_at < time():
-        fix = gettext_lazy("start the bot, or look into its log")
-        yield Check(name, CheckStatus.DOUBTFUL, _expired_text(installation), fix)
+        workspace = installation.workspace
+        text = gettext_lazy("The token of workspace {id} has expired; a running bot renews it.", id=workspace)
+        if installation.is_organization:
+            text = gettext_lazy("The token of organization {id} has expired; a running bot renews it.", id=workspace)
+        yield Check(name, CheckStatus.DOUBTFUL, text, gettext_lazy("start the bot, or look into its log"))
         return
     began = monotonic()
     try:
@@ -237,14 +247,6 @@ async def diagnose_installation(api: WebApi, installation: Installation, again: 
             path=again,
         )
         yield Check(name, CheckStatus.BROKEN, _missing_text(scope), fix)
-
-
-def _expired_text(installation: Installation) -> str:
-    if installation.is_organization:
-        return gettext_lazy(
-            "The token of organization {id} has expired; a running bot renews it.", id=installation.workspace
-        )
-    return gettext_lazy("The token of workspace {id} has expired; a running bot renews it.", id=installation.workspace)
 
 
 def _served_text(installation: Installation, identity: Identity) -> str:
@@ -346,16 +348,6 @@ def _of_scopes(identity: Identity, without: Collection[str]) -> list[Check]:
         name = gettext_lazy("scope {scope}", scope=scope.name)
         checks.append(Check(name, CheckStatus.BROKEN, _missing_text(scope), fix))
     return checks or [Check(gettext_lazy("scopes"), CheckStatus.WELL, gettext_lazy("All that are used are there."))]
-
-
-async def _of_socket(api: WebApi, app_token: str) -> Check:
-    name, began = gettext_lazy("Socket Mode"), monotonic()
-    try:
-        await socket_url(api, app_token)
-    except CountersignError as error:
-        return Check(name, CheckStatus.BROKEN, error.detailed_cause, error.fix)
-    detail = gettext_lazy("Slack offers a connection.")
-    return Check(name, CheckStatus.WELL, detail, seconds=monotonic() - began)
 
 
 class SlackLiveCheck(LivePlatform):
