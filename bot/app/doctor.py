@@ -26,8 +26,7 @@ from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
 from bot.app.slack import examine_installations, examine_slack
 from bot.app.web import check_settings, is_configured
-from bot.commands.server_checks import checks_in_place
-from bot.commands.server_directory import capabilities
+from bot.commands.server_checks import examine_server
 from bot.domain.hosts import is_this_machine
 from bot.domain.profiles import Profile, ServersEnabled
 from bot.domain.servers import ConnectPolicy
@@ -197,12 +196,9 @@ async def _examine_servers(report: Report, settings: Settings, services: AppServ
     if not services.toolbox.enabled:
         report.add("servers", Check("MCP", CheckStatus.SKIPPED, "MCP is switched off (MCP_ENABLED=false)."))
     for state in services.toolbox.servers():
-        name = state.config.name
-        await report.add_all(name, services.toolbox.diagnose(state.config.id))
-        tools = capabilities(services.toolbox, state.config.id).tools
-        place = person.key(fresh_conversation())
-        for check in checks_in_place(services.administration, state.config, tools, person.member, place):
-            report.add(name, check)
+        here = (person.member, person.key(fresh_conversation()))
+        checks = examine_server(services.toolbox, services.administration, state.config, *here)
+        await report.add_all(state.config.name, checks)
 
 
 def _check_profiles(settings: Settings, profiles: Sequence[Profile]) -> Iterator[Check]:

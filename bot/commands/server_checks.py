@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -118,17 +118,32 @@ class ServerChecks(Verbs):
         if server.status in _SWITCHED_OFF:
             yield _switched_off(server)
             return
+        place = (request.member, request.conversation)
         try:
-            async with aclosing(self._servers.diagnose(server.id)) as checks:
+            async with aclosing(examine_server(self._servers, self._administration, server.config, *place)) as checks:
                 async for check in checks:
                     yield check
         except NotFound:
             text, fix = _("This process does not follow it yet."), _("try again in a moment")
             yield Check(gettext_lazy("known"), CheckStatus.DOUBTFUL, text, fix)
-            return
-        tools = self._directory.capabilities(server).tools
-        for check in checks_in_place(self._administration, server.config, tools, request.member, request.conversation):
+
+
+async def examine_server(
+    servers: ServerAdmin,
+    administration: Administration,
+    config: ServerConfig,
+    member: Member,
+    conversation: ConversationKey,
+) -> AsyncGenerator[Check, None]:
+    """Yield all checks of a server, and those of one conversation: its profile, the approvers of its calls, and the
+    context tool. Raises NotFound.
+    """
+    async with aclosing(servers.diagnose(config.id)) as checks:
+        async for check in checks:
             yield check
+    tools = capabilities(servers, config.id).tools
+    for check in _check_place(administration, config, tools, member, conversation):
+        yield check
 
 
 def disabled_reply(server: VisibleServer) -> Reply:
@@ -137,16 +152,13 @@ def disabled_reply(server: VisibleServer) -> Reply:
     return Reply(text, failed=True, actions=(ReplyAction(_("Enable"), ("mcp", "enable", server.name)),))
 
 
-def checks_in_place(
+def _check_place(
     administration: Administration,
     config: ServerConfig,
     tools: Sequence[Tool],
     member: Member,
     conversation: ConversationKey,
 ) -> Iterator[Check]:
-    """Yield checks of a server with these tools in one conversation: its profile, the approvers of its calls, and the
-    context tool.
-    """
     profile = administration.profile_of(conversation)
     enabled = [tool for tool in tools if profile.enables(tool)]
     texts = {"profile": profile.name, "enabled": len(enabled), "count": len(tools)}
