@@ -54,7 +54,7 @@ from bot.domain.tools import Tool, count_tools
 from bot.engine.policy.authorization import context_tool_rejection
 from bot.errors import NotFound
 from bot.examination import Check, CheckStatus
-from bot.i18n import _, format_enumeration, gettext_lazy, make_lazy, ngettext
+from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.ports import ServerAdmin
 
 _MOST_STEPS = 5
@@ -206,10 +206,10 @@ class ServerChange(Enum):
     elsewhere.
     """
 
-    VERIFIED = make_lazy(("{server} is verified.", "{server} is verified, but does not work yet."))
-    ADDED = make_lazy(("{server} is added.", "{server} is added, but does not work yet."))
-    CHANGED = make_lazy(("{server} is changed.", "{server} is changed, but does not work yet."))
-    IMPORTED = make_lazy(("added.", "added, but does not work yet."))
+    VERIFIED = gettext_lazy("{server} is verified."), gettext_lazy("{server} is verified, but does not work yet.")
+    ADDED = gettext_lazy("{server} is added."), gettext_lazy("{server} is added, but does not work yet.")
+    CHANGED = gettext_lazy("{server} is changed."), gettext_lazy("{server} is changed, but does not work yet.")
+    IMPORTED = gettext_lazy("added."), gettext_lazy("added, but does not work yet.")
 
     def text(self, label: str, *, works: bool = True) -> str:
         """Return the sentence on the server with this label."""

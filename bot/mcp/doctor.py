@@ -36,7 +36,7 @@ from bot.domain.servers import (
 from bot.domain.tools import Tool, ToolKind, count_tools
 from bot.errors import ServerTrouble, SettingsError
 from bot.examination import Check, CheckDoubtful, CheckFailed, CheckSkipped, CheckStatus, run_check, run_in_order
-from bot.i18n import _, make_lazy, ngettext, pgettext_lazy
+from bot.i18n import _, gettext_lazy, ngettext, pgettext_lazy
 from bot.machine import Proxy, find_proxy
 from bot.mcp.config.checks import (
     check_definition,
@@ -58,14 +58,21 @@ from bot.mcp.transports.http import http_client
 _HANDSHAKE_SECONDS = 8.0
 _SOON = 14 * 86_400.0
 _CERTIFICATE_PROBLEMS = {
-    9: make_lazy(("The certificate is not valid yet.", "check the clocks of both machines")),
-    10: make_lazy(("The certificate has expired.", "renew the server's certificate")),
-    18: make_lazy(("The certificate is self-signed.", "give the server a certificate that this machine trusts")),
-    19: make_lazy(("The certificate's chain ends in one that is self-signed.", "let this machine trust its issuer")),
-    20: make_lazy(
-        ("The certificate's issuer is not known here.", "send the whole chain, or let this machine trust its issuer")
+    9: (gettext_lazy("The certificate is not valid yet."), gettext_lazy("check the clocks of both machines")),
+    10: (gettext_lazy("The certificate has expired."), gettext_lazy("renew the server's certificate")),
+    18: (
+        gettext_lazy("The certificate is self-signed."),
+        gettext_lazy("give the server a certificate that this machine trusts"),
     ),
-    62: make_lazy(("The certificate is for another host.", "use the host that the certificate names")),
+    19: (
+        gettext_lazy("The certificate's chain ends in one that is self-signed."),
+        gettext_lazy("let this machine trust its issuer"),
+    ),
+    20: (
+        gettext_lazy("The certificate's issuer is not known here."),
+        gettext_lazy("send the whole chain, or let this machine trust its issuer"),
+    ),
+    62: (gettext_lazy("The certificate is for another host."), gettext_lazy("use the host that the certificate names")),
 }
 """Cause and fix by OpenSSL's error number (X509_V_ERR_...)."""
 _SAME_PROBLEM = {21: 20, 64: 62}
