@@ -374,7 +374,7 @@ async def test_a_kept_server_is_looked_at_with_its_sync_and_its_calls() -> None:
 @pytest.mark.parametrize("is_trusted", [False, True])
 async def test_odd_settings_of_information_flow_are_reported(is_trusted: bool) -> None:
     """Those of a server that the operator trusts in the file are not doubted."""
-    missing = {"tool_words": {"gone": Words.SHARED}, "tool_recipients": {"t": ("to",)}}
+    missing: dict[str, Any] = {"tool_words": {"gone": Words.SHARED}, "tool_recipients": {"t": ("to",)}}
     flows = ServerFlows(Words.OWN, **({} if is_trusted else missing))
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern()
