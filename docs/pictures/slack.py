@@ -34,7 +34,7 @@ from scenes import (  # noqa: E402
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm  # noqa: E402
 from bot.chat.approval_inbox import PendingCall  # noqa: E402
 from bot.chat.command_runner import reply_message  # noqa: E402
-from bot.chat.forms import ElicitationForms  # noqa: E402
+from bot.chat.forms import CardForms  # noqa: E402
 from bot.chat.home_message import Home  # noqa: E402
 from bot.domain.approvals import ApprovalNotice, Approver  # noqa: E402
 from bot.domain.commands import Form, Invocation, Reply  # noqa: E402
@@ -157,7 +157,7 @@ async def pressed(view: TurnView, word: str) -> Reply | Form:
     engine, (asked,) = FakeEngine(), step.elicitations
     engine.inquiries[asked.id] = OpenElicitation(view.turn, step, asked)
     invocation = Invocation(word, (asked.id,), Member(sample_views.PRIYA), view.turn.conversation)
-    (answer,) = [each async for each in ElicitationForms(engine, ScriptedCommands()).handle(invocation)]
+    (answer,) = [each async for each in CardForms(engine, ScriptedCommands()).handle(invocation)]
     return answer
 
 

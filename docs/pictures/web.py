@@ -18,22 +18,18 @@ sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 
 from photographs import photograph  # noqa: E402 - found through the line above
 
-from bot.commands.server_secrets import SecretPrompt  # noqa: E402
-from bot.commands.sign_in import SignInCompleted, SignInRejected  # noqa: E402
+from bot.commands.server_secrets import (  # noqa: E402
+    Denied,
+    LinkExpired,
+    SecretPrompt,
+    SecretRejected,
+    SecretSaved,
+    ServerChanged,
+)
+from bot.commands.sign_in import SignInCompleted, SignInRejected, UnknownLink  # noqa: E402
 from bot.domain.conversations import Author, ConversationKey  # noqa: E402
 from bot.domain.secrets import SecretLink  # noqa: E402
-from bot.web.pages import (  # noqa: E402
-    HtmlDocument,
-    denied_page,
-    invalid_page,
-    link_expired_page,
-    saved_page,
-    secret_page,
-    server_changed_page,
-    sign_in_rejected_page,
-    sign_in_unknown_page,
-    signed_in_page,
-)
+from bot.web.pages import HtmlDocument, secret_page, sign_in_page  # noqa: E402
 
 WIDTH, NARROW, GAP = 620, 320, 12
 NOW = 1_800_000_000.0
@@ -81,20 +77,18 @@ def main() -> None:
 
 def pictures() -> Mapping[str, Picture]:
     """Return all pictures, by their names."""
-    faulty = invalid_page(ENTRY, NOW, "Only characters that can be sent in a header: plain ASCII on one line.")
-    ends = (
-        server_changed_page(ENTRY, NOW),
-        saved_page(ENTRY),
-        denied_page("Only slack:U2 can do this, and you cannot any more."),
-        link_expired_page(),
-    )
+    wrong = SecretRejected(ENTRY, "Only characters that can be sent in a header: plain ASCII on one line.")
+    denied = Denied("Only slack:U2 can do this, and you cannot any more.")
+    ends = (ServerChanged(ENTRY), SecretSaved(ENTRY), denied, LinkExpired())
+    faulty, saved = secret_page(wrong, NOW), secret_page(SecretSaved(LONG), NOW)
+    rejected = sign_in_page(_DENIED)
     return {
         "link": Picture((secret_page(ENTRY, NOW).html, _dark(faulty))),
-        "link-ends": Picture(tuple(each.html for each in ends)),
-        "sign-in": Picture((signed_in_page(ARRIVED).html, _dark(signed_in_page(_NOT_YET)))),
-        "sign-in-ends": Picture((sign_in_rejected_page(_DENIED).html, sign_in_unknown_page().html)),
-        "sign-in-narrow": Picture((signed_in_page(_LONG_NAMED).html, _dark(sign_in_rejected_page(_DENIED))), NARROW),
-        "link-narrow": Picture((secret_page(LONG, NOW).html, _dark(saved_page(LONG))), NARROW),
+        "link-ends": Picture(tuple(secret_page(each, NOW).html for each in ends)),
+        "sign-in": Picture((sign_in_page(ARRIVED).html, _dark(sign_in_page(_NOT_YET)))),
+        "sign-in-ends": Picture((rejected.html, sign_in_page(UnknownLink()).html)),
+        "sign-in-narrow": Picture((sign_in_page(_LONG_NAMED).html, _dark(rejected)), NARROW),
+        "link-narrow": Picture((secret_page(LONG, NOW).html, _dark(saved)), NARROW),
     }
 
 

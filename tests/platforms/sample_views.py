@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bot.domain.approvals import Approval
+from bot.domain.approvals import Approval, Approver, PossibleApprovers
 from bot.domain.commands import ActionStyle, Field, FieldKind, Form, PageInfo, Reply, ReplyAction, Table
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationRequest, ElicitationResult, FormMode, UrlMode
@@ -87,6 +87,18 @@ def a_call(n: int, tool: ToolRef, status: StepStatus, result: str = "", **change
     call = ToolCall(f"call-{n}", f"{tool.server}__{tool.name}", changes.pop("arguments", {}))
     tool_result = ToolResult(call.id, (TextPart(result),)) if result else None
     return replace(ToolStep(n, call, tool, status, result=tool_result), **changes)
+
+
+def with_approver(view: TurnView, approver: Approver) -> TurnView:
+    """Return the view with this approver of its calls."""
+    approvers = PossibleApprovers(((approver,),))
+    steps = tuple(
+        replace(step, approval=replace(step.approval, possible_approvers=approvers))
+        if isinstance(step, ToolStep) and step.approval is not None
+        else step
+        for step in view.steps
+    )
+    return replace(view, steps=steps)
 
 
 def an_approval(number: int = 1, **changes: Any) -> Approval:
