@@ -241,7 +241,9 @@ EXAMINATIONS: Mapping[str, Callable[[Settings, OperatorFiles], AsyncGenerator[Ch
     "operations": lambda settings, _files: examine_operations_channel(settings),
     "web": lambda settings, _files: examine_web(settings),
 }
-"""Checks that need no database, by subject. The setup runs those of what it has set up."""
+"""Checks by subject, of what the setup sets up. Those of settings, files, database and servers are run by the doctor
+alone.
+"""
 
 
 async def examine_all(settings: Settings, *, as_json: bool) -> int:

@@ -448,7 +448,7 @@ def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -
             *CallLog(dependencies, directory).handlers,
             *AuditSearch(dependencies, directory).handlers,
             *ServerStatistics(dependencies, directory, sign_in_steps).handlers,
-            # On platforms with a limit on verbs, the last ones move into a menu of their own.
+            # On platforms with a limit on verbs, the last ones that stand alone move into a menu of their own.
             *ServerReview(dependencies, directory).handlers,
         ),
         dependencies.rights,

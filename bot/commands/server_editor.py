@@ -94,7 +94,7 @@ _DEFINING = (
         metavar="NAME=SECRETREF",
     ),
 )
-_TUNING = tuple(setting.parameter for setting in SETTINGS if setting is not TRUSTED)
+_SETTINGS = tuple(setting.parameter for setting in SETTINGS if setting is not TRUSTED)
 _LINES = {
     "header": "headers",
     **{setting.parameter.name: setting.key for setting in SETTINGS if setting.kind.by_tool},
@@ -120,7 +120,7 @@ _CHOOSING = 2
 
 def option_fields(arguments: Arguments) -> dict[str, str]:
     """Return options as fields, without absent ones."""
-    options = {parameter.name for parameter in (*_DEFINING, *_TUNING, TRUSTED.parameter)}.difference(_COMMAND_LINE)
+    options = {parameter.name for parameter in (*_DEFINING, *_SETTINGS, TRUSTED.parameter)}.difference(_COMMAND_LINE)
     fields = {
         _LINES.get(name, name.replace("-", "_")): "\n".join(values)
         for name, values in arguments.values.items()
@@ -215,7 +215,7 @@ class ServerEdit(Verbs):
             option("rename", "another name for it, a slug", metavar="NEW"),
             TRUSTED.parameter,
             Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
-            *_TUNING,
+            *_SETTINGS,
             ALLOW,
         ),
         aliases=("update", "change", "set"),
@@ -384,7 +384,7 @@ class ServerAdd(Verbs):
             TRUSTED.parameter,
             replace(POLICY, shape=ParameterKind.OPTION, required=False),
             Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
-            *_TUNING,
+            *_SETTINGS,
             Parameter("here", "for this workspace alone, where the operator adds it", ParameterKind.FLAG),
             ALLOW,
             FROM,

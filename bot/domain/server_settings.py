@@ -1,8 +1,8 @@
 """Settings of MCP servers, one row each.
 
 From a row come the option of `/mcp add` and `/mcp edit`, the field of their forms, the key of the operator's file and
-of imported files, the field of requests and responses over HTTP, the fact of `/mcp show`, and the line of the guide to
-the configuration. A new setting is a row here, a field of `ServerConfig` of the same name, and its use.
+of imported files, the field of requests and responses over HTTP, and the fact of `/mcp show`. A new setting is a row
+here, a field of `ServerConfig` of the same name, and its use; CONTRIBUTING.md names the guide and the tests.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Setting(LazyFields):
     """One setting, by the name of its field in `ServerConfig` or `ServerFlows`.
 
     `purpose` is the hint of its option, and of its form's field unless `hint` says more. Settings with the same `form`
-    share a step of the form; without one the form leaves it out. `fact` is its name in `/mcp show`, which shows a value
-    that is not the usual one, as `described`. `about` is the Markdown of the guide, and `usual` its default there, if
-    it is no value. An `imported` one is taken from files of other programs.
+    share a step of the form, and a sixth one begins another step; without one the form leaves it out. `fact` is its
+    name in `/mcp show`, which shows a value that is not the usual one, as `described`. `about` is the Markdown of the
+    guide, and `usual` its default there, if it is no value. An `imported` one is taken from files of other programs.
     """
 
     TEXTS = ("purpose", "label", "hint", "fact")

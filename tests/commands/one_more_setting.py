@@ -11,7 +11,7 @@ from pathlib import Path
 from bot.domain import servers
 from bot.i18n import gettext_lazy
 
-# The field, and the row: all that a new setting needs besides its use.
+# The field, and the row: all that the code of a new setting needs besides its use.
 MoreConfig = dataclasses.make_dataclass(
     "ServerConfig", [("patience", int, 3)], bases=(servers.ServerConfig,), frozen=True, slots=True
 )

@@ -1,7 +1,7 @@
 """Slash commands: verbs as subcommands, their options with completion, and the registration with Discord.
 
 Verbs are Discord's subcommands and subcommand groups. If a level exceeds Discord's limit, the last verbs of the help
-move into an extra group (`/mcp more audit`), so that every verb stays available under a stable name.
+that stand alone move into an extra group (`/mcp more audit`), so that every verb stays available.
 """
 
 from __future__ import annotations
