@@ -15,12 +15,13 @@ from bot.commands.manual_calls import ManualCalls, PromptCommands, ResourceComma
 from bot.commands.policies import ServerPolicies
 from bot.commands.policy_explain import PolicyExplain
 from bot.commands.server_catalog import CatalogCommands
-from bot.commands.server_checks import ServerChecks, ServerValidator
+from bot.commands.server_checks import ServerChecks
 from bot.commands.server_control import ServerControl, ServerService
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.server_editor import ServerAdd, ServerEdit
 from bot.commands.server_listing import ServerListing
 from bot.commands.server_secrets import ServerSecrets
+from bot.commands.server_validation import ServerValidator
 from bot.commands.sign_in import SignInSteps
 from bot.commands.text_format import (
     MOMENT,

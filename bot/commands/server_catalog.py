@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from bot.commands.command import Arguments, CommandContext, CommandRejected, Verbs, option, verb
 from bot.commands.dependencies import CommandDependencies, ServerCatalog
 from bot.commands.launch_consent import checked_question, consent_digest, consent_facts
-from bot.commands.server_checks import ServerRequest
 from bot.commands.server_definition import ParsedDefinition
 from bot.commands.server_fields import slug_of
 from bot.commands.server_templates import SLOT, TEMPLATE
+from bot.commands.server_validation import ServerRequest
 from bot.commands.text_format import code, known_facts, page_of, page_rows
 from bot.domain.catalog import (
     CatalogInput,

@@ -28,7 +28,7 @@ from bot.commands.dependencies import CommandDependencies
 from bot.commands.launch_consent import start_warning, version_warning
 from bot.commands.profiles import enable_action, is_off_here, off_for
 from bot.commands.server_catalog import ALLOW, FROM, CatalogCommands, ProgramConsent
-from bot.commands.server_checks import ServerChange, ServerRequest, ServerValidator
+from bot.commands.server_checks import ServerChange
 from bot.commands.server_control import InvalidServer, ServerService, VersionConflict
 from bot.commands.server_definition import (
     KEEP,
@@ -58,6 +58,7 @@ from bot.commands.server_templates import (
     template_change_errors,
     without_template,
 )
+from bot.commands.server_validation import ServerRequest, ServerValidator
 from bot.commands.text_format import error_reply, format_change, parse_policy, sentences, server_label
 from bot.domain.commands import Form, Parameter, ParameterKind, Reply, ReplyAction
 from bot.domain.conversations import ConversationKey

@@ -24,7 +24,7 @@ from typing import Any
 from bot.commands.command import Answers, Arguments, CommandContext, CommandRejected, option
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.launch_consent import Facts, checked_question, consent_facts
-from bot.commands.server_checks import ServerChange, ServerRequest, ServerValidator
+from bot.commands.server_checks import ServerChange
 from bot.commands.server_control import InvalidServer, ServerService
 from bot.commands.server_definition import (
     KEEP,
@@ -35,6 +35,7 @@ from bot.commands.server_definition import (
 )
 from bot.commands.server_fields import is_slug, slug_of
 from bot.commands.server_secrets import enter_secret, missing_slots
+from bot.commands.server_validation import ServerRequest, ServerValidator
 from bot.commands.text_format import parse_policy, sentences
 from bot.commands.token_detection import looks_like_token
 from bot.domain.catalog import bare_package, fetched_package

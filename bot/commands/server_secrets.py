@@ -24,7 +24,6 @@ from bot.commands.command import (
     verb,
 )
 from bot.commands.dependencies import MEMBER_SECONDS, CommandDependencies, UserMessenger, notify_user
-from bot.commands.server_checks import ServerValidator
 from bot.commands.server_definition import (
     LONGEST_SECRET,
     ParsedDefinition,
@@ -35,6 +34,7 @@ from bot.commands.server_definition import (
     weak_secret_warning,
 )
 from bot.commands.server_directory import ServerDirectory, VisibleServer
+from bot.commands.server_validation import ServerValidator
 from bot.commands.sign_in import SIGN_IN, SignInSteps
 from bot.commands.text_format import error_reply, format_change, sentences, server_label
 from bot.domain.commands import Field, FieldKind, Form, Parameter, Reply, ReplyAction

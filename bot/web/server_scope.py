@@ -17,9 +17,9 @@ from pydantic import AfterValidator, Field
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.policies import PolicyService
 from bot.commands.profile_definition import ProfileService
-from bot.commands.server_checks import ServerValidator
 from bot.commands.server_control import ServerService
 from bot.commands.server_directory import ServerDirectory
+from bot.commands.server_validation import ServerValidator
 from bot.commands.sign_in import SignInSteps
 from bot.commands.text_format import format_moment
 from bot.commands.tool_review import ToolReview

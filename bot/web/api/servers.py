@@ -18,13 +18,13 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AliasChoices, Field, SecretStr, create_model
 from pydantic.alias_generators import to_camel
 
-from bot.commands.server_checks import ServerRequest
 from bot.commands.server_control import InvalidServer, VersionConflict
 from bot.commands.server_definition import KEEP, ParsedDefinition
 from bot.commands.server_directory import VisibleServer, name_in_use
 from bot.commands.server_fields import is_slug
 from bot.commands.server_templates import MISSING_SECRET as UNNAMED_SECRET
 from bot.commands.server_templates import SLOT
+from bot.commands.server_validation import ServerRequest
 from bot.commands.text_format import POLICY_CHOICES, parse_policy
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.secrets import SecretReference, is_plain_header, is_plain_variable
