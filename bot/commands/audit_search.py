@@ -161,17 +161,7 @@ class AuditSearch(Verbs):
             _("Audit of {server} · {count} · times in {zone}", server=label, **values)
             if server
             else _("Audit · {count} · times in {zone}", **values),
-            Table(
-                (
-                    "no.",
-                    "when",
-                    "what",
-                    "by",
-                    "where",
-                    "facts",
-                ),
-                tuple(_row(entry) for entry in entries),
-            ),
+            Table(("no.", "when", "what", "by", "where", "facts"), tuple(_row(entry) for entry in entries)),
             actions=(ReplyAction(_("Download"), (*again, "--download")),),
             page=page_of(number, count, again),
         )

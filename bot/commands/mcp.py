@@ -90,15 +90,7 @@ class Grants(Verbs):
         return Reply(
             _("Grants · {count}", count=len(grants)),
             Table(
-                (
-                    "id",
-                    "tool",
-                    "what runs",
-                    "where",
-                    "for",
-                    "granted by",
-                    "ends",
-                ),
+                ("id", "tool", "what runs", "where", "for", "granted by", "ends"),
                 tuple(self._row(grant) for grant in page),
             ),
             actions=tuple(_revoke_action(grant) for grant in page[:_ACTIONS]),
@@ -267,18 +259,7 @@ class ServerStatistics(Verbs):
             _("Calls of {server} · {count} · since {time} {zone}", **values)
             if server
             else _("Calls · {count} · since {time} {zone}", **values),
-            Table(
-                (
-                    "server",
-                    "calls",
-                    "succeeded",
-                    "errors",
-                    "success",
-                    "half within",
-                    "95 of 100 within",
-                ),
-                rows,
-            )
+            Table(("server", "calls", "succeeded", "errors", "success", "half within", "95 of 100 within"), rows)
             if rows
             else None,
             (*_activity_facts(activity, of_one=server is not None), *counts),

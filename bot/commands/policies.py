@@ -339,14 +339,7 @@ class ServerPolicies(Verbs):
         return Reply(
             _("Policies · {count}", count=len(rows)),
             Table(
-                (
-                    "server",
-                    "tool",
-                    "risk",
-                    "policy",
-                    "set by an admin",
-                ),
-                tuple(page_rows(rows, request.arguments.page)),
+                ("server", "tool", "risk", "policy", "set by an admin"), tuple(page_rows(rows, request.arguments.page))
             ),
             tuple(others),
             page=page_of(request.arguments.page, len(rows), command),

@@ -118,17 +118,7 @@ class Profiles(Verbs):
         )
         return Reply(
             _("Profiles · {count}", count=len(profiles)),
-            Table(
-                (
-                    "profile",
-                    "holds in",
-                    "asked by name in",
-                    "model",
-                    "servers",
-                    "policies",
-                ),
-                rows,
-            ),
+            Table(("profile", "holds in", "asked by name in", "model", "servers", "policies"), rows),
             page=page_of(request.arguments.page, len(profiles), ("profile", "list")),
         )
 

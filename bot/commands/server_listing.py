@@ -273,16 +273,7 @@ class ServerListing(Verbs):
             _("MCP servers · {count} · {trouble} in trouble", count=len(servers), trouble=trouble)
             if trouble
             else _("MCP servers · {count}", count=len(servers)),
-            Table(
-                (
-                    "server",
-                    "state",
-                    "transport",
-                    "tools",
-                    "policy",
-                ),
-                rows,
-            ),
+            Table(("server", "state", "transport", "tools", "policy"), rows),
             tuple(details),
             actions=(
                 *add,
