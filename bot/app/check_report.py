@@ -46,6 +46,7 @@ class Report:
         self._as_json = as_json
         self._prefix = prefix
         self.worst = CheckStatus.WELL
+        self._is_writing = False
 
     def add(self, subject: str, check: Check) -> None:
         """Print a check of a subject."""
@@ -53,11 +54,13 @@ class Report:
             self.worst = CheckStatus.BROKEN
         elif check.finding is CheckStatus.DOUBTFUL:
             self.worst = CheckStatus.DOUBTFUL
+        self._is_writing = True
         if self._as_json:
             write_check_json(check, subject=subject)
-            return
-        sys.stdout.write(f"{self._prefix}{in_shell(format_check(f'{subject} · {check.name}', check))}\n")
-        sys.stdout.flush()
+        else:
+            sys.stdout.write(f"{self._prefix}{in_shell(format_check(f'{subject} · {check.name}', check))}\n")
+            sys.stdout.flush()
+        self._is_writing = False
 
     async def add_all(self, subject: str, checks: AsyncGenerator[Check, None]) -> None:
         """Print the checks of a subject."""
@@ -68,12 +71,16 @@ class Report:
 
     @contextmanager
     def guard(self, subject: str) -> Iterator[None]:
-        """Make an error within the block a failed check of the subject, after which the others go on."""
+        """Make an error within the block a failed check of the subject, after which the others go on. An output that
+        cannot be written ends them all.
+        """
         try:
             yield
         except CountersignError as error:
             self.add(subject, failed_check("check", error))
         except Exception as error:
+            if self._is_writing:
+                raise
             log.exception("a check failed")
             detail = f"{type(error).__name__}: {error}"
             self.add(subject, Check("check", CheckStatus.BROKEN, detail, "see the log, or run it with --debug"))
