@@ -37,6 +37,8 @@ async def test_a_stored_server_that_is_not_allowed_any_more_is_neither_connected
     settings, named = NARROWER[narrower]
     async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
         assert (await added(api, jira, apiKey="jira-8f2K9qLw4ZtX7vBn"))["status"] == "CONNECTED"
+        # What it offers is known to the next start, too.
+        assert (await api.post(f"{SERVERS}/jira/sync")).json()["resourceCount"] == 1
     jira.seen.clear()
     async with opened_api(folder, **settings) as api:
         kept = (await api.get(f"{SERVERS}/jira")).json()
