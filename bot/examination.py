@@ -53,7 +53,7 @@ class Check:
 
 
 class CheckOutcome(Exception):
-    """What a probe found instead of a sound state, and the remedy."""
+    """Finding of a probe that is no sound state, and the remedy."""
 
     status: ClassVar[CheckStatus]
 

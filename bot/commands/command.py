@@ -298,7 +298,7 @@ def _display_name(parameter: Parameter) -> str:
 
 Answers = AsyncIterator[Reply | Form]
 Answer = Reply | Form | Answers
-"""What a handler returns: its only reply, or an iterator over several."""
+"""Result of a handler: its only reply, or an iterator over several."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,7 +218,7 @@ def any_name(slug: str) -> bool:  # noqa: ARG001 - see OperatorTerms.admits
 
 @dataclass(frozen=True, slots=True)
 class AdminStores:
-    """What admins and users define, and what is recorded of their use."""
+    """Stores of the records of admins and users, and of their use."""
 
     servers: ServerStore
     pins: PinStore
@@ -232,7 +232,7 @@ class AdminStores:
 
 @dataclass(frozen=True, slots=True)
 class OperatorTerms:
-    """What the operator offers and allows. `file` is the display name of the file of servers. `admits` returns True for
+    """Offers and limits of the operator. `file` is the display name of the file of servers. `admits` returns True for
     the slug of an allowed server. `templates` returns the current launch templates. `servers_enabled` are those that a
     profile may use without naming them.
     """
